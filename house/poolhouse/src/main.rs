@@ -1,0 +1,4 @@
+//! The poolhouse command.
+#![forbid(unsafe_code)]
+
+fn main() {}

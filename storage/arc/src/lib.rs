@@ -1,0 +1,2 @@
+//! The read cache: recent, frequent, and their ghosts.
+#![forbid(unsafe_code)]

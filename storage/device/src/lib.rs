@@ -1,0 +1,1 @@
+//! What holds bytes: disks and files.

@@ -1,0 +1,2 @@
+//! Objects made of blocks, changed only inside a transaction.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Datasets: file systems, volumes, snapshots, clones, properties.
+#![forbid(unsafe_code)]

@@ -1,0 +1,208 @@
+//! raidz that was widened by a drive, or is just being widened.
+//!
+//! An expansion moves every sector of the array, in order, so that sector `n` comes to lie on
+//! drive `n % new_width` instead of `n % old_width`. What a block is made of does not change:
+//! one written when the array was 4 wide keeps rows of 4 (its *logical* width), though those 4
+//! consecutive sectors now begin on any drive of the wider array, and columns no longer go
+//! straight down a drive. So each row has to be placed by itself:
+//!
+//! ```text
+//! logical width 3, parity 1, on 4 drives; 4 data sectors at sector 2
+//! drive    0     1     2     3
+//! row 0                P0    D0           row 0 of the block: P0 D0 D2
+//! row 1    D2    P1    D1    D3           row 1 of the block: P1 D1 D3
+//! ```
+//!
+//! Which bytes a column holds is as in an ordinary block: they go down the columns.
+//!
+//! Which width a block has follows from when it was born: the label lists the txgs in which
+//! expansions finished, and each one not after the block's (physical) birth adds a drive.
+//!
+//! While an expansion runs, the uberblock says how far it has come. Rows that end at or before
+//! that offset are found at the new width, all others at the old one. At its very start, sectors
+//! that would overwrite themselves go by way of a scratch copy in the boot area; an uberblock with
+//! that state says that the copy, laid out at the new width, is the one to be read.
+//!
+//! ```text
+//! raidz_reflow_info of the uberblock, one 64-bit word
+//! bits   0-54  offset, in units of 512 bytes of the array
+//! bits  55-63  state of the scratch copy: 1 = it holds the data, all others = not in use
+//! ```
+//!
+//! Learnt from: `vdev_raidz.c`, `uberblock_impl.h` of OpenZFS 2.3.2 and pools it made. Proved by:
+//! `blocks_of_real_pools_are_where_the_map_says`.
+
+use crate::map::{Block, Column, Map, Sectors, Shape, child};
+use crate::raidz::{Raidz, SWAP_BIT};
+use crate::stripe::Stripe;
+use crate::{BOOT_SIZE, Error};
+use units::Txg;
+
+/// How far a running expansion has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reflow {
+    /// Everything below is at its new place; bytes of the top-level vdev.
+    pub offset: u64,
+    /// Whether what is below is to be read from the scratch copy in the boot area.
+    pub scratch: bool,
+}
+
+impl Reflow {
+    /// Reads the uberblock's word, `ub_raidz_reflow_info`.
+    pub fn from_uberblock(info: u64) -> Self {
+        Self { offset: (info & ((1 << 55) - 1)) << 9, scratch: info >> 55 == 1 }
+    }
+}
+
+/// A raidz that may have been widened: what a label says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expandable {
+    now: Raidz,
+    original: u32,
+    /// When the expansions were finished, ascending.
+    finished: Vec<Txg>,
+    reflow: Option<Reflow>,
+}
+
+impl Expandable {
+    /// `now` has the number of children that the label lists; `finished` is the label's
+    /// `raidz_expand_txgs` in any order; `reflow` is there while the label says
+    /// `raidz_expanding`.
+    pub fn new(now: Raidz, finished: &[Txg], reflow: Option<Reflow>) -> Result<Self, Error> {
+        let expansions = finished.len() + usize::from(reflow.is_some());
+        let original = u32::try_from(expansions)
+            .ok()
+            .and_then(|count| now.width().checked_sub(count))
+            .filter(|width| *width > now.parity())
+            .ok_or(Error::ExpansionCount {
+                children: now.width(),
+                parity: now.parity(),
+                expansions,
+            })?;
+        let mut finished = finished.to_vec();
+        finished.sort_unstable();
+        Ok(Self { now, original, finished, reflow })
+    }
+
+    /// The array at its present number of children.
+    pub fn now(&self) -> Raidz {
+        self.now
+    }
+
+    /// How many children it had when it was made; this rules its deflate ratio forever.
+    pub fn original_width(&self) -> u32 {
+        self.original
+    }
+
+    /// The expansion that is running.
+    pub fn reflow(&self) -> Option<Reflow> {
+        self.reflow
+    }
+
+    /// The width of the rows of a block that was born in `birth` (the physical birth).
+    pub fn logical_width(&self, birth: Txg) -> u32 {
+        let grown = self.finished.partition_point(|txg| *txg <= birth);
+        self.original.saturating_add(u32::try_from(grown).unwrap_or(u32::MAX))
+    }
+
+    /// Bytes that a block of `psize` bytes takes of the array if born in `birth`.
+    pub fn asize(&self, psize: u64, birth: Txg) -> u64 {
+        self.at_width(self.logical_width(birth)).asize(psize)
+    }
+
+    /// Where the columns of `block`, born in `birth` (physically), are.
+    pub fn map(&self, block: Block, birth: Txg) -> Result<Map, Error> {
+        let width = self.logical_width(birth);
+        if width == self.now.width() && self.reflow.is_none() {
+            return self.now.map(block);
+        }
+        self.map_by_rows(block, width)
+    }
+
+    fn at_width(&self, width: u32) -> Raidz {
+        Raidz::new(width, self.now.parity(), self.now.ashift()).unwrap_or(self.now)
+    }
+
+    fn map_by_rows(&self, block: Block, logical: u32) -> Result<Map, Error> {
+        let ashift = self.now.ashift();
+        let (parity, logical) = (self.now.parity() as usize, logical as usize);
+        let sectors = block.sectors(ashift)?;
+        let stripe = Stripe::new(sectors.count, logical.saturating_sub(parity), parity);
+        let padding = stripe.raidz_padding(parity);
+        let rows = stripe.total.div_ceil(logical);
+        let width = stripe.total.min(logical);
+        let size = sectors.count << ashift.get();
+        let mut map = Map::with_shape(Shape { rows, width, parity, size }, padding);
+        let placement = Placement { array: self, sectors, logical, width };
+        let sector_bytes = 1_usize << ashift.get();
+
+        for row in 0..rows {
+            for index in 0..width {
+                let mut column = placement.column(row, index);
+                column.size = sector_bytes;
+                if index >= parity {
+                    let sector = data_sector(stripe, rows, index - parity, row);
+                    column.data_start = sector.unwrap_or(0) << ashift.get();
+                    column.size = if sector.is_some() { sector_bytes } else { 0 };
+                }
+                map.push(column);
+            }
+            if parity == 1 && block.offset & SWAP_BIT != 0 {
+                map.swap_first_two_of_last_row();
+            }
+        }
+        for number in stripe.total..stripe.total + padding {
+            let mut column = placement.column(number / logical, number % logical);
+            column.size = sector_bytes;
+            map.push(column);
+        }
+        Ok(map)
+    }
+}
+
+/// Which sector of the block the data column `index` has in `row`: the bytes go down the columns,
+/// and only the first `rest` data columns reach into the last row if that is not full.
+fn data_sector(stripe: Stripe, rows: usize, index: usize, row: usize) -> Option<usize> {
+    let tall = if stripe.rest == 0 { usize::MAX } else { stripe.rest };
+    if index < tall {
+        return Some(index * rows + row);
+    }
+    (row < stripe.full).then(|| tall * rows + (index - tall) * stripe.full + row)
+}
+
+/// Places the sectors of one block.
+struct Placement<'a> {
+    array: &'a Expandable,
+    sectors: Sectors,
+    logical: usize,
+    width: usize,
+}
+
+impl Placement<'_> {
+    /// The place of a sector of the block, by its row and its index there.
+    fn column(&self, row: usize, index: usize) -> Column {
+        let shift = self.array.now.ashift().get();
+        let first = self.sectors.first + (row * self.logical) as u64;
+        let mut physical = u64::from(self.array.now.width());
+        let mut scratch = false;
+        if let Some(reflow) = self.array.reflow {
+            if first + self.width as u64 > reflow.offset >> shift {
+                physical -= 1;
+            } else {
+                scratch = reflow.scratch;
+            }
+        }
+        let sector = first + index as u64;
+        let offset = (sector / physical) << shift;
+        // the copy is no larger than the boot area: what is further down cannot be in it
+        scratch &= offset < BOOT_SIZE;
+        Column { child: child(sector % physical), offset, size: 0, data_start: 0, scratch }
+    }
+}
+
+/// An array that never grew.
+impl From<Raidz> for Expandable {
+    fn from(now: Raidz) -> Self {
+        Self { now, original: now.width(), finished: Vec::new(), reflow: None }
+    }
+}

@@ -1,0 +1,44 @@
+//! Where a block's columns fall on an array, and what an array holds; pure arithmetic.
+//!
+//! ```text
+//! file      question it answers
+//! map       the common answer: rows of columns, and which bytes of the block each column holds
+//! stripe    how many sectors of data, parity and padding a block has
+//! raidz     where they fall on raidz1 to 3
+//! expand    the same on a raidz that was widened, or is just being widened
+//! draid     the same on dRAID, and which child stands behind a distributed spare
+//! layout    any of these, or a mirror or a single drive: allocated size, deflate ratio
+//! capacity  what a vdev and a pool of given drives hold
+//! ```
+//!
+//! Offsets on a top-level vdev and on its children do not count the labels and the boot area that
+//! each drive begins with ([`LABEL_START`]); only [`Column::device_offset`] does.
+#![forbid(unsafe_code)]
+
+pub mod capacity;
+pub mod draid;
+mod error;
+pub mod expand;
+mod layout;
+mod map;
+pub mod raidz;
+mod stripe;
+
+pub use draid::Draid;
+pub use error::Error;
+pub use expand::{Expandable, Reflow};
+pub use layout::Layout;
+pub use map::{Block, Column, Map, Row};
+pub use raidz::Raidz;
+
+/// Bytes at the start of every drive that hold labels and the boot area, not data.
+pub const LABEL_START: u64 = 4 << 20;
+/// Bytes at the end of every drive that hold labels.
+pub const LABEL_END: u64 = 512 << 10;
+/// Bytes of the boot area, the last part of [`LABEL_START`]; an expansion's scratch space.
+pub const BOOT_SIZE: u64 = 7 << 19;
+/// The largest block there is, in bytes.
+pub const MAX_BLOCK: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Where a block's bytes are: rows of columns.
+//!
+//! ```text
+//!            parity       data
+//! row 0   | P | Q |  D0 |  D1 |  D2 |     an ordinary raidz block has one row, whose columns
+//!         |   |   |     |     |            may be many sectors high (a column is contiguous);
+//! row 1   | P | Q |  D0 |  D1 |  -  |     a block on a widened raidz has many, one sector high;
+//!                                          a dRAID block has two where it crosses into a group
+//! ```
+//!
+//! Parity is computed along a row: over all its data columns, in order, each taken as if zeros
+//! followed it up to the height of the parity columns. A data column of size 0 counts in that too
+//! (it shifts the coefficients of the second and third parity), though nothing is read for it.
+//! Which bytes of the block a data column holds is said by [`Column::data`]; these ranges, over
+//! all rows, tile the block exactly once.
+
+use std::ops::Range;
+
+use crate::{BOOT_SIZE, Error, LABEL_START, MAX_BLOCK};
+use units::Ashift;
+
+/// A block's place on a top-level vdev: what a DVA and a block pointer say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where it begins on the top-level vdev, bytes (a DVA's offset).
+    pub offset: u64,
+    /// Its physical size, bytes; need not be whole sectors.
+    pub size: usize,
+}
+
+/// One child's part of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Which child of the array holds it.
+    pub child: usize,
+    /// Where on the child, bytes, not counting the labels at the child's start.
+    pub offset: u64,
+    /// How many bytes; whole sectors, 0 for a data column that is beyond the block's end.
+    pub size: usize,
+    /// Which byte of the block is its first; 0 for parity.
+    pub data_start: usize,
+    /// Whether the bytes are still in the scratch copy that an interrupted expansion left in the
+    /// child's boot area: then `offset` counts from the start of that area.
+    pub scratch: bool,
+}
+
+impl Column {
+    /// The bytes of the block that a data column holds. The last may reach beyond the block's
+    /// physical size, up to the end of the sector.
+    pub fn data(&self) -> Range<usize> {
+        self.data_start..self.data_start.saturating_add(self.size)
+    }
+
+    /// Where it is on the drive, counted from the drive's first byte.
+    pub fn device_offset(&self) -> u64 {
+        let start = if self.scratch { LABEL_START - BOOT_SIZE } else { LABEL_START };
+        start.saturating_add(self.offset)
+    }
+}
+
+/// One row: the columns that share parity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    columns: &'a [Column],
+    parity: usize,
+}
+
+impl<'a> Row<'a> {
+    /// All columns, parity first.
+    pub fn columns(self) -> &'a [Column] {
+        self.columns
+    }
+
+    /// The parity columns: the plain sum, then the powers of 2, then the powers of 4.
+    pub fn parity(self) -> &'a [Column] {
+        self.columns.get(..self.parity).unwrap_or_default()
+    }
+
+    /// The data columns.
+    pub fn data(self) -> &'a [Column] {
+        self.columns.get(self.parity..).unwrap_or_default()
+    }
+
+    /// Bytes of each parity column: the height of the row.
+    pub fn height(self) -> usize {
+        self.columns.first().map_or(0, |column| column.size)
+    }
+}
+
+/// Where a block's bytes and parities are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// The rows one after the other, each `width` long, then the padding: one allocation.
+    columns: Vec<Column>,
+    width: usize,
+    rows: usize,
+    parity: usize,
+    size: usize,
+    zeroed: bool,
+}
+
+impl Map {
+    /// An empty map with room for `rows` rows and `padding` sectors that hold nothing.
+    pub(crate) fn with_shape(shape: Shape, padding: usize) -> Self {
+        let Shape { rows, width, parity, size } = shape;
+        let columns = Vec::with_capacity(rows.saturating_mul(width).saturating_add(padding));
+        Self { columns, width, rows, parity, size, zeroed: false }
+    }
+
+    /// Adds the next column, or, after all rows are full, a sector of padding.
+    pub(crate) fn push(&mut self, column: Column) {
+        self.columns.push(column);
+    }
+
+    /// Lets the first two columns of the row that was pushed last change drives.
+    pub(crate) fn swap_first_two_of_last_row(&mut self) {
+        let start = self.columns.len().saturating_sub(self.width);
+        if let Some([a, b, ..]) = self.columns.get_mut(start..) {
+            std::mem::swap(&mut a.child, &mut b.child);
+            std::mem::swap(&mut a.offset, &mut b.offset);
+            std::mem::swap(&mut a.scratch, &mut b.scratch);
+        }
+    }
+
+    /// Says that the padding is zeros on disk that parity covers (dRAID).
+    pub(crate) fn padding_is_zeroed(&mut self) {
+        self.zeroed = true;
+    }
+
+    /// The rows in order.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> + Clone {
+        let filled = self.columns.get(..self.rows * self.width).unwrap_or_default();
+        let parity = self.parity;
+        filled.chunks_exact(self.width).map(move |columns| Row { columns, parity })
+    }
+
+    /// The sectors that belong to the block's allocation but hold nothing of it, each as a column
+    /// of one sector. They are never read, except for a rebuild where [`Map::zero_padding`].
+    pub fn padding(&self) -> &[Column] {
+        self.columns.get(self.rows * self.width..).unwrap_or_default()
+    }
+
+    /// Whether the padding must be written as zeros (dRAID, whose rebuild reads whole rows without
+    /// knowing blocks) or may hold anything (raidz).
+    pub fn zero_padding(&self) -> bool {
+        self.zeroed
+    }
+
+    /// How many columns of each row are parity.
+    pub fn parity(&self) -> usize {
+        self.parity
+    }
+
+    /// Bytes of data that the columns hold: the block's physical size in whole sectors.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+}
+
+/// The outline of a map.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) parity: usize,
+    pub(crate) size: usize,
+}
+
+/// A block's place in sectors, checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Sectors {
+    /// The first on the top-level vdev.
+    pub(crate) first: u64,
+    /// How many hold data.
+    pub(crate) count: usize,
+}
+
+impl Block {
+    /// The same in sectors; refuses what cannot be a block's address.
+    pub(crate) fn sectors(self, ashift: Ashift) -> Result<Sectors, Error> {
+        let Self { offset, size } = self;
+        if !offset.is_multiple_of(ashift.bytes()) {
+            return Err(Error::Unaligned { offset, unit: ashift.bytes() });
+        }
+        if size == 0 || size > MAX_BLOCK {
+            return Err(Error::Size { size });
+        }
+        // so far from overflow that no sum below can reach it
+        if offset >= 1 << 62 {
+            return Err(Error::TooFar { offset });
+        }
+        Ok(Sectors { first: offset >> ashift.get(), count: size.div_ceil(1 << ashift.get()) })
+    }
+}
+
+/// The child index for a sector number that was taken modulo a number of children.
+pub(crate) fn child(remainder: u64) -> usize {
+    usize::try_from(remainder).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,2 @@
+//! Long work one can watch, slow, stop and resume.
+#![forbid(unsafe_code)]

@@ -1,0 +1,48 @@
+//! How a structure can fail to be what it should.
+
+/// Why bytes are not the structure that they were taken for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The bytes end before the structure does.
+    #[error("{what}: {need} bytes wanted at offset {at}, but the block ends at {have}")]
+    Short {
+        /// The structure.
+        what: &'static str,
+        /// Where in it, in bytes.
+        at: usize,
+        /// How many bytes were wanted there.
+        need: usize,
+        /// How many bytes there are in all.
+        have: usize,
+    },
+    /// Bytes follow where the format has none.
+    #[error("{what}: {extra} bytes follow its end")]
+    Trailing {
+        /// The structure.
+        what: &'static str,
+        /// How many.
+        extra: usize,
+    },
+    /// A field breaks a rule of the format (Corrupt).
+    #[error("{what}: {rule} (found {found:#x} at offset {at})")]
+    Rule {
+        /// The structure.
+        what: &'static str,
+        /// Where in it, in bytes.
+        at: usize,
+        /// The rule, as words.
+        rule: &'static str,
+        /// What stands there instead.
+        found: u64,
+    },
+    /// A value that a newer version may know (Unsupported).
+    #[error("{what}: {field} {found} is not known to this version")]
+    Unknown {
+        /// The structure.
+        what: &'static str,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+    },
+}

@@ -1,0 +1,25 @@
+//! The dictionary: every structure of the format, bytes to types; no I/O, no sums.
+//!
+//! Bytes become types here and nowhere else. A structure is read with a [`Reader`], a cursor that
+//! knows its byte order and where it stands, so that every failure names the place. Above this
+//! crate everything is in the machine's own order.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+
+pub mod blkptr;
+pub mod dva;
+mod error;
+pub mod object_type;
+mod reader;
+
+pub use blkptr::Blkptr;
+pub use dva::Dva;
+pub use error::Error;
+pub use object_type::ObjectType;
+pub use reader::{Order, Reader};
+
+/// What reading a structure gives.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,133 @@
+//! A cursor over bytes that knows their order and where it stands.
+
+use crate::{Error, Result};
+
+/// The order of bytes in a number: that of the machine which wrote the block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum Order {
+    /// Least significant byte first: x86, ARM.
+    #[default]
+    Little,
+    /// Most significant byte first: SPARC, s390x.
+    Big,
+}
+
+/// Reads numbers and slices one after the other; each failure names structure and offset.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    what: &'static str,
+    bytes: &'a [u8],
+    at: usize,
+    order: Order,
+}
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident -> $type:ty;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&mut self) -> Result<$type> {
+            let raw = self.array()?;
+            Ok(match self.order {
+                Order::Little => <$type>::from_le_bytes(raw),
+                Order::Big => <$type>::from_be_bytes(raw),
+            })
+        }
+    )*};
+}
+
+impl<'a> Reader<'a> {
+    /// A cursor at the start of `bytes`, which are taken for a `what`.
+    pub const fn new(what: &'static str, bytes: &'a [u8], order: Order) -> Self {
+        Self { what, bytes, at: 0, order }
+    }
+
+    /// The byte order in which numbers are read.
+    pub const fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The name of the structure, for errors.
+    pub const fn what(&self) -> &'static str {
+        self.what
+    }
+
+    /// Where the cursor stands, in bytes from the start.
+    pub const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes not yet read.
+    pub const fn left(&self) -> usize {
+        self.bytes.len().saturating_sub(self.at)
+    }
+
+    /// Moves the cursor to an offset from the start; beyond the end, the next read fails.
+    pub const fn seek(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let end = self.at.checked_add(count);
+        let slice = end.and_then(|end| self.bytes.get(self.at..end));
+        let Some(slice) = slice else {
+            let have = self.bytes.len();
+            return Err(Error::Short { what: self.what, at: self.at, need: count, have });
+        };
+        self.at = self.at.saturating_add(count);
+        Ok(slice)
+    }
+
+    /// Passes over `count` bytes.
+    pub fn skip(&mut self, count: usize) -> Result<()> {
+        self.take(count).map(drop)
+    }
+
+    /// All bytes that are left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        let slice = self.bytes.get(self.at..).unwrap_or(&[]);
+        self.at = self.bytes.len();
+        slice
+    }
+
+    /// The next `N` bytes as they stand.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N)?);
+        Ok(out)
+    }
+
+    /// The next `N` 64-bit numbers.
+    pub fn words<const N: usize>(&mut self) -> Result<[u64; N]> {
+        let mut out = [0; N];
+        for word in &mut out {
+            *word = self.u64()?;
+        }
+        Ok(out)
+    }
+
+    numbers! {
+        /// The next byte.
+        u8 -> u8;
+        /// The next 2 bytes as a number.
+        u16 -> u16;
+        /// The next 4 bytes as a number.
+        u32 -> u32;
+        /// The next 8 bytes as a number.
+        u64 -> u64;
+        /// The next 8 bytes as a signed number.
+        i64 -> i64;
+    }
+
+    /// Nothing may follow.
+    pub fn all(self) -> Result<()> {
+        match self.left() {
+            0 => Ok(()),
+            extra => Err(Error::Trailing { what: self.what, extra }),
+        }
+    }
+
+    /// An error that speaks of the field of `width` bytes that was just read.
+    pub fn broken(&self, width: usize, rule: &'static str, found: u64) -> Error {
+        Error::Rule { what: self.what, at: self.at.saturating_sub(width), rule, found }
+    }
+}

@@ -1,0 +1,2 @@
+//! The pool: import, and what it knows about itself.
+#![forbid(unsafe_code)]

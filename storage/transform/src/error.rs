@@ -1,0 +1,56 @@
+//! Why a block could not be turned into what it should be.
+
+use thiserror::Error;
+
+/// What went wrong with one block or one key.
+///
+/// `Corrupt...` and `Forged` mean that the disk breaks a rule; `Unsupported...` that we cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Corrupt: compressed bytes that are not what their method produces.
+    #[error("{method} data is corrupt: {rule}")]
+    CorruptCompression {
+        /// The method's name as `zfs get compression` shows it.
+        method: &'static str,
+        /// The rule that the bytes break.
+        rule: &'static str,
+    },
+    /// Corrupt: a structure inside an encrypted block that cannot be walked.
+    #[error("{structure} is corrupt: {rule}")]
+    CorruptLayout {
+        /// What was being walked.
+        structure: &'static str,
+        /// The rule that the bytes break.
+        rule: &'static str,
+    },
+    /// Corrupt: a message authentication code does not fit the bytes it protects.
+    #[error("the authentication code of {what} does not match")]
+    Forged {
+        /// What it protects.
+        what: &'static str,
+    },
+    /// The key given does not open the wrapped key.
+    #[error("the key does not open this dataset")]
+    WrongKey,
+    /// A key as the user gave it has not the form that the dataset wants.
+    #[error("the key is not {wanted}")]
+    KeyForm {
+        /// The form wanted, in words.
+        wanted: &'static str,
+    },
+    /// A salted checksum was asked for without the pool's salt.
+    #[error("checksum {checksum} needs the pool's salt")]
+    SaltMissing {
+        /// The checksum's name.
+        checksum: &'static str,
+    },
+    /// Unsupported: a code or a combination that this version does not know.
+    #[error("unsupported {feature} ({code})")]
+    Unsupported {
+        /// Which feature.
+        feature: &'static str,
+        /// The code met on disk.
+        code: u64,
+    },
+}

@@ -1,0 +1,16 @@
+//! Numbers with names: txg, object, level, sizes, sectors.
+//!
+//! Every number that comes from a disk lives in a type of its own, so that a txg is never added to
+//! an offset and an object id is never handed over where a dataset id belongs. There is no
+//! `From<u64>`: a number gets its name where it is read, by `Name::new`, and loses it by `get`.
+#![forbid(unsafe_code)]
+
+mod address;
+mod number;
+mod place;
+mod size;
+
+pub use address::{Ashift, Sectors, VdevId};
+pub use number::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg};
+pub use place::Place;
+pub use size::{bytes as human_bytes, parse_bytes};

@@ -1,0 +1,2 @@
+//! Drives and arrays as one address space.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Name to value tables kept in an object.
+#![forbid(unsafe_code)]

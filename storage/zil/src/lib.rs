@@ -1,0 +1,2 @@
+//! The intent log: what was promised before the txg closed.
+#![forbid(unsafe_code)]

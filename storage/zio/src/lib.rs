@@ -1,0 +1,2 @@
+//! One block's journey down to the drives and back.
+#![forbid(unsafe_code)]

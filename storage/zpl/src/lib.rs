@@ -1,0 +1,2 @@
+//! Files and directories on a dataset.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! A dataset as a block device.
+#![forbid(unsafe_code)]
