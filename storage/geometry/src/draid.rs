@@ -159,7 +159,8 @@ impl Draid {
         let padding = (data - first % data) % data + (data - rest % data) % data;
         let mut map = Map::with_shape(Shape { rows, width, parity, size }, padding);
         let next = offset + self.asize((first as u64) << self.ashift.get());
-        let parts = [Part { offset, first: 0, count: first }, Part { offset: next, first, count: rest }];
+        let parts =
+            [Part { offset, first: 0, count: first }, Part { offset: next, first, count: rest }];
         for part in &parts[..rows] {
             self.push_row(&mut map, *part);
         }

@@ -1,1 +1,5 @@
+//! What all layouts must keep to, and what real pools showed.
 
+mod capacity;
+mod properties;
+mod real;
