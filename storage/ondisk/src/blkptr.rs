@@ -275,9 +275,9 @@ pub enum Blkptr {
     Redacted(Hole),
 }
 
-/// Bits `low..low + width` of `word`.
+/// Bits `low..low + width` of `word`; `width` is 1 to 63.
 const fn bits(word: u64, low: u32, width: u32) -> u64 {
-    (word >> low) & ((1 << width) - 1)
+    (word >> low) & !(u64::MAX << width)
 }
 
 fn low_u32(word: u64) -> u32 {
@@ -355,7 +355,7 @@ impl Blkptr {
                 }
             }
         }
-        let psize = usize::try_from(bits(prop, 25, 7)).unwrap_or(usize::MAX).saturating_add(1);
+        let psize = usize::from(byte(bits(prop, 25, 7), 0)).saturating_add(1);
         if psize > payload.len() {
             return Err(place.broken(0, "embedded data fit the pointer", bits(prop, 25, 7)));
         }

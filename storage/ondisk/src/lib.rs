@@ -9,11 +9,29 @@
     deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+pub mod acl;
 pub mod blkptr;
+pub mod dedup;
+pub mod dnode;
+pub mod dsl;
 pub mod dva;
 mod error;
+pub mod feature;
+pub mod gang;
+pub mod history;
+pub mod indirect;
+pub mod label;
+pub mod layout;
+pub mod nvlist;
 pub mod object_type;
+pub mod objset;
 mod reader;
+pub mod sa;
+pub mod spacemap;
+pub mod uberblock;
+pub mod zap;
+pub mod zil;
+pub mod znode;
 
 pub use blkptr::Blkptr;
 pub use dva::Dva;

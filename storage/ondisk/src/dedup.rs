@@ -1,0 +1,1 @@
+//! Dedup tables (old, and new with logs) and the block cloning table.

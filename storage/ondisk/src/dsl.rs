@@ -1,0 +1,1 @@
+//! Directories, datasets, bookmarks, deadlists: the layer of datasets and snapshots.

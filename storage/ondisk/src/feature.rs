@@ -1,0 +1,1 @@
+//! Pool versions and feature flags, and which of them reading needs.

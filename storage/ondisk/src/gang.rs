@@ -1,0 +1,1 @@
+//! Gang header: a block in several pieces.

@@ -1,0 +1,1 @@
+//! The pool's command history and its error logs.

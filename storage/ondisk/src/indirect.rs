@@ -1,0 +1,1 @@
+//! Where the blocks of a removed vdev went.

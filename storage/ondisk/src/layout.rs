@@ -1,0 +1,1 @@
+//! Size and offset of every fixed structure, asserted on one page.

@@ -1,0 +1,1 @@
+//! Name-value lists, XDR and native.

@@ -1,0 +1,1 @@
+//! Space maps: what was allocated and freed, as a log.

@@ -1,0 +1,1 @@
+//! Uberblock: the root of one transaction group.

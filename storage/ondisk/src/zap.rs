@@ -1,0 +1,1 @@
+//! ZAP: tables of names and values, micro and fat.

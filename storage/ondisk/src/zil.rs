@@ -1,0 +1,1 @@
+//! Intent log blocks and their records.

@@ -1,0 +1,1 @@
+//! The legacy znode in a bonus buffer.
