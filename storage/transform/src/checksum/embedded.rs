@@ -15,8 +15,9 @@
 //!
 //! Learnt from: labels and log blocks of pools. Proved by: `tests/it`.
 
-use super::fletcher::{self, Order};
-use super::{Checksum, keep_half, sha256};
+use ondisk::Order;
+
+use super::{Checksum, fletcher, keep_half, sha256};
 
 const MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 const MAGIC_SIZE: usize = 8;
@@ -40,12 +41,7 @@ pub fn verify(data: &[u8], verifier: &[u64; 4], method: Checksum, encrypted: boo
 /// Writes magic and sum into `data` (little-endian), so that [`verify`] holds. `None`: no room.
 ///
 /// With `encrypted` the code that stands in the sum's second half stays as it is.
-pub fn seal(
-    data: &mut [u8],
-    verifier: &[u64; 4],
-    method: Checksum,
-    encrypted: bool,
-) -> Option<()> {
+pub fn seal(data: &mut [u8], verifier: &[u64; 4], method: Checksum, encrypted: bool) -> Option<()> {
     let at = Seat::place(data, method)?;
     data.get_mut(at..at + MAGIC_SIZE)?.copy_from_slice(&MAGIC.to_le_bytes());
     let seat = Seat::find(data, method)?;

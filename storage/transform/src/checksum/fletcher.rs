@@ -7,12 +7,7 @@
 //! Words are read in the byte order of the block's writer. Bytes past the last whole word (or, for
 //! fletcher2, pair of words) are not summed; no block of the format has any.
 
-/// Which byte order the words are in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    Little,
-    Big,
-}
+use ondisk::Order;
 
 pub(super) fn fletcher2(data: &[u8], order: Order) -> [u64; 4] {
     let mut sums = [0; 4];

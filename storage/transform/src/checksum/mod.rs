@@ -22,42 +22,37 @@ mod skein;
 use std::cell::RefCell;
 
 use aws_lc_rs::digest;
+use ondisk::Order;
 pub use ondisk::blkptr::Checksum;
 
 use crate::Error;
 use edonr::EdonR;
-use fletcher::Order;
 use skein::Skein;
 
 /// The sum of `data` by `method`, as the four words of a block pointer.
 ///
-/// `big_endian`: the block was written by a big-endian machine (its pointer says so). `salt` is
+/// `order` is that of the block's content, as its pointer says. `salt` is
 /// the pool's, needed by skein, edonr and blake3 only. `Off` and `NoParity` sum to zeros. The
 /// methods kept inside blocks (label, gang header, logs) give their plain sum, see [`embedded`].
 pub fn compute(
     method: Checksum,
     data: &[u8],
-    big_endian: bool,
+    order: Order,
     salt: Option<&[u8; 32]>,
 ) -> Result<[u64; 4], Error> {
-    let order = if big_endian { Order::Big } else { Order::Little };
     let salted = |name| salt.ok_or(Error::SaltMissing { checksum: name });
     Ok(match method {
         Checksum::Off | Checksum::NoParity => [0; 4],
         Checksum::Fletcher2 | Checksum::Zilog => fletcher::fletcher2(data, order),
         Checksum::Fletcher4 | Checksum::Zilog2 => fletcher::fletcher4(data, order),
         Checksum::Sha256 | Checksum::Label | Checksum::GangHeader => sha256(&[data]),
-        Checksum::Sha512 => {
-            words(digest::digest(&digest::SHA512_256, data).as_ref(), order)
-        }
+        Checksum::Sha512 => words(digest::digest(&digest::SHA512_256, data).as_ref(), order),
         Checksum::Skein => ordered(with_keys(salted("skein")?, |k| k.skein.hash(data)), order),
         Checksum::EdonR => {
             let [a, b, c, d, ..] = with_keys(salted("edonr")?, |k| k.edonr.hash(data));
             ordered([a, b, c, d], order)
         }
-        Checksum::Blake3 => {
-            words(blake3::keyed_hash(salted("blake3")?, data).as_bytes(), order)
-        }
+        Checksum::Blake3 => words(blake3::keyed_hash(salted("blake3")?, data).as_bytes(), order),
         Checksum::Inherit => return Err(unresolved(0)),
         Checksum::On => return Err(unresolved(1)),
     })
@@ -70,7 +65,7 @@ pub fn compute(
 pub fn matches(
     method: Checksum,
     data: &[u8],
-    big_endian: bool,
+    order: Order,
     salt: Option<&[u8; 32]>,
     expected: &[u64; 4],
     encrypted: bool,
@@ -78,7 +73,7 @@ pub fn matches(
     if matches!(method, Checksum::Off | Checksum::NoParity) {
         return Ok(true);
     }
-    let sum = compute(method, data, big_endian, salt)?;
+    let sum = compute(method, data, order, salt)?;
     Ok(if encrypted { keep_half(method, &sum)[..] == expected[..2] } else { sum == *expected })
 }
 
@@ -108,8 +103,7 @@ fn with_keys<T>(salt: &[u8; 32], f: impl FnOnce(&Keys) -> T) -> T {
     KEYS.with_borrow_mut(|slot| {
         let stale = slot.take_if(|keys| keys.salt != *salt).is_some() || slot.is_none();
         debug_assert_eq!(stale, slot.is_none());
-        let make =
-            || Keys { salt: *salt, skein: Skein::keyed(salt), edonr: EdonR::salted(salt) };
+        let make = || Keys { salt: *salt, skein: Skein::keyed(salt), edonr: EdonR::salted(salt) };
         f(slot.get_or_insert_with(make))
     })
 }
@@ -149,12 +143,12 @@ mod tests {
 
     #[test]
     fn sha_words_follow_the_published_digests() {
-        let abc = compute(Checksum::Sha256, b"abc", false, None).unwrap();
+        let abc = compute(Checksum::Sha256, b"abc", Order::Little, None).unwrap();
         assert_eq!(abc[0], 0xba7816bf8f01cfea);
-        assert_eq!(abc, compute(Checksum::Sha256, b"abc", true, None).unwrap());
-        let abc = compute(Checksum::Sha512, b"abc", true, None).unwrap();
+        assert_eq!(abc, compute(Checksum::Sha256, b"abc", Order::Big, None).unwrap());
+        let abc = compute(Checksum::Sha512, b"abc", Order::Big, None).unwrap();
         assert_eq!(abc[0], 0x53048e2681941ef9);
-        let little = compute(Checksum::Sha512, b"abc", false, None).unwrap();
+        let little = compute(Checksum::Sha512, b"abc", Order::Little, None).unwrap();
         assert_eq!(little[0], 0x53048e2681941ef9_u64.swap_bytes());
     }
 
@@ -162,22 +156,22 @@ mod tests {
     fn salted_sums_want_and_depend_on_the_salt() {
         for method in [Checksum::Skein, Checksum::EdonR, Checksum::Blake3] {
             assert!(matches!(
-                compute(method, b"abc", false, None),
+                compute(method, b"abc", Order::Little, None),
                 Err(Error::SaltMissing { .. })
             ));
-            let one = compute(method, b"abc", false, Some(&[1; 32])).unwrap();
-            let two = compute(method, b"abc", false, Some(&[2; 32])).unwrap();
+            let one = compute(method, b"abc", Order::Little, Some(&[1; 32])).unwrap();
+            let two = compute(method, b"abc", Order::Little, Some(&[2; 32])).unwrap();
             assert_ne!(one, two);
-            assert_eq!(one, compute(method, b"abc", false, Some(&[1; 32])).unwrap());
+            assert_eq!(one, compute(method, b"abc", Order::Little, Some(&[1; 32])).unwrap());
         }
     }
 
     #[test]
     fn half_a_sum_is_judged_in_encrypted_pointers() {
-        let sum = compute(Checksum::Fletcher4, &[7; 512], false, None).unwrap();
+        let sum = compute(Checksum::Fletcher4, &[7; 512], Order::Little, None).unwrap();
         let [x, y] = keep_half(Checksum::Fletcher4, &sum);
         let judge = |words: [u64; 4], encrypted| {
-            matches(Checksum::Fletcher4, &[7; 512], false, None, &words, encrypted).unwrap()
+            matches(Checksum::Fletcher4, &[7; 512], Order::Little, None, &words, encrypted).unwrap()
         };
         assert!(judge([x, y, 1, 2], true));
         assert!(!judge([x, y ^ 1, 1, 2], true));

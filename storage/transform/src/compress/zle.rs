@@ -22,8 +22,7 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
         if zeros {
             head.fill(0);
         } else {
-            let (bytes, rest) =
-                src.split_at_checked(run).ok_or(corrupt("literals are missing"))?;
+            let (bytes, rest) = src.split_at_checked(run).ok_or(corrupt("literals are missing"))?;
             head.copy_from_slice(bytes);
             src = rest;
         }
