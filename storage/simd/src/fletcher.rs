@@ -195,7 +195,10 @@ fn tetrahedral(n: u64) -> u64 {
 
 /// The fletcher2 sums of pairs dealt out to `LANES` lanes in turn: `lanes[s][k]` is sum `s`
 /// (a or b, then c or d of that half) of lane `k`.
-pub(crate) fn join2<const LANES: usize>(first: &[[u64; 2]; LANES], second: &[[u64; 2]; LANES]) -> Sums {
+pub(crate) fn join2<const LANES: usize>(
+    first: &[[u64; 2]; LANES],
+    second: &[[u64; 2]; LANES],
+) -> Sums {
     let mut sums = [0; 4];
     for (k, (first, second)) in first.iter().zip(second).enumerate() {
         let half = |h: usize| {
@@ -271,8 +274,8 @@ mod tests {
     #[test]
     fn weights_do_not_overflow() {
         assert_eq!((triangular(4), tetrahedral(4)), (10, 20));
-        // 2^64 - 1 is -1, whose weights are 0.
-        assert_eq!((triangular(u64::MAX), tetrahedral(u64::MAX)), (1 << 63, 0));
+        // (2^64 - 1) 2^64 / 2, and that times (2^64 + 1) / 3, an odd number.
+        assert_eq!((triangular(u64::MAX), tetrahedral(u64::MAX)), (1 << 63, 1 << 63));
         let mut sums = [7, 6, 5, 4];
         for _ in 0..1000 {
             sums = after4(sums, 1);

@@ -64,6 +64,9 @@ mod tests {
     #[test]
     fn a_singular_matrix_has_no_inverse() {
         assert_eq!(invert([[1, 2, 0], [2, 4, 0], [0; 3]], 2), None);
-        assert_eq!(invert([[0, 1, 0], [1, 0, 0], [0; 3]], 2), Some([[0, 1, 0], [1, 0, 0], [0, 0, 1]]));
+        assert_eq!(
+            invert([[0, 1, 0], [1, 0, 0], [0; 3]], 2),
+            Some([[0, 1, 0], [1, 0, 0], [0, 0, 1]])
+        );
     }
 }

@@ -11,9 +11,11 @@ impl Kernels for Naive {
     fn generate(&self, columns: &[&[u8]], parity: &mut [&mut [u8]]) {
         for (row, output) in parity.iter_mut().enumerate() {
             for (at, byte) in output.iter_mut().enumerate() {
-                *byte = columns.iter().rev().enumerate().fold(0, |sum, (power, column)| {
-                    sum ^ mul(pow2(row * power), column[at])
-                });
+                *byte = columns
+                    .iter()
+                    .rev()
+                    .enumerate()
+                    .fold(0, |sum, (power, column)| sum ^ mul(pow2(row * power), column[at]));
             }
         }
     }
@@ -21,9 +23,10 @@ impl Kernels for Naive {
     fn combine(&self, factors: &[Factors], inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
         for (k, output) in outputs.iter_mut().enumerate() {
             for (at, byte) in output.iter_mut().enumerate() {
-                *byte = factors.iter().zip(inputs).fold(0, |sum, (factors, input)| {
-                    sum ^ mul(factors[k], input[at])
-                });
+                *byte = factors
+                    .iter()
+                    .zip(inputs)
+                    .fold(0, |sum, (factors, input)| sum ^ mul(factors[k], input[at]));
             }
         }
     }
@@ -43,7 +46,8 @@ impl Kernels for Naive {
         for pair in data.as_chunks::<16>().0 {
             let (words, _) = pair.as_chunks::<8>();
             for (lane, &word) in words.iter().enumerate() {
-                let word = if swapped { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
+                let word =
+                    if swapped { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
                 sums[lane] = sums[lane].wrapping_add(word);
                 sums[2 + lane] = sums[2 + lane].wrapping_add(sums[lane]);
             }

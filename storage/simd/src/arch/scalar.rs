@@ -1,7 +1,7 @@
 //! The portable fallback: eight bytes at a time in a `u64`, lanes the compiler may vectorize.
 
 use super::{Factors, Kernels};
-use crate::fletcher::{Sums, join2, join4};
+use crate::fletcher::{Sums, join4};
 use crate::gf256::{NIBBLES, REDUCTION, double};
 
 /// Portable kernels.
@@ -47,22 +47,14 @@ impl Kernels for Scalar {
 
     fn is_zero(&self, data: &[u8]) -> bool {
         let (words, rest) = data.as_chunks::<8>();
-        words.chunks(64).all(|chunk| chunk.iter().fold(0, |any, w| any | u64::from_ne_bytes(*w)) == 0)
+        words
+            .chunks(64)
+            .all(|chunk| chunk.iter().fold(0, |any, w| any | u64::from_ne_bytes(*w)) == 0)
             && rest.iter().all(|&byte| byte == 0)
     }
 
     fn fletcher2(&self, data: &[u8], swapped: bool) -> Sums {
-        let (mut first, mut second) = ([0u64; 2], [0u64; 2]);
-        for pair in data.as_chunks::<16>().0 {
-            let (words, _) = pair.as_chunks::<8>();
-            for lane in 0..2 {
-                let word = u64::from_le_bytes(words[lane]);
-                let word = if swapped { word.swap_bytes() } else { word };
-                first[lane] = first[lane].wrapping_add(word);
-                second[lane] = second[lane].wrapping_add(first[lane]);
-            }
-        }
-        join2(&[first], &[second])
+        finish2([0; 4], data, swapped)
     }
 
     fn fletcher4(&self, data: &[u8], swapped: bool) -> Sums {
@@ -74,14 +66,11 @@ impl Kernels for Scalar {
                 step4(&mut lanes, lane, words[lane], swapped);
             }
         }
-        let mut sums = join4(&lanes).map(|sum| [sum]);
-        for &word in rest.as_chunks::<4>().0 {
-            step4(&mut sums, 0, word, swapped);
-        }
-        sums.map(|[sum]| sum)
+        finish4(join4(&lanes), rest, swapped)
     }
 }
 
+/// One word into all four sums of a lane.
 fn step4<const LANES: usize>(sums: &mut [[u64; LANES]; 4], k: usize, word: [u8; 4], swapped: bool) {
     let word = u32::from_le_bytes(word);
     let mut carry = u64::from(if swapped { word.swap_bytes() } else { word });
@@ -98,6 +87,18 @@ pub(crate) fn finish4(sums: Sums, rest: &[u8], swapped: bool) -> Sums {
         step4(&mut sums, 0, word, swapped);
     }
     sums.map(|[sum]| sum)
+}
+
+/// Continues plain sums over what a vector kernel has left over.
+pub(crate) fn finish2([mut a, mut b, mut c, mut d]: Sums, rest: &[u8], swapped: bool) -> Sums {
+    let read = |word| if swapped { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
+    for pair in rest.as_chunks::<8>().0.as_chunks::<2>().0 {
+        a = a.wrapping_add(read(pair[0]));
+        b = b.wrapping_add(read(pair[1]));
+        c = c.wrapping_add(a);
+        d = d.wrapping_add(b);
+    }
+    [a, b, c, d]
 }
 
 /// `output = output * 2^row + column`.

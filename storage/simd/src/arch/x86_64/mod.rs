@@ -1,0 +1,5 @@
+//! Kernels for `x86_64`, each behind a constructor that asks the processor first.
+#![expect(unsafe_code, reason = "vector loads and stores take pointers")]
+
+pub(crate) mod avx2;
+pub(crate) mod avx512;

@@ -1,0 +1,1 @@
+//! Values made by OpenZFS.

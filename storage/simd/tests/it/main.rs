@@ -1,0 +1,4 @@
+//! Every kernel against the specification, on all kinds of lengths and alignments.
+
+mod against_naive;
+mod golden;
