@@ -1,8 +1,9 @@
-//! The portable fallback: eight bytes at a time in a `u64`, lanes the compiler may vectorize.
+//! The portable fallback: eight bytes at a time in a `u64`, in loops that
+//! the compiler may vectorize.
 
 use super::{Factors, Kernels};
-use crate::fletcher::{Sums, join4};
-use crate::gf256::{NIBBLES, REDUCTION, double};
+use crate::fletcher::Sums;
+use crate::gf256::{REDUCTION, double, mul};
 
 /// Portable kernels.
 pub(crate) struct Scalar;
@@ -58,35 +59,21 @@ impl Kernels for Scalar {
     }
 
     fn fletcher4(&self, data: &[u8], swapped: bool) -> Sums {
-        let (groups, rest) = data.as_chunks::<16>();
-        let mut lanes = [[0u64; 4]; 4];
-        for group in groups {
-            let (words, _) = group.as_chunks::<4>();
-            for lane in 0..4 {
-                step4(&mut lanes, lane, words[lane], swapped);
-            }
-        }
-        finish4(join4(&lanes), rest, swapped)
+        finish4([0; 4], data, swapped)
     }
 }
 
-/// One word into all four sums of a lane.
-fn step4<const LANES: usize>(sums: &mut [[u64; LANES]; 4], k: usize, word: [u8; 4], swapped: bool) {
-    let word = u32::from_le_bytes(word);
-    let mut carry = u64::from(if swapped { word.swap_bytes() } else { word });
-    for sum in sums {
-        sum[k] = sum[k].wrapping_add(carry);
-        carry = sum[k];
-    }
-}
-
-/// Continues plain sums over what a vector kernel has left over.
-pub(crate) fn finish4(sums: Sums, rest: &[u8], swapped: bool) -> Sums {
-    let mut sums = sums.map(|sum| [sum]);
+/// Continues plain sums over what a vector kernel has left over. There is nothing to gain from
+/// lanes here: a word costs four additions either way.
+pub(crate) fn finish4([mut a, mut b, mut c, mut d]: Sums, rest: &[u8], swapped: bool) -> Sums {
     for &word in rest.as_chunks::<4>().0 {
-        step4(&mut sums, 0, word, swapped);
+        let word = if swapped { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) };
+        a = a.wrapping_add(word.into());
+        b = b.wrapping_add(a);
+        c = c.wrapping_add(b);
+        d = d.wrapping_add(c);
     }
-    sums.map(|[sum]| sum)
+    [a, b, c, d]
 }
 
 /// Continues plain sums over what a vector kernel has left over.
@@ -121,10 +108,20 @@ fn double_each(word: u64) -> u64 {
     (word & !high) << 1 ^ reduced
 }
 
-/// `output += factor * input`.
+/// `output += factor * input`: the sum of the input's doubles that the factor's bits select.
 fn multiply_add(factor: u8, output: &mut [u8], input: &[u8]) {
-    let (low, high) = NIBBLES[usize::from(factor)].split_at(16);
-    for (byte, &input) in output.iter_mut().zip(input) {
-        *byte ^= low[usize::from(input & 15)] ^ high[usize::from(input >> 4)];
+    let masks: [u64; 8] = std::array::from_fn(|bit| u64::from(factor >> bit & 1).wrapping_neg());
+    let (words, tail) = output.as_chunks_mut::<8>();
+    let (input_words, input_tail) = input.as_chunks::<8>();
+    for (word, input) in words.iter_mut().zip(input_words) {
+        let (mut sum, mut doubled) = (u64::from_ne_bytes(*word), u64::from_ne_bytes(*input));
+        for mask in masks {
+            sum ^= doubled & mask;
+            doubled = double_each(doubled);
+        }
+        *word = sum.to_ne_bytes();
+    }
+    for (byte, input) in tail.iter_mut().zip(input_tail) {
+        *byte ^= mul(factor, *input);
     }
 }

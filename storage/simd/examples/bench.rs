@@ -1,0 +1,106 @@
+//! How fast each backend is: `cargo run --release -p simd --example bench [seconds-per-row]`.
+//!
+//! One row of 8 data columns of 16 KiB (a block of 128 KiB), warm. Prints GB/s: bytes of DATA in
+//! the block (131072) over the time of one call, whatever the call reads and writes besides, the
+//! best of several slices of time. Names are those of `raidz_test -B`:
+//! `gen_*` computes those parity rows, `rec_*` rebuilds the first one, two or three data columns
+//! from the rows named, while all other data and only these rows are at hand.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use simd::{Backend, parity};
+
+const COLUMNS: usize = 8;
+const COLUMN: usize = 16 * 1024;
+const SLICES: u32 = 9;
+
+fn main() {
+    let seconds = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(0.25);
+    let slice = Duration::from_secs_f64(seconds) / SLICES;
+    println!(
+        "# best backend here: {}; GB/s of data, {COLUMNS} columns of {COLUMN}",
+        simd::backend()
+    );
+    let block: Vec<u8> = (0..COLUMNS * COLUMN).map(|i| (i * i >> 7).to_le_bytes()[0] | 1).collect();
+    let columns: Vec<&[u8]> = block.chunks(COLUMN).collect();
+    for backend in Backend::ALL.into_iter().filter(|backend| backend.available()) {
+        let report = |name: &str, work: &mut dyn FnMut()| {
+            println!("{:12} {name:10} {:9.2}", backend.name(), rate(slice, work));
+        };
+        let mut rows = vec![vec![1u8; COLUMN]; parity::MAX_ROWS];
+        for (count, name) in [(1, "gen_p"), (2, "gen_pq"), (3, "gen_pqr")] {
+            let mut rows: Vec<&mut [u8]> = rows[..count].iter_mut().map(|r| &mut r[..]).collect();
+            report(name, &mut || backend.generate(black_box(&columns), black_box(&mut rows)));
+        }
+        rebuilds(backend, &columns, &rows, &report);
+        report("fletcher4", &mut || {
+            black_box(backend.fletcher4(black_box(&block), false));
+        });
+        report("fletcher4s", &mut || {
+            black_box(backend.fletcher4(black_box(&block), true));
+        });
+        report("fletcher2", &mut || {
+            black_box(backend.fletcher2(black_box(&block), false));
+        });
+        let mut target = vec![1u8; block.len()];
+        report("xor", &mut || backend.xor(black_box(&mut target), black_box(&block)));
+        let zeroes = black_box(vec![1u8; block.len()]).iter().map(|x| x - 1).collect::<Vec<_>>();
+        report("is_zero", &mut || {
+            black_box(backend.is_zero(black_box(&zeroes)));
+        });
+    }
+}
+
+fn rebuilds(
+    backend: Backend,
+    columns: &[&[u8]],
+    rows: &[Vec<u8>],
+    report: &dyn Fn(&str, &mut dyn FnMut()),
+) {
+    let cases: [(&str, &[usize]); 7] = [
+        ("rec_p", &[0]),
+        ("rec_q", &[1]),
+        ("rec_r", &[2]),
+        ("rec_pq", &[0, 1]),
+        ("rec_pr", &[0, 2]),
+        ("rec_qr", &[1, 2]),
+        ("rec_pqr", &[0, 1, 2]),
+    ];
+    for (name, used) in cases {
+        let missing: Vec<usize> = (0..used.len()).collect();
+        let parity: Vec<Option<&[u8]>> =
+            (0..rows.len()).map(|row| used.contains(&row).then_some(&rows[row][..])).collect();
+        let data: Vec<Option<&[u8]>> =
+            (0..COLUMNS).map(|i| (i >= used.len()).then_some(columns[i])).collect();
+        let mut out = vec![vec![1u8; COLUMN]; used.len()];
+        let mut out: Vec<&mut [u8]> = out.iter_mut().map(|out| &mut out[..]).collect();
+        report(name, &mut || {
+            let result = backend.rebuild(3, black_box(&data), &parity, &missing, &mut out);
+            black_box(result).expect("enough parity");
+        });
+        for (out, column) in out.iter().zip(columns) {
+            assert!(out == column, "{name} rebuilt something else");
+        }
+    }
+}
+
+/// Bytes of data a nanosecond, that is GB/s, in the best slice of time.
+fn rate(slice: Duration, work: &mut dyn FnMut()) -> f64 {
+    work();
+    let mut best = 0.0_f64;
+    for _ in 0..SLICES {
+        let (start, mut calls) = (Instant::now(), 0u32);
+        let elapsed = loop {
+            (0..8).for_each(|_| work());
+            calls += 8;
+            let elapsed = start.elapsed();
+            if elapsed >= slice {
+                break elapsed;
+            }
+        };
+        let bytes = f64::from(calls) * 131_072.0;
+        best = best.max(bytes / elapsed.as_secs_f64() / 1e9);
+    }
+    best
+}
