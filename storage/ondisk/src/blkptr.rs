@@ -20,7 +20,7 @@
 //! payload is (0 data, 2 redacted: there was a block and it was left out on purpose).
 //!
 //! Bit 61 stands for one of three things: a level-0 block of an encrypted type is ciphered; one
-//! of another type carries a MAC; on a higher level the MAC is a digest over the MACs below.
+//! of another type carries a MAC (an object set within itself); on a higher level the MAC is a digest over the MACs below.
 //!
 //! Learnt from: `zdb -bbbb` of the fixtures. Proved by: `golden_pointers` and the fixture tests.
 
@@ -173,6 +173,8 @@ pub enum Protection {
         /// The cipher's tag.
         mac: [u8; 16],
     },
+    /// An object set of an encrypted dataset: its MACs stand in the block itself.
+    Objset,
     /// A level-0 block of another type: readable, with a MAC.
     Authenticated {
         /// The MAC.
@@ -212,7 +214,7 @@ pub struct Regular {
     pub birth_physical: Txg,
     /// Non-hole blocks (for a dnode block: dnodes in use) at and below it.
     pub fill: u64,
-    /// The checksum; of protected blocks only the first two words, the others being 0.
+    /// The checksum; of blocks with a MAC only the first two words, the others being 0.
     pub sum: [u64; 4],
     /// Encryption.
     pub protection: Protection,
@@ -222,6 +224,11 @@ impl Regular {
     /// The copies that there are.
     pub fn copies(&self) -> impl Iterator<Item = Dva> + '_ {
         self.dvas.iter().flatten().copied()
+    }
+
+    /// Whether only half of the checksum is there, a MAC having taken the place of the rest.
+    pub const fn has_half_sum(&self) -> bool {
+        !matches!(self.protection, Protection::None | Protection::Objset)
     }
 
     /// Whether the block was too large for one place and its first copy is a gang header.
@@ -379,7 +386,7 @@ impl Blkptr {
         let third = if encrypted { None } else { Dva::from_words(words[4], words[5]) };
         let checksum = bits(prop, 40, 8);
         let mut sum = [words[12], words[13], words[14], words[15]];
-        if protection != Protection::None {
+        if !matches!(protection, Protection::None | Protection::Objset) {
             sum = [words[12], words[13], 0, 0];
         }
         let birth_physical = if words[9] == 0 { shared.birth } else { Txg::new(words[9]) };
@@ -476,6 +483,9 @@ fn protection(words: &[u64; 16], shared: Hole) -> Protection {
     }
     if shared.level.get() > 0 {
         return Protection::Indirect { mac };
+    }
+    if shared.kind == ObjectType::OBJSET {
+        return Protection::Objset;
     }
     if !shared.kind.is_encrypted() {
         return Protection::Authenticated { mac };

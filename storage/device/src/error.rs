@@ -1,0 +1,66 @@
+//! How a device can fail.
+
+/// Why a device could not be opened or read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is nothing of that name, or no permission, or the like.
+    #[error("{path}: {reason}")]
+    Open {
+        /// Its path.
+        path: String,
+        /// The system's words.
+        reason: String,
+    },
+    /// A socket, a terminal, or some other thing that holds no bytes to be read at an offset.
+    #[error("{path}: is neither a file, a folder nor a block device")]
+    Kind {
+        /// Its path.
+        path: String,
+    },
+    /// Another program holds it for writing.
+    #[error("{path}: another program is using it for writing; stop that program first")]
+    Busy {
+        /// Its path.
+        path: String,
+    },
+    /// The system reported an error.
+    #[error("{device}: reading {length} bytes at {offset}: {reason}")]
+    Read {
+        /// Its name.
+        device: String,
+        /// Bytes from its start.
+        offset: u64,
+        /// Bytes wanted.
+        length: usize,
+        /// The system's words.
+        reason: String,
+    },
+    /// It ends before that: it was truncated, or is not the right one.
+    #[error("{device}: {length} bytes wanted at {offset}, but it ends at {size}")]
+    End {
+        /// Its name.
+        device: String,
+        /// Bytes from its start.
+        offset: u64,
+        /// Bytes wanted.
+        length: usize,
+        /// Its size in bytes.
+        size: u64,
+    },
+}
+
+impl Error {
+    /// The error for a read beyond the end, if it is one.
+    pub(crate) fn check_range(
+        device: &str,
+        size: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<(), Self> {
+        let end = offset.checked_add(length as u64);
+        if end.is_some_and(|end| end <= size) {
+            return Ok(());
+        }
+        Err(Self::End { device: device.to_owned(), offset, length, size })
+    }
+}

@@ -1,0 +1,122 @@
+//! From the paths that a user names to the devices that may hold parts of pools.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{Device, Error, File, Window, partitions};
+
+/// What was found at the paths.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Devices to be looked at for labels, in the order of their paths.
+    pub devices: Vec<Arc<dyn Device>>,
+    /// What could not be opened, of what the user named or what lies in a folder he named.
+    pub refused: Vec<Error>,
+}
+
+/// Too small to hold four labels and anything else (SPA_MINDEVSIZE is 64 MiB; labels need 1 MiB).
+const SMALLEST: u64 = 4 * (256 << 10);
+
+/// Opens every file and block device that the paths name, and those that lie in named folders
+/// (not in folders below). Images of whole disks give their partitions as well. A device that is
+/// named in several ways, such as by the links in /dev/disk, is opened once.
+pub fn probe(paths: &[PathBuf]) -> Found {
+    let mut found = Found::default();
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        match fs::metadata(path) {
+            Err(error) => found
+                .refused
+                .push(Error::Open { path: path.display().to_string(), reason: plain(&error) }),
+            Ok(facts) if facts.is_dir() => folder(path, &mut seen, &mut found),
+            Ok(_) => open(path, true, &mut seen, &mut found),
+        }
+    }
+    found
+}
+
+fn folder(path: &Path, seen: &mut BTreeSet<(u64, u64, u64)>, found: &mut Found) {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let path = path.display().to_string();
+            found.refused.push(Error::Open { path, reason: plain(&error) });
+            return;
+        }
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort_by_key(|path| natural(&path.to_string_lossy()));
+    for path in paths {
+        let wanted = fs::metadata(&path).is_ok_and(|facts| {
+            facts.is_file() && facts.len() >= SMALLEST || facts.file_type().is_block_device()
+        });
+        if wanted {
+            open(&path, false, seen, found);
+        }
+    }
+}
+
+/// Orders d2 before d10.
+fn natural(name: &str) -> Vec<(bool, u64, String)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let digits = first.is_ascii_digit();
+        let end = rest.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(rest.len());
+        let (part, tail) = rest.split_at(end);
+        parts.push((digits, part.parse().unwrap_or(0), part.to_owned()));
+        rest = tail;
+    }
+    parts
+}
+
+fn open(path: &Path, named: bool, seen: &mut BTreeSet<(u64, u64, u64)>, found: &mut Found) {
+    let identity = fs::metadata(path).map(|facts| {
+        let device = if facts.file_type().is_block_device() { facts.rdev() } else { 0 };
+        if device == 0 { (facts.dev(), facts.ino(), 0) } else { (0, 0, device) }
+    });
+    if identity.is_ok_and(|identity| !seen.insert(identity)) {
+        return;
+    }
+    match File::open(path) {
+        Ok(file) => add(Arc::new(file), found),
+        // what merely lies in a folder need not be ours to open, unless it is in use
+        Err(error) if named || matches!(error, Error::Busy { .. }) => found.refused.push(error),
+        Err(_) => {}
+    }
+}
+
+fn add(device: Arc<dyn Device>, found: &mut Found) {
+    for part in partitions(device.as_ref()) {
+        let name = format!("{} (partition {})", device.name(), part.number);
+        let window = Window::new(name, Arc::clone(&device), part.start, part.size);
+        found.devices.push(Arc::new(window));
+    }
+    found.devices.push(device);
+}
+
+/// The system's words without the number behind them.
+pub(crate) fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let cut = text.find(" (os error").unwrap_or(text.len());
+    let mut plain = text[..cut].to_owned();
+    if let Some(first) = plain.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural;
+
+    #[test]
+    fn d2_comes_before_d10() {
+        let mut names = ["d10.img", "d2.img", "d1.img"];
+        names.sort_by_key(|name| natural(name));
+        assert_eq!(names, ["d1.img", "d2.img", "d10.img"]);
+    }
+}

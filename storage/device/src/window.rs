@@ -1,0 +1,38 @@
+//! A part of a device that is a device itself: a partition within an image of a whole disk.
+
+use std::sync::Arc;
+
+use crate::{Device, Error};
+
+/// `size` bytes of another device, from `start` on.
+#[derive(Debug, Clone)]
+pub struct Window {
+    name: String,
+    inner: Arc<dyn Device>,
+    start: u64,
+    size: u64,
+}
+
+impl Window {
+    /// A part of `inner`; cut where it would reach beyond the end.
+    pub fn new(name: impl Into<String>, inner: Arc<dyn Device>, start: u64, size: u64) -> Self {
+        let start = start.min(inner.size());
+        let size = size.min(inner.size().saturating_sub(start));
+        Self { name: name.into(), inner, start, size }
+    }
+}
+
+impl Device for Window {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        Error::check_range(&self.name, self.size, offset, into.len())?;
+        self.inner.read_at(self.start.saturating_add(offset), into)
+    }
+}

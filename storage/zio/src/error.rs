@@ -1,0 +1,76 @@
+//! Why a block could not be given.
+
+use ondisk::Dva;
+use units::Place;
+
+/// What was wrong with one copy of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyFault {
+    /// The copy.
+    pub dva: Dva,
+    /// The vdev's own words: devices missing, read errors, or a checksum that never matched.
+    pub why: vdev::Error,
+}
+
+/// Why a block could not be given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No copy could be read and verified.
+    #[error("{place}: {}", describe(.faults))]
+    Unreadable {
+        /// Where the block belongs.
+        place: Place,
+        /// Each copy's fault.
+        faults: Vec<CopyFault>,
+    },
+    /// A redacted send stream left the block out.
+    #[error("{place}: the block was redacted when this dataset was sent")]
+    Redacted {
+        /// Where the block belongs.
+        place: Place,
+    },
+    /// The dataset is encrypted and no key was given.
+    #[error("{place}: the block is encrypted and no key is loaded")]
+    Locked {
+        /// Where the block belongs.
+        place: Place,
+    },
+    /// The bytes are what was written (their checksum fits), but no block of the format.
+    #[error("{place}: {why}")]
+    Corrupt {
+        /// Where the block belongs.
+        place: Place,
+        /// The rule that they break.
+        why: ondisk::Error,
+    },
+    /// The stored bytes could not be turned into the block: corrupt, forged, or unsupported.
+    #[error("{place}: {why}")]
+    Transform {
+        /// Where the block belongs.
+        place: Place,
+        /// What failed.
+        why: transform::Error,
+    },
+}
+
+impl Error {
+    /// Where the block belongs.
+    pub const fn place(&self) -> Place {
+        match self {
+            Self::Unreadable { place, .. }
+            | Self::Redacted { place }
+            | Self::Locked { place }
+            | Self::Corrupt { place, .. }
+            | Self::Transform { place, .. } => *place,
+        }
+    }
+}
+
+fn describe(faults: &[CopyFault]) -> String {
+    if faults.is_empty() {
+        return "its pointer has no address".to_owned();
+    }
+    let each: Vec<String> =
+        faults.iter().map(|fault| format!("copy at {}: {}", fault.dva, fault.why)).collect();
+    each.join("; ")
+}

@@ -1,0 +1,18 @@
+//! Where the floors above get blocks from.
+
+use std::sync::Arc;
+
+use ondisk::Blkptr;
+use units::Place;
+
+use crate::{Block, Error};
+
+/// The key of an encrypted dataset; it travels with each request.
+pub type Key = Arc<transform::crypt::DatasetKey>;
+
+/// Gives the block that a pointer points to: the drives, or a cache before them.
+pub trait Source: Send + Sync {
+    /// The block's content, verified, decrypted and decompressed. A hole gives zeros of its size.
+    /// `place` is where the block belongs, for errors; `key` is wanted for encrypted blocks only.
+    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error>;
+}
