@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! pool NAME
-//! OFFSET SIZE BIRTH ROWS COLUMN COLUMN ...      COLUMN: child@offset+size:data_start
+//! OFFSET SIZE BIRTH ROWS COLUMN COLUMN ...      COLUMN: child@offset+size:data_start, and "s"
+//!                                               where it is in the scratch copy
 //! spare ID OFFSET CHILD                         which child stands for a distributed spare
 //! ```
 //!
@@ -15,10 +16,11 @@
 //! one group, blocks further up were proved the other way round: random bytes were written where
 //! the map says, on copies of the pool with longer images, and `zdb -R` read the same bytes back,
 //! across groups, slices and the distributed spare of `draid2-spare`, whose drive 4 is missing;
-//! and so were blocks around the offset that the expansion of `expanding` had come to.
+//! and so were blocks around the offset that the expansion of `expanding` had come to. For
+//! `expanding-scratch` that pool's uberblocks were changed to say that the scratch copy is valid.
 
 use crate::draid::DraidShape;
-use crate::{Block, Column, Draid, Expandable, Layout, Map, Raidz, Reflow};
+use crate::{BOOT_SIZE, Block, Column, Draid, Expandable, Layout, Map, Raidz, Reflow};
 use units::{Ashift, Txg};
 
 const BLOCKS: &str = include_str!("real_blocks.txt");
@@ -36,6 +38,10 @@ fn layout(pool: &str) -> Layout {
             Layout::Raidz(Expandable::new(raidz(4, 1, 12), &[Txg::new(43)], None).unwrap())
         }
         "expanding" => Layout::Raidz(Expandable::new(raidz(6, 2, 12), &[], Some(reflow)).unwrap()),
+        "expanding-scratch" => {
+            let reflow = Reflow { offset: 6 * BOOT_SIZE, scratch: true };
+            Layout::Raidz(Expandable::new(raidz(6, 2, 12), &[], Some(reflow)).unwrap())
+        }
         "draid1" => draid(DraidShape { children: 8, data: 3, parity: 1, spares: 1, groups: 7 }),
         "draid2-spare" => {
             draid(DraidShape { children: 11, data: 4, parity: 2, spares: 2, groups: 3 })
@@ -58,8 +64,8 @@ fn hex(text: &str) -> u64 {
 
 fn shown(column: &Column) -> String {
     let Column { child, offset, size, data_start, scratch } = column;
-    assert!(!scratch);
-    format!("{child}@{offset:x}+{size:x}:{data_start:x}")
+    let scratch = if *scratch { "s" } else { "" };
+    format!("{child}@{offset:x}+{size:x}:{data_start:x}{scratch}")
 }
 
 #[test]
