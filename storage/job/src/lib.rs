@@ -1,2 +1,149 @@
 //! Long work one can watch, slow, stop and resume.
+//!
+//! A [`Job`] is shared between the one who works and the ones who look on: the worker calls
+//! [`Job::step`] after every piece of work and stops when that says so; the others read
+//! [`Progress`] and may [`Cancel`]. Nothing here knows the time: the worker brings a clock, and
+//! does the waiting that [`Pace`] asks for.
 #![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How far the work has come. The counters are independent: a reader may see one updated before
+/// another.
+#[derive(Debug, Default)]
+pub struct Progress {
+    bytes_done: AtomicU64,
+    bytes_total: AtomicU64,
+    items_done: AtomicU64,
+    message: Mutex<String>,
+}
+
+impl Progress {
+    /// Adds finished work, in bytes and in items of whatever the job counts.
+    pub fn add(&self, bytes: u64, items: u64) {
+        self.bytes_done.fetch_add(bytes, Relaxed);
+        self.items_done.fetch_add(items, Relaxed);
+    }
+
+    /// Bytes finished so far.
+    pub fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Relaxed)
+    }
+
+    /// Bytes there are in all, as far as is known; 0 if it is not.
+    pub fn bytes_total(&self) -> u64 {
+        self.bytes_total.load(Relaxed)
+    }
+
+    /// Sets how many bytes there are in all; it may change while the work goes on.
+    pub fn set_bytes_total(&self, bytes: u64) {
+        self.bytes_total.store(bytes, Relaxed);
+    }
+
+    /// Items finished so far.
+    pub fn items_done(&self) -> u64 {
+        self.items_done.load(Relaxed)
+    }
+
+    /// What the work is at, for people; empty at first.
+    pub fn message(&self) -> String {
+        self.message.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says what the work is at.
+    pub fn set_message(&self, message: impl Into<String>) {
+        *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message.into();
+    }
+}
+
+/// The wish that work should stop; once uttered it stays.
+#[derive(Debug, Default)]
+pub struct Cancel(AtomicBool);
+
+impl Cancel {
+    /// Asks the work to stop.
+    pub fn cancel(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// Whether it should.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The work was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the work was stopped on request")]
+pub struct Cancelled;
+
+/// A limit on bytes per second, kept on average since the last time the work fell behind it:
+/// time that was not used for work cannot be caught up later by a burst.
+#[derive(Debug, Default)]
+pub struct Pace {
+    bytes_per_second: AtomicU64,
+    /// When, by the worker's clock, all work so far will have been paid for.
+    paid_until: Mutex<Duration>,
+}
+
+impl Pace {
+    /// Sets the limit; 0 is none. It may change while the work goes on.
+    pub fn set(&self, bytes_per_second: u64) {
+        self.bytes_per_second.store(bytes_per_second, Relaxed);
+    }
+
+    /// How long to wait, at the time `now` of the worker's clock, after `bytes` of work.
+    pub fn wait(&self, bytes: u64, now: Duration) -> Duration {
+        let rate = self.bytes_per_second.load(Relaxed);
+        let mut paid_until = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if rate == 0 {
+            *paid_until = now;
+            return Duration::ZERO;
+        }
+        let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+        let price = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+        *paid_until = (*paid_until).max(now).saturating_add(price);
+        paid_until.saturating_sub(now)
+    }
+}
+
+/// One long work: what it has done, whether it should stop, how fast it may go.
+#[derive(Debug, Default)]
+pub struct Job {
+    /// How far it has come.
+    pub progress: Progress,
+    /// Whether it should stop.
+    pub cancel: Cancel,
+    /// How fast it may go.
+    pub pace: Pace,
+}
+
+impl Job {
+    /// Accounts for a piece of work just done, then asks `clock` for the time and has `sleep` wait
+    /// as long as the pace demands.
+    ///
+    /// # Errors
+    /// [`Cancelled`] if the work should stop; the piece is counted all the same.
+    pub fn step(
+        &self,
+        bytes: u64,
+        items: u64,
+        clock: impl FnOnce() -> Duration,
+        sleep: impl FnOnce(Duration),
+    ) -> Result<(), Cancelled> {
+        self.progress.add(bytes, items);
+        if self.cancel.is_cancelled() {
+            return Err(Cancelled);
+        }
+        let wait = self.pace.wait(bytes, clock());
+        if !wait.is_zero() {
+            sleep(wait);
+        }
+        if self.cancel.is_cancelled() { Err(Cancelled) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
