@@ -1,1 +1,235 @@
 //! Dnode: what an object is: its type, its tree of blocks, its bonus and spill.
+//!
+//! Dnodes are the elements of the meta-dnode's array of 512-byte slots; a large one takes up to 32
+//! slots in a row, all in one block. The pointers at offset 64 are as many as `pointer_count` says,
+//! the bonus follows the last of them, and the spill pointer, if the flag is set, stands in the
+//! last 128 bytes of the last slot.
+//!
+//! ```text
+//! offset  size  field           meaning
+//!      0     1  kind            what the object is made of; 0: the slot is free
+//!      1     1  indirect_shift  log2 of an indirect block's size
+//!      2     1  levels          height of the tree; 1: the pointers are those of data blocks
+//!      3     1  pointer_count   1 to 3
+//!      4     1  bonus_kind      what the bonus is made of
+//!      5     1  checksum        of blocks to be written
+//!      6     1  compression     of blocks to be written
+//!      7     1  flags           bits below
+//!      8     2  block_sectors   size of a data block in sectors
+//!     10     2  bonus_size      bytes
+//!     12     1  extra_slots     slots beyond the first
+//!     13     3  pad
+//!     16     8  max_block       the last data block's number
+//!     24     8  used            on the drives: bytes, or sectors where flag 0 is not set
+//!     32    32  pad
+//!     64
+//! ```
+//!
+//! Flags: 0 `used` is in bytes, 1 counted in user and group space, 2 has a spill pointer, 3 counted
+//! in user and group objects.
+//!
+//! Learnt from: `zdb -dddddd` of the fixtures and dnode.h. Proved by: `golden_dnodes`.
+
+use units::BlockId;
+
+use crate::{Blkptr, Error, ObjectType, Order, Reader, Result};
+
+/// What an object is (dnode_phys_t).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dnode {
+    /// What the object is made of.
+    pub kind: ObjectType,
+    /// log2 of the size of an indirect block in bytes (dn_indblkshift).
+    pub indirect_shift: u8,
+    /// Height of the tree: 1 where the pointers are those of data blocks (dn_nlevels).
+    pub levels: u8,
+    /// What the bonus is made of.
+    pub bonus_kind: ObjectType,
+    /// The checksum's number for new blocks; 0 inherits (dn_checksum).
+    pub checksum: u8,
+    /// The compression's number for new blocks; 0 inherits (dn_compress).
+    pub compression: u8,
+    /// Facts about the object, one a bit.
+    pub flags: Flags,
+    /// Bytes of a data block (dn_datablkszsec).
+    pub block_size: u32,
+    /// Slots of 512 bytes that it takes: 1 to 32.
+    pub slots: u8,
+    /// The number of the last data block that was ever written (dn_maxblkid).
+    pub max_block: BlockId,
+    /// Bytes on the drives (dn_used).
+    pub used_bytes: u64,
+    /// The roots of the tree: 1 to 3.
+    pub pointers: Vec<Blkptr>,
+    /// The bonus as it stands, in the order `order`.
+    pub bonus: Vec<u8>,
+    /// Where the bonus goes on (SA only).
+    pub spill: Option<Blkptr>,
+    /// The order of the numbers in the bonus.
+    pub order: Order,
+}
+
+/// The flags of a dnode (dn_flags).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The used space is in bytes and not in sectors.
+    pub const fn used_in_bytes(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Its space is in the accounts of owner and group.
+    pub const fn space_accounted(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// There is a spill pointer.
+    pub const fn has_spill(self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    /// It is counted in the objects of owner and group.
+    pub const fn object_accounted(self) -> bool {
+        self.0 & 8 != 0
+    }
+}
+
+impl Dnode {
+    /// Bytes of a slot, and so of the smallest dnode.
+    pub const SLOT: usize = 512;
+    /// Bytes of the largest dnode.
+    pub const MAX_SIZE: usize = 16384;
+    /// Bytes before the pointers.
+    pub const CORE: usize = 64;
+    /// The most pointers there are in one.
+    pub const MAX_POINTERS: u8 = 3;
+    /// The tallest tree: 64-bit offsets, 512-byte blocks, 32 pointers in an indirect block.
+    pub const MAX_LEVELS: u8 = 12;
+
+    /// How many slots the dnode at the start of `bytes` takes, from its first bytes alone; `None`
+    /// where the slot is free or there are not enough bytes.
+    pub fn peek_slots(bytes: &[u8]) -> Option<u8> {
+        match (bytes.first()?, bytes.get(12)?) {
+            (0, _) => None,
+            (_, extra) => Some(extra.saturating_add(1)),
+        }
+    }
+
+    /// Reads the dnode at the start of `bytes`, which may go on behind it; `None` if the slot is
+    /// free.
+    pub fn parse(bytes: &[u8], order: Order) -> Result<Option<Self>> {
+        let mut reader = Reader::new("dnode", bytes, order);
+        let kind = ObjectType(reader.u8()?);
+        if kind == ObjectType::NONE {
+            return Ok(None);
+        }
+        if !kind.is_known() {
+            let found = u64::from(kind.0);
+            return Err(Error::Unknown { what: "dnode", field: "type", found });
+        }
+        let indirect_shift = reader.u8()?;
+        let levels = reader.u8()?;
+        if levels == 0 || levels > Self::MAX_LEVELS {
+            return Err(reader.broken(1, "a tree has 1 to 12 levels", levels.into()));
+        }
+        if levels > 1 && !(9..=24).contains(&indirect_shift) {
+            let found = u64::from(indirect_shift);
+            return Err(reader.broken(2, "indirect blocks are of 512 bytes to 16 MiB", found));
+        }
+        let pointer_count = reader.u8()?;
+        if pointer_count == 0 || pointer_count > Self::MAX_POINTERS {
+            return Err(reader.broken(1, "a dnode has 1 to 3 pointers", pointer_count.into()));
+        }
+        let bonus_kind = ObjectType(reader.u8()?);
+        let checksum = reader.u8()?;
+        let compression = reader.u8()?;
+        let flags = Flags(reader.u8()?);
+        let block_sectors = reader.u16()?;
+        if block_sectors == 0 || block_sectors > 32768 {
+            let found = u64::from(block_sectors);
+            return Err(reader.broken(2, "data blocks are of 512 bytes to 16 MiB", found));
+        }
+        let bonus_size = reader.u16()?;
+        let slots = reader.u8()?.saturating_add(1);
+        if usize::from(slots) > Self::MAX_SIZE / Self::SLOT {
+            return Err(reader.broken(1, "a dnode takes 1 to 32 slots", slots.into()));
+        }
+        reader.skip(3)?;
+        let max_block = BlockId::new(reader.u64()?);
+        let used = reader.u64()?;
+        reader.skip(32)?;
+        let tail = Tail::read(&mut reader, pointer_count, bonus_size, slots, flags)?;
+        Ok(Some(Self {
+            kind,
+            indirect_shift,
+            levels,
+            bonus_kind,
+            checksum,
+            compression,
+            flags,
+            block_size: u32::from(block_sectors).saturating_mul(512),
+            slots,
+            max_block,
+            used_bytes: if flags.used_in_bytes() { used } else { used.saturating_mul(512) },
+            pointers: tail.pointers,
+            bonus: tail.bonus,
+            spill: tail.spill,
+            order,
+        }))
+    }
+
+    /// Bytes of the dnode on disk.
+    pub fn size(&self) -> usize {
+        usize::from(self.slots).saturating_mul(Self::SLOT)
+    }
+
+    /// log2 of the number of pointers in an indirect block.
+    pub fn fan_out_shift(&self) -> u32 {
+        u32::from(self.indirect_shift).saturating_sub(7)
+    }
+
+    /// Bytes of an indirect block.
+    pub fn indirect_size(&self) -> u32 {
+        1_u32.checked_shl(self.indirect_shift.into()).unwrap_or(0)
+    }
+}
+
+/// What stands behind the fixed fields.
+struct Tail {
+    pointers: Vec<Blkptr>,
+    bonus: Vec<u8>,
+    spill: Option<Blkptr>,
+}
+
+impl Tail {
+    fn read(
+        reader: &mut Reader<'_>,
+        pointer_count: u8,
+        bonus_size: u16,
+        slots: u8,
+        flags: Flags,
+    ) -> Result<Self> {
+        let end = usize::from(slots).saturating_mul(Dnode::SLOT);
+        if reader.at().saturating_add(reader.left()) < end {
+            return Err(reader.broken(0, "a dnode lies within its block", slots.into()));
+        }
+        let mut pointers = Vec::with_capacity(usize::from(pointer_count));
+        for _ in 0..pointer_count {
+            pointers.push(Blkptr::read(reader)?);
+        }
+        let room = end.saturating_sub(reader.at());
+        if usize::from(bonus_size) > room {
+            return Err(reader.broken(0, "the bonus fits the dnode", bonus_size.into()));
+        }
+        let bonus = reader.take(bonus_size.into())?.to_vec();
+        let spill = if flags.has_spill() && room >= Blkptr::SIZE {
+            reader.seek(end.saturating_sub(Blkptr::SIZE));
+            Some(Blkptr::read(reader)?)
+        } else {
+            None
+        };
+        Ok(Self { pointers, bonus, spill })
+    }
+}
+

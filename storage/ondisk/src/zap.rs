@@ -1,1 +1,0 @@
-//! ZAP: tables of names and values, micro and fat.

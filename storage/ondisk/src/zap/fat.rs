@@ -1,0 +1,195 @@
+//! Fat ZAP header: block 0 of a table of any size, and its table of pointers.
+//!
+//! ```text
+//! offset  size  field             meaning
+//!      0     8  block_kind        0x8000000000000001
+//!      8     8  magic             0x2f52ab2ab
+//!     16     8  table_block       where the pointer table begins
+//!     24     8  table_blocks      its length in blocks; 0: it is the second half of this block
+//!     32     8  table_shift       it has 2^this pointers
+//!     40     8  next_block        where a table twice as large is being made; 0: nowhere
+//!     48     8  next_copied       blocks of the old table that are in the new one
+//!     56     8  free_block        the first block that was never used
+//!     64     8  leaves            leaf blocks
+//!     72     8  entries           entries in all leaves
+//!     80     8  salt              of the hash
+//!     88     8  normalization     how names are made equal
+//!     96     8  flags             0 48-bit hashes, 1 keys are words, 2 the first word is the hash
+//!    104
+//! ```
+//!
+//! While a table grows the old one stays true: pointers are written to both.
+//!
+//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h, zap.c. Proved by: `golden_header`.
+
+use units::BlockId;
+
+use super::{HEADER, Normalization};
+use crate::{Error, Order, Reader, Result};
+
+/// What kind of keys and hashes a table has (zap_flags).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Flags(pub u64);
+
+impl Flags {
+    /// Hashes have 48 bits instead of 28 (ZAP_FLAG_HASH64).
+    pub const fn long_hash(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Keys are 64-bit words instead of names (ZAP_FLAG_UINT64_KEY).
+    pub const fn word_keys(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// The first word of a key is its hash (ZAP_FLAG_PRE_HASHED_KEY).
+    pub const fn pre_hashed(self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    /// How many bits of a hash count.
+    pub const fn hash_bits(self) -> u32 {
+        if self.long_hash() { 48 } else { 28 }
+    }
+
+    /// The bits of a hash that count: the upper ones.
+    pub const fn hash_mask(self) -> u64 {
+        u64::MAX << (64_u32.wrapping_sub(self.hash_bits()))
+    }
+}
+
+/// Where the pointer table is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Table {
+    /// In the header's block.
+    Embedded(Vec<u64>),
+    /// In blocks of its own.
+    External {
+        /// The first of them.
+        first: BlockId,
+        /// How many.
+        blocks: u64,
+        /// A larger table in the making: its first block, and how many blocks of the present one
+        /// have been copied into it.
+        next: Option<(BlockId, u64)>,
+    },
+}
+
+/// The header of a fat table (zap_phys_t).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The pointer table.
+    pub table: Table,
+    /// log2 of the number of pointers.
+    pub table_shift: u32,
+    /// log2 of the number of pointers in a block of an external table.
+    pub block_shift: u32,
+    /// The first block that was never used.
+    pub free_block: BlockId,
+    /// How many leaf blocks there are.
+    pub leaves: u64,
+    /// How many entries there are.
+    pub entries: u64,
+    /// Stirred into the hash.
+    pub salt: u64,
+    /// How names are made equal.
+    pub normalization: Normalization,
+    /// Keys and hashes.
+    pub flags: Flags,
+}
+
+impl Header {
+    /// What a header says after its kind.
+    pub const MAGIC: u64 = 0x2_f52a_b2ab;
+
+    /// Takes the whole block, whose size is that of all blocks of the table.
+    pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
+        let mut reader = Reader::new("fat zap header", bytes, order);
+        let kind = reader.u64()?;
+        if kind != HEADER {
+            return Err(reader.broken(8, "the block says that it is a fat zap", kind));
+        }
+        let magic = reader.u64()?;
+        if magic != Self::MAGIC {
+            return Err(reader.broken(8, "the magic number is 0x2f52ab2ab", magic));
+        }
+        if !bytes.len().is_power_of_two() {
+            let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            return Err(reader.broken(0, "a block's size is a power of two", found));
+        }
+        let block_shift = bytes.len().ilog2().saturating_sub(3);
+        let table = RawTable::read(&mut reader)?;
+        let free_block = BlockId::new(reader.u64()?);
+        let leaves = reader.u64()?;
+        let entries = reader.u64()?;
+        let salt = reader.u64()?;
+        let normalization = Normalization(reader.u64()?);
+        let flags = Flags(reader.u64()?);
+        if flags.0 > 7 {
+            return Err(Error::Unknown { what: "fat zap header", field: "flags", found: flags.0 });
+        }
+        let (table, table_shift) = table.check(&mut reader, block_shift)?;
+        Ok(Self {
+            table,
+            table_shift,
+            block_shift,
+            free_block,
+            leaves,
+            entries,
+            salt,
+            normalization,
+            flags,
+        })
+    }
+
+    /// How many pointers the table has.
+    pub fn table_len(&self) -> u64 {
+        1_u64.checked_shl(self.table_shift).unwrap_or(u64::MAX)
+    }
+}
+
+/// The five words of the table as they stand.
+struct RawTable {
+    block: u64,
+    blocks: u64,
+    shift: u64,
+    next_block: u64,
+    next_copied: u64,
+}
+
+impl RawTable {
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            block: reader.u64()?,
+            blocks: reader.u64()?,
+            shift: reader.u64()?,
+            next_block: reader.u64()?,
+            next_copied: reader.u64()?,
+        })
+    }
+
+    /// An embedded table is half a block, an external one as many as its shift says.
+    fn check(&self, reader: &mut Reader<'_>, block_shift: u32) -> Result<(Table, u32)> {
+        let shift = u32::try_from(self.shift).unwrap_or(u32::MAX);
+        if self.blocks == 0 {
+            if shift != block_shift.saturating_sub(1) {
+                let rule = "an embedded pointer table fills half the block";
+                return Err(reader.broken(0, rule, self.shift));
+            }
+            let words = 1_usize.checked_shl(shift).unwrap_or(0);
+            reader.seek(words.saturating_mul(8));
+            let table = (0..words).map(|_| reader.u64()).collect::<Result<_>>()?;
+            return Ok((Table::Embedded(table), shift));
+        }
+        let blocks = shift.checked_sub(block_shift).and_then(|bits| 1_u64.checked_shl(bits));
+        if blocks != Some(self.blocks) {
+            let rule = "a pointer table is as long as its shift says";
+            return Err(reader.broken(0, rule, self.blocks));
+        }
+        let next = (self.next_block != 0)
+            .then_some((BlockId::new(self.next_block), self.next_copied.min(self.blocks)));
+        let first = BlockId::new(self.block);
+        Ok((Table::External { first, blocks: self.blocks, next }, shift))
+    }
+}
+

@@ -1,0 +1,277 @@
+//! Leaf of a fat ZAP: the entries whose hashes begin with the same bits.
+//!
+//! ```text
+//! offset  size  field         meaning
+//!      0     8  block_kind    0x8000000000000000
+//!      8     8  pad
+//!     16     8  prefix        the first bits of the hashes of all entries in it
+//!     24     4  magic         0x02ab1eaf
+//!     28     2  free_chunks   how many
+//!     30     2  entry_count   how many
+//!     32     2  prefix_bits   how many bits `prefix` has
+//!     34     2  free_list     the first free chunk
+//!     36     1  flags         0 chains are sorted by the collision number
+//!     37    11  pad
+//!     48
+//! ```
+//!
+//! Then follow a hash table of 2-byte chunk numbers, one for each 32 bytes of the block (0xffff:
+//! none), and the chunks of 24 bytes. The bits of a hash after the prefix select the chain. A
+//! chunk is free (type 253), part of an array (251), or an entry (252):
+//!
+//! ```text
+//! offset  size  field         meaning
+//!      0     1  chunk_type    252
+//!      1     1  int_size      bytes of an integer of the value: 1, 2, 4 or 8
+//!      2     2  next          the next entry of the chain
+//!      4     2  name_chunk    where the name begins
+//!      6     2  name_count    its bytes, with the NUL; for keys of words: words
+//!      8     2  value_chunk   where the value begins
+//!     10     2  value_count   its integers
+//!     12     4  collision     tells keys of one hash apart (cd)
+//!     16     8  hash
+//!     24
+//! ```
+//!
+//! An array chunk is the type, 21 bytes, and the number of the next. In arrays integers stand most
+//! significant byte first, on every machine.
+//!
+//! Learnt from: `zdb -dddd` of the fixtures, zap_leaf.h, zap_leaf.c. Proved by: `golden_leaf`.
+
+use super::{LEAF, hash};
+use crate::{Order, Reader, Result};
+
+/// A leaf block.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'a> {
+    /// The first bits of all hashes in it.
+    pub prefix: u64,
+    /// How many bits `prefix` has.
+    pub prefix_bits: u32,
+    /// How many entries it says that it has.
+    pub entry_count: u16,
+    /// Whether chains are sorted by the collision number, as normalized tables have it.
+    pub sorted: bool,
+    heads: &'a [u8],
+    chunks: &'a [u8],
+    order: Order,
+}
+
+/// One entry: where its name and its value are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeafEntry {
+    /// The hash of the name.
+    pub hash: u64,
+    /// Tells names of one hash apart (cd).
+    pub collision: u32,
+    /// The first chunk of the name.
+    pub name_chunk: u16,
+    /// Bytes of the name with its NUL, or words of the key.
+    pub name_count: u16,
+    /// The first chunk of the value.
+    pub value_chunk: u16,
+    /// Integers of the value.
+    pub value_count: u16,
+    /// Bytes of such an integer: 1, 2, 4 or 8.
+    pub int_size: u8,
+    next: u16,
+}
+
+const WHAT: &str = "zap leaf";
+const CHUNK: usize = 24;
+/// What an array chunk holds.
+const ARRAY: usize = 21;
+const END: u16 = 0xffff;
+const ENTRY_CHUNK: u8 = 252;
+const ARRAY_CHUNK: u8 = 251;
+
+impl<'a> Leaf<'a> {
+    /// What a leaf says after its prefix.
+    pub const MAGIC: u32 = 0x02ab_1eaf;
+    const HEADER: usize = 48;
+
+    /// Takes the whole block.
+    pub fn parse(bytes: &'a [u8], order: Order) -> Result<Self> {
+        let mut reader = Reader::new(WHAT, bytes, order);
+        let kind = reader.u64()?;
+        if kind != LEAF {
+            return Err(reader.broken(8, "the block says that it is a zap leaf", kind));
+        }
+        reader.skip(8)?;
+        let prefix = reader.u64()?;
+        let magic = reader.u32()?;
+        if magic != Self::MAGIC {
+            return Err(reader.broken(4, "the magic number is 0x2ab1eaf", magic.into()));
+        }
+        reader.skip(2)?;
+        let entry_count = reader.u16()?;
+        let prefix_bits = u32::from(reader.u16()?);
+        if prefix_bits > 63 {
+            return Err(reader.broken(2, "a prefix is shorter than a hash", prefix_bits.into()));
+        }
+        reader.skip(2)?;
+        let sorted = reader.u8()? & 1 != 0;
+        reader.seek(Self::HEADER);
+        if !bytes.len().is_power_of_two() {
+            let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            return Err(reader.broken(0, "a block's size is a power of two", found));
+        }
+        let heads = reader.take(bytes.len() / 16)?;
+        let chunks = reader.rest();
+        Ok(Self { prefix, prefix_bits, entry_count, sorted, heads, chunks, order })
+    }
+
+    /// Whether an entry of this hash belongs into this leaf.
+    pub const fn covers(&self, hash: u64) -> bool {
+        hash::index(hash, self.prefix_bits) == self.prefix
+    }
+
+    /// How many chunks there are.
+    fn chunk_count(&self) -> usize {
+        self.chunks.len() / CHUNK
+    }
+
+    fn chunk(&self, number: u16, wanted: u8) -> Result<Reader<'a>> {
+        let at = usize::from(number).saturating_mul(CHUNK);
+        let slice = self.chunks.get(at..at.saturating_add(CHUNK));
+        let mut reader = Reader::new("zap chunk", slice.unwrap_or(&[]), self.order);
+        let kind = reader.u8()?;
+        if kind != wanted {
+            return Err(reader.broken(1, "a chunk is of the type that its link says", kind.into()));
+        }
+        Ok(reader)
+    }
+
+    fn entry(&self, number: u16) -> Result<LeafEntry> {
+        let mut reader = self.chunk(number, ENTRY_CHUNK)?;
+        let int_size = reader.u8()?;
+        if !matches!(int_size, 1 | 2 | 4 | 8) {
+            let rule = "an integer has 1, 2, 4 or 8 bytes";
+            return Err(reader.broken(1, rule, int_size.into()));
+        }
+        Ok(LeafEntry {
+            int_size,
+            next: reader.u16()?,
+            name_chunk: reader.u16()?,
+            name_count: reader.u16()?,
+            value_chunk: reader.u16()?,
+            value_count: reader.u16()?,
+            collision: reader.u32()?,
+            hash: reader.u64()?,
+        })
+    }
+
+    /// All entries, chain by chain. A broken chain is told as an error, and the next is gone on
+    /// with.
+    pub fn entries(&self) -> impl Iterator<Item = Result<LeafEntry>> + use<'a> {
+        let leaf = *self;
+        let mut steps = self.chunk_count();
+        let mut next = END;
+        let mut head = 0_usize;
+        std::iter::from_fn(move || {
+            while next == END {
+                next = leaf.head(head)?;
+                head = head.saturating_add(1);
+            }
+            let found = leaf.step(next, &mut steps);
+            next = found.as_ref().map_or(END, |entry| entry.next);
+            Some(found)
+        })
+    }
+
+    /// The entries of the chain that a hash leads to; entries of other hashes may be among them.
+    pub fn chain(&self, hash: u64) -> impl Iterator<Item = Result<LeafEntry>> + use<'a> {
+        let leaf = *self;
+        let mut steps = self.chunk_count();
+        let mut next = self.head(self.bucket(hash)).unwrap_or(END);
+        std::iter::from_fn(move || {
+            if next == END {
+                return None;
+            }
+            let found = leaf.step(next, &mut steps);
+            next = found.as_ref().map_or(END, |entry| entry.next);
+            Some(found)
+        })
+    }
+
+    /// An entry, if there have not been more of them than there are chunks.
+    fn step(&self, number: u16, steps: &mut usize) -> Result<LeafEntry> {
+        match steps.checked_sub(1) {
+            Some(less) => *steps = less,
+            None => {
+                let place = Reader::new(WHAT, &[], self.order);
+                return Err(place.broken(0, "a chain has an end", number.into()));
+            }
+        }
+        self.entry(number)
+    }
+
+    fn head(&self, index: usize) -> Option<u16> {
+        let at = index.checked_mul(2)?;
+        let bytes = self.heads.get(at..)?;
+        Reader::new(WHAT, bytes, self.order).u16().ok()
+    }
+
+    /// The place in the hash table: the bits that follow the prefix.
+    fn bucket(&self, hash: u64) -> usize {
+        let buckets = self.heads.len() / 2;
+        let after = hash.checked_shl(self.prefix_bits).unwrap_or(0);
+        let bits = buckets.checked_ilog2().unwrap_or(0);
+        usize::try_from(hash::index(after, bits)).unwrap_or(usize::MAX)
+    }
+
+    /// The bytes of a name, its NUL included where it has one on disk.
+    pub fn name(&self, entry: &LeafEntry) -> Result<Vec<u8>> {
+        self.array(entry.name_chunk, entry.name_count.into())
+    }
+
+    /// The words of a key, in a table whose keys are words.
+    pub fn key(&self, entry: &LeafEntry) -> Result<Vec<u64>> {
+        let bytes = self.array(entry.name_chunk, usize::from(entry.name_count).saturating_mul(8))?;
+        let mut reader = Reader::new(WHAT, &bytes, Order::Big);
+        (0..entry.name_count).map(|_| reader.u64()).collect()
+    }
+
+    /// The bytes of a value: its integers, most significant byte first.
+    pub fn value(&self, entry: &LeafEntry) -> Result<Vec<u8>> {
+        let size = usize::from(entry.value_count).saturating_mul(entry.int_size.into());
+        self.array(entry.value_chunk, size)
+    }
+
+    /// Whether the name is this one, of `name.len()` bytes on disk.
+    pub fn name_is(&self, entry: &LeafEntry, name: &[u8]) -> Result<bool> {
+        if usize::from(entry.name_count) != name.len() {
+            return Ok(false);
+        }
+        let mut number = entry.name_chunk;
+        for piece in name.chunks(ARRAY) {
+            let mut reader = self.chunk(number, ARRAY_CHUNK)?;
+            if reader.take(ARRAY)?.get(..piece.len()) != Some(piece) {
+                return Ok(false);
+            }
+            number = reader.u16()?;
+        }
+        Ok(true)
+    }
+
+    fn array(&self, first: u16, size: usize) -> Result<Vec<u8>> {
+        if size > self.chunk_count().saturating_mul(ARRAY) {
+            let place = Reader::new(WHAT, &[], self.order);
+            let found = u64::try_from(size).unwrap_or(u64::MAX);
+            return Err(place.broken(0, "an array fits the leaf", found));
+        }
+        let mut bytes = Vec::with_capacity(size);
+        let mut number = first;
+        while bytes.len() < size {
+            let mut reader = self.chunk(number, ARRAY_CHUNK)?;
+            let piece = reader.take(ARRAY)?;
+            let left = size.saturating_sub(bytes.len()).min(ARRAY);
+            bytes.extend_from_slice(piece.get(..left).unwrap_or(piece));
+            number = reader.u16()?;
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

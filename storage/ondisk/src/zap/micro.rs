@@ -1,0 +1,84 @@
+//! Micro ZAP: short names, one number each, in one block of 512 bytes to 1 MiB.
+//!
+//! ```text
+//! offset  size  field          meaning
+//!      0     8  block_kind     0x8000000000000003
+//!      8     8  salt           of the hash
+//!     16     8  normalization  how names are made equal
+//!     24    40  pad
+//!     64    64  entry[]        to the end of the block
+//! ```
+//!
+//! ```text
+//! offset  size  field  meaning
+//!      0     8  value
+//!      8     4  order  tells names of one hash apart (collision differentiator, cd)
+//!     12     2  pad
+//!     14    50  name   ends with a NUL; empty: the entry is free
+//!     64
+//! ```
+//!
+//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h. Proved by: `golden_micro`.
+
+use super::{MICRO, Normalization};
+use crate::{Order, Reader, Result};
+
+/// A micro table.
+#[derive(Clone, Copy, Debug)]
+pub struct Micro<'a> {
+    /// Stirred into the hash.
+    pub salt: u64,
+    /// How names are made equal.
+    pub normalization: Normalization,
+    entries: &'a [u8],
+    order: Order,
+}
+
+/// One entry of a micro table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MicroEntry<'a> {
+    /// The name, without its NUL.
+    pub name: &'a [u8],
+    /// The number.
+    pub value: u64,
+    /// Tells names of one hash apart (cd).
+    pub collision: u32,
+}
+
+impl<'a> Micro<'a> {
+    /// Bytes of an entry, and of the header.
+    pub const ENTRY: usize = 64;
+    /// The longest name, without its NUL.
+    pub const MAX_NAME: usize = 49;
+
+    /// Takes the whole block.
+    pub fn parse(bytes: &'a [u8], order: Order) -> Result<Self> {
+        let mut reader = Reader::new("micro zap", bytes, order);
+        let kind = reader.u64()?;
+        if kind != MICRO {
+            return Err(reader.broken(8, "the block says that it is a micro zap", kind));
+        }
+        let salt = reader.u64()?;
+        let normalization = Normalization(reader.u64()?);
+        reader.skip(40)?;
+        Ok(Self { salt, normalization, entries: reader.rest(), order })
+    }
+
+    /// The entries, in the order in which they stand.
+    pub fn entries(&self) -> impl Iterator<Item = MicroEntry<'a>> + use<'a> {
+        let order = self.order;
+        self.entries.chunks_exact(Self::ENTRY).filter_map(move |bytes| entry(bytes, order))
+    }
+}
+
+fn entry(bytes: &[u8], order: Order) -> Option<MicroEntry<'_>> {
+    let mut reader = Reader::new("micro zap entry", bytes, order);
+    let value = reader.u64().ok()?;
+    let collision = reader.u32().ok()?;
+    reader.skip(2).ok()?;
+    let name = reader.rest();
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    let name = name.get(..end)?;
+    (!name.is_empty()).then_some(MicroEntry { name, value, collision })
+}
+
