@@ -1,1 +1,0 @@
-//! Directories, datasets, bookmarks, deadlists: the layer of datasets and snapshots.

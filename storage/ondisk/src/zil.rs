@@ -1,1 +1,0 @@
-//! Intent log blocks and their records.
