@@ -11,7 +11,7 @@
 //!                              record is longer than 192 bytes, else the pointer has it
 //! 10     truncate              object, offset, length
 //! 11     setattr               object, mask, mode, uid, gid, size, atime (16), mtime (16);
-//!                              attributes if bit 29 of the mask is set, domains
+//!                              attributes if bit 31 of the mask is set, domains
 //! 12     acl of old            object, count; entries
 //! 13     acl                   object, count, domains, fuids, bytes, flags; entries, fuids, domains
 //! 20     write, data in place  as write, without data
@@ -249,7 +249,6 @@ pub struct Acl {
 }
 
 impl Body {
-    #[expect(clippy::too_many_lines, reason = "one arm a kind")]
     pub(super) fn read(kind: u64, reader: &mut Reader<'_>) -> Result<Self> {
         use CreateKind::{Directory, File, Symlink, XattrDirectory};
         let create = match kind {
@@ -369,21 +368,22 @@ impl Rename {
     }
 }
 
+/// The bits of `mask` are those of Linux (`zdb` names them by another system's).
 impl SetAttr {
     /// Permissions are set.
-    pub const MODE: u64 = 1 << 1;
+    pub const MODE: u64 = 1 << 0;
     /// The owner is set.
-    pub const UID: u64 = 1 << 2;
+    pub const UID: u64 = 1 << 1;
     /// The group is set.
-    pub const GID: u64 = 1 << 3;
+    pub const GID: u64 = 1 << 2;
     /// The size is set.
-    pub const SIZE: u64 = 1 << 4;
+    pub const SIZE: u64 = 1 << 3;
     /// The time of access is set.
-    pub const ATIME: u64 = 1 << 5;
+    pub const ATIME: u64 = 1 << 4;
     /// The time of change is set.
-    pub const MTIME: u64 = 1 << 6;
+    pub const MTIME: u64 = 1 << 5;
     /// Attributes beyond those of POSIX are set.
-    pub const ATTRIBUTES: u64 = 1 << 29;
+    pub const ATTRIBUTES: u64 = 1 << 31;
 
     fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let mut set = Self {
