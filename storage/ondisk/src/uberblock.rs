@@ -1,1 +1,268 @@
 //! Uberblock: the root of one transaction group.
+//!
+//! Each label ends in a ring of these. The pool is what the newest one says whose checksum holds.
+//!
+//! ```text
+//! offset  size  field             meaning
+//!      0     8  magic             0x00bab10c; its byte order is the block's
+//!      8     8  version           of the pool: 1 to 28, or 5000 with feature flags
+//!     16     8  txg               the last one it holds
+//!     24     8  guid_sum          sum of the guids of all vdevs, wrapping
+//!     32     8  timestamp         seconds since 1970
+//!     40   128  rootbp            the MOS
+//!    168     8  software_version  the newest version its writer knew
+//!    176     8  mmp_magic         0xa11cea11 if the fields of multihost protection are set
+//!    184     8  mmp_delay         nanoseconds between the writer's signs of life; 0: protection off
+//!    192     8  mmp_config        bits 0-7 which are valid, 8-31 interval in ms, 32-47 sequence
+//!                                 number, 48-63 how many missed intervals are failure
+//!    200     8  checkpoint_txg    if not 0 this is a checkpoint, made in that txg
+//!    208     8  raidz_reflow      bits 0-54 offset in sectors of 512, 55-63 state of the scratch
+//!    216
+//! ```
+//!
+//! The slot is filled with zeros up to the checksum in its last 40 bytes, which is seeded with
+//! the slot's own address on the device.
+//!
+//! Learnt from: labels of the fixtures against `zdb -lu`. Proved by: `golden_uberblock`.
+
+use units::Txg;
+
+use crate::{Blkptr, Error, Order, Reader, Result};
+
+const MAGIC: u64 = 0x00ba_b10c;
+const MMP_MAGIC: u64 = 0xa11c_ea11;
+const WHAT: &str = "uberblock";
+
+/// The root of a transaction group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Uberblock {
+    /// The byte order in which it was written.
+    pub order: Order,
+    /// Version of the pool: 1 to 28, or 5000 with feature flags.
+    pub version: u64,
+    /// The last transaction group it holds.
+    pub txg: Txg,
+    /// Sum of the guids of all vdevs, wrapping.
+    pub guid_sum: u64,
+    /// Seconds since 1970.
+    pub timestamp: u64,
+    /// The pool's own object set.
+    pub root: Blkptr,
+    /// The newest version its writer knew.
+    pub software_version: u64,
+    /// Multihost protection; `None` in pools older than it.
+    pub multihost: Option<Multihost>,
+    /// The txg of the checkpoint that this is; 0 for a common uberblock.
+    pub checkpoint_txg: Txg,
+    /// How far the widening of a raidz vdev has come.
+    pub reflow: Reflow,
+}
+
+/// Signs of life that a host gives while it has the pool (MMP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Multihost {
+    /// Nanoseconds between the signs; 0: the protection is off.
+    pub delay: u64,
+    /// Milliseconds between the writes, where given.
+    pub interval: Option<u32>,
+    /// Counts the writes within one txg, where given.
+    pub sequence: Option<u16>,
+    /// After how many missed intervals the host gives up, where given (0: never).
+    pub fail_intervals: Option<u16>,
+}
+
+/// How far the widening of a raidz vdev has come (ub_raidz_reflow_info).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub struct Reflow {
+    /// Bytes of the vdev from its start that lie in the new width already.
+    pub offset: u64,
+    /// What the scratch area in the boot region holds.
+    pub scratch: Scratch,
+}
+
+/// What the scratch area of a raidz vdev that is widened holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum Scratch {
+    /// Nothing.
+    #[default]
+    Unused,
+    /// The first rows, which in their own place may be half written.
+    Valid,
+    /// Nothing any more: the rows are in place.
+    InvalidSynced,
+    /// The same, found at an import.
+    InvalidSyncedOnImport,
+    /// The same, and the widening went on.
+    InvalidSyncedReflow,
+    /// A state of a newer version.
+    Unknown(u16),
+}
+
+impl Scratch {
+    /// From the number on disk.
+    pub const fn from_number(number: u16) -> Self {
+        match number {
+            0 => Self::Unused,
+            1 => Self::Valid,
+            2 => Self::InvalidSynced,
+            3 => Self::InvalidSyncedOnImport,
+            4 => Self::InvalidSyncedReflow,
+            _ => Self::Unknown(number),
+        }
+    }
+}
+
+impl Uberblock {
+    /// Bytes of the fields; a slot is larger and its checksum stands at its end.
+    pub const SIZE: usize = 216;
+
+    /// Reads a slot of the ring, or the copy in the checkpoint's entry; `None` if it is empty
+    /// (no magic number in either order).
+    pub fn parse(bytes: &[u8]) -> Result<Option<Self>> {
+        let magic = Reader::new(WHAT, bytes, Order::Little).u64()?;
+        let order = if magic == MAGIC {
+            Order::Little
+        } else if magic.swap_bytes() == MAGIC {
+            Order::Big
+        } else {
+            return Ok(None);
+        };
+        Self::read(&mut Reader::new(WHAT, bytes, order)).map(Some)
+    }
+
+    /// Reads in the cursor's order.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        let magic = reader.u64()?;
+        if magic != MAGIC {
+            return Err(reader.broken(8, "the magic number is there", magic));
+        }
+        let version = reader.u64()?;
+        let txg = Txg::new(reader.u64()?);
+        let guid_sum = reader.u64()?;
+        let timestamp = reader.u64()?;
+        let root = Blkptr::read(reader)?;
+        let software_version = reader.u64()?;
+        let mmp_magic = reader.u64()?;
+        let mmp_delay = reader.u64()?;
+        let mmp_config = reader.u64()?;
+        let checkpoint_txg = Txg::new(reader.u64()?);
+        let reflow = reader.u64()?;
+        Ok(Self {
+            order: reader.order(),
+            version,
+            txg,
+            guid_sum,
+            timestamp,
+            root,
+            software_version,
+            multihost: (mmp_magic == MMP_MAGIC).then(|| Multihost::new(mmp_delay, mmp_config)),
+            checkpoint_txg,
+            reflow: Reflow::from_word(reflow),
+        })
+    }
+
+    /// Reads what must be there; an empty slot is an error.
+    pub fn expect(bytes: &[u8]) -> Result<Self> {
+        Self::parse(bytes)?.ok_or(Error::Rule {
+            what: WHAT,
+            at: 0,
+            rule: "the magic number is there",
+            found: 0,
+        })
+    }
+
+    /// What the choice of the best goes by: the greatest wins. Txg first; of one txg the later
+    /// second, then the later sign of life.
+    pub fn rank(&self) -> (Txg, u64, u16) {
+        let sequence = self.multihost.and_then(|multihost| multihost.sequence).unwrap_or(0);
+        (self.txg, self.timestamp, sequence)
+    }
+
+    /// Whether it is the pool as of a checkpoint.
+    pub const fn is_checkpoint(&self) -> bool {
+        !self.checkpoint_txg.is_zero()
+    }
+}
+
+impl Multihost {
+    fn new(delay: u64, config: u64) -> Self {
+        let [valid, ms0, ms1, ms2, seq0, seq1, fail0, fail1] = config.to_le_bytes();
+        Self {
+            delay,
+            interval: (valid & 1 != 0).then(|| u32::from_le_bytes([ms0, ms1, ms2, 0])),
+            sequence: (valid & 2 != 0).then(|| u16::from_le_bytes([seq0, seq1])),
+            fail_intervals: (valid & 4 != 0).then(|| u16::from_le_bytes([fail0, fail1])),
+        }
+    }
+}
+
+impl Reflow {
+    /// From the word on disk.
+    pub fn from_word(word: u64) -> Self {
+        let offset = word & ((1 << 55) - 1);
+        let state = u16::try_from(word >> 55).unwrap_or(u16::MAX);
+        Self { offset: offset << 9, scratch: Scratch::from_number(state) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAGIC, MMP_MAGIC, Reflow, Scratch, Uberblock};
+    use crate::Order;
+
+    fn block(order: Order) -> Vec<u8> {
+        let mut words = [0_u64; 27];
+        words[0] = MAGIC;
+        words[1] = 5000;
+        words[2] = 28;
+        words[3] = 7;
+        words[4] = 1795210260;
+        words[22] = MMP_MAGIC;
+        words[24] = (10 << 48) | (3 << 32) | (1000 << 8) | 7;
+        words[26] = (1 << 55) | 8;
+        let bytes = |word: &u64| match order {
+            Order::Little => word.to_le_bytes(),
+            Order::Big => word.to_be_bytes(),
+        };
+        words.iter().flat_map(bytes).collect()
+    }
+
+    #[test]
+    fn both_orders_say_the_same() {
+        let little = Uberblock::expect(&block(Order::Little)).unwrap();
+        let big = Uberblock::expect(&block(Order::Big)).unwrap();
+        assert_eq!((little.order, big.order), (Order::Little, Order::Big));
+        assert_eq!(little, Uberblock { order: Order::Little, ..big });
+        let multihost = little.multihost.unwrap();
+        assert_eq!(multihost.interval, Some(1000));
+        assert_eq!((multihost.sequence, multihost.fail_intervals), (Some(3), Some(10)));
+        assert_eq!(little.reflow, Reflow { offset: 4096, scratch: Scratch::Valid });
+    }
+
+    #[test]
+    fn an_empty_slot_is_none_and_a_cut_one_an_error() {
+        assert_eq!(Uberblock::parse(&[0; 1024]), Ok(None));
+        assert!(Uberblock::parse(&block(Order::Little)[..200]).is_err());
+        assert!(Uberblock::expect(&[0; 1024]).is_err());
+    }
+
+    #[test]
+    fn the_best_is_by_txg_then_time_then_sequence() {
+        let one = Uberblock::expect(&block(Order::Little)).unwrap();
+        let later = Uberblock { timestamp: one.timestamp + 1, ..one.clone() };
+        let newer = Uberblock { txg: units::Txg::new(29), timestamp: 0, ..one.clone() };
+        let silent = Uberblock { multihost: None, ..one.clone() };
+        assert!(later.rank() > one.rank());
+        assert!(newer.rank() > later.rank());
+        assert!(silent.rank() < one.rank());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes(mut bytes: [u8; 216]) {
+            let _ = Uberblock::parse(&bytes);
+            bytes[..8].copy_from_slice(&MAGIC.to_be_bytes());
+            let _ = Uberblock::parse(&bytes);
+        }
+    }
+}

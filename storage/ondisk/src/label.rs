@@ -1,1 +1,0 @@
-//! The four labels of a leaf vdev.

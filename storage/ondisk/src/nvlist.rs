@@ -1,1 +1,0 @@
-//! Name-value lists, XDR and native.
