@@ -1,0 +1,4 @@
+//! What this crate does to blocks, judged by blocks of real pools and by random ones.
+
+mod golden;
+mod properties;
