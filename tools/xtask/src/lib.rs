@@ -1,2 +1,54 @@
-//! House keeping that is checked by tests: tidy, floors, fixtures.
+//! House keeping that is checked by tests: floors, tidy, the picture of the house.
+//!
+//! Every rule here is run by `cargo test -p xtask` as well as by `cargo xtask RULE`, so that
+//! `make test` is everything. Nothing here knows the code it looks at: no crate of the house is
+//! imported.
 #![forbid(unsafe_code)]
+
+pub mod floors;
+pub mod picture;
+pub mod tidy;
+pub mod workspace;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A rule of the house that is not kept.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// The file (with its line, where there is one) or crate.
+    pub place: String,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl Violation {
+    /// A violation at a place.
+    pub fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Violation { place: place.into(), what: what.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// The root of the repository this program was built in.
+///
+/// # Panics
+/// Never: this crate lies two folders below the root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tools/xtask").to_owned()
+}
+
+/// A path as it is said in messages: relative to the root.
+pub fn relative(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+/// All lines of violations, for a failing test's message.
+pub fn report(violations: &[Violation]) -> String {
+    violations.iter().flat_map(|violation| [violation.to_string(), "\n".into()]).collect()
+}

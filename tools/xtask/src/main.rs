@@ -1,0 +1,30 @@
+//! `cargo xtask floors|picture|tidy|ratchet`: the rules of the house, by hand.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use xtask::{Violation, floors, picture, report, root, tidy};
+
+const USAGE: &str = "\
+cargo xtask floors     every crate imports only from lower floors
+cargo xtask picture    redraws the floors in ARCHITECTURE.md
+cargo xtask tidy       the house rules for files and functions
+cargo xtask ratchet    tightens tools/xtask/ratchet.txt to what is true now (never loosens it)";
+
+fn main() -> ExitCode {
+    let root = root();
+    let result = match std::env::args().nth(1).as_deref() {
+        Some("floors") => floors::check(&root),
+        Some("picture") => picture::redraw(&root),
+        Some("tidy") => tidy::check(&root),
+        Some("ratchet") => tidy::tighten(&root),
+        _ => Err(vec![Violation::new("usage", format!("\n{USAGE}"))]),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(violations) => {
+            eprint!("{}", report(&violations));
+            ExitCode::FAILURE
+        }
+    }
+}

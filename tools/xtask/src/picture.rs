@@ -1,0 +1,77 @@
+//! The picture of the floors in ARCHITECTURE.md, drawn from the manifests.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::Violation;
+use crate::workspace::{self, Crate};
+
+const FILE: &str = "ARCHITECTURE.md";
+const BEGIN: &str = "<!-- floors: drawn by `cargo xtask picture` -->\n";
+const END: &str = "<!-- end of floors -->";
+
+/// Whether the picture shows the house as it is.
+pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
+    let (old, new) = old_and_new(root)?;
+    if old == new {
+        return Ok(());
+    }
+    Err(vec![Violation::new(FILE, "the picture of the floors is stale: run `cargo xtask picture`")])
+}
+
+/// Draws the picture anew.
+pub fn redraw(root: &Path) -> Result<(), Vec<Violation>> {
+    let (_, new) = old_and_new(root)?;
+    std::fs::write(root.join(FILE), new)
+        .map_err(|error| vec![Violation::new(FILE, error.to_string())])
+}
+
+fn old_and_new(root: &Path) -> Result<(String, String), Vec<Violation>> {
+    let fail = |what: String| vec![Violation::new(FILE, what)];
+    let old = std::fs::read_to_string(root.join(FILE)).map_err(|error| fail(error.to_string()))?;
+    let crates = workspace::crates(root)?;
+    let new = replace(&old, &draw(&crates))
+        .ok_or_else(|| fail(format!("the markers are gone: {} ... {END}", BEGIN.trim_end())))?;
+    Ok((old, new))
+}
+
+/// The text with what stands between the markers replaced.
+fn replace(text: &str, picture: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}{picture}{END}{after}"))
+}
+
+/// One line a crate, the highest floor first, as a house is seen.
+fn draw(crates: &[Crate]) -> String {
+    let mut text = String::from("\n```text\nfloor  crate       what it is\n");
+    let width = crates.iter().map(|each| each.description.len()).max().unwrap_or_default();
+    let mut above = None;
+    for each in crates.iter().rev() {
+        let floor = match each.floor {
+            floor if floor == above => String::new(),
+            floor => floor.map(|number| number.to_string()).unwrap_or_default(),
+        };
+        above = each.floor;
+        let imports = each.imports.iter().cloned().collect::<Vec<_>>().join(" ");
+        let line = format!("{floor:>5}  {:<11} {:<width$}  {imports}", each.name, each.description);
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text.push_str(
+        "                                        (at the end of a line: what it imports)\n",
+    );
+    text.push_str("```\n\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_markers_changes() {
+        let text = format!("a\n{BEGIN}old{END}\nb\n");
+        assert_eq!(replace(&text, "new").unwrap(), format!("a\n{BEGIN}new{END}\nb\n"));
+        assert_eq!(replace("no markers", "new"), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! Tidy: the rules for files, functions and words that no lint knows.
+
+mod compat;
+mod drawing;
+mod names;
+mod ratchet;
+mod recipes;
+mod rust;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use crate::workspace::{self, Crate};
+use crate::{Violation, relative};
+
+/// The lowest floor of the house proper: below it nothing is printed.
+const HOUSE_FLOOR: i64 = 13;
+/// The door: below it there is no clock, randomness or environment.
+const DOOR_FLOOR: i64 = 11;
+/// Crates in which a bare `u64` is the business itself, or `unsafe` is confined.
+const ARITHMETIC: [&str; 3] = ["ondisk", "simd", "geometry"];
+const UNSAFE: [&str; 2] = ["simd", "device"];
+
+/// A Rust file, and what it may do by where it stands.
+#[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    /// Relative to the root of the repository.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// Code of tests, examples and benches: lengths are not counted, printing is allowed.
+    pub(crate) is_test: bool,
+    /// Says in its first lines that a program wrote it.
+    pub(crate) is_generated: bool,
+    pub(crate) may_print: bool,
+    pub(crate) may_know_the_world: bool,
+    pub(crate) may_pass_bare_numbers: bool,
+    pub(crate) may_be_unsafe: bool,
+}
+
+/// Whether every rule is kept.
+pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
+    let (mut violations, sizes, files) = measure(root)?;
+    let allowed = ratchet::load(root)?;
+    violations.extend(ratchet::check(&allowed, &sizes));
+    violations.extend(compat::check(root, &files));
+    violations.extend(recipes::check(root));
+    violations.sort();
+    if violations.is_empty() { Ok(()) } else { Err(violations) }
+}
+
+/// Takes from the ratchet what is no longer needed.
+pub fn tighten(root: &Path) -> Result<(), Vec<Violation>> {
+    let (_, sizes, _) = measure(root)?;
+    ratchet::tighten(root, &sizes)
+}
+
+type Measured = (Vec<Violation>, ratchet::Sizes, Vec<File>);
+
+fn measure(root: &Path) -> Result<Measured, Vec<Violation>> {
+    let mut files = Vec::new();
+    for each in workspace::crates(root)? {
+        for path in rust_files(&each.dir) {
+            files.push(read(root, &each, &path).map_err(|violation| vec![violation])?);
+        }
+    }
+    let mut violations = Vec::new();
+    let mut sizes = ratchet::Sizes::new();
+    for file in &files {
+        violations.extend(text::check(file));
+        violations.extend(names::check(file));
+        if file.path.starts_with("storage/ondisk/src/") {
+            violations.extend(drawing::check(file));
+        }
+        violations.extend(rust::check(file, &mut sizes));
+    }
+    Ok((violations, sizes, files))
+}
+
+fn read(root: &Path, of: &Crate, path: &Path) -> Result<File, Violation> {
+    let name = relative(root, path);
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Violation::new(&name, error.to_string()))?;
+    let inside = relative(&of.dir, path);
+    let is_test = inside.ends_with("tests.rs")
+        || ["tests/", "examples/", "benches/"].iter().any(|part| inside.contains(part));
+    let floor = of.floor.unwrap_or_default();
+    Ok(File {
+        is_generated: text.lines().take(20).any(|line| line.contains("@generated")),
+        is_test,
+        may_print: is_test || floor >= HOUSE_FLOOR || inside == "build.rs",
+        may_know_the_world: is_test || floor >= DOOR_FLOOR || inside == "build.rs",
+        may_pass_bare_numbers: is_test
+            || floor >= HOUSE_FLOOR
+            || ARITHMETIC.contains(&of.name.as_str()),
+        may_be_unsafe: UNSAFE.contains(&of.name.as_str()),
+        path: name,
+        text,
+    })
+}
+
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && entry.file_name() != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+impl File {
+    /// A file of the engine with every rule in force.
+    pub(crate) fn strict(path: &str, text: &str) -> Self {
+        File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            is_test: false,
+            is_generated: false,
+            may_print: false,
+            may_know_the_world: false,
+            may_pass_bare_numbers: false,
+            may_be_unsafe: false,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The ratchet: what was too long when the rule came may stay so, but may not grow.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use crate::Violation;
+
+const FILE: &str = "tools/xtask/ratchet.txt";
+const HEADER: &str = "\
+# What is longer than the house allows, and by how much at most: KIND FILE ITEM SIZE.
+# `cargo xtask ratchet` takes out what is no longer needed. Nothing is added without a reason, given
+# in the commit.
+";
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Lines of a function, at most 70.
+    Function,
+    /// Lines of a file, at most 600.
+    File,
+    /// Bare `u64` parameters of a public function, at most one.
+    BareNumbers,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Function, Kind::File, Kind::BareNumbers];
+
+    fn what(self, size: usize) -> String {
+        match self {
+            Kind::Function => format!("has {size} lines, more than 70: take a part out"),
+            Kind::File => format!("has {size} lines, more than 600: one concept a file"),
+            Kind::BareNumbers => format!("takes {size} bare u64s, easily swapped: name their type"),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Function => "function",
+            Kind::File => "file",
+            Kind::BareNumbers => "bare-u64",
+        })
+    }
+}
+
+/// Kind, file and item, and how large it is; only what is over the limit.
+pub(crate) type Sizes = BTreeMap<(Kind, String, String), usize>;
+
+/// What the ratchet allows.
+pub(crate) fn load(root: &Path) -> Result<Sizes, Vec<Violation>> {
+    let text = std::fs::read_to_string(root.join(FILE)).unwrap_or_default();
+    parse(&text).map_err(|line| vec![Violation::new(FILE, format!("not understood: {line}"))])
+}
+
+fn parse(text: &str) -> Result<Sizes, String> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [kind, file, item, size] = words[..] else { return Err(line.to_owned()) };
+            let kind = Kind::ALL.into_iter().find(|each| each.to_string() == kind);
+            let size = size.parse().map_err(|_| line.to_owned())?;
+            Ok(((kind.ok_or(line)?, file.to_owned(), item.to_owned()), size))
+        })
+        .collect()
+}
+
+/// What is over the limit and not allowed, and what is allowed without need.
+pub(crate) fn check(allowed: &Sizes, sizes: &Sizes) -> Vec<Violation> {
+    let grown = sizes.iter().filter(|(key, size)| allowed.get(key).is_none_or(|most| size > &most));
+    let grown = grown.map(|((kind, file, item), size)| {
+        Violation::new(format!("{file} {item}"), kind.what(*size))
+    });
+    let loose = allowed.iter().filter(|(key, most)| sizes.get(key).is_none_or(|size| size < most));
+    let loose = loose.map(|((kind, file, item), _)| {
+        let what = format!("{kind} {file} {item} has become smaller: run `cargo xtask ratchet`");
+        Violation::new(FILE, what)
+    });
+    grown.chain(loose).collect()
+}
+
+/// Writes the ratchet with every size at what it is now, where that is less.
+pub(crate) fn tighten(root: &Path, sizes: &Sizes) -> Result<(), Vec<Violation>> {
+    let allowed = load(root)?;
+    let kept = allowed.iter().filter_map(|(key, most)| {
+        let ((kind, file, item), size) = (key, sizes.get(key)?.min(most));
+        Some(format!("{kind} {file} {item} {size}\n"))
+    });
+    let text: String = std::iter::once(HEADER.to_owned()).chain(kept).collect();
+    std::fs::write(root.join(FILE), text)
+        .map_err(|error| vec![Violation::new(FILE, error.to_string())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_or_loosens_is_told() {
+        let allowed = parse("# x\nfunction a.rs f 80\nfile b.rs - 700\n").unwrap();
+        assert_eq!(check(&allowed, &allowed), []);
+        let grown = parse("function a.rs f 81\nfile b.rs - 700\n").unwrap();
+        assert_eq!(check(&allowed, &grown)[0].place, "a.rs f");
+        let gone = parse("function a.rs f 80\n").unwrap();
+        assert_eq!(check(&allowed, &gone)[0].place, FILE);
+        assert!(parse("function a.rs f\n").is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! Rules for lines: 100 columns, and a header that says what the file is for.
+
+use super::File;
+use crate::Violation;
+
+const COLUMNS: usize = 100;
+
+pub(crate) fn check(file: &File) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    if !has_header(&file.text) {
+        let what = "begins with no `//!` header that says what the file is for";
+        violations.push(Violation::new(&file.path, what));
+    }
+    if file.is_generated {
+        return violations;
+    }
+    let long = file.text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS);
+    violations.extend(long.map(|(index, _)| {
+        Violation::new(format!("{}:{}", file.path, index + 1), "longer than 100 columns")
+    }));
+    violations
+}
+
+/// The first line that is neither blank nor an inner attribute is a `//!` line with words in it.
+fn has_header(text: &str) -> bool {
+    text.lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with("#![") && !line.starts_with("// "))
+        .and_then(|line| line.strip_prefix("//!"))
+        .is_some_and(|rest| !rest.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_comes_before_code() {
+        assert!(has_header("#![forbid(unsafe_code)]\n\n//! What it is.\nuse x;\n"));
+        assert!(!has_header("use x;\n//! Too late.\n"));
+        assert!(!has_header("//!\n"));
+    }
+
+    #[test]
+    fn columns_are_counted_in_characters() {
+        let fits = format!("//! {}", "é".repeat(96));
+        assert_eq!(check(&File::strict("a.rs", &fits)), []);
+        assert_eq!(check(&File::strict("a.rs", &format!("{fits}x"))).len(), 1);
+    }
+}

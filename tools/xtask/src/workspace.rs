@@ -1,0 +1,106 @@
+//! The crates of the workspace, as their manifests state them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::Violation;
+
+/// The folders whose sub-folders are crates.
+const WINGS: [&str; 4] = ["storage", "sharing", "house", "tools"];
+
+/// A crate of the house.
+#[derive(Debug, Clone)]
+pub struct Crate {
+    /// Its name.
+    pub name: String,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// What it is, in a line.
+    pub description: String,
+    /// Its floor, if it states one.
+    pub floor: Option<i64>,
+    /// The crates of the house that it imports, tests not counted.
+    pub imports: BTreeSet<String>,
+}
+
+/// All crates of the house, sorted by floor, then name.
+pub fn crates(root: &Path) -> Result<Vec<Crate>, Vec<Violation>> {
+    let mut found = Vec::new();
+    for wing in WINGS {
+        for dir in folders(&root.join(wing)) {
+            let path = dir.join("Cargo.toml");
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let manifest: Table = text.parse().map_err(|error| {
+                vec![Violation::new(crate::relative(root, &path), format!("{error}"))]
+            })?;
+            found.push(read(dir, &manifest));
+        }
+    }
+    let names: BTreeSet<String> = found.iter().map(|each| each.name.clone()).collect();
+    for each in &mut found {
+        each.imports.retain(|import| names.contains(import));
+    }
+    found.sort_by(|a, b| (a.floor, &a.name).cmp(&(b.floor, &b.name)));
+    Ok(found)
+}
+
+fn read(dir: PathBuf, manifest: &Table) -> Crate {
+    let package = |key: &str| manifest.get("package").and_then(|package| package.get(key));
+    let text = |key| package(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let floor = package("metadata").and_then(|metadata| metadata.get("floor"));
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let tables = std::iter::once(manifest)
+        .chain(targets.into_iter().flatten().filter_map(|(_, target)| target.as_table()));
+    let imports = tables
+        .flat_map(|table| [table.get("dependencies"), table.get("build-dependencies")])
+        .filter_map(|dependencies| dependencies?.as_table())
+        .flat_map(|dependencies| dependencies.iter().map(|(key, value)| package_name(key, value)))
+        .collect();
+    Crate {
+        name: text("name"),
+        dir,
+        description: text("description"),
+        floor: floor.and_then(Value::as_integer),
+        imports,
+    }
+}
+
+/// A dependency may be renamed: `key = { package = "name", ... }`.
+fn package_name(key: &str, value: &Value) -> String {
+    value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
+}
+
+fn folders(wing: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(wing).into_iter().flatten();
+    let mut folders: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_may_import_what_they_like_and_renames_are_seen_through() {
+        let manifest: Table = r#"
+            [package]
+            name = "arc"
+            metadata.floor = 5
+            [dependencies]
+            blocks = { package = "zio", path = "../zio" }
+            [target.'cfg(unix)'.dependencies]
+            device.workspace = true
+            [dev-dependencies]
+            spa.workspace = true
+        "#
+        .parse()
+        .unwrap();
+        let arc = read(PathBuf::new(), &manifest);
+        assert_eq!(arc.floor, Some(5));
+        assert_eq!(arc.imports.into_iter().collect::<Vec<_>>(), ["device", "zio"]);
+    }
+}
