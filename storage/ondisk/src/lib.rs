@@ -33,7 +33,7 @@ pub mod zap;
 pub mod zil;
 pub mod znode;
 
-pub use blkptr::Blkptr;
+pub use blkptr::{Blkptr, Checksum, Compression};
 pub use dva::Dva;
 pub use error::Error;
 pub use object_type::ObjectType;

@@ -1,2 +1,24 @@
 //! Drives and arrays as one address space.
+//!
+//! A [`Tree`] is a pool's vdevs. It reads what an address says, with the redundancy of the
+//! top-level vdev there: the caller brings a judge (the block's checksum), and the vdev goes on
+//! trying (the other side of a mirror, parity, suspicion of each set of columns in turn) until
+//! the judge is content or nothing is left to try.
 #![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod examine;
+mod indirect;
+mod leaf;
+mod mirror;
+mod node;
+mod raidz;
+mod tree;
+
+pub use config::{FoundLeaf, Surroundings};
+pub use error::{Error, LeafFault, Trouble};
+pub use indirect::{Mapping, Segment};
+pub use leaf::{Leaf, TxgRanges};
+pub use node::{Kind, Node};
+pub use tree::{Judge, Request, Tree};

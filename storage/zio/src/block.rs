@@ -58,7 +58,8 @@ pub(crate) fn take(length: usize) -> Vec<u8> {
     let mut buffer = Vec::new();
     if length >= SMALL {
         STORE.with_borrow_mut(|store| {
-            let fits = |old: &Vec<u8>| (length..=length.saturating_mul(4)).contains(&old.capacity());
+            let fits =
+                |old: &Vec<u8>| (length..=length.saturating_mul(4)).contains(&old.capacity());
             if let Some(found) = store.iter().rposition(fits) {
                 buffer = store.swap_remove(found);
             }

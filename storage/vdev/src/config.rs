@@ -1,0 +1,110 @@
+//! From the pool's description of a vdev to a node that can be read.
+
+use std::sync::Arc;
+
+use device::Device;
+use geometry::draid::DraidShape;
+use geometry::{Draid, Expandable, Raidz, Reflow};
+use ondisk::label::{VdevConfig, VdevKind};
+use units::{Ashift, Guid, Txg};
+
+use crate::indirect::Indirect;
+use crate::{Error, Kind, Leaf, Node};
+
+/// A device that was found for a leaf.
+#[derive(Clone, Debug)]
+pub struct FoundLeaf {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// The newest txg that its labels know of.
+    pub synced: Txg,
+}
+
+/// What is known when a tree is built, besides the pool's description of it.
+pub struct Surroundings<'a> {
+    /// Finds the device of a leaf.
+    pub find: &'a dyn Fn(Guid) -> Option<FoundLeaf>,
+    /// How far a running raidz expansion has come, as the uberblock says.
+    pub reflow: Reflow,
+}
+
+impl Node {
+    /// Builds the node that `config` describes, with all below it.
+    pub fn build(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Self, Error> {
+        let kind = match &config.kind {
+            VdevKind::Disk | VdevKind::File => leaf(config, around),
+            VdevKind::Mirror => Kind::Mirror(children(config, around)?),
+            VdevKind::Replacing => Kind::Replacing(children(config, around)?),
+            VdevKind::Spare => Kind::Spare(children(config, around)?),
+            VdevKind::Raidz => raidz(config, around)?,
+            VdevKind::Draid => draid(config, around)?,
+            VdevKind::DraidSpare => {
+                let id = config.spare_id.and_then(|id| u32::try_from(id).ok());
+                id.map_or(Kind::Missing, Kind::DistributedSpare)
+            }
+            VdevKind::Indirect => Kind::Indirect(Indirect::default()),
+            VdevKind::Hole => Kind::Hole,
+            VdevKind::Missing => Kind::Missing,
+            VdevKind::Root | VdevKind::Cache | VdevKind::Unknown(_) => {
+                return Err(Error::UnknownKind(config.kind.name().to_owned()));
+            }
+        };
+        Ok(Self { guid: config.guid, kind })
+    }
+}
+
+fn leaf(config: &VdevConfig, around: &Surroundings<'_>) -> Kind {
+    let path = config.path.clone().unwrap_or_default();
+    let found = (around.find)(config.guid);
+    let synced = found.as_ref().map_or(Txg::ZERO, |found| found.synced);
+    Kind::Leaf(Leaf::new(config.guid, path, found.map(|found| found.device), synced))
+}
+
+fn children(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Vec<Node>, Error> {
+    config.children.iter().map(|child| Node::build(child, around)).collect()
+}
+
+fn raidz(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Kind, Error> {
+    let ashift = ashift(config)?;
+    let shape = Raidz::new(small(config.children.len()), parity(config), ashift);
+    let reflow = config.raidz_expanding.then_some(around.reflow);
+    let expandable = shape
+        .and_then(|now| Expandable::new(now, &config.raidz_expand_txgs, reflow))
+        .map_err(|error| impossible(config, &error))?;
+    Ok(Kind::Raidz(Box::new(expandable), children(config, around)?))
+}
+
+fn draid(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Kind, Error> {
+    let ashift = ashift(config)?;
+    let Some(said) = config.draid else {
+        return Err(Error::Config { guid: config.guid, why: "a dRAID without shape".to_owned() });
+    };
+    let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    let shape = DraidShape {
+        children: small(config.children.len()),
+        data: narrow(said.data),
+        parity: parity(config),
+        spares: narrow(said.spares),
+        groups: narrow(said.groups),
+    };
+    let draid = Draid::new(shape, ashift).map_err(|error| impossible(config, &error))?;
+    Ok(Kind::Draid(Box::new(draid), children(config, around)?))
+}
+
+fn ashift(config: &VdevConfig) -> Result<Ashift, Error> {
+    let found = config.ashift.unwrap_or(0);
+    let why = || format!("its sector size is 2^{found} bytes");
+    Ashift::new(found).ok_or_else(|| Error::Config { guid: config.guid, why: why() })
+}
+
+fn parity(config: &VdevConfig) -> u32 {
+    config.nparity.and_then(|parity| u32::try_from(parity).ok()).unwrap_or(1)
+}
+
+fn small(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn impossible(config: &VdevConfig, error: &geometry::Error) -> Error {
+    Error::Config { guid: config.guid, why: error.to_string() }
+}

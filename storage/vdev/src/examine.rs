@@ -1,0 +1,146 @@
+//! Examining a block: every copy on every side, and parity too.
+//!
+//! Reading is content with one way to the right bytes; an examination wants to know of each leaf
+//! whether its part is right.
+
+use std::cell::RefCell;
+
+use geometry::{Block, Draid};
+use units::VdevId;
+
+use crate::mirror::accuse;
+use crate::node::Spot;
+use crate::raidz::{Array, Columns};
+use crate::tree::{Top, address};
+use crate::{Error, Kind, LeafFault, Node, Request, Tree, Trouble};
+
+thread_local! {
+    /// Parity as it should be, kept for the next block: fresh memory is slow.
+    static SCRATCH: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Tree {
+    /// Reads all that belongs to the block, parity included, and judges each leaf's part. The
+    /// block itself is left in `into`. Faults are added to `faults`, also where the block could be
+    /// read in spite of them.
+    pub fn examine(
+        &self,
+        vdev: VdevId,
+        request: &Request<'_>,
+        into: &mut Vec<u8>,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        let top = self.entry(vdev).ok_or(Error::NoVdev(vdev))?;
+        let block = Block { offset: request.offset, size: request.size };
+        match &top.node.kind {
+            Kind::Raidz(raidz, children) => {
+                let map = raidz.map(block, request.birth).map_err(address)?;
+                examine_array(top, &map, children, None, request, into, faults)
+            }
+            Kind::Draid(draid, children) => {
+                let map = draid.map(block).map_err(address)?;
+                examine_array(top, &map, children, Some(draid), request, into, faults)
+            }
+            Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {
+                examine_sides(&top.node, request, into, faults)
+            }
+            _ => self.read(vdev, request, into, faults),
+        }
+    }
+}
+
+fn examine_sides(
+    node: &Node,
+    request: &Request<'_>,
+    into: &mut Vec<u8>,
+    faults: &mut Vec<LeafFault>,
+) -> Result<(), Error> {
+    let mut right: Option<Vec<u8>> = None;
+    let mut wrong = false;
+    into.clear();
+    for index in 0..node.sides() {
+        let Some(side) = node.side(index) else { continue };
+        into.resize(request.size, 0);
+        let spot = Spot::new(request.offset, request.birth);
+        if side.read_side(None, spot, into, faults).is_err() {
+            continue;
+        }
+        let accepted = match &right {
+            // without a checksum the sides can only be held against each other
+            Some(bytes) if !request.strict => bytes == into,
+            _ => (request.judge)(into),
+        };
+        if !accepted {
+            wrong = true;
+            accuse(side, faults);
+        } else if right.is_none() {
+            right = Some(std::mem::take(into));
+        }
+    }
+    match right {
+        Some(bytes) => *into = bytes,
+        None if wrong => return Err(Error::Mismatch),
+        None => {
+            // nothing but devices that were away: perhaps they have it all the same
+            return crate::mirror::read(node, request, into, &mut Vec::new());
+        }
+    }
+    Ok(())
+}
+
+fn examine_array(
+    top: &Top,
+    map: &geometry::Map,
+    children: &[Node],
+    draid: Option<&Draid>,
+    request: &Request<'_>,
+    into: &mut Vec<u8>,
+    faults: &mut Vec<LeafFault>,
+) -> Result<(), Error> {
+    let array = Array { map, children, draid, suspects: &top.suspects };
+    into.resize(map.size(), 0);
+    let mut lost = Vec::new();
+    for (row_index, row) in map.rows().enumerate() {
+        for (index, column) in row.data().iter().enumerate() {
+            let Some(place) = into.get_mut(column.data()) else {
+                return Err(Error::Address("a column lies outside of its block".to_owned()));
+            };
+            if array.read_column(column, request, false, place, faults).is_err() {
+                lost.push((row_index, index));
+            }
+        }
+    }
+    let columns = array.with_parity(request, false, &lost, faults);
+    let at_once = lost.is_empty() && (request.judge)(&into[..request.size]);
+    if !at_once && let Err(error) = array.recover(request, &columns, into, faults) {
+        let stale = faults.iter().any(|fault| fault.trouble == Trouble::Stale);
+        // with what slept through the writing, the block may still be had
+        return if stale { array.read(request, into, &mut Vec::new()) } else { Err(error) };
+    }
+    judge_parity(&array, &columns, into, faults);
+    into.truncate(request.size);
+    Ok(())
+}
+
+/// Holds the parity columns that could be read against what they should be.
+fn judge_parity(array: &Array<'_>, columns: &Columns, data: &[u8], faults: &mut Vec<LeafFault>) {
+    SCRATCH.with_borrow_mut(|scratch| {
+        for ((row, good), found) in array.map.rows().zip(&columns.good).zip(&columns.parity) {
+            let slices: Vec<&[u8]> =
+                row.data().iter().map(|c| data.get(c.data()).unwrap_or_default()).collect();
+            scratch.resize_with(row.parity().len().max(scratch.len()), Vec::new);
+            for right in scratch.iter_mut() {
+                right.resize(row.height(), 0);
+            }
+            let (right, _) = scratch.split_at_mut(row.parity().len());
+            let mut outs: Vec<&mut [u8]> = right.iter_mut().map(Vec::as_mut_slice).collect();
+            simd::parity::generate(&slices, &mut outs);
+            for (index, column) in row.parity().iter().enumerate() {
+                let wrong = good[index] && right[index] != found[index];
+                if wrong && let Some(child) = array.children.get(column.child) {
+                    accuse(child, faults);
+                }
+            }
+        }
+    });
+}

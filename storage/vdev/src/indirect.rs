@@ -1,0 +1,210 @@
+//! A removed vdev: its blocks lie elsewhere, piece by piece.
+//!
+//! Addresses on it stay in block pointers for ever; a mapping says where each part of its space
+//! was copied to. A block may have been cut in several pieces, each of which may lie on a mirror:
+//! since only the whole has a checksum, the pieces' copies are tried in combination.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use units::VdevId;
+
+use crate::node::Spot;
+use crate::{Error, Kind, LeafFault, Node, Request, Tree, mirror};
+
+/// More vdevs than this are never removed one into the other.
+const DEEPEST: u32 = 64;
+/// More combinations of copies than this are not tried.
+const MOST_COMBINATIONS: usize = 4096;
+
+/// A part of the removed vdev's space and where it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it was: bytes from the end of the front labels.
+    pub source: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
+    /// On which vdev it is now.
+    pub vdev: VdevId,
+    /// Where there.
+    pub offset: u64,
+}
+
+/// Where all of a removed vdev's space went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping(Vec<Segment>);
+
+impl Mapping {
+    /// From segments in any order.
+    pub fn new(mut segments: Vec<Segment>) -> Self {
+        segments.sort_unstable_by_key(|segment| segment.source);
+        Self(segments)
+    }
+
+    /// The segments, by where they were.
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    /// The pieces that cover `length` bytes from `offset` on; `None` where some are not mapped.
+    pub fn pieces(&self, mut offset: u64, mut length: u64) -> Option<Vec<Segment>> {
+        let mut pieces = Vec::new();
+        let mut index = self.0.partition_point(|s| s.source <= offset).checked_sub(1)?;
+        while length > 0 {
+            let segment = self.0.get(index)?;
+            let inside = offset.checked_sub(segment.source)?;
+            let here = segment.length.checked_sub(inside)?.min(length);
+            if here == 0 {
+                return None;
+            }
+            let target = segment.offset.checked_add(inside)?;
+            pieces.push(Segment {
+                source: offset,
+                length: here,
+                vdev: segment.vdev,
+                offset: target,
+            });
+            offset = offset.checked_add(here)?;
+            length -= here;
+            index += 1;
+        }
+        Some(pieces)
+    }
+}
+
+/// A removed vdev in the tree.
+#[derive(Debug, Default)]
+pub struct Indirect(RwLock<Option<Arc<Mapping>>>);
+
+impl Indirect {
+    pub(crate) fn set(&self, mapping: Arc<Mapping>) {
+        *self.0.write() = Some(mapping);
+    }
+
+    /// Where its space went, once that is known.
+    pub fn mapping(&self) -> Option<Arc<Mapping>> {
+        self.0.read().clone()
+    }
+}
+
+/// Reads a block that was on a removed vdev.
+pub(crate) fn read(
+    tree: &Tree,
+    vdev: VdevId,
+    removed: &Indirect,
+    request: &Request<'_>,
+    into: &mut Vec<u8>,
+    faults: &mut Vec<LeafFault>,
+    depth: u32,
+) -> Result<(), Error> {
+    let mapping = removed.mapping().ok_or(Error::NoVdev(vdev))?;
+    let mut pieces = Vec::new();
+    resolve(tree, vdev, request.offset, request.size as u64, depth, &mut pieces)?;
+    drop(mapping);
+    if let [whole] = pieces[..] {
+        let request = Request { offset: whole.offset, ..*request };
+        return tree.read_deep(whole.vdev, &request, into, faults, depth + 1);
+    }
+    into.resize(request.size, 0);
+    let mut copies = Vec::with_capacity(pieces.len());
+    for piece in &pieces {
+        copies.push(versions(tree, *piece, request, faults)?);
+    }
+    combine(&copies, request, into)
+}
+
+/// The pieces of a range, none of which lies on a removed vdev any more.
+fn resolve(
+    tree: &Tree,
+    vdev: VdevId,
+    offset: u64,
+    length: u64,
+    depth: u32,
+    pieces: &mut Vec<Segment>,
+) -> Result<(), Error> {
+    let node = tree.top(vdev).ok_or(Error::NoVdev(vdev))?;
+    let Kind::Indirect(removed) = &node.kind else {
+        pieces.push(Segment { source: 0, length, vdev, offset });
+        return Ok(());
+    };
+    let mapping = removed.mapping().ok_or(Error::NoVdev(vdev))?;
+    if depth > DEEPEST {
+        return Err(Error::Address("removed vdevs point to one another in a circle".to_owned()));
+    }
+    let unmapped = || Error::Address(format!("{length} bytes at {offset:#x} were never moved"));
+    for piece in mapping.pieces(offset, length).ok_or_else(unmapped)? {
+        resolve(tree, piece.vdev, piece.offset, piece.length, depth + 1, pieces)?;
+    }
+    Ok(())
+}
+
+/// The different contents that the sides of the vdev have for a piece.
+fn versions(
+    tree: &Tree,
+    piece: Segment,
+    request: &Request<'_>,
+    faults: &mut Vec<LeafFault>,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let node: &Node = tree.top(piece.vdev).ok_or(Error::NoVdev(piece.vdev))?;
+    let size = usize::try_from(piece.length).unwrap_or(usize::MAX).min(request.size);
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    for index in 0..node.sides() {
+        let Some(side) = node.side(index) else { continue };
+        let spot = Spot { stale_too: request.strict, ..Spot::new(piece.offset, request.birth) };
+        let mut bytes = vec![0; size];
+        if side.read_side(None, spot, &mut bytes, faults).is_ok() && !found.contains(&bytes) {
+            found.push(bytes);
+        }
+    }
+    if found.is_empty() {
+        // not a mirror (or nothing there): whatever way the vdev has to get at it
+        let any = |_: &[u8]| true;
+        let whole = Request { offset: piece.offset, size, judge: &any, ..*request };
+        let mut bytes = Vec::new();
+        mirror::read(node, &whole, &mut bytes, faults)?;
+        found.push(bytes);
+    }
+    Ok(found)
+}
+
+/// Tries the pieces' versions in combination.
+fn combine(
+    copies: &[Vec<Vec<u8>>],
+    request: &Request<'_>,
+    into: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let mut chosen = vec![0; copies.len()];
+    for _ in 0..MOST_COMBINATIONS {
+        into.clear();
+        for (versions, index) in copies.iter().zip(&chosen) {
+            into.extend_from_slice(&versions[*index]);
+        }
+        if (request.judge)(into) {
+            return Ok(());
+        }
+        // count on, as an odometer does
+        let Some(wheel) = (0..copies.len()).find(|i| chosen[*i] + 1 < copies[*i].len()) else {
+            break;
+        };
+        chosen[..wheel].fill(0);
+        chosen[wheel] += 1;
+    }
+    Err(Error::Mismatch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mapping, Segment};
+    use units::VdevId;
+
+    #[test]
+    fn a_range_is_cut_where_the_segments_end() {
+        let segment =
+            |source, length, offset| Segment { source, length, vdev: VdevId::new(1), offset };
+        let mapping = Mapping::new(vec![segment(8192, 4096, 500), segment(4096, 4096, 100)]);
+        let pieces = mapping.pieces(6144, 4096).unwrap();
+        assert_eq!(pieces, [segment(6144, 2048, 2148), segment(8192, 2048, 500)]);
+        assert_eq!(mapping.pieces(0, 512), None);
+        assert_eq!(mapping.pieces(12_000, 512), None);
+    }
+}

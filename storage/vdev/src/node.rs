@@ -1,0 +1,154 @@
+//! The tree's nodes, and reading one side of whatever a node is.
+
+use geometry::{Draid, Expandable};
+use units::{Guid, Txg};
+
+use crate::indirect::Indirect;
+use crate::leaf::{FRONT, Leaf};
+use crate::{LeafFault, Trouble};
+
+/// What a node is.
+#[derive(Debug)]
+pub enum Kind {
+    /// A disk or a file.
+    Leaf(Leaf),
+    /// All children hold the same.
+    Mirror(Vec<Node>),
+    /// A child is being replaced by another: a mirror for the time.
+    Replacing(Vec<Node>),
+    /// A spare stands in for a child: a mirror for the time.
+    Spare(Vec<Node>),
+    /// Parity over rows.
+    Raidz(Box<Expandable>, Vec<Node>),
+    /// Parity over rows with spare space spread over all children.
+    Draid(Box<Draid>, Vec<Node>),
+    /// A spare of a dRAID: space on its other children.
+    DistributedSpare(u32),
+    /// A vdev that was removed; what it held is elsewhere.
+    Indirect(Indirect),
+    /// A log vdev that was removed: nothing is there.
+    Hole,
+    /// Nothing is known of it.
+    Missing,
+}
+
+/// A vdev.
+#[derive(Debug)]
+pub struct Node {
+    /// Its identity.
+    pub guid: Guid,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// Where in a node bytes are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    /// Bytes from the end of the front labels; where `boot`, from the device's first byte.
+    pub(crate) offset: u64,
+    /// Whether the offset counts from the device's first byte.
+    pub(crate) boot: bool,
+    /// When the bytes were written.
+    pub(crate) birth: Txg,
+    /// Whether a device that was away at that time may be asked all the same.
+    pub(crate) stale_too: bool,
+    /// How many distributed spares may still stand in for one another.
+    pub(crate) depth: u8,
+}
+
+impl Spot {
+    /// At `offset` of the allocatable space.
+    pub(crate) const fn new(offset: u64, birth: Txg) -> Self {
+        Self { offset, boot: false, birth, stale_too: false, depth: 8 }
+    }
+}
+
+impl Node {
+    /// The leaves below and at this node.
+    pub fn leaves(&self) -> Vec<&Leaf> {
+        match &self.kind {
+            Kind::Leaf(leaf) => vec![leaf],
+            _ => self.children().iter().flat_map(Self::leaves).collect(),
+        }
+    }
+
+    /// The nodes right below.
+    pub fn children(&self) -> &[Self] {
+        match &self.kind {
+            Kind::Mirror(children)
+            | Kind::Replacing(children)
+            | Kind::Spare(children)
+            | Kind::Raidz(_, children)
+            | Kind::Draid(_, children) => children,
+            _ => &[],
+        }
+    }
+
+    /// Fills `into` with what one child of an array holds: the first of its sides that can be
+    /// read. `family` are the array's children, among which a distributed spare lies.
+    /// Faults of sides that failed are added to `faults`.
+    pub(crate) fn read_side(
+        &self,
+        family: Option<(&Draid, &[Self])>,
+        spot: Spot,
+        into: &mut [u8],
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Trouble> {
+        match &self.kind {
+            Kind::Leaf(leaf) => {
+                let position =
+                    if spot.boot { spot.offset } else { spot.offset.saturating_add(FRONT) };
+                let known = leaf.state(spot.birth);
+                let usable = known.is_ok() || (spot.stale_too && known == Err(Trouble::Stale));
+                let result = if usable { leaf.read(position, into) } else { known };
+                result.inspect_err(|trouble| {
+                    faults.push(LeafFault { leaf: leaf.guid(), trouble: *trouble });
+                })
+            }
+            Kind::Mirror(sides) | Kind::Replacing(sides) | Kind::Spare(sides) => {
+                let mut worst = Trouble::Missing;
+                for side in sides {
+                    match side.read_side(family, spot, into, faults) {
+                        Ok(()) => return Ok(()),
+                        Err(trouble) => worst = worst.max(trouble),
+                    }
+                }
+                Err(worst)
+            }
+            Kind::DistributedSpare(spare) => {
+                let (draid, children) = family.ok_or(Trouble::Missing)?;
+                let child = draid.spare_child(*spare, spot.offset).ok_or(Trouble::Missing)?;
+                let target = children.get(child).ok_or(Trouble::Missing)?;
+                // the drive that lends its space may itself be replaced by a spare, and so on
+                let depth = spot.depth.checked_sub(1).ok_or(Trouble::Missing)?;
+                target.read_side(family, Spot { depth, ..spot }, into, faults)
+            }
+            _ => Err(Trouble::Missing),
+        }
+    }
+
+    /// How many sides this node has that could each hold the whole of what it holds.
+    pub(crate) fn sides(&self) -> usize {
+        match &self.kind {
+            Kind::Mirror(sides) | Kind::Replacing(sides) | Kind::Spare(sides) => {
+                sides.iter().map(Self::sides).sum()
+            }
+            _ => 1,
+        }
+    }
+
+    /// The `index`-th of those sides.
+    pub(crate) fn side(&self, mut index: usize) -> Option<&Self> {
+        let (Kind::Mirror(sides) | Kind::Replacing(sides) | Kind::Spare(sides)) = &self.kind else {
+            return (index == 0).then_some(self);
+        };
+        for side in sides {
+            let count = side.sides();
+            if index < count {
+                return side.side(index);
+            }
+            index -= count;
+        }
+        None
+    }
+}

@@ -1,0 +1,314 @@
+//! Reading an array with parity.
+//!
+//! The common case costs nothing extra: each data column is read straight into its place in the
+//! block, and the judge is asked. Only then: columns that could not be read are rebuilt from
+//! parity; and if the judge still says no, each child, each pair, each three of them in turn is
+//! taken for a liar and its columns are rebuilt from the others.
+
+use geometry::{Column, Draid, Map};
+use parking_lot::Mutex;
+
+use crate::mirror::accuse;
+use crate::node::Spot;
+use crate::{Error, LeafFault, Node, Request, Trouble};
+
+/// More guesses than this at who lies are not made for a block.
+const MOST_GUESSES: usize = 20_000;
+
+/// A block on an array.
+pub(crate) struct Array<'a> {
+    /// Where its columns are.
+    pub(crate) map: &'a Map,
+    /// The array's children.
+    pub(crate) children: &'a [Node],
+    /// The array, if it is a dRAID.
+    pub(crate) draid: Option<&'a Draid>,
+    /// Who lied when last someone did.
+    pub(crate) suspects: &'a Mutex<Vec<usize>>,
+}
+
+/// A block's columns as they were read.
+pub(crate) struct Columns {
+    /// Whether the column could be read, row by row (parity first).
+    pub(crate) good: Vec<Vec<bool>>,
+    /// The parity columns' bytes, row by row.
+    pub(crate) parity: Vec<Vec<Vec<u8>>>,
+}
+
+impl Array<'_> {
+    /// Reads the block that the judge accepts.
+    pub(crate) fn read(
+        &self,
+        request: &Request<'_>,
+        into: &mut Vec<u8>,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        let before = faults.len();
+        let first = self.read_pass(request, false, into, faults);
+        let stale = faults[before..].iter().any(|fault| fault.trouble == Trouble::Stale);
+        if first.is_ok() || !request.strict || !stale {
+            return first;
+        }
+        self.read_pass(request, true, into, faults).or(first)
+    }
+
+    fn read_pass(
+        &self,
+        request: &Request<'_>,
+        stale_too: bool,
+        into: &mut Vec<u8>,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        into.resize(self.map.size(), 0);
+        let mut lost = Vec::new();
+        for (row_index, row) in self.map.rows().enumerate() {
+            for (index, column) in row.data().iter().enumerate() {
+                let Some(place) = into.get_mut(column.data()) else {
+                    return Err(Error::Address("a column lies outside of its block".to_owned()));
+                };
+                if self.read_column(column, request, stale_too, place, faults).is_err() {
+                    lost.push((row_index, index));
+                }
+            }
+        }
+        if lost.is_empty() && (request.judge)(&into[..request.size]) {
+            into.truncate(request.size);
+            return Ok(());
+        }
+        let columns = self.with_parity(request, stale_too, &lost, faults);
+        self.recover(request, &columns, into, faults)?;
+        into.truncate(request.size);
+        Ok(())
+    }
+
+    /// Reads one column; nothing is read for an empty one.
+    pub(crate) fn read_column(
+        &self,
+        column: &Column,
+        request: &Request<'_>,
+        stale_too: bool,
+        into: &mut [u8],
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Trouble> {
+        if column.size == 0 {
+            return Ok(());
+        }
+        let Some(child) = self.children.get(column.child) else { return Err(Trouble::Missing) };
+        let spot = if column.scratch {
+            let offset = column.device_offset();
+            Spot { boot: true, stale_too, ..Spot::new(offset, request.birth) }
+        } else {
+            Spot { stale_too, ..Spot::new(column.offset, request.birth) }
+        };
+        let family = self.draid.map(|draid| (draid, self.children));
+        child.read_side(family, spot, into, faults)
+    }
+
+    /// Reads the parity of all rows; `lost` are data columns that could not be read.
+    pub(crate) fn with_parity(
+        &self,
+        request: &Request<'_>,
+        stale_too: bool,
+        lost: &[(usize, usize)],
+        faults: &mut Vec<LeafFault>,
+    ) -> Columns {
+        let mut columns = Columns { good: Vec::new(), parity: Vec::new() };
+        for (row_index, row) in self.map.rows().enumerate() {
+            let mut good = vec![true; row.columns().len()];
+            for (_, index) in lost.iter().filter(|(r, _)| *r == row_index) {
+                good[row.parity().len() + index] = false;
+            }
+            let mut parity = Vec::with_capacity(row.parity().len());
+            for (index, column) in row.parity().iter().enumerate() {
+                let mut bytes = vec![0; column.size];
+                good[index] =
+                    self.read_column(column, request, stale_too, &mut bytes, faults).is_ok();
+                parity.push(bytes);
+            }
+            columns.good.push(good);
+            columns.parity.push(parity);
+        }
+        columns
+    }
+
+    /// Puts the block together from what could be read, suspecting more and more.
+    pub(crate) fn recover(
+        &self,
+        request: &Request<'_>,
+        columns: &Columns,
+        into: &mut Vec<u8>,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        let original = into.clone();
+        let mut possible = false;
+        let mut attempt = |liars: &[usize], into: &mut Vec<u8>| {
+            let rebuilt = self.rebuild(columns, liars, &original, into);
+            possible |= rebuilt;
+            if rebuilt && (request.judge)(&into[..request.size]) {
+                return true;
+            }
+            into.copy_from_slice(&original);
+            false
+        };
+        if attempt(&[], into) {
+            return Ok(());
+        }
+        if request.strict {
+            let remembered = self.suspects.lock().clone();
+            let guesses = Guesses::new(self.suspectable(columns), self.map.parity());
+            let first = std::iter::once(remembered).filter(|guess| !guess.is_empty());
+            for liars in first.chain(guesses).take(MOST_GUESSES) {
+                if attempt(&liars, into) {
+                    self.accuse(columns, &liars, &original, into, faults);
+                    *self.suspects.lock() = liars;
+                    return Ok(());
+                }
+            }
+        }
+        if possible {
+            return Err(Error::Mismatch);
+        }
+        let missing = columns.good.iter().map(|row| row.iter().filter(|good| !**good).count());
+        Err(Error::Unavailable { missing: missing.max().unwrap_or(0), spare: self.map.parity() })
+    }
+
+    /// The children of which some column was read, and so may be wrong.
+    fn suspectable(&self, columns: &Columns) -> Vec<usize> {
+        let mut children = Vec::new();
+        for (row, good) in self.map.rows().zip(&columns.good) {
+            for (column, good) in row.columns().iter().zip(good) {
+                if *good && column.size > 0 && !children.contains(&column.child) {
+                    children.push(column.child);
+                }
+            }
+        }
+        children
+    }
+
+    /// Rebuilds the data columns that are lost or of liars; false where parity does not suffice.
+    fn rebuild(
+        &self,
+        columns: &Columns,
+        liars: &[usize],
+        original: &[u8],
+        into: &mut [u8],
+    ) -> bool {
+        let trusted = |column: &Column, good: bool| good && !liars.contains(&column.child);
+        for ((row, good), parity) in self.map.rows().zip(&columns.good).zip(&columns.parity) {
+            let (parity_good, data_good) = good.split_at(row.parity().len());
+            let parity: Vec<Option<&[u8]>> = (row.parity().iter().zip(parity_good).zip(parity))
+                .map(|((column, good), bytes)| trusted(column, *good).then_some(&bytes[..]))
+                .collect();
+            let mut missing = Vec::new();
+            let mut data: Vec<Option<&[u8]>> = Vec::with_capacity(row.data().len());
+            for (index, (column, good)) in row.data().iter().zip(data_good).enumerate() {
+                if column.size == 0 || trusted(column, *good) {
+                    data.push(original.get(column.data()));
+                } else {
+                    data.push(None);
+                    missing.push(index);
+                }
+            }
+            if missing.is_empty() {
+                continue;
+            }
+            if missing.len() > parity.iter().flatten().count() {
+                return false;
+            }
+            let mut out: Vec<Vec<u8>> =
+                missing.iter().map(|index| vec![0; row.data()[*index].size]).collect();
+            let mut slices: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
+            if simd::parity::rebuild(parity.len(), &data, &parity, &missing, &mut slices).is_err() {
+                return false;
+            }
+            for (index, bytes) in missing.iter().zip(&out) {
+                if let Some(place) = into.get_mut(row.data()[*index].data()) {
+                    place.copy_from_slice(bytes);
+                }
+            }
+        }
+        true
+    }
+
+    /// Notes which of the suspects really had wrong data.
+    fn accuse(
+        &self,
+        columns: &Columns,
+        liars: &[usize],
+        original: &[u8],
+        right: &[u8],
+        faults: &mut Vec<LeafFault>,
+    ) {
+        for liar in liars {
+            let mut wrong = false;
+            for (row, good) in self.map.rows().zip(&columns.good) {
+                let data_good = &good[row.parity().len()..];
+                for (column, good) in row.data().iter().zip(data_good) {
+                    wrong |= column.child == *liar
+                        && *good
+                        && original.get(column.data()) != right.get(column.data());
+                }
+            }
+            if let (true, Some(child)) = (wrong, self.children.get(*liar)) {
+                accuse(child, faults);
+            }
+        }
+    }
+}
+
+/// All sets of one, then two, then three of some things.
+struct Guesses {
+    things: Vec<usize>,
+    most: usize,
+    next: Vec<usize>,
+}
+
+impl Guesses {
+    fn new(things: Vec<usize>, most: usize) -> Self {
+        let next = if things.is_empty() || most == 0 { Vec::new() } else { vec![0] };
+        Self { things, most, next }
+    }
+
+    /// Steps to the next set of places: the last that can still move moves, those behind it follow.
+    fn step(&mut self) {
+        let (count, size) = (self.things.len(), self.next.len());
+        for place in (0..size).rev() {
+            if self.next[place] < count - (size - place) {
+                let start = self.next[place] + 1;
+                for (offset, index) in self.next[place..].iter_mut().enumerate() {
+                    *index = start + offset;
+                }
+                return;
+            }
+        }
+        let larger = size + 1;
+        self.next = if larger <= self.most.min(count) { (0..larger).collect() } else { Vec::new() };
+    }
+}
+
+impl Iterator for Guesses {
+    type Item = Vec<usize>;
+
+    fn next(&mut self) -> Option<Vec<usize>> {
+        if self.next.is_empty() {
+            return None;
+        }
+        let guess = self.next.iter().map(|index| self.things[*index]).collect();
+        self.step();
+        Some(guess)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Guesses;
+
+    #[test]
+    fn every_set_is_guessed_once_small_ones_first() {
+        let guesses: Vec<_> = Guesses::new(vec![7, 8, 9], 2).collect();
+        assert_eq!(guesses, [vec![7], vec![8], vec![9], vec![7, 8], vec![7, 9], vec![8, 9]]);
+        assert_eq!(Guesses::new((0..10).collect(), 3).count(), 10 + 45 + 120);
+        assert_eq!(Guesses::new(vec![1], 3).count(), 1);
+        assert_eq!(Guesses::new(vec![], 3).count(), 0);
+    }
+}

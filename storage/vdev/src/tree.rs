@@ -1,0 +1,143 @@
+//! The pool's vdevs, by their place in addresses.
+
+use std::sync::Arc;
+
+use geometry::Block;
+use parking_lot::Mutex;
+use units::{Guid, Txg, VdevId};
+
+use crate::{Error, Kind, Leaf, LeafFault, Mapping, Node, indirect, mirror, raidz};
+
+/// Says whether bytes are the block that is wanted.
+pub type Judge<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// What is wanted of a top-level vdev.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// Bytes from the end of the front labels.
+    pub offset: u64,
+    /// Bytes of the block as stored.
+    pub size: usize,
+    /// The txg in which it was written.
+    pub birth: Txg,
+    /// Says whether bytes are the block.
+    pub judge: Judge<'a>,
+    /// Whether the judge can tell: false where the block has no checksum. Then only devices that
+    /// were there when it was written are believed.
+    pub strict: bool,
+}
+
+/// A top-level vdev.
+#[derive(Debug)]
+pub(crate) struct Top {
+    /// The vdev.
+    pub(crate) node: Node,
+    /// Which children were found to lie when a block was last put together: tried first.
+    pub(crate) suspects: Mutex<Vec<usize>>,
+}
+
+/// A pool's vdevs.
+#[derive(Debug)]
+pub struct Tree {
+    tops: Vec<Top>,
+}
+
+impl Tree {
+    /// From the top-level vdevs in the order of their ids.
+    pub fn new(nodes: Vec<Node>) -> Self {
+        let tops = nodes.into_iter().map(|node| Top { node, suspects: Mutex::default() }).collect();
+        Self { tops }
+    }
+
+    /// The top-level vdevs.
+    pub fn tops(&self) -> impl ExactSizeIterator<Item = (VdevId, &Node)> {
+        self.tops.iter().enumerate().map(|(index, top)| (id(index), &top.node))
+    }
+
+    /// One of them.
+    pub fn top(&self, vdev: VdevId) -> Option<&Node> {
+        self.entry(vdev).map(|top| &top.node)
+    }
+
+    pub(crate) fn entry(&self, vdev: VdevId) -> Option<&Top> {
+        self.tops.get(usize::try_from(vdev.get()).ok()?)
+    }
+
+    /// All leaves.
+    pub fn leaves(&self) -> Vec<&Leaf> {
+        self.tops.iter().flat_map(|top| top.node.leaves()).collect()
+    }
+
+    /// The leaf of that identity.
+    pub fn leaf(&self, guid: Guid) -> Option<&Leaf> {
+        self.leaves().into_iter().find(|leaf| leaf.guid() == guid)
+    }
+
+    /// Tells where the blocks of a removed vdev went. Without it they cannot be read.
+    pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<Mapping>) {
+        if let Some(Node { kind: Kind::Indirect(indirect), .. }) = self.top(vdev) {
+            indirect.set(mapping);
+        }
+    }
+
+    /// Bytes that a block of `psize` takes on `vdev` if written in `birth`.
+    pub fn asize(&self, vdev: VdevId, psize: u64, birth: Txg) -> Option<u64> {
+        match &self.top(vdev)?.kind {
+            Kind::Raidz(raidz, _) => Some(raidz.asize(psize, birth)),
+            Kind::Draid(draid, _) => Some(draid.asize(psize)),
+            _ => None,
+        }
+    }
+
+    /// Reads the block that the judge accepts into `into`, which then holds just that. Faults that
+    /// were met and got over are added to `faults`.
+    pub fn read(
+        &self,
+        vdev: VdevId,
+        request: &Request<'_>,
+        into: &mut Vec<u8>,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        self.read_deep(vdev, request, into, faults, 0)
+    }
+
+    /// The same, some removed vdevs deep.
+    pub(crate) fn read_deep(
+        &self,
+        vdev: VdevId,
+        request: &Request<'_>,
+        into: &mut Vec<u8>,
+        faults: &mut Vec<LeafFault>,
+        depth: u32,
+    ) -> Result<(), Error> {
+        let top = self.entry(vdev).ok_or(Error::NoVdev(vdev))?;
+        let block = Block { offset: request.offset, size: request.size };
+        match &top.node.kind {
+            Kind::Raidz(raidz, children) => {
+                let map = raidz.map(block, request.birth).map_err(address)?;
+                raidz::Array { map: &map, children, draid: None, suspects: &top.suspects }
+                    .read(request, into, faults)
+            }
+            Kind::Draid(draid, children) => {
+                let map = draid.map(block).map_err(address)?;
+                raidz::Array { map: &map, children, draid: Some(draid), suspects: &top.suspects }
+                    .read(request, into, faults)
+            }
+            Kind::Indirect(removed) => {
+                indirect::read(self, vdev, removed, request, into, faults, depth)
+            }
+            Kind::Hole | Kind::Missing | Kind::DistributedSpare(_) => Err(Error::NoVdev(vdev)),
+            Kind::Leaf(_) | Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {
+                mirror::read(&top.node, request, into, faults)
+            }
+        }
+    }
+}
+
+pub(crate) fn address(error: geometry::Error) -> Error {
+    Error::Address(error.to_string())
+}
+
+fn id(index: usize) -> VdevId {
+    VdevId::new(u32::try_from(index).unwrap_or(u32::MAX))
+}

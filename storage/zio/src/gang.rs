@@ -1,0 +1,137 @@
+//! A block in pieces: where no free space was large enough, a header holds pointers to up to three
+//! parts, each of which may be in pieces itself.
+
+use ondisk::gang::GangHeader;
+use ondisk::{Blkptr, Checksum, Dva, Order};
+use transform::checksum::embedded;
+use units::{Place, Txg};
+use vdev::{LeafFault, Request};
+
+use crate::reader::Reader;
+use crate::{Error, block};
+
+/// Bytes of a header.
+const HEADER: usize = 512;
+/// A block of 16 MiB in the smallest of pieces, three to a header, is not deeper than this.
+const DEEPEST: u32 = 12;
+
+/// A gang that is to be put together.
+pub(crate) struct Gang<'a> {
+    pub(crate) reader: &'a Reader,
+    pub(crate) place: Place,
+    /// Whether every copy of each part is to be read.
+    pub(crate) thorough: bool,
+    pub(crate) faults: &'a mut Vec<LeafFault>,
+}
+
+impl Gang<'_> {
+    /// Appends the content below the header at `dva` to `into`, which may grow to `limit` bytes.
+    /// `first` is the pointer's first address, by which headers are sealed.
+    pub(crate) fn gather(
+        &mut self,
+        dva: Dva,
+        first: Dva,
+        birth: Txg,
+        limit: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<(), vdev::Error> {
+        self.gather_deep(dva, first, birth, limit, into, 0)
+    }
+
+    fn gather_deep(
+        &mut self,
+        dva: Dva,
+        first: Dva,
+        birth: Txg,
+        limit: usize,
+        into: &mut Vec<u8>,
+        depth: u32,
+    ) -> Result<(), vdev::Error> {
+        if depth > DEEPEST {
+            return Err(vdev::Error::Address("a gang block is too deep".to_owned()));
+        }
+        let header = self.header(dva, first, birth)?;
+        for part in header.present() {
+            let Blkptr::Regular(part) = part else {
+                return Err(vdev::Error::Address("a part of a gang block is none".to_owned()));
+            };
+            let size = part.psize as usize;
+            if into.len().saturating_add(size) > limit {
+                return Err(vdev::Error::Address("a gang block's parts are too long".to_owned()));
+            }
+            if part.is_gang() {
+                let end = into.len() + size;
+                self.nested(part, end, into, depth)?;
+                if into.len() != end {
+                    return Err(vdev::Error::Mismatch);
+                }
+            } else {
+                let bytes = self.part(part)?;
+                into.extend_from_slice(&bytes);
+                block::give(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// A part that is a gang itself, by whichever copy of its header can be read.
+    fn nested(
+        &mut self,
+        part: &ondisk::blkptr::Regular,
+        end: usize,
+        into: &mut Vec<u8>,
+        depth: u32,
+    ) -> Result<(), vdev::Error> {
+        let start = into.len();
+        let mut result = Err(vdev::Error::Mismatch);
+        let Some(first) = part.dvas[0] else { return result };
+        for dva in part.copies() {
+            into.truncate(start);
+            result = self.gather_deep(dva, first, part.birth_physical, end, into, depth + 1);
+            if result.is_ok() && self.reader.judge(part, self.place, &into[start..]) {
+                return Ok(());
+            }
+        }
+        result.and(Err(vdev::Error::Mismatch))
+    }
+
+    fn part(&mut self, part: &ondisk::blkptr::Regular) -> Result<Vec<u8>, vdev::Error> {
+        if self.thorough {
+            let examined = self.reader.examine_regular(part, self.place);
+            self.faults.extend(examined.faults());
+            return examined.bytes.ok_or(vdev::Error::Mismatch);
+        }
+        self.reader.stored(part, self.place).map_err(|error| match error {
+            Error::Unreadable { faults, .. } => {
+                faults.into_iter().next().map_or(vdev::Error::Mismatch, |fault| fault.why)
+            }
+            _ => vdev::Error::Mismatch,
+        })
+    }
+
+    fn header(&mut self, dva: Dva, first: Dva, birth: Txg) -> Result<GangHeader, vdev::Error> {
+        let seed = [u64::from(first.vdev.get()), first.offset, birth.get(), 0];
+        let judge = |bytes: &[u8]| embedded::verify(bytes, &seed, Checksum::GangHeader, false);
+        let request =
+            Request { offset: dva.offset, size: HEADER, birth, judge: &judge, strict: true };
+        let mut bytes = Vec::new();
+        let tree = self.reader.tree();
+        if self.thorough {
+            tree.examine(dva.vdev, &request, &mut bytes, self.faults)?;
+        } else {
+            tree.read(dva.vdev, &request, &mut bytes, self.faults)?;
+        }
+        let order = order_of(&bytes);
+        GangHeader::parse(&bytes, order)
+            .map_err(|error| vdev::Error::Address(format!("gang header: {error}")))
+    }
+}
+
+/// The byte order of a header, told by the magic number before its checksum.
+fn order_of(header: &[u8]) -> Order {
+    const MAGIC: [u8; 8] = 0x0210_da7a_b10c_7a11_u64.to_be_bytes();
+    match header.get(HEADER - 40..HEADER - 32) {
+        Some(magic) if *magic == MAGIC => Order::Big,
+        _ => Order::Little,
+    }
+}

@@ -1,0 +1,278 @@
+//! The read path, in the order in which a block goes through it.
+
+use std::sync::{Arc, OnceLock};
+
+use ondisk::blkptr::{Embedded, Protection, Regular};
+use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType};
+use transform::checksum::{self, embedded};
+use transform::compress;
+use transform::crypt::block::{self as cipher, Layout, Params};
+use transform::crypt::mac;
+use units::Place;
+use vdev::{LeafFault, Request, Tree};
+
+use crate::gang::Gang;
+use crate::{Block, CopyFault, Error, Key, Source, block};
+
+/// Reads blocks from a pool's vdevs.
+#[derive(Debug)]
+pub struct Reader {
+    tree: Arc<Tree>,
+    salt: OnceLock<[u8; 32]>,
+    /// Give dnode blocks of locked datasets as they are stored, their bonuses ciphered.
+    raw_dnodes: bool,
+}
+
+/// What an examination of a block found.
+#[derive(Debug)]
+pub struct Examined {
+    /// For each copy: the leaves' faults, and whether the copy could be read in spite of them.
+    pub copies: Vec<(Dva, Vec<LeafFault>, Result<(), vdev::Error>)>,
+    /// The stored bytes, if any copy could be read.
+    pub bytes: Option<Vec<u8>>,
+}
+
+impl Examined {
+    /// All faults of all copies.
+    pub fn faults(&self) -> impl Iterator<Item = LeafFault> + '_ {
+        self.copies.iter().flat_map(|copy| copy.1.iter().copied())
+    }
+}
+
+impl Reader {
+    /// Over a tree of vdevs.
+    pub fn new(tree: Arc<Tree>) -> Self {
+        Self { tree, salt: OnceLock::new(), raw_dnodes: false }
+    }
+
+    /// The same, but without a key the dnodes of an encrypted dataset are given as they are stored:
+    /// their trees can be followed, what is in their bonus buffers is noise. For examinations.
+    #[must_use]
+    pub fn with_raw_dnodes(&self) -> Self {
+        let tree = Arc::clone(&self.tree);
+        Self { tree, salt: self.salt.clone(), raw_dnodes: true }
+    }
+
+    /// Tells the pool's salt, which some checksums need. Only the first word counts.
+    pub fn set_salt(&self, salt: [u8; 32]) {
+        let _ = self.salt.set(salt);
+    }
+
+    /// The vdevs.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// The block's bytes as stored, from the first copy whose checksum fits.
+    pub fn stored(&self, block: &Regular, place: Place) -> Result<Vec<u8>, Error> {
+        self.can_judge(block, place)?;
+        let mut faults = Vec::new();
+        let mut bytes = block::take(block.psize as usize);
+        for dva in block.copies() {
+            match self.copy(block, dva, place, &mut bytes) {
+                Ok(()) => return Ok(bytes),
+                Err(why) => faults.push(CopyFault { dva, why }),
+            }
+        }
+        block::give(bytes);
+        Err(Error::Unreadable { place, faults })
+    }
+
+    fn copy(
+        &self,
+        block: &Regular,
+        dva: Dva,
+        place: Place,
+        into: &mut Vec<u8>,
+    ) -> Result<(), vdev::Error> {
+        let judge = |bytes: &[u8]| self.judge(block, place, bytes);
+        let mut faults = Vec::new();
+        if dva.gang {
+            into.clear();
+            let first = block.dvas[0].unwrap_or(dva);
+            Gang { reader: self, place, thorough: false, faults: &mut faults }.gather(
+                dva,
+                first,
+                block.birth_physical,
+                block.psize as usize,
+                into,
+            )?;
+            return judge(into).then_some(()).ok_or(vdev::Error::Mismatch);
+        }
+        self.tree.read(dva.vdev, &request(block, dva, &judge), into, &mut faults)
+    }
+
+    /// Reads every copy of a block on every drive, and parity.
+    pub fn examine(&self, block: &Regular, place: Place) -> Result<Examined, Error> {
+        self.can_judge(block, place)?;
+        Ok(self.examine_regular(block, place))
+    }
+
+    pub(crate) fn examine_regular(&self, block: &Regular, place: Place) -> Examined {
+        let judge = |bytes: &[u8]| self.judge(block, place, bytes);
+        let mut examined = Examined { copies: Vec::with_capacity(1), bytes: None };
+        for dva in block.copies() {
+            let mut faults = Vec::new();
+            let mut bytes = block::take(block.psize as usize);
+            let result = if dva.gang {
+                bytes.clear();
+                let first = block.dvas[0].unwrap_or(dva);
+                Gang { reader: self, place, thorough: true, faults: &mut faults }
+                    .gather(dva, first, block.birth_physical, block.psize as usize, &mut bytes)
+                    .and_then(|()| judge(&bytes).then_some(()).ok_or(vdev::Error::Mismatch))
+            } else {
+                self.tree.examine(dva.vdev, &request(block, dva, &judge), &mut bytes, &mut faults)
+            };
+            if result.is_ok() && examined.bytes.is_none() {
+                examined.bytes = Some(bytes);
+            } else {
+                block::give(bytes);
+            }
+            examined.copies.push((dva, faults, result));
+        }
+        examined
+    }
+
+    /// Gives back the memory of bytes that are no longer needed.
+    pub fn give_back(bytes: Vec<u8>) {
+        block::give(bytes);
+    }
+
+    /// Refuses blocks whose checksum cannot be computed: that must not look like damage.
+    fn can_judge(&self, block: &Regular, place: Place) -> Result<(), Error> {
+        let name = match block.checksum {
+            Checksum::Skein | Checksum::EdonR | Checksum::Blake3 => block.checksum.name(),
+            _ => return Ok(()),
+        };
+        let why = transform::Error::SaltMissing { checksum: name };
+        self.salt.get().map(|_| ()).ok_or(Error::Transform { place, why })
+    }
+
+    /// Whether bytes are the stored bytes of the block.
+    pub(crate) fn judge(&self, block: &Regular, _place: Place, bytes: &[u8]) -> bool {
+        let half = block.has_half_sum();
+        if block.checksum.is_embedded() {
+            return embedded::verify(bytes, &block.sum, block.checksum, half);
+        }
+        let salt = self.salt.get();
+        checksum::matches(block.checksum, bytes, block.order, salt, &block.sum, half)
+            .unwrap_or(false)
+    }
+
+    /// From the stored bytes to the block's content.
+    fn content(
+        &self,
+        block: &Regular,
+        stored: Vec<u8>,
+        place: Place,
+        key: Option<&Key>,
+    ) -> Result<Vec<u8>, Error> {
+        let stored = self.decrypted(block, stored, place, key)?;
+        let plain = decompressed(block.compression, stored, block.lsize, place)?;
+        let failed = |why| Error::Transform { place, why };
+        match block.protection {
+            Protection::Indirect { mac } => {
+                mac::verify_pointers(&plain, block.order, &mac).map_err(failed)?;
+            }
+            Protection::Objset => {
+                if let Some(key) = key {
+                    mac::verify_objset(key, &plain, block.order).map_err(failed)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(plain)
+    }
+
+    fn decrypted(
+        &self,
+        block: &Regular,
+        stored: Vec<u8>,
+        place: Place,
+        key: Option<&Key>,
+    ) -> Result<Vec<u8>, Error> {
+        let failed = |why| Error::Transform { place, why };
+        match (block.protection, key) {
+            (Protection::Encrypted { salt, iv, mac }, Some(key)) => {
+                let layout = Layout::of(block.kind).unwrap_or(Layout::Whole);
+                let mut params = Params { salt, iv, mac };
+                if layout == Layout::Log {
+                    params = params.for_log(&stored).map_err(failed)?;
+                }
+                let mut plain = block::take(stored.len());
+                cipher::decrypt_block(key, layout, &params, block.order, &stored, &mut plain)
+                    .map_err(failed)?;
+                block::give(stored);
+                Ok(plain)
+            }
+            (Protection::Encrypted { .. }, None) => {
+                let raw = self.raw_dnodes
+                    && block.kind == ObjectType::DNODE
+                    && block.compression.is_off();
+                if raw { Ok(stored) } else { Err(Error::Locked { place }) }
+            }
+            (Protection::Authenticated { mac }, Some(key)) => {
+                mac::verify_leaf(key, &stored, &mac).map_err(failed)?;
+                Ok(stored)
+            }
+            _ => Ok(stored),
+        }
+    }
+}
+
+impl Source for Reader {
+    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        match pointer {
+            Blkptr::Hole(hole) => {
+                Ok(Block::new(vec![0; hole.lsize as usize], ondisk::Order::Little))
+            }
+            Blkptr::Redacted(_) => Err(Error::Redacted { place }),
+            Blkptr::Embedded(embedded) => unpacked(embedded, place),
+            Blkptr::Regular(block) => {
+                let stored = self.stored(block, place)?;
+                let plain = self.content(block, stored, place, key)?;
+                Ok(Block::new(plain, block.order))
+            }
+        }
+    }
+}
+
+fn request<'a>(block: &Regular, dva: Dva, judge: vdev::Judge<'a>) -> Request<'a> {
+    let strict = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
+    let size = block.psize as usize;
+    Request { offset: dva.offset, size, birth: block.birth_physical, judge, strict }
+}
+
+fn unpacked(embedded: &Embedded, place: Place) -> Result<Block, Error> {
+    let payload = embedded.payload.clone();
+    let plain = decompressed(embedded.compression, payload, embedded.lsize, place)?;
+    Ok(Block::new(plain, embedded.order))
+}
+
+fn decompressed(
+    method: Compression,
+    mut stored: Vec<u8>,
+    lsize: u32,
+    place: Place,
+) -> Result<Vec<u8>, Error> {
+    let lsize = lsize as usize;
+    if method.is_off() {
+        // an embedded or a raw-received block may be padded, never cut
+        if stored.len() < lsize {
+            let why = ondisk::Error::Rule {
+                what: "block pointer",
+                at: 48,
+                rule: "an uncompressed block is stored whole",
+                found: stored.len() as u64,
+            };
+            return Err(Error::Corrupt { place, why });
+        }
+        stored.truncate(lsize);
+        return Ok(stored);
+    }
+    let mut plain = block::take(lsize);
+    compress::decompress(method, &stored, &mut plain)
+        .map_err(|why| Error::Transform { place, why })?;
+    block::give(stored);
+    Ok(plain)
+}
