@@ -13,6 +13,8 @@
 # operation, for A computed as column MiB/s x 8 x 1.048576 / 1000. gen_p, gen_pq, gen_pqr compute
 # 1, 2, 3 parity rows; rec_* rebuild the first 1, 2, 3 data columns from the rows named, the
 # others and the other rows being lost or unused.
+# Both figures are averages under way: A's over one run of each line, B's the median of 41 slices of
+# one; so anything else that runs on the machine spoils either.
 # A's figure is that of its best implementation, chosen per operation AND per round, so in its
 # favour. A and B alternate; medians over the rounds and their ratio are printed.
 # "target" is the ratio we promise; the script fails if one is missed.
@@ -52,7 +54,9 @@ sort -k1,1 -k2,2 -k3,3g "$scratch/all" | awk '
         printf "%-8s %16s %16s %7s %7s\n", "GB/s", "OpenZFS", "ours", "ratio", "target"
         for (i = 1; i <= 10; i++) {
             op = ops[i]
-            if (!count["A", op] || !count["B", op]) { print op, "was not measured"; bad = 1; continue }
+            if (!count["A", op] || !count["B", op]) {
+                print op, "was not measured"; bad = 1; continue
+            }
             a = median("A", op); b = median("B", op)
             miss = b / a < targets[i]
             if (miss) bad = 1

@@ -41,11 +41,9 @@ mod tests {
         #[test]
         fn inverse_times_matrix_is_one(matrix: Matrix, size in 1..=MAX) {
             if let Some(inverse) = invert(matrix, size) {
-                for i in 0..size {
-                    for j in 0..size {
-                        let sum = (0..size).fold(0, |s, k| s ^ mul(inverse[i][k], matrix[k][j]));
-                        prop_assert_eq!(sum, u8::from(i == j));
-                    }
+                for (i, j) in (0..size).flat_map(|i| (0..size).map(move |j| (i, j))) {
+                    let sum = (0..size).fold(0, |s, k| s ^ mul(inverse[i][k], matrix[k][j]));
+                    prop_assert_eq!(sum, u8::from(i == j));
                 }
             } else {
                 let [[a, b, c], [d, e, f], [g, h, i]] = matrix;

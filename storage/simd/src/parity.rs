@@ -12,6 +12,8 @@
 //! Every choice of rows is solvable for at most 255 columns (the matrices are Vandermonde's; for
 //! P with R because squaring permutes the field). The inverse is folded into one factor per
 //! input and lost column, so that rebuilding is a single pass over the survivors.
+//!
+//! Columns may lie anywhere; those that begin at a multiple of 64 bytes are a third faster.
 
 use std::fmt;
 

@@ -24,13 +24,34 @@ fn lengths() -> impl Iterator<Item = usize> {
     (0..=131).chain([191, 192, 255, 256, 257, 319, 511, 512, 513, 640, 1000, 4096, 4097, 8200])
 }
 
+/// Runs `work` on buffers of these lengths that are never aligned and full of poison, and checks
+/// that it stays within them.
+fn guarded(lengths: &[usize], work: impl FnOnce(&mut [&mut [u8]])) -> Vec<Vec<u8>> {
+    let mut buffers: Vec<_> = lengths.iter().map(|length| vec![0xa5; 129 + length]).collect();
+    let slices =
+        buffers.iter_mut().zip(lengths).map(|(buffer, length)| &mut buffer[1..][..*length]);
+    work(&mut slices.collect::<Vec<_>>());
+    for (buffer, length) in buffers.iter().zip(lengths) {
+        assert!(buffer[0] == 0xa5, "wrote in front");
+        assert!(buffer[1 + length..].iter().all(|byte| *byte == 0xa5), "wrote behind");
+    }
+    buffers.iter().zip(lengths).map(|(buffer, length)| buffer[1..][..*length].to_vec()).collect()
+}
+
 fn generated(backend: Backend, columns: &[&[u8]], rows: usize, length: usize) -> Vec<Vec<u8>> {
-    // One byte more in front, so that outputs are never aligned, and poison to overwrite.
-    let mut buffers = vec![vec![0xa5; length + 1]; rows];
-    let mut parity: Vec<&mut [u8]> = buffers.iter_mut().map(|row| &mut row[1..]).collect();
-    backend.generate(columns, &mut parity);
-    assert!(buffers.iter().all(|row| row[0] == 0xa5), "{backend:?} wrote in front");
-    buffers.into_iter().map(|row| row[1..].to_vec()).collect()
+    guarded(&vec![length; rows], |parity| backend.generate(columns, parity))
+}
+
+fn rebuilt(
+    backend: Backend,
+    data: &[Option<&[u8]>],
+    parity: &[Option<&[u8]>],
+    missing: &[usize],
+    lengths: &[usize],
+) -> Vec<Vec<u8>> {
+    guarded(lengths, |out| {
+        backend.rebuild(parity.len(), data, parity, missing, out).expect("enough parity");
+    })
 }
 
 #[test]
@@ -70,20 +91,18 @@ fn combine_on_all_lengths() {
                     if let (Some(lost), true) = (lost, missing.len() < 3) {
                         parity[lost] = None;
                     }
-                    let mut out = vec![vec![0xa5; length + 1]; missing.len()];
-                    let mut slices: Vec<_> = out.iter_mut().map(|out| &mut out[1..]).collect();
-                    backend.rebuild(3, &data, &parity, missing, &mut slices).unwrap();
+                    let lengths = vec![length; missing.len()];
+                    let out = rebuilt(backend, &data, &parity, missing, &lengths);
                     for (out, &column) in out.iter().zip(missing) {
-                        assert!(out[1..] == *columns[column], "{backend:?} {length} {missing:?}");
-                        assert_eq!(out[0], 0xa5);
+                        assert!(out == columns[column], "{backend:?} {length} {missing:?}");
                     }
                 }
             }
         }
-        for row in 0..3 {
+        for (row, expected) in rows.iter().enumerate() {
             let mut out = vec![0; length];
             parity::generate_row(row, &columns, &mut out);
-            assert!(out == rows[row], "row {row} of {length}");
+            assert!(out == *expected, "row {row} of {length}");
         }
     }
 }
@@ -228,9 +247,8 @@ proptest! {
         }
         for backend in Backend::ALL {
             prop_assert!(generated(backend, &columns, rows, length) == full);
-            let mut out: Vec<_> = missing.iter().map(|&i| vec![0xa5; lengths[i]]).collect();
-            let mut slices: Vec<_> = out.iter_mut().map(|out| &mut out[..]).collect();
-            backend.rebuild(rows, &data, &parity, &missing, &mut slices).unwrap();
+            let lost: Vec<usize> = missing.iter().map(|&i| lengths[i]).collect();
+            let out = rebuilt(backend, &data, &parity, &missing, &lost);
             for (out, &i) in out.iter().zip(&missing) {
                 prop_assert!(out[..] == *columns[i], "{:?} column {}", backend, i);
             }

@@ -130,6 +130,7 @@ unsafe fn generate<const ROWS: usize, const VECTORS: usize>(
 ///
 /// # Safety
 /// `VECTORS` vectors from `at` on lie within every column and row.
+#[expect(clippy::needless_range_loop, reason = "one index into every row's sums")]
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn horner<const ROWS: usize, const VECTORS: usize>(
