@@ -1,1 +1,257 @@
-//! Pool versions and feature flags, and which of them reading needs.
+//! Feature flags and versions of pools: what a pool may hold, and what reading it takes.
+//!
+//! The pool directory has three ZAPs: `features_for_read` and `features_for_write` (guid of the
+//! feature -> how many things use it; 0 is enabled but not in use) and `feature_descriptions`. A
+//! feature in use that we do not know forbids reading if it stands in `features_for_read`, and
+//! only writing if in `features_for_write`. A label repeats those without which not even the
+//! pool directory can be read. A dataset's own features stand in its ZAP, by guid.
+//!
+//! Pools before version 5000 have none of this: their version says what they may hold.
+//!
+//! Learnt from: `zpool upgrade -v` and the manifests of the fixtures. Proved by: `known_features`.
+
+/// What a feature asks of a reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Asks {
+    /// Nothing: it concerns writing only, or a reader may leave it out.
+    Nothing,
+    /// That it be known: without it blocks or structures cannot be read.
+    Reading,
+}
+
+/// A feature flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts")]
+pub struct Feature {
+    /// Its name on disk: whose it is, and what.
+    pub guid: &'static str,
+    /// Its name among people, that of the property `feature@...`.
+    pub name: &'static str,
+    /// Whether a system that does not know it may still read the pool.
+    pub read_only_compatible: bool,
+    /// Whether labels list it, as it is needed to read the pool directory.
+    pub in_label: bool,
+    /// Whether each dataset that uses it says so.
+    pub per_dataset: bool,
+    /// Whether it is in use as soon as it is enabled.
+    pub at_once: bool,
+    /// The names of those that must be enabled with it.
+    pub needs: &'static [&'static str],
+    /// What it is for.
+    pub about: &'static str,
+}
+
+/// The marks of a feature, in short.
+const READ: u8 = 1;
+const LABEL: u8 = 2;
+const DATASET: u8 = 4;
+const AT_ONCE: u8 = 8;
+
+const fn feature(
+    guid: &'static str,
+    marks: u8,
+    needs: &'static [&'static str],
+    about: &'static str,
+) -> Feature {
+    Feature {
+        guid,
+        name: after_colon(guid),
+        read_only_compatible: marks & READ != 0,
+        in_label: marks & LABEL != 0,
+        per_dataset: marks & DATASET != 0,
+        at_once: marks & AT_ONCE != 0,
+        needs,
+        about,
+    }
+}
+
+/// The name of a feature is its guid without its owner.
+const fn after_colon(guid: &'static str) -> &'static str {
+    let mut rest = guid.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first == b':' {
+            break;
+        }
+    }
+    match std::str::from_utf8(rest) {
+        Ok(name) => name,
+        Err(_) => guid,
+    }
+}
+
+const EXTENSIBLE: &[&str] = &["extensible_dataset"];
+const BOOKMARKS: &[&str] = &["bookmark_v2", "extensible_dataset", "bookmarks"];
+
+/// Every feature up to OpenZFS 2.3.
+pub const FEATURES: [Feature; 44] = [
+    feature("com.delphix:async_destroy", READ, &[], "datasets are freed after they are gone"),
+    feature(
+        "com.delphix:empty_bpobj",
+        READ,
+        &[],
+        "empty lists of freed blocks are one and the same",
+    ),
+    feature("org.illumos:lz4_compress", AT_ONCE, &[], "lz4 compression"),
+    feature("com.joyent:multi_vdev_crash_dump", 0, &[], "crash dumps to pools of several vdevs"),
+    feature("com.delphix:spacemap_histogram", READ, &[], "space maps count free regions by size"),
+    feature("com.delphix:enabled_txg", READ, &[], "the txg in which a feature was enabled"),
+    feature("com.delphix:hole_birth", LABEL | AT_ONCE, &["enabled_txg"], "holes know their birth"),
+    feature("com.delphix:zpool_checkpoint", READ, &[], "the pool can go back to a checkpoint"),
+    feature("com.delphix:spacemap_v2", READ | AT_ONCE, &[], "space maps with entries of two words"),
+    feature("com.delphix:extensible_dataset", 0, &[], "datasets are ZAPs that other features use"),
+    feature("com.delphix:bookmarks", READ, EXTENSIBLE, "bookmarks"),
+    feature(
+        "com.joyent:filesystem_limits",
+        READ,
+        EXTENSIBLE,
+        "limits on filesystems and snapshots",
+    ),
+    feature("com.delphix:embedded_data", LABEL | AT_ONCE, &[], "small blocks in their pointers"),
+    feature("com.delphix:livelist", READ, EXTENSIBLE, "clones list their own blocks"),
+    feature("com.delphix:log_spacemap", READ, &["spacemap_v2"], "one log for all space maps"),
+    feature("org.open-zfs:large_blocks", DATASET, EXTENSIBLE, "blocks above 128 KiB"),
+    feature("org.zfsonlinux:large_dnode", DATASET, EXTENSIBLE, "dnodes above 512 bytes"),
+    feature("org.illumos:sha512", DATASET, EXTENSIBLE, "SHA-512/256 checksums"),
+    feature("org.illumos:skein", DATASET, EXTENSIBLE, "Skein checksums"),
+    feature("org.illumos:edonr", DATASET, EXTENSIBLE, "Edon-R checksums"),
+    feature("com.delphix:redaction_bookmarks", 0, BOOKMARKS, "bookmarks with what to leave out"),
+    feature("com.delphix:redacted_datasets", DATASET, EXTENSIBLE, "datasets with parts left out"),
+    feature("com.delphix:bookmark_written", 0, BOOKMARKS, "bookmarks with their space"),
+    feature("com.delphix:device_removal", LABEL, &[], "top-level vdevs can be removed"),
+    feature(
+        "com.delphix:obsolete_counts",
+        READ,
+        &["extensible_dataset", "device_removal"],
+        "removed vdevs forget blocks that were freed",
+    ),
+    feature("org.zfsonlinux:userobj_accounting", READ | DATASET, EXTENSIBLE, "objects by owner"),
+    feature("com.datto:bookmark_v2", 0, &["extensible_dataset", "bookmarks"], "larger bookmarks"),
+    feature(
+        "com.datto:encryption",
+        DATASET,
+        &["extensible_dataset", "bookmark_v2"],
+        "encrypted datasets",
+    ),
+    feature("org.zfsonlinux:project_quota", READ | DATASET, EXTENSIBLE, "space by project"),
+    feature("org.zfsonlinux:allocation_classes", READ, &[], "vdevs for metadata or dedup tables"),
+    feature("com.datto:resilver_defer", READ, &[], "a resilver waits for the one before"),
+    feature("org.openzfs:device_rebuild", READ, &[], "drives are rebuilt in sequence"),
+    feature("org.freebsd:zstd_compress", DATASET, EXTENSIBLE, "zstd compression"),
+    feature("org.openzfs:draid", LABEL, &[], "draid"),
+    feature("org.openzfs:zilsaxattr", READ | DATASET, EXTENSIBLE, "attributes in the intent log"),
+    feature("com.delphix:head_errlog", AT_ONCE, &[], "the error log by dataset"),
+    feature("org.openzfs:blake3", DATASET, EXTENSIBLE, "BLAKE3 checksums"),
+    feature("com.fudosecurity:block_cloning", READ, &[], "files can share blocks"),
+    feature("com.klarasystems:vdev_zaps_v2", LABEL, &[], "the root vdev has a ZAP"),
+    feature(
+        "com.delphix:redaction_list_spill",
+        0,
+        &["redaction_bookmarks"],
+        "redaction over more snapshots",
+    ),
+    feature("org.openzfs:raidz_expansion", LABEL, &[], "raidz can be widened"),
+    feature("com.klarasystems:fast_dedup", READ, &[], "dedup tables with logs"),
+    feature("org.zfsonlinux:longname", DATASET, EXTENSIBLE, "file names up to 1023 bytes"),
+    feature(
+        "com.klarasystems:large_microzap",
+        READ | DATASET,
+        &["extensible_dataset", "large_blocks"],
+        "micro ZAPs above 128 KiB",
+    ),
+];
+
+impl Feature {
+    /// The feature of that guid, if we know it.
+    pub fn by_guid(guid: &str) -> Option<&'static Self> {
+        FEATURES.iter().find(|feature| feature.guid == guid)
+    }
+
+    /// The feature of that name, if we know it.
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        FEATURES.iter().find(|feature| feature.name == name)
+    }
+
+    /// What it asks of a reader.
+    pub const fn asks(&self) -> Asks {
+        if self.read_only_compatible { Asks::Nothing } else { Asks::Reading }
+    }
+}
+
+/// The newest version; since it, feature flags say what a pool holds.
+pub const VERSION_FEATURES: u64 = 5000;
+/// The last version that counts.
+pub const VERSION_LAST: u64 = 28;
+
+/// What each version added, from 1 on.
+pub const VERSIONS: [&str; 28] = [
+    "the first version",
+    "copies of metadata (ditto blocks)",
+    "hot spares and raidz2",
+    "history",
+    "gzip compression",
+    "the pool property bootfs",
+    "separate intent log devices",
+    "delegated permissions",
+    "refquota and refreservation",
+    "cache devices",
+    "faster scrubs",
+    "snapshot properties",
+    "the property snapused",
+    "the property aclinherit passthrough-x",
+    "space by user and group",
+    "the property stmf",
+    "raidz3",
+    "holds on snapshots",
+    "log devices can be removed",
+    "zle compression",
+    "dedup",
+    "received properties",
+    "slim intent log",
+    "system attributes",
+    "better scrub statistics",
+    "better deletion of snapshots",
+    "better creation of snapshots",
+    "several replacements at once",
+];
+
+/// Whether a pool of that version is one that we know.
+pub const fn version_known(version: u64) -> bool {
+    matches!(version, 1..=VERSION_LAST) || version == VERSION_FEATURES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asks, FEATURES, Feature, VERSIONS, version_known};
+
+    #[test]
+    fn known_features() {
+        // the order and the marks of the property list of a pool with all of them
+        assert_eq!(FEATURES.len(), 44);
+        let compatible = FEATURES.iter().filter(|feature| feature.asks() == Asks::Nothing).count();
+        assert_eq!(compatible, 20);
+        let lz4 = Feature::by_name("lz4_compress").unwrap();
+        assert_eq!(lz4.guid, "org.illumos:lz4_compress");
+        assert!(lz4.at_once && !lz4.read_only_compatible);
+        assert_eq!(Feature::by_guid("org.openzfs:draid").unwrap().name, "draid");
+        assert!(Feature::by_guid("org.example:none").is_none());
+    }
+
+    #[test]
+    fn guids_and_names_are_unique_and_needs_are_known() {
+        for (index, feature) in FEATURES.iter().enumerate() {
+            let rest = &FEATURES[index + 1..];
+            assert!(rest.iter().all(|other| other.name != feature.name), "{}", feature.name);
+            for need in feature.needs {
+                assert!(Feature::by_name(need).is_some(), "{need}");
+            }
+        }
+    }
+
+    #[test]
+    fn versions() {
+        assert_eq!(VERSIONS.len(), 28);
+        assert!(version_known(1) && version_known(28) && version_known(5000));
+        assert!(!version_known(0) && !version_known(29) && !version_known(5001));
+    }
+}

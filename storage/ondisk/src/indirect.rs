@@ -26,6 +26,10 @@
 //! Condensing (entry `com.delphix:condensing_indirect` of the pool directory): three words, vdev,
 //! object of the obsolete space map, object of the mapping in the making.
 //!
+//! Removing (entry `com.delphix:removing`): seven words, state (1 going on, 2 done, 3 cancelled),
+//! vdev being or last tried to be removed, vdev last removed (both all ones: none), start and end
+//! (seconds since 1970), bytes to copy, bytes copied.
+//!
 //! Must hold: the sources ascend and do not overlap ([`Mapping::parse`] checks it).
 //!
 //! Learnt from: the fixtures `removed`, `removed-twice`. Proved by: reading their files whole.
@@ -187,9 +191,42 @@ impl Condensing {
     }
 }
 
+/// The removal of a vdev, going on or the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Removing {
+    /// 1 going on, 2 done, 3 cancelled.
+    pub state: u64,
+    /// The vdev last asked for.
+    pub vdev: Option<u64>,
+    /// The vdev last removed; from it the chain of removed ones starts.
+    pub previous: Option<u64>,
+    /// Seconds since 1970.
+    pub start: u64,
+    /// Seconds since 1970; 0 while it goes on.
+    pub end: u64,
+    /// Bytes to copy.
+    pub to_copy: u64,
+    /// Bytes copied, or freed meanwhile.
+    pub copied: u64,
+}
+
+impl Removing {
+    /// Bytes on disk.
+    pub const SIZE: usize = 56;
+
+    /// Reads the seven words.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        let state = reader.u64()?;
+        let vdev = Some(reader.u64()?).filter(|vdev| *vdev != u64::MAX);
+        let previous = Some(reader.u64()?).filter(|vdev| *vdev != u64::MAX);
+        let [start, end, to_copy, copied] = reader.words()?;
+        Ok(Self { state, vdev, previous, start, end, to_copy, copied })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Birth, Condensing, Mapping, MappingHeader};
+    use super::{Birth, Condensing, Mapping, MappingHeader, Removing};
     use crate::{Order, Reader};
 
     fn bytes(words: &[u64]) -> Vec<u8> {
@@ -225,6 +262,14 @@ mod tests {
         let mut reader = Reader::new("h", &raw[..24], Order::Little);
         let old = MappingHeader::read(&mut reader).unwrap();
         assert_eq!((old.counts, old.size()), (None, 72));
+    }
+
+    #[test]
+    fn all_ones_are_no_vdev() {
+        let raw = bytes(&[2, u64::MAX, 1, 10, 20, 30, 40]);
+        let removing = Removing::read(&mut Reader::new("r", &raw, Order::Little)).unwrap();
+        assert_eq!((removing.vdev, removing.previous), (None, Some(1)));
+        assert_eq!(removing.copied, 40);
     }
 
     proptest::proptest! {

@@ -1,1 +1,0 @@
-//! Dedup tables (old, and new with logs) and the block cloning table.

@@ -1,0 +1,183 @@
+//! What a dedup table says of a block.
+//!
+//! A set of copies, at the offsets of the flat form:
+//!
+//! ```text
+//! offset  size  field           meaning
+//!      0    48  dva[3]          where the copies are
+//!     48     8  references      how many pointers there are to it
+//!     56     8  birth_physical  the txg that wrote it
+//!     64     8  class_start     when it came into its class, seconds since 1970
+//!     72
+//! ```
+//!
+//! The traditional form is four sets without `class_start`, 256 bytes: for ditto blocks, and for
+//! blocks of one, two and three copies.
+//!
+//! In a table's ZAP the value is packed: one byte (bit 7: little-endian words; bits 0-6: the
+//! compression, 2 for none or 14 for zle), then the bytes.
+
+use units::Txg;
+
+use super::Shape;
+use crate::{Dva, Error, Order, Reader, Result};
+
+/// One set of copies of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Copies {
+    /// Where they are. With encryption the third is salt and IV, not a place.
+    pub dvas: [Option<Dva>; 3],
+    /// How many pointers there are to it.
+    pub references: u64,
+    /// The txg that wrote it; 0: there is no such set.
+    pub birth: Txg,
+}
+
+/// What a dedup table says of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DedupValue {
+    /// For ditto blocks, and for blocks of one, two and three copies.
+    Traditional([Copies; 4]),
+    /// One set for all.
+    Flat {
+        /// The copies.
+        copies: Copies,
+        /// When it came into its class, seconds since 1970.
+        since: u64,
+    },
+}
+
+impl Copies {
+    fn read(reader: &mut Reader<'_>) -> Result<Self> {
+        let dvas = [Dva::read(reader)?, Dva::read(reader)?, Dva::read(reader)?];
+        Ok(Self { dvas, references: reader.u64()?, birth: Txg::new(reader.u64()?) })
+    }
+}
+
+impl DedupValue {
+    /// Reads a value that is not packed, as it stands in a log.
+    pub fn read(reader: &mut Reader<'_>, shape: Shape) -> Result<Self> {
+        Ok(match shape {
+            Shape::Traditional => {
+                let mut sets = [Copies::default(); 4];
+                for set in &mut sets {
+                    *set = Copies::read(reader)?;
+                }
+                Self::Traditional(sets)
+            }
+            Shape::Flat => Self::Flat { copies: Copies::read(reader)?, since: reader.u64()? },
+        })
+    }
+
+    /// Reads a packed value, as it stands in a table.
+    pub fn parse(packed: &[u8], shape: Shape) -> Result<Self> {
+        let (bytes, order) = unpack(packed, shape.size())?;
+        Self::read(&mut Reader::new(WHAT, &bytes, order), shape)
+    }
+
+    /// The sets in use, with the copies made (0: ditto, `None`: the flat form does not say).
+    pub fn sets(&self) -> impl Iterator<Item = (Option<u8>, &Copies)> {
+        let all: &[Copies] = match self {
+            Self::Traditional(sets) => sets,
+            Self::Flat { copies, .. } => std::slice::from_ref(copies),
+        };
+        let flat = matches!(self, Self::Flat { .. });
+        let numbered = (0_u8..).map(move |index| (!flat).then_some(index)).zip(all);
+        numbered.filter(|set| !set.1.birth.is_zero())
+    }
+
+    /// All references to the block.
+    pub fn references(&self) -> u64 {
+        self.sets().fold(0, |sum, set| sum.saturating_add(set.1.references))
+    }
+}
+
+const WHAT: &str = "dedup value";
+
+/// Unpacks a value of a table: `size` bytes, and the order of their words.
+pub fn unpack(packed: &[u8], size: usize) -> Result<(Vec<u8>, Order)> {
+    let mut reader = Reader::new(WHAT, packed, Order::Little);
+    let head = reader.u8()?;
+    let order = if head & 0x80 == 0 { Order::Big } else { Order::Little };
+    let bytes = match head & 0x7f {
+        2 => reader.take(size)?.to_vec(),
+        14 => zle(&mut reader, size)?,
+        found => {
+            let found = u64::from(found);
+            return Err(Error::Unknown { what: WHAT, field: "compression", found });
+        }
+    };
+    Ok((bytes, order))
+}
+
+/// The zle of tables: a byte up to 63 stands before that many bytes plus one as they are, a
+/// greater one for that many zeros less 63.
+fn zle(reader: &mut Reader<'_>, size: usize) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(size);
+    while out.len() < size {
+        let head = reader.u8()?;
+        match usize::from(head).checked_sub(63) {
+            None | Some(0) => {
+                out.extend_from_slice(reader.take(usize::from(head).saturating_add(1))?);
+            }
+            Some(zeros) => out.resize(out.len().saturating_add(zeros), 0),
+        }
+    }
+    if out.len() > size {
+        return Err(reader.broken(1, "it unpacks to its size", u64::MAX));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DedupValue, unpack};
+    use crate::Order;
+    use crate::dedup::Shape;
+
+    #[test]
+    fn zle_is_literals_and_zeros() {
+        let (bytes, order) = unpack(&[0x8e, 1, 5, 6, 64, 0, 9], 4).unwrap();
+        assert_eq!((bytes, order), (vec![5, 6, 0, 9], Order::Little));
+        // 64 bytes as they are are still literals
+        let mut raw = vec![14, 63];
+        raw.extend([7; 64]);
+        assert_eq!(unpack(&raw, 64).unwrap(), (vec![7; 64], Order::Big));
+        assert!(unpack(&[14, 0xff], 4).is_err());
+        assert!(unpack(&[14, 3, 1], 4).is_err());
+        assert!(unpack(&[3], 4).is_err());
+    }
+
+    #[test]
+    fn both_shapes() {
+        let mut raw = vec![0; 257];
+        raw[0] = 0x82;
+        // the set for one copy: address, references, birth
+        raw[1 + 64] = 8;
+        raw[1 + 64 + 8] = 3;
+        raw[1 + 64 + 48] = 5;
+        raw[1 + 64 + 56] = 77;
+        let value = DedupValue::parse(&raw, Shape::Traditional).unwrap();
+        let sets: Vec<_> = value.sets().collect();
+        assert_eq!(sets.len(), 1);
+        assert_eq!((sets[0].0, sets[0].1.references), (Some(1), 5));
+        assert_eq!(sets[0].1.dvas[0].unwrap().offset, 1536);
+        raw.drain(1..65);
+        raw[1 + 64] = 100;
+        let flat = DedupValue::parse(&raw[..73], Shape::Flat).unwrap();
+        assert!(matches!(flat, DedupValue::Flat { since: 100, .. }));
+        assert_eq!(flat.references(), 5);
+        assert_eq!(flat.sets().next().unwrap().0, None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes(mut bytes: Vec<u8>, packed: bool) {
+            if packed && !bytes.is_empty() {
+                bytes[0] = 0x8e;
+            }
+            let _ = DedupValue::parse(&bytes, Shape::Flat);
+            let _ = DedupValue::parse(&bytes, Shape::Traditional);
+        }
+    }
+}
