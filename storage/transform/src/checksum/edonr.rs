@@ -104,7 +104,7 @@ fn digest_bytes(row: &Row) -> [u8; 64] {
 
 /// The quasigroup operation: each side is summed by a Latin square (five words to each output)
 /// and turned, then three words of each side meet in every output.
-#[inline(always)]
+#[inline]
 fn star(x: &Row, y: &Row) -> Row {
     let s = left(x);
     let t = right(y);
@@ -123,7 +123,7 @@ fn star(x: &Row, y: &Row) -> Row {
     ]
 }
 
-#[inline(always)]
+#[inline]
 fn left(x: &Row) -> Row {
     let sum = |a: [usize; 5]| a.iter().fold(0_u64, |acc, i| acc.wrapping_add(x[*i]));
     [
@@ -138,7 +138,7 @@ fn left(x: &Row) -> Row {
     ]
 }
 
-#[inline(always)]
+#[inline]
 fn right(y: &Row) -> Row {
     let sum = |a: [usize; 5]| a.iter().fold(0_u64, |acc, i| acc.wrapping_add(y[*i]));
     [

@@ -91,7 +91,7 @@ impl Seat {
         };
         let mut seat = Self { sum_at: at + MAGIC_SIZE, order, covered: data.len() };
         if method == Checksum::Zilog2 {
-            let used = seat.word(data.get(LOG_USED_AT..)?.first_chunk()?);
+            let used = seat.word(*data.get(LOG_USED_AT..)?.first_chunk()?);
             seat.covered = usize::try_from(used.checked_next_multiple_of(LOG_SMALLEST)?).ok()?;
         }
         (seat.covered >= seat.sum_at + SUM_SIZE && seat.covered <= data.len()).then_some(seat)
@@ -100,7 +100,7 @@ impl Seat {
     fn kept(&self, data: &[u8]) -> Option<[u64; 4]> {
         let bytes: [u8; SUM_SIZE] = *data.get(self.sum_at..)?.first_chunk()?;
         let words = bytes.as_chunks::<8>().0;
-        Some(std::array::from_fn(|i| self.word(&words[i])))
+        Some(std::array::from_fn(|i| self.word(words[i])))
     }
 
     fn sum(&self, data: &[u8], verifier: &[u64; 4], method: Checksum) -> Option<[u64; 4]> {
@@ -119,10 +119,10 @@ impl Seat {
         Some(sums)
     }
 
-    fn word(&self, bytes: &[u8; 8]) -> u64 {
+    fn word(&self, bytes: [u8; 8]) -> u64 {
         match self.order {
-            Order::Little => u64::from_le_bytes(*bytes),
-            Order::Big => u64::from_be_bytes(*bytes),
+            Order::Little => u64::from_le_bytes(bytes),
+            Order::Big => u64::from_be_bytes(bytes),
         }
     }
 

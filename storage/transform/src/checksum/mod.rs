@@ -101,8 +101,7 @@ thread_local! {
 
 fn with_keys<T>(salt: &[u8; 32], f: impl FnOnce(&Keys) -> T) -> T {
     KEYS.with_borrow_mut(|slot| {
-        let stale = slot.take_if(|keys| keys.salt != *salt).is_some() || slot.is_none();
-        debug_assert_eq!(stale, slot.is_none());
+        slot.take_if(|keys| keys.salt != *salt);
         let make = || Keys { salt: *salt, skein: Skein::keyed(salt), edonr: EdonR::salted(salt) };
         f(slot.get_or_insert_with(make))
     })

@@ -109,7 +109,7 @@ fn threefish(key: &State, [t0, t1]: [u64; 2], block: State) -> State {
     x
 }
 
-#[inline(always)]
+#[inline]
 fn inject(x: &mut State, keys: &[u64; 18], tweaks: &[u64; 4], number: usize) {
     let window = &keys[number % 9..][..8];
     for (word, key) in x.iter_mut().zip(window) {
@@ -121,15 +121,31 @@ fn inject(x: &mut State, keys: &[u64; 18], tweaks: &[u64; 4], number: usize) {
 }
 
 /// Four rounds, from the `FROM`th of [`TURNS`].
-#[inline(always)]
+///
+/// Between rounds the words change places, and after four they are home again; here the words
+/// stay and the pairs are named instead.
+#[inline]
 fn rounds<const FROM: usize>(x: &mut State) {
-    for turns in &TURNS[FROM..FROM + 4] {
-        for (pair, turn) in turns.iter().enumerate() {
-            x[2 * pair] = x[2 * pair].wrapping_add(x[2 * pair + 1]);
-            x[2 * pair + 1] = x[2 * pair + 1].rotate_left(*turn) ^ x[2 * pair];
-        }
-        *x = [x[2], x[1], x[4], x[7], x[6], x[5], x[0], x[3]];
-    }
+    round(x, [(0, 1), (2, 3), (4, 5), (6, 7)], TURNS[FROM]);
+    round(x, [(2, 1), (4, 7), (6, 5), (0, 3)], TURNS[FROM + 1]);
+    round(x, [(4, 1), (6, 3), (0, 5), (2, 7)], TURNS[FROM + 2]);
+    round(x, [(6, 1), (0, 7), (2, 5), (4, 3)], TURNS[FROM + 3]);
+}
+
+#[inline]
+fn round(x: &mut State, pairs: [(usize, usize); 4], turns: [u32; 4]) {
+    let [a, b, c, d] = pairs;
+    let [at, bt, ct, dt] = turns;
+    mix(x, a, at);
+    mix(x, b, bt);
+    mix(x, c, ct);
+    mix(x, d, dt);
+}
+
+#[inline]
+fn mix(x: &mut State, (i, j): (usize, usize), turn: u32) {
+    x[i] = x[i].wrapping_add(x[j]);
+    x[j] = x[j].rotate_left(turn) ^ x[i];
 }
 
 #[cfg(test)]
@@ -156,6 +172,6 @@ mod tests {
     }
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|b| format!("{b:02x}")).collect()
+        bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
     }
 }

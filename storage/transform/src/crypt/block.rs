@@ -100,7 +100,7 @@ fn decrypt(
             rule: "its plaintext is not as long as itself",
         });
     }
-    let cipher = key.cipher(&params.salt)?;
+    let cipher = key.cipher(params.salt)?;
     let forged = Error::Forged { what: "an encrypted block" };
     let Some(parts) = Parts::of(key, layout, order, src)? else {
         let opened = cipher.open(&params.iv, &[], &params.mac, src, dst);
@@ -132,7 +132,7 @@ pub fn encrypt_block(
     if src.len() != dst.len() {
         return Err(unusable);
     }
-    let cipher = key.cipher(&params.salt)?;
+    let cipher = key.cipher(params.salt)?;
     let Some(parts) = Parts::of(key, layout, order, src)? else {
         dst.copy_from_slice(src);
         return cipher.seal(&params.iv, &[], dst).ok_or(unusable);

@@ -92,25 +92,25 @@ impl DatasetKey {
     }
 
     /// The block key for `salt`.
-    pub(super) fn cipher(&self, salt: &[u8; SALT]) -> Result<Arc<Cipher>, Error> {
+    pub(super) fn cipher(&self, salt: [u8; SALT]) -> Result<Arc<Cipher>, Error> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, cipher)) = &*latest
-            && known == salt
+            && *known == salt
         {
             return Ok(Arc::clone(cipher));
         }
         let unusable = Error::Unsupported { feature: "encryption suite", code: self.suite.code() };
         let cipher = Arc::new(self.derive(salt).ok_or(unusable)?);
-        *latest = Some((*salt, Arc::clone(&cipher)));
+        *latest = Some((salt, Arc::clone(&cipher)));
         Ok(cipher)
     }
 
-    fn derive(&self, salt: &[u8; SALT]) -> Option<Cipher> {
+    fn derive(&self, salt: [u8; SALT]) -> Option<Cipher> {
         let mut block_key = Zeroizing::new([0; MASTER]);
         let out = &mut block_key[..self.suite.key_len()];
         hkdf::Salt::new(hkdf::HKDF_SHA512, &[])
             .extract(self.master())
-            .expand(&[salt], Length(out.len()))
+            .expand(&[&salt], Length(out.len()))
             .and_then(|okm| okm.fill(out))
             .ok()?;
         Cipher::new(self.suite, out)
