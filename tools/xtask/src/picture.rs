@@ -44,8 +44,8 @@ fn replace(text: &str, picture: &str) -> Option<String> {
 
 /// One line a crate, the highest floor first, as a house is seen.
 fn draw(crates: &[Crate]) -> String {
-    let mut text = String::from("\n```text\nfloor  crate       what it is\n");
     let width = crates.iter().map(|each| each.description.len()).max().unwrap_or_default();
+    let mut text = format!("\n```text\nfloor  {:<11} {:<width$}  imports\n", "crate", "what it is");
     let mut above = None;
     for each in crates.iter().rev() {
         let floor = match each.floor {

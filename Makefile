@@ -1,0 +1,51 @@
+# make run    the tour: pools made by real OpenZFS, opened without it (no root needed)
+# make test   everything that is checked
+.PHONY: help setup build run test test-long lint deny bench fuzz clean
+
+SECONDS_PER_TARGET ?= 60
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+	@echo "make setup | build | test-long | lint | deny | bench | fuzz | clean"
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@cargo build --quiet --release --locked -p poolhouse
+
+run: build
+	@tools/tour.sh
+
+# The checks that no test program can make come first, as they are quickest to fail.
+lint:
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+test: setup lint
+	cargo test --locked --workspace
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
+	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; \
+	else echo "make test: cargo-deny is not installed, so licences and advisories were not checked (make deny)"; fi
+
+# Tests that need a long time as well. POOLHOUSE_FIXTURES=FOLDER adds the packed fixtures there.
+test-long: setup
+	cargo test --locked --release --workspace -- --include-ignored
+
+deny:
+	@command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny
+	cargo deny check
+
+bench: setup
+	cargo run --quiet --locked --release -p simd --example bench
+	@if [ -x tools/bench.sh ]; then tools/bench.sh; fi
+
+# Every fuzz target for a while (cargo-fuzz; RUSTC_BOOTSTRAP lets the stable toolchain do it).
+fuzz:
+	@command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
+	@cd fuzz && for target in $$(RUSTC_BOOTSTRAP=1 cargo fuzz list); do \
+	  echo "fuzz: $$target"; \
+	  RUSTC_BOOTSTRAP=1 cargo fuzz run "$$target" -- -max_total_time=$(SECONDS_PER_TARGET) || exit 1; done
+
+clean:
+	cargo clean

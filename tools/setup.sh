@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs what building and testing need, and only what is missing. Quiet when nothing is.
+set -euo pipefail
+
+missing=()
+need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); } # COMMAND PACKAGE
+
+need cc build-essential
+need make build-essential
+need pkg-config pkg-config
+[[ ! -e /dev/fuse ]] || need fusermount3 fuse3 # only for `poolhouse rescue mount`
+
+if [[ ${#missing[@]} -gt 0 ]]; then
+  as_root=()
+  if [[ $(id -u) -ne 0 ]]; then
+    if ! sudo -n true 2>/dev/null; then
+      echo "setup: please install: ${missing[*]}" >&2
+      if command -v cc >/dev/null; then exit 0; else exit 1; fi # only a C compiler is indispensable
+    fi
+    as_root=(sudo -n)
+  fi
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: please install what this system calls: ${missing[*]}" >&2
+    if command -v cc >/dev/null; then exit 0; else exit 1; fi
+  fi
+  echo "setup: installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq >/dev/null
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" >/dev/null
+fi
+
+if ! command -v cargo >/dev/null; then
+  echo "setup: no Rust toolchain here; rustup installs the one that rust-toolchain.toml names" >&2
+  exit 1
+fi
