@@ -1,2 +1,30 @@
 //! Objects made of blocks, changed only inside a transaction.
+//!
+//! An [`Objset`] is a tree of numbered objects; an [`Object`] is a tree of blocks with a bonus. So
+//! far they can be read. Blocks come from a [`zio::Source`]; a block that contradicts the dnode
+//! it hangs from is an error and never data.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+
+mod error;
+mod object;
+mod objects;
+mod objset;
+mod pieces;
+mod recent;
+mod shape;
+mod tree;
+mod walk;
+
+pub use error::Error;
+pub use object::{Object, SPILL};
+pub use objects::Objects;
+pub use objset::{Objset, Special};
+pub use pieces::{Piece, Pieces};
+pub use walk::{Found, Next, Plan};
+
+/// What asking for something of an object set gives.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -232,4 +232,3 @@ impl Tail {
         Ok(Self { pointers, bonus, spill })
     }
 }
-

@@ -184,4 +184,3 @@ impl ObjsetHeader {
 fn dnode(reader: &mut Reader<'_>) -> Result<Option<Dnode>> {
     Dnode::parse(reader.take(Dnode::SLOT)?, reader.order())
 }
-

@@ -192,4 +192,3 @@ impl RawTable {
         Ok((Table::External { first, blocks: self.blocks, next }, shift))
     }
 }
-

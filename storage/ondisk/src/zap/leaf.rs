@@ -227,7 +227,8 @@ impl<'a> Leaf<'a> {
 
     /// The words of a key, in a table whose keys are words.
     pub fn key(&self, entry: &LeafEntry) -> Result<Vec<u64>> {
-        let bytes = self.array(entry.name_chunk, usize::from(entry.name_count).saturating_mul(8))?;
+        let bytes =
+            self.array(entry.name_chunk, usize::from(entry.name_count).saturating_mul(8))?;
         let mut reader = Reader::new(WHAT, &bytes, Order::Big);
         (0..entry.name_count).map(|_| reader.u64()).collect()
     }

@@ -81,4 +81,3 @@ fn entry(bytes: &[u8], order: Order) -> Option<MicroEntry<'_>> {
     let name = name.get(..end)?;
     (!name.is_empty()).then_some(MicroEntry { name, value, collision })
 }
-

@@ -1,0 +1,176 @@
+//! An object: its dnode, bonus and spill, and its content by offset.
+
+use std::sync::Arc;
+
+use ondisk::dnode::Dnode;
+use ondisk::{Blkptr, Order};
+use units::{BlockId, Level, ObjectId, Place};
+use zio::Block;
+
+use crate::tree::Tree;
+use crate::walk::{Found, Next, Plan, walk_tree};
+use crate::{Error, Objset, Pieces, Result};
+
+/// The block number that stands for the spill block in a [`Place`] (DMU_SPILL_BLKID).
+pub const SPILL: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
+
+/// An object of an object set. Cheap to clone; a clone shares the blocks that were used last.
+#[derive(Clone)]
+pub struct Object {
+    objset: Objset,
+    pub(crate) tree: Arc<Tree>,
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Object({} of objset {})", self.id(), self.objset.id())
+    }
+}
+
+impl Object {
+    pub(crate) fn new(objset: Objset, tree: Arc<Tree>) -> Self {
+        Self { objset, tree }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ObjectId {
+        self.tree.object
+    }
+
+    /// The object set that it is of.
+    pub fn objset(&self) -> &Objset {
+        &self.objset
+    }
+
+    /// What it is.
+    pub fn dnode(&self) -> &Dnode {
+        &self.tree.dnode
+    }
+
+    /// The bonus, as long as the dnode says.
+    pub fn bonus(&self) -> &[u8] {
+        &self.tree.dnode.bonus
+    }
+
+    /// The byte order of the bonus.
+    pub fn bonus_order(&self) -> Order {
+        self.tree.dnode.order
+    }
+
+    /// The block in which the bonus goes on, if there is one.
+    pub fn spill(&self) -> Result<Option<Block>> {
+        let Some(pointer) = self.dnode().spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
+            return Ok(None);
+        };
+        let place = self.spill_place();
+        judge_spill(pointer, self.dnode(), place)?;
+        Ok(Some(self.tree.source.read(pointer, place, self.tree.key.as_ref())?))
+    }
+
+    fn spill_place(&self) -> Place {
+        self.tree.place(0, SPILL.get())
+    }
+
+    /// Bytes of a data block.
+    pub fn block_size(&self) -> u32 {
+        self.tree.dnode.block_size
+    }
+
+    /// The last data block that there may be.
+    pub fn max_block(&self) -> BlockId {
+        self.tree.dnode.max_block
+    }
+
+    /// Where a data block of it belongs, for errors.
+    pub fn place(&self, block: BlockId) -> Place {
+        self.tree.place(0, block.get())
+    }
+
+    /// The pointer to a block of any level; a hole where it, or one above it, is.
+    pub fn pointer(&self, level: Level, block: BlockId) -> Result<Blkptr> {
+        self.tree.find(level.get(), block.get()).map(|spot| spot.pointer)
+    }
+
+    /// A data block; `None` in a hole and beyond the last.
+    pub fn block(&self, block: BlockId) -> Result<Option<Block>> {
+        self.tree.block(block.get())
+    }
+
+    /// Content from `offset` on: zeros in holes and beyond the last block.
+    pub fn read(&self, offset: u64, mut into: &mut [u8]) -> Result<()> {
+        let size = u64::from(self.block_size());
+        let mut at = offset;
+        while !into.is_empty() {
+            let block = at.checked_div(size).unwrap_or(u64::MAX);
+            let skip = usize::try_from(at.checked_rem(size).unwrap_or(0)).unwrap_or(usize::MAX);
+            let whole = usize::try_from(size).unwrap_or(usize::MAX);
+            let count = whole.saturating_sub(skip).min(into.len());
+            let (now, rest) = std::mem::take(&mut into).split_at_mut(count);
+            match self.tree.block(block)? {
+                Some(content) => match content.get(skip..skip.saturating_add(count)) {
+                    Some(bytes) => now.copy_from_slice(bytes),
+                    None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
+                },
+                None => now.fill(0),
+            }
+            into = rest;
+            at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+
+    /// The content of a run of blocks, a piece at a time, without a copy; holes of any size are
+    /// one piece each. The run ends with the last block.
+    pub fn blocks(&self, range: std::ops::Range<BlockId>) -> Pieces {
+        Pieces::new(Arc::clone(&self.tree), range.start.get(), range.end.get())
+    }
+
+    /// The first byte from `from` on that is in a block which is there; `None` if there is none.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        let size = u64::from(self.block_size());
+        let mut block = from.checked_div(size).unwrap_or(u64::MAX);
+        while block < self.tree.end_block() {
+            let spot = self.tree.find(0, block)?;
+            if !spot.pointer.is_hole() {
+                return Ok(Some(block.saturating_mul(size).max(from)));
+            }
+            let above = self.tree.shape.above(spot.level, block);
+            block = self.tree.shape.end(spot.level, above).max(block.saturating_add(1));
+        }
+        Ok(None)
+    }
+
+    /// The first byte from `from` on that is in a hole or beyond the last block.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        let size = u64::from(self.block_size());
+        let mut block = from.checked_div(size).unwrap_or(u64::MAX);
+        while block < self.tree.end_block() {
+            if self.tree.find(0, block)?.pointer.is_hole() {
+                break;
+            }
+            block = block.saturating_add(1);
+        }
+        Ok(block.saturating_mul(size).max(from))
+    }
+
+    /// Shows every pointer of the object to `visit`, those of indirect blocks before what is below
+    /// them, the spill's last. What cannot be read is told to `visit`, and the rest goes on.
+    /// Gives whether the end was reached.
+    pub fn walk(&self, plan: &Plan, visit: &mut dyn FnMut(Place, Found<'_>) -> Next) -> bool {
+        walk_tree(&self.tree, plan, visit)
+    }
+}
+
+/// Whether a pointer can be that to the spill block.
+pub(crate) fn judge_spill(pointer: &Blkptr, dnode: &Dnode, place: Place) -> Result<()> {
+    let facts = [
+        ("level", 0, u64::from(pointer.level().get())),
+        ("type", u64::from(dnode.bonus_kind.0), u64::from(pointer.kind().0)),
+    ];
+    for (field, wanted, found) in facts {
+        if wanted != found && !matches!(pointer, Blkptr::Redacted(_) | Blkptr::Hole(_)) {
+            return Err(Error::Mismatch { place, field, wanted, found });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! All objects of an object set, streamed.
+
+use ondisk::dnode::Dnode;
+use units::{BlockId, Level, ObjectId, Place};
+use zio::Block;
+
+use crate::objset::slots;
+use crate::{Error, Objset, Result};
+
+/// Walks over the array of dnodes.
+pub struct Objects {
+    objset: Objset,
+    first: u64,
+    /// The block to be looked for next.
+    block: u64,
+    now: Option<Dnodes>,
+}
+
+impl Objects {
+    pub(crate) fn new(objset: Objset, first: ObjectId) -> Self {
+        let slots = objset.meta().map_or(1, |meta| slots(meta));
+        let first = first.get().max(1);
+        Self { objset, first, block: first.checked_div(slots).unwrap_or(0), now: None }
+    }
+
+    /// Finds the next block of dnodes; `None` at the end.
+    fn advance(&mut self) -> Option<Result<()>> {
+        let tree = self.objset.meta()?;
+        while self.block < tree.end_block() {
+            let block = self.block;
+            let found = tree.find(0, block).and_then(|spot| {
+                let above = tree.shape.above(spot.level, block);
+                let end = tree.shape.end(spot.level, above);
+                let content = match spot.pointer.is_hole() {
+                    true => None,
+                    false => self.objset.dnode_block(block)?,
+                };
+                Ok((content, end))
+            });
+            match found {
+                Ok((content, end)) => {
+                    self.block = end.max(block.saturating_add(1));
+                    if let Some(content) = content {
+                        let first = block.saturating_mul(slots(tree));
+                        self.now = Some(Dnodes::new(self.objset.id(), content, first));
+                        return Some(Ok(()));
+                    }
+                }
+                Err(error) => {
+                    self.block = tree.behind(&error, block);
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Objects {
+    type Item = Result<(ObjectId, Dnode)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(dnodes) = &mut self.now {
+                match dnodes.next_from(self.first) {
+                    Some(found) => return Some(found),
+                    None => self.now = None,
+                }
+            }
+            if let Err(error) = self.advance()? {
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+/// The dnodes of one block.
+pub(crate) struct Dnodes {
+    objset: units::ObjsetId,
+    content: Block,
+    first: u64,
+    slot: usize,
+}
+
+impl Dnodes {
+    pub(crate) fn new(objset: units::ObjsetId, content: Block, first: u64) -> Self {
+        Self { objset, content, first, slot: 0 }
+    }
+
+    /// The next dnode whose number is not below `least`.
+    pub(crate) fn next_from(&mut self, least: u64) -> Option<Result<(ObjectId, Dnode)>> {
+        loop {
+            let at = self.slot.saturating_mul(Dnode::SLOT);
+            let rest = self.content.get(at..).filter(|rest| !rest.is_empty())?;
+            let number = self.first.saturating_add(u64::try_from(self.slot).ok()?);
+            let Some(slots) = Dnode::peek_slots(rest) else {
+                self.slot = self.slot.saturating_add(1);
+                continue;
+            };
+            self.slot = self.slot.saturating_add(slots.into());
+            if number < least {
+                continue;
+            }
+            let id = ObjectId::new(number);
+            match Dnode::parse(rest, self.content.order()) {
+                Ok(Some(dnode)) => return Some(Ok((id, dnode))),
+                Ok(None) => {}
+                Err(why) => {
+                    let place = Place::new(self.objset, id, Level::new(0), BlockId::new(0));
+                    return Some(Err(Error::Corrupt { place, why }));
+                }
+            }
+        }
+    }
+}

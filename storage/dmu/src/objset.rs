@@ -1,0 +1,212 @@
+//! An object set: from its root block to its objects.
+
+use std::sync::Arc;
+
+use ondisk::dnode::Dnode;
+use ondisk::objset::ObjsetHeader;
+use ondisk::{Blkptr, ObjectType};
+use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use zio::{Block, Key, Source};
+
+use crate::recent::Recent;
+use crate::tree::Tree;
+use crate::walk::{Found, Next, Plan, walk_objset};
+use crate::{Error, Object, Objects, Result};
+
+/// The objects that stand in the root block and have no number among the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Special {
+    /// The array of dnodes.
+    Meta,
+    /// The table of space by owner.
+    UserUsed,
+    /// The table of space by group.
+    GroupUsed,
+    /// The table of space by project.
+    ProjectUsed,
+}
+
+impl Special {
+    /// The number that stands for it in a [`Place`].
+    pub const fn id(self) -> ObjectId {
+        match self {
+            Self::Meta => ObjectId::META,
+            Self::UserUsed => ObjectId::new(u64::MAX),
+            Self::GroupUsed => ObjectId::new(u64::MAX.wrapping_sub(1)),
+            Self::ProjectUsed => ObjectId::new(u64::MAX.wrapping_sub(2)),
+        }
+    }
+}
+
+struct Inner {
+    source: Arc<dyn Source>,
+    key: Option<Key>,
+    id: ObjsetId,
+    root: Blkptr,
+    header: ObjsetHeader,
+    meta: Option<Arc<Tree>>,
+    /// Blocks of dnodes by their number.
+    dnodes: Recent<u64, 32>,
+}
+
+/// An object set. Cheap to clone, and shared between threads.
+#[derive(Clone)]
+pub struct Objset(Arc<Inner>);
+
+impl std::fmt::Debug for Objset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Objset({})", self.0.id)
+    }
+}
+
+impl Objset {
+    /// Reads the root block. `id` is the dataset's number, for errors and for the cache.
+    pub fn open(
+        source: Arc<dyn Source>,
+        id: ObjsetId,
+        root: &Blkptr,
+        key: Option<Key>,
+    ) -> Result<Self> {
+        let place = Place::root(id);
+        if root.is_hole() {
+            return Err(Error::NoContent { place });
+        }
+        for (field, wanted, found) in
+            [("type", ObjectType::OBJSET.0, root.kind().0), ("level", 0, root.level().get())]
+        {
+            if wanted != found {
+                let (wanted, found) = (wanted.into(), found.into());
+                return Err(Error::Mismatch { place, field, wanted, found });
+            }
+        }
+        let block = source.read(root, place, key.as_ref())?;
+        let header = ObjsetHeader::parse(&block, block.order())
+            .map_err(|why| Error::Corrupt { place, why })?;
+        let meta = header.meta.clone().map(|dnode| {
+            Arc::new(Tree::new(Arc::clone(&source), key.clone(), id, ObjectId::META, dnode))
+        });
+        let root = root.clone();
+        Ok(Self(Arc::new(Inner { source, key, id, root, header, meta, dnodes: Recent::new() })))
+    }
+
+    /// Its number: that of its dataset.
+    pub fn id(&self) -> ObjsetId {
+        self.0.id
+    }
+
+    /// The root block.
+    pub fn header(&self) -> &ObjsetHeader {
+        &self.0.header
+    }
+
+    /// The pointer to the root block.
+    pub fn root(&self) -> &Blkptr {
+        &self.0.root
+    }
+
+    /// Where its blocks come from.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.0.source
+    }
+
+    /// The key of its dataset, if one was given.
+    pub fn key(&self) -> Option<&Key> {
+        self.0.key.as_ref()
+    }
+
+    /// An object by its number. A number within a large dnode is no object's.
+    pub fn object(&self, id: ObjectId) -> Result<Object> {
+        let dnode = self.dnode(id)?;
+        Ok(self.with(id, dnode))
+    }
+
+    /// An object by its number and its dnode, as [`Objset::objects`] gives them.
+    pub fn with(&self, id: ObjectId, dnode: Dnode) -> Object {
+        let inner = &*self.0;
+        let source = Arc::clone(&inner.source);
+        let tree = Tree::new(source, inner.key.clone(), inner.id, id, dnode);
+        Object::new(self.clone(), Arc::new(tree))
+    }
+
+    /// A dnode by its number.
+    pub fn dnode(&self, id: ObjectId) -> Result<Dnode> {
+        let place = Place::new(self.0.id, id, Level::new(0), BlockId::new(0));
+        let absent = Error::NoSuchObject { place };
+        let Some((block, slot)) = self.seat(id) else { return Err(absent) };
+        let Some(bytes) = self.dnode_block(block)? else { return Err(absent) };
+        let mut at = 0_usize;
+        while at < slot {
+            let rest = bytes.get(at.saturating_mul(Dnode::SLOT)..).unwrap_or(&[]);
+            at = at.saturating_add(Dnode::peek_slots(rest).unwrap_or(1).into());
+        }
+        let rest = bytes.get(slot.saturating_mul(Dnode::SLOT)..).unwrap_or(&[]);
+        if at != slot || rest.is_empty() {
+            return Err(absent);
+        }
+        Dnode::parse(rest, bytes.order())
+            .map_err(|why| Error::Corrupt { place, why })?
+            .ok_or(absent)
+    }
+
+    /// The block and the slot in it of an object.
+    fn seat(&self, id: ObjectId) -> Option<(u64, usize)> {
+        let meta = self.0.meta.as_ref().filter(|_| id != ObjectId::META)?;
+        let slots = slots(meta);
+        let block = id.get().checked_div(slots)?;
+        Some((block, usize::try_from(id.get().checked_rem(slots)?).ok()?))
+    }
+
+    /// A block of the array of dnodes.
+    pub(crate) fn dnode_block(&self, block: u64) -> Result<Option<Block>> {
+        if let Some(known) = self.0.dnodes.find(block) {
+            return Ok(Some(known));
+        }
+        let Some(meta) = &self.0.meta else { return Ok(None) };
+        let read = meta.block(block)?;
+        if let Some(read) = &read {
+            self.0.dnodes.keep(block, read);
+        }
+        Ok(read)
+    }
+
+    pub(crate) fn meta(&self) -> Option<&Arc<Tree>> {
+        self.0.meta.as_ref()
+    }
+
+    /// One of the objects in the root block; `None` if it has none.
+    pub fn special(&self, which: Special) -> Option<Object> {
+        let header = &self.0.header;
+        let dnode = match which {
+            Special::Meta => {
+                return self.0.meta.clone().map(|tree| Object::new(self.clone(), tree));
+            }
+            Special::UserUsed => &header.user_used,
+            Special::GroupUsed => &header.group_used,
+            Special::ProjectUsed => &header.project_used,
+        };
+        dnode.clone().map(|dnode| self.with(which.id(), dnode))
+    }
+
+    /// All objects in the order of their numbers, streamed. What cannot be read is told as an error
+    /// once, and the rest goes on.
+    pub fn objects(&self) -> Objects {
+        self.objects_from(ObjectId::META)
+    }
+
+    /// The objects from a number on.
+    pub fn objects_from(&self, first: ObjectId) -> Objects {
+        Objects::new(self.clone(), first)
+    }
+
+    /// Shows every pointer of the object set to `visit`: the root's, those of the array of dnodes,
+    /// after each block of dnodes those of its objects, and last the accounting tables. What
+    /// cannot be read is told to `visit`, and the rest goes on. Gives whether the end was reached.
+    pub fn walk(&self, plan: &Plan, visit: &mut dyn FnMut(Place, Found<'_>) -> Next) -> bool {
+        walk_objset(self, plan, visit)
+    }
+}
+
+/// How many slots a block of dnodes has.
+pub(crate) fn slots(meta: &Tree) -> u64 {
+    u64::from(meta.dnode.block_size) / 512
+}

@@ -1,0 +1,155 @@
+//! The way from a dnode down to a block, each step judged by what the dnode says.
+
+use std::sync::Arc;
+
+use ondisk::dnode::Dnode;
+use ondisk::{Blkptr, Order};
+use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use zio::{Block, Key, Source};
+
+use crate::recent::Recent;
+use crate::shape::Shape;
+use crate::{Error, Result};
+
+/// A dnode's tree and where its blocks come from.
+pub(crate) struct Tree {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) key: Option<Key>,
+    pub(crate) objset: ObjsetId,
+    pub(crate) object: ObjectId,
+    pub(crate) dnode: Dnode,
+    pub(crate) shape: Shape,
+    indirect: Recent<(u8, u64), 12>,
+}
+
+/// What the way to a block ends at.
+pub(crate) struct Spot {
+    /// The pointer; a hole if one is in the way.
+    pub(crate) pointer: Blkptr,
+    /// The level at which it stands: above the one asked for if it is a hole that spans more.
+    pub(crate) level: u8,
+}
+
+impl Tree {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        key: Option<Key>,
+        objset: ObjsetId,
+        object: ObjectId,
+        dnode: Dnode,
+    ) -> Self {
+        let shape = Shape::of(&dnode);
+        Self { source, key, objset, object, dnode, shape, indirect: Recent::new() }
+    }
+
+    pub(crate) fn place(&self, level: u8, block: u64) -> Place {
+        Place::new(self.objset, self.object, Level::new(level), BlockId::new(block))
+    }
+
+    pub(crate) fn max_block(&self) -> u64 {
+        self.dnode.max_block.get()
+    }
+
+    /// The data block that follows the last.
+    pub(crate) fn end_block(&self) -> u64 {
+        self.max_block().saturating_add(1)
+    }
+
+    /// The pointer to a block, or the hole that it is in.
+    pub(crate) fn find(&self, level: u8, block: u64) -> Result<Spot> {
+        if level > self.shape.top {
+            return Err(Error::OutOfTree { place: self.place(level, block) });
+        }
+        if block > self.shape.above(level, self.max_block()) {
+            return Ok(Spot { pointer: Blkptr::EMPTY, level });
+        }
+        self.descend(level, block)
+    }
+
+    fn descend(&self, level: u8, block: u64) -> Result<Spot> {
+        if level >= self.shape.top {
+            let root = usize::try_from(block).ok().and_then(|at| self.dnode.pointers.get(at));
+            let place = self.place(level, block);
+            let pointer = root.ok_or(Error::OutOfTree { place })?.clone();
+            self.judge(&pointer, level, block)?;
+            return Ok(Spot { pointer, level });
+        }
+        let (above, parent) = (level.saturating_add(1), self.shape.parent(block));
+        let indirect = if let Some(known) = self.indirect.find((above, parent)) {
+            known
+        } else {
+            let spot = self.descend(above, parent)?;
+            if spot.pointer.is_hole() {
+                return Ok(spot);
+            }
+            let read = self.fetch(&spot.pointer, above, parent)?;
+            self.indirect.keep((above, parent), &read);
+            read
+        };
+        let pointer = self.child(&indirect, level, block)?;
+        self.judge(&pointer, level, block)?;
+        Ok(Spot { pointer, level })
+    }
+
+    /// The pointer to a block as it stands in the indirect block above.
+    fn child(&self, indirect: &Block, level: u8, block: u64) -> Result<Blkptr> {
+        parse_child(indirect, indirect.order(), self.shape.slot(block))
+            .map_err(|why| Error::Corrupt { place: self.place(level, block), why })
+    }
+
+    /// Reads the block of a pointer that has been judged.
+    pub(crate) fn fetch(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<Block> {
+        let place = self.place(level, block);
+        let read = self.source.read(pointer, place, self.key.as_ref())?;
+        let wanted = if level == 0 { self.dnode.block_size } else { self.dnode.indirect_size() };
+        if u64::try_from(read.len()) != Ok(u64::from(wanted)) {
+            let found = u64::try_from(read.len()).unwrap_or(u64::MAX);
+            return Err(Error::Mismatch { place, field: "size", wanted: wanted.into(), found });
+        }
+        Ok(read)
+    }
+
+    /// Whether a pointer is one that this object can have there.
+    pub(crate) fn judge(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<()> {
+        if pointer.is_hole() || matches!(pointer, Blkptr::Redacted(_)) {
+            return Ok(());
+        }
+        let size = if level == 0 { self.dnode.block_size } else { self.dnode.indirect_size() };
+        let facts = [
+            ("level", u64::from(level), u64::from(pointer.level().get())),
+            ("type", u64::from(self.dnode.kind.0), u64::from(pointer.kind().0)),
+            ("size", u64::from(size), u64::from(pointer.lsize())),
+        ];
+        for (field, wanted, found) in facts {
+            if wanted != found {
+                let place = self.place(level, block);
+                return Err(Error::Mismatch { place, field, wanted, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// A data block; `None` in a hole.
+    pub(crate) fn block(&self, block: u64) -> Result<Option<Block>> {
+        let spot = self.find(0, block)?;
+        if spot.pointer.is_hole() {
+            return Ok(None);
+        }
+        self.fetch(&spot.pointer, 0, block).map(Some)
+    }
+
+    /// The data block at which to go on after an error: that behind everything the error hides.
+    pub(crate) fn behind(&self, error: &Error, block: u64) -> u64 {
+        let place = error.place();
+        let ours = (place.objset, place.object) == (self.objset, self.object);
+        let end = if ours { self.shape.end(place.level.get(), place.block.get()) } else { 0 };
+        end.max(block.saturating_add(1))
+    }
+}
+
+/// The pointer in a slot of an indirect block.
+pub(crate) fn parse_child(bytes: &[u8], order: Order, slot: usize) -> ondisk::Result<Blkptr> {
+    let mut reader = ondisk::Reader::new("indirect block", bytes, order);
+    reader.seek(slot.saturating_mul(Blkptr::SIZE));
+    Blkptr::read(&mut reader)
+}
