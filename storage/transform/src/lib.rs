@@ -6,7 +6,7 @@
 //!
 //! * [`compress`]: the five methods and their framings on disk;
 //! * [`checksum`]: the sums in a block pointer, and those a block carries within itself;
-//! * [`crypt`]: from a passphrase to the plaintext of one block, and the codes over trees of blocks.
+//! * [`crypt`]: from a passphrase to the plaintext of one block, and codes over trees of blocks.
 #![forbid(unsafe_code)]
 
 pub mod checksum;

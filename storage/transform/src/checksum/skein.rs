@@ -100,52 +100,55 @@ fn threefish(key: &State, [t0, t1]: [u64; 2], block: State) -> State {
     let tweaks = [t0, t1, t0 ^ t1, t0];
     let mut x = block;
     for pair in 0..9 {
-        inject(&mut x, &keys, &tweaks, 2 * pair);
-        rounds::<0>(&mut x);
-        inject(&mut x, &keys, &tweaks, 2 * pair + 1);
-        rounds::<4>(&mut x);
+        x = rounds::<0>(inject(x, &keys, tweaks, 2 * pair));
+        x = rounds::<4>(inject(x, &keys, tweaks, 2 * pair + 1));
     }
-    inject(&mut x, &keys, &tweaks, 18);
-    x
+    inject(x, &keys, tweaks, 18)
 }
 
 #[inline]
-fn inject(x: &mut State, keys: &[u64; 18], tweaks: &[u64; 4], number: usize) {
-    let window = &keys[number % 9..][..8];
-    for (word, key) in x.iter_mut().zip(window) {
-        *word = word.wrapping_add(*key);
-    }
-    x[5] = x[5].wrapping_add(tweaks[number % 3]);
-    x[6] = x[6].wrapping_add(tweaks[number % 3 + 1]);
-    x[7] = x[7].wrapping_add(number as u64);
+fn inject(x: State, keys: &[u64; 18], tweaks: [u64; 4], number: usize) -> State {
+    let k = keys[number % 9..].first_chunk::<8>().unwrap_or(&[0; 8]);
+    let [t0, t1] = [tweaks[number % 3], tweaks[number % 3 + 1]];
+    [
+        x[0].wrapping_add(k[0]),
+        x[1].wrapping_add(k[1]),
+        x[2].wrapping_add(k[2]),
+        x[3].wrapping_add(k[3]),
+        x[4].wrapping_add(k[4]),
+        x[5].wrapping_add(k[5]).wrapping_add(t0),
+        x[6].wrapping_add(k[6]).wrapping_add(t1),
+        x[7].wrapping_add(k[7]).wrapping_add(number as u64),
+    ]
 }
 
 /// Four rounds, from the `FROM`th of [`TURNS`].
 ///
 /// Between rounds the words change places, and after four they are home again; here the words
-/// stay and the pairs are named instead.
+/// stay and the pairs change. All is passed by value, which keeps the words in registers.
 #[inline]
-fn rounds<const FROM: usize>(x: &mut State) {
-    round(x, [(0, 1), (2, 3), (4, 5), (6, 7)], TURNS[FROM]);
-    round(x, [(2, 1), (4, 7), (6, 5), (0, 3)], TURNS[FROM + 1]);
-    round(x, [(4, 1), (6, 3), (0, 5), (2, 7)], TURNS[FROM + 2]);
-    round(x, [(6, 1), (0, 7), (2, 5), (4, 3)], TURNS[FROM + 3]);
+fn rounds<const FROM: usize>(x: State) -> State {
+    let [a, b, c, d, e, f, g, h] = x;
+    let [a, b, c, d, e, f, g, h] = round([a, b, c, d, e, f, g, h], TURNS[FROM]);
+    let [c, b, e, h, g, f, a, d] = round([c, b, e, h, g, f, a, d], TURNS[FROM + 1]);
+    let [e, b, g, d, a, f, c, h] = round([e, b, g, d, a, f, c, h], TURNS[FROM + 2]);
+    let [g, b, a, h, c, f, e, d] = round([g, b, a, h, c, f, e, d], TURNS[FROM + 3]);
+    [a, b, c, d, e, f, g, h]
 }
 
 #[inline]
-fn round(x: &mut State, pairs: [(usize, usize); 4], turns: [u32; 4]) {
-    let [a, b, c, d] = pairs;
-    let [at, bt, ct, dt] = turns;
-    mix(x, a, at);
-    mix(x, b, bt);
-    mix(x, c, ct);
-    mix(x, d, dt);
+fn round(x: State, turns: [u32; 4]) -> State {
+    let (a, b) = mix(x[0], x[1], turns[0]);
+    let (c, d) = mix(x[2], x[3], turns[1]);
+    let (e, f) = mix(x[4], x[5], turns[2]);
+    let (g, h) = mix(x[6], x[7], turns[3]);
+    [a, b, c, d, e, f, g, h]
 }
 
 #[inline]
-fn mix(x: &mut State, (i, j): (usize, usize), turn: u32) {
-    x[i] = x[i].wrapping_add(x[j]);
-    x[j] = x[j].rotate_left(turn) ^ x[i];
+fn mix(a: u64, b: u64, turn: u32) -> (u64, u64) {
+    let sum = a.wrapping_add(b);
+    (sum, b.rotate_left(turn) ^ sum)
 }
 
 #[cfg(test)]
