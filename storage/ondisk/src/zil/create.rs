@@ -136,5 +136,10 @@ fn slots(word: u64) -> (ObjectId, u16) {
 /// How many domains two owners refer to by the index in their upper halves.
 const fn domain_count(uid: u64, gid: u64) -> u64 {
     let (user, group) = (uid >> 32, gid >> 32);
-    (user != 0) as u64 + (group != 0 && group != user) as u64
+    match (user, group) {
+        (0, 0) => 0,
+        (0, _) | (_, 0) => 1,
+        _ if user == group => 1,
+        _ => 2,
+    }
 }

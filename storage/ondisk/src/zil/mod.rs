@@ -1,18 +1,7 @@
-//! Intent log: its header, its blocks and their records.
+//! Intent log: its blocks and their records.
 //!
-//! Each dataset has a log of its own, a chain of blocks. The header stands in the object set:
-//!
-//! ```text
-//! offset  size  field             meaning
-//!      0     8  claim_txg         the import after a crash that took possession of it; 0: none did
-//!      8     8  replay_seq        records up to this one are in the dataset already
-//!     16   128  log               pointer to the first block
-//!    144     8  claim_block_seq   the last block that was there at the claim
-//!    152     8  flags             bit 0: there is something to replay, 1: the next field counts
-//!    160     8  claim_record_seq  the last record that was there at the claim
-//!    168    24  padding           0
-//!    192
-//! ```
+//! Each dataset has a log of its own, a chain of blocks whose header stands in the object set
+//! ([`crate::objset::LogHeader`]).
 //!
 //! A log block of the newer kind (checksum zilog2) begins with this chain header, one of the
 //! older kind (zilog) ends with it:
@@ -30,8 +19,8 @@
 //! set's id and the block's number in the chain, which goes up by one. The chain ends where the
 //! next block is not (yet) what its pointer says.
 //!
-//! Learnt from: `zdb -ivv` of the fixtures `intent-log*`. Proved by: `golden_header` and the
-//! tests of the crate `zil`.
+//! Learnt from: `zdb -ivv` of the fixtures `intent-log*`. Proved by: `golden_records` and
+//! the tests of the crate `zil`.
 
 mod body;
 mod create;
@@ -41,61 +30,10 @@ pub use body::{Acl, Attributes, Body, Rename, RenameKind, SetAttr, Whiteout, Wri
 pub use create::{Create, CreateKind};
 pub use record::Record;
 
-use units::{ObjsetId, Txg};
+use units::ObjsetId;
 
 use crate::blkptr::{Protection, Regular};
 use crate::{Blkptr, Order, Reader, Result};
-
-/// Header of a dataset's log (`zil_header_t`).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ZilHeader {
-    /// The txg of the import that took possession of the log; 0 if none did (`zh_claim_txg`).
-    pub claim_txg: Txg,
-    /// Records up to this number have been replayed (`zh_replay_seq`).
-    pub replay_seq: u64,
-    /// The first block (`zh_log`).
-    pub log: Blkptr,
-    /// The last block claimed (`zh_claim_blk_seq`).
-    pub claim_block_seq: u64,
-    /// Bits (`zh_flags`).
-    pub flags: u64,
-    /// The last record claimed, if [`ZilHeader::has_claim_record_seq`] (`zh_claim_lr_seq`).
-    pub claim_record_seq: u64,
-}
-
-impl ZilHeader {
-    /// Bytes on disk.
-    pub const SIZE: usize = 192;
-
-    /// Reads one.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let header = Self {
-            claim_txg: Txg::new(reader.u64()?),
-            replay_seq: reader.u64()?,
-            log: Blkptr::read(reader)?,
-            claim_block_seq: reader.u64()?,
-            flags: reader.u64()?,
-            claim_record_seq: reader.u64()?,
-        };
-        reader.skip(24)?;
-        Ok(header)
-    }
-
-    /// From a slice that begins with one.
-    pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
-        Self::read(&mut Reader::new("log header", bytes, order))
-    }
-
-    /// Whether records wait to be replayed; only said once the log was claimed.
-    pub const fn is_replay_needed(&self) -> bool {
-        self.flags & 1 != 0
-    }
-
-    /// Whether `claim_record_seq` counts.
-    pub const fn has_claim_record_seq(&self) -> bool {
-        self.flags & 2 != 0
-    }
-}
 
 /// What chains a log block to the next (`zil_chain_t`).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -172,6 +110,7 @@ impl Verifier {
     }
 
     /// What the next block's pointer must hold.
+    #[must_use]
     pub const fn next(self) -> Self {
         Self { seq: self.seq.wrapping_add(1), ..self }
     }

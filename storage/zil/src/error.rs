@@ -1,0 +1,26 @@
+//! Why a log could not be read to its end.
+
+use units::Place;
+
+/// Why a log could not be read to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A block of the log, or one that a record points to, could not be read.
+    #[error(transparent)]
+    Block(#[from] zio::Error),
+    /// A block or record of the log is whole and breaks a rule (Corrupt), or is of a kind that is
+    /// not known (Unsupported).
+    #[error("{place}: {why}")]
+    Structure {
+        /// The block of the log: its number in the chain is the block.
+        place: Place,
+        /// The rule.
+        why: ondisk::Error,
+    },
+    /// A block's successor is not the next in the chain (Corrupt).
+    #[error("{place}: the next block of the log is not of this chain")]
+    Chain {
+        /// The block.
+        place: Place,
+    },
+}

@@ -1,0 +1,176 @@
+//! What a log makes of the content of one object: ranges laid over what the dataset has.
+//!
+//! Later writes cover earlier ones. Blocks that the log points to stay pointers and are read when
+//! they are wanted, so that memory is bounded by the size of the log itself.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use ondisk::Blkptr;
+
+/// What a range holds.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// It was freed.
+    Zeros,
+    /// Bytes from a record, from `skip` on.
+    Bytes {
+        /// All bytes of the record.
+        all: Arc<[u8]>,
+        /// How many of them come before the range.
+        skip: usize,
+    },
+    /// A block that a record points to, from `skip` on.
+    Block {
+        /// The block.
+        pointer: Arc<Blkptr>,
+        /// How many of its bytes come before the range.
+        skip: usize,
+    },
+}
+
+impl Content {
+    fn behind(&self, distance: u64) -> Self {
+        let distance = usize::try_from(distance).unwrap_or(usize::MAX);
+        let mut out = self.clone();
+        match &mut out {
+            Self::Zeros => {}
+            Self::Bytes { skip, .. } | Self::Block { skip, .. } => {
+                *skip = skip.saturating_add(distance);
+            }
+        }
+        out
+    }
+}
+
+/// A part of a wanted range.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Its first byte.
+    pub start: u64,
+    /// The byte after its last.
+    pub end: u64,
+    /// What the log put there; `None` where the dataset's own content shows.
+    pub content: Option<&'a Content>,
+}
+
+/// The ranges that a log put over an object's content; they do not overlap.
+#[derive(Clone, Debug, Default)]
+pub struct Extents {
+    /// By their first byte: the byte after their last, and what they hold.
+    ranges: BTreeMap<u64, (u64, Content)>,
+}
+
+impl Extents {
+    /// Whether the log left the content alone.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Lays `content` over the bytes from `start` up to `end`.
+    pub fn put(&mut self, start: u64, end: u64, content: Content) {
+        if start >= end {
+            return;
+        }
+        // the range that begins before and reaches in is cut, and its tail kept if it has one
+        if let Some((&first, (last, _))) = self.ranges.range(..start).next_back()
+            && *last > start
+        {
+            let last = *last;
+            if let Some((cut, old)) = self.ranges.get_mut(&first) {
+                *cut = start;
+                let tail = old.behind(end.saturating_sub(first));
+                if last > end {
+                    self.ranges.insert(end, (last, tail));
+                }
+            }
+        }
+        while let Some((&first, (last, _))) = self.ranges.range(start..end).next() {
+            let last = *last;
+            let Some((_, old)) = self.ranges.remove(&first) else { break };
+            if last > end {
+                self.ranges.insert(end, (last, old.behind(end.saturating_sub(first))));
+            }
+        }
+        self.ranges.insert(start, (end, content));
+    }
+
+    /// The piece that holds the byte at `at`, as far as `end` at most.
+    pub fn piece(&self, at: u64, end: u64) -> Piece<'_> {
+        if let Some((_, (last, content))) = self.ranges.range(..=at).next_back()
+            && *last > at
+        {
+            return Piece { start: at, end: end.min(*last), content: Some(content) };
+        }
+        let next = self.ranges.range((Excluded(at), Unbounded)).next();
+        let until = next.map_or(end, |(first, _)| end.min(*first));
+        Piece { start: at, end: until, content: None }
+    }
+
+    /// How many bytes of the content of the range at `at` come before `at`.
+    pub fn skipped(&self, at: u64) -> usize {
+        let Some((first, (_, content))) = self.ranges.range(..=at).next_back() else { return 0 };
+        let inside = usize::try_from(at.saturating_sub(*first)).unwrap_or(usize::MAX);
+        match content {
+            Content::Zeros => inside,
+            Content::Bytes { skip, .. } | Content::Block { skip, .. } => {
+                skip.saturating_add(inside)
+            }
+        }
+    }
+}
+
+/// Copies what stands in `all` from `skip` on; zeros where it ends.
+pub fn copy(all: &[u8], skip: usize, into: &mut [u8]) {
+    let from = all.get(skip..).unwrap_or(&[]);
+    let count = from.len().min(into.len());
+    let (head, tail) = into.split_at_mut(count);
+    if let Some(from) = from.get(..count) {
+        head.copy_from_slice(from);
+    }
+    tail.fill(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Content, Extents, copy};
+
+    fn bytes(text: &[u8]) -> Content {
+        Content::Bytes { all: text.into(), skip: 0 }
+    }
+
+    fn show(extents: &Extents, base: &[u8]) -> String {
+        let mut out = base.to_vec();
+        let (mut at, end) = (0, out.len() as u64);
+        while at < end {
+            let piece = extents.piece(at, end);
+            let range = &mut out[piece.start as usize..piece.end as usize];
+            match piece.content {
+                Some(Content::Bytes { all, .. }) => copy(all, extents.skipped(at), range),
+                Some(_) => range.fill(b'0'),
+                None => {}
+            }
+            at = piece.end;
+        }
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn later_writes_cover_earlier_ones() {
+        let mut extents = Extents::default();
+        assert_eq!(show(&extents, b"----------"), "----------");
+        extents.put(2, 8, bytes(b"abcdef"));
+        assert_eq!(show(&extents, b"----------"), "--abcdef--");
+        extents.put(4, 6, bytes(b"XY"));
+        assert_eq!(show(&extents, b"----------"), "--abXYef--");
+        extents.put(1, 3, bytes(b"PQ"));
+        assert_eq!(show(&extents, b"----------"), "-PQbXYef--");
+        extents.put(7, u64::MAX, Content::Zeros);
+        assert_eq!(show(&extents, b"----------"), "-PQbXYe000");
+        extents.put(0, 9, bytes(b"123456789"));
+        assert_eq!(show(&extents, b"----------"), "1234567890");
+        extents.put(5, 5, Content::Zeros);
+        assert_eq!(show(&extents, b"----------"), "1234567890");
+    }
+}
