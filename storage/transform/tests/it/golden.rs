@@ -207,7 +207,7 @@ fn attributes(block: &[u8]) -> usize {
 }
 
 fn log_used(block: &[u8]) -> usize {
-    usize::from_le_bytes(*block[136..].first_chunk().unwrap())
+    usize::try_from(u64::from_le_bytes(*block[136..].first_chunk().unwrap())).unwrap()
 }
 
 #[test]
