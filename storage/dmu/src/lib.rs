@@ -24,6 +24,7 @@ pub use object::{Object, SPILL};
 pub use objects::Objects;
 pub use objset::{Objset, Special};
 pub use pieces::{Piece, Pieces};
+pub use recent::Recent;
 pub use walk::{Found, Next, Plan};
 
 /// What asking for something of an object set gives.

@@ -4,14 +4,22 @@ use parking_lot::Mutex;
 use zio::Block;
 
 /// A handful of blocks by a key of their own, the last used first.
-pub(crate) struct Recent<K, const N: usize>(Mutex<Vec<(K, Block)>>);
+pub struct Recent<K, const N: usize>(Mutex<Vec<(K, Block)>>);
+
+impl<K: PartialEq + Copy, const N: usize> Default for Recent<K, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl<K: PartialEq + Copy, const N: usize> Recent<K, N> {
-    pub(crate) const fn new() -> Self {
+    /// With nothing in it.
+    pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    pub(crate) fn find(&self, key: K) -> Option<Block> {
+    /// The block of this key, if it is among those used last.
+    pub fn find(&self, key: K) -> Option<Block> {
         let mut blocks = self.0.lock();
         let at = blocks.iter().position(|(known, _)| *known == key)?;
         if let Some(passed) = blocks.get_mut(..=at) {
@@ -20,7 +28,8 @@ impl<K: PartialEq + Copy, const N: usize> Recent<K, N> {
         blocks.first().map(|(_, block)| block.clone())
     }
 
-    pub(crate) fn keep(&self, key: K, block: &Block) {
+    /// Keeps a block; the one that was not used for the longest is forgotten.
+    pub fn keep(&self, key: K, block: &Block) {
         let mut blocks = self.0.lock();
         if blocks.iter().any(|(known, _)| *known == key) {
             return;

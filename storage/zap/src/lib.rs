@@ -1,2 +1,27 @@
 //! Name to value tables kept in an object.
+//!
+//! A [`Zap`] is looked up by name, reading only the leaf that the name's hash leads to, or listed
+//! leaf by leaf in the order of the hashes; a [`Cursor`] says where to go on.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+
+mod cursor;
+mod entries;
+mod error;
+mod normalize;
+mod table;
+mod value;
+mod zap;
+
+pub use cursor::Cursor;
+pub use entries::Entries;
+pub use error::Error;
+pub use ondisk::zap::Normalization;
+pub use value::{Entry, Value};
+pub use zap::{Matching, Zap};
+
+/// What asking a table gives.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -24,7 +24,7 @@ use super::{MICRO, Normalization};
 use crate::{Order, Reader, Result};
 
 /// A micro table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Micro<'a> {
     /// Stirred into the hash.
     pub salt: u64,
@@ -66,8 +66,20 @@ impl<'a> Micro<'a> {
 
     /// The entries, in the order in which they stand.
     pub fn entries(&self) -> impl Iterator<Item = MicroEntry<'a>> + use<'a> {
+        self.numbered().map(|(_, entry)| entry)
+    }
+
+    /// The entries, each with the number that [`Micro::entry`] takes.
+    pub fn numbered(&self) -> impl Iterator<Item = (usize, MicroEntry<'a>)> + use<'a> {
         let order = self.order;
-        self.entries.chunks_exact(Self::ENTRY).filter_map(move |bytes| entry(bytes, order))
+        let all = self.entries.chunks_exact(Self::ENTRY).enumerate();
+        all.filter_map(move |(number, bytes)| Some((number, entry(bytes, order)?)))
+    }
+
+    /// An entry by its number; `None` if it is free.
+    pub fn entry(&self, number: usize) -> Option<MicroEntry<'a>> {
+        let at = number.checked_mul(Self::ENTRY)?;
+        entry(self.entries.get(at..at.checked_add(Self::ENTRY)?)?, self.order)
     }
 }
 

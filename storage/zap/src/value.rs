@@ -1,0 +1,90 @@
+//! What a table holds: entries, and their values.
+
+use crate::Cursor;
+
+/// A value: integers of 1, 2, 4 or 8 bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Value {
+    int_size: u8,
+    content: Content,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Content {
+    /// One number of 8 bytes, most significant byte first: what most entries have.
+    Number([u8; 8]),
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// One 8-byte number.
+    pub const fn number(value: u64) -> Self {
+        Self { int_size: 8, content: Content::Number(value.to_be_bytes()) }
+    }
+
+    /// Integers of `int_size` bytes, most significant byte first.
+    pub fn new(int_size: u8, bytes: Vec<u8>) -> Self {
+        match <[u8; 8]>::try_from(bytes.as_slice()) {
+            Ok(number) if int_size == 8 => Self { int_size, content: Content::Number(number) },
+            _ => Self { int_size, content: Content::Bytes(bytes) },
+        }
+    }
+
+    /// Bytes of an integer.
+    pub const fn int_size(&self) -> u8 {
+        self.int_size
+    }
+
+    /// How many integers.
+    pub fn count(&self) -> usize {
+        self.bytes().len().checked_div(self.int_size.into()).unwrap_or(0)
+    }
+
+    /// All bytes; integers of more than one have the most significant first.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Number(bytes) => bytes,
+            Content::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// The number, where there is just one integer.
+    pub fn u64(&self) -> Option<u64> {
+        let mut all = self.integers();
+        let first = all.next()?;
+        all.next().is_none().then_some(first)
+    }
+
+    /// The integers as numbers.
+    pub fn u64s(&self) -> Vec<u64> {
+        self.integers().collect()
+    }
+
+    /// The integers as numbers, one after the other.
+    pub fn integers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.bytes()
+            .chunks_exact(usize::from(self.int_size).max(1))
+            .map(|bytes| bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
+    }
+
+    /// The text before the first NUL; `None` where the integers are no bytes or no text.
+    pub fn string(&self) -> Option<&str> {
+        let bytes = self.bytes();
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let text = bytes.get(..end).filter(|_| self.int_size == 1)?;
+        std::str::from_utf8(text).ok()
+    }
+}
+
+/// One name and its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The name without its NUL. Of a key of words: their bytes, most significant first.
+    pub name: Vec<u8>,
+    /// The words, in a table whose keys are words.
+    pub key64: Option<Vec<u64>>,
+    /// The value.
+    pub value: Value,
+    /// The entry's place in the listing; [`Cursor::after`] is where to go on.
+    pub cursor: Cursor,
+}
