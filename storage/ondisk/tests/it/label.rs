@@ -1,0 +1,145 @@
+//! Labels of the fixture pools, trimmed to their lists, against what `zdb -l` prints of them.
+
+use ondisk::label::{LabelConfig, PoolState, VdevConfig, VdevKind, parse_config};
+use ondisk::nvlist::{Encoding, Nvlist};
+use proptest::prelude::*;
+
+macro_rules! golden {
+    ($name:literal) => {
+        (
+            $name,
+            include_bytes!(concat!("../golden/label-", $name, ".bin")).as_slice(),
+            include_str!(concat!("../golden/label-", $name, ".txt")),
+        )
+    };
+}
+
+const LABELS: [(&str, &[u8], &str); 11] = [
+    golden!("single"),
+    golden!("draid2-spare"),
+    golden!("expanded"),
+    golden!("expanding"),
+    golden!("cache"),
+    golden!("log"),
+    golden!("special"),
+    golden!("spare"),
+    golden!("resilver"),
+    golden!("version-28"),
+    golden!("no-features"),
+];
+
+fn config(name: &str) -> LabelConfig {
+    let (_, bytes, _) = LABELS.into_iter().find(|label| label.0 == name).expect("it is there");
+    LabelConfig::parse(Nvlist::decode(bytes).expect("a list")).expect("a configuration")
+}
+
+fn tree(name: &str) -> VdevConfig {
+    config(name).pool.tree.expect("a tree")
+}
+
+#[test]
+fn golden_label() {
+    for (name, bytes, text) in LABELS {
+        let list = Nvlist::decode(bytes).expect(name);
+        assert_eq!(list.to_string(), text, "{name}");
+    }
+}
+
+#[test]
+fn packing_gives_the_same_bytes() {
+    for (name, bytes, _) in LABELS {
+        let list = Nvlist::decode(bytes).expect(name);
+        let packed = list.encode(Encoding::Xdr);
+        assert_eq!(packed, bytes[..packed.len()], "{name}");
+        assert!(bytes[packed.len()..].iter().all(|byte| *byte == 0), "{name}");
+    }
+}
+
+#[test]
+fn a_field_of_a_label_ends_in_its_checksum() {
+    let (_, bytes, text) = LABELS[0];
+    let mut field = bytes.to_vec();
+    field.resize(114_688 - 40, 0);
+    field.extend([0xff; 40]);
+    assert_eq!(parse_config(&field).expect("a list").to_string(), text);
+    assert!(parse_config(&bytes[..40]).is_err());
+}
+
+#[test]
+fn a_pool_of_one_file() {
+    let config = config("single");
+    assert_eq!(config.pool.name.as_deref(), Some("tank"));
+    assert_eq!((config.pool.version, config.pool.state), (5000, PoolState::Exported));
+    assert_eq!(config.pool.txg.get(), 28);
+    assert_eq!(config.pool.pool_guid.expect("a guid").get(), 826908233972782185);
+    assert_eq!(config.guid.get(), 9231886372754979979);
+    assert_eq!(config.ashift(), Some(9));
+    assert_eq!(config.pool.features_for_read.len(), 3);
+    let tree = config.pool.tree.expect("a tree");
+    assert_eq!((&tree.kind, tree.asize), (&VdevKind::File, Some(95944704)));
+    assert_eq!(tree.metaslab_array.map(units::ObjectId::get), Some(137));
+    assert_eq!(tree.leaves().count(), 1);
+}
+
+#[test]
+fn a_draid_with_a_spare_in_use() {
+    let tree = tree("draid2-spare");
+    assert_eq!((&tree.kind, tree.nparity), (&VdevKind::Draid, Some(2)));
+    let draid = tree.draid.expect("a draid");
+    assert_eq!((draid.data, draid.spares, draid.groups), (4, 2, 3));
+    let spare = &tree.children[4];
+    assert_eq!(spare.kind, VdevKind::Spare);
+    assert!(spare.children[0].state.faulted);
+    assert_eq!(spare.children[0].state.reason.as_deref(), Some("external"));
+    let share = &spare.children[1];
+    assert_eq!((&share.kind, share.spare_id), (&VdevKind::DraidSpare, Some(0)));
+    assert_eq!(share.top_guid, Some(tree.guid));
+    assert_eq!(tree.leaves().count(), 12);
+}
+
+#[test]
+fn a_raidz_that_is_and_was_widened() {
+    assert!(tree("expanding").raidz_expanding);
+    let done = tree("expanded");
+    assert!(!done.raidz_expanding);
+    assert_eq!(done.raidz_expand_txgs, [units::Txg::new(43)]);
+}
+
+#[test]
+fn labels_without_a_tree() {
+    let cache = config("cache");
+    assert_eq!((cache.pool.state, cache.ashift()), (PoolState::Cache, Some(12)));
+    let spare = config("spare");
+    assert_eq!((spare.pool.state, spare.ashift()), (PoolState::Spare, None));
+    assert!(cache.pool.tree.is_none() && cache.pool.pool_guid.is_none());
+}
+
+#[test]
+fn other_kinds_of_vdevs() {
+    assert!(tree("log").is_log);
+    assert!(!tree("special").is_log, "labels do not say what a vdev is kept for");
+    let kinds = |name| tree(name).walk().map(|vdev| vdev.kind.clone()).collect::<Vec<_>>();
+    assert!(kinds("resilver").contains(&VdevKind::Replacing));
+    assert_eq!(config("version-28").pool.version, 28);
+    assert!(config("no-features").pool.features_for_read.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn damaged_labels(
+        which in 0..LABELS.len(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = LABELS[which].1.to_vec();
+        for (place, byte) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        if let Ok(list) = Nvlist::decode(&bytes) {
+            let _ = list.to_string();
+            if let Ok(config) = LabelConfig::parse(list) {
+                let _ = config.pool.tree.iter().flat_map(VdevConfig::leaves).count();
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The structures as the real system wrote them, against what its own tools say they are.
+
+mod history;
+mod label;
+mod uberblock;
