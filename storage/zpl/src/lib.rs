@@ -1,2 +1,31 @@
 //! Files and directories on a dataset.
+//!
+//! [`Fs`] opens an object set that holds files; [`Node`] is one of them. Everything is read where
+//! it is asked for: attributes from the bonus buffer, names from the directory's table, content
+//! by range. What an intent log still promises can be laid over it in memory ([`Fs::open`]).
 #![forbid(unsafe_code)]
+
+mod acl;
+mod attributes;
+mod dir;
+mod error;
+mod fs;
+mod master;
+mod node;
+mod overlay;
+mod replay;
+mod schema;
+mod xattr;
+
+pub use acl::Acl;
+pub use attributes::{Attributes, Kind};
+pub use dir::{Cursor, Entry};
+pub use error::Error;
+pub use fs::{Fs, Options};
+pub use master::{Case, Master};
+pub use node::Node;
+pub use replay::Replayed;
+pub use xattr::Xattr;
+
+/// What asking a file system gives.
+pub type Result<T> = std::result::Result<T, Error>;

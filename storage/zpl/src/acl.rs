@@ -1,0 +1,69 @@
+//! The NFSv4 ACL of a file, wherever it is stored.
+
+use ondisk::acl::{self, Entry};
+use ondisk::sa::Attribute;
+use ondisk::znode::flag;
+use ondisk::{ObjectType, Order, Reader};
+use units::ObjectId;
+
+use crate::attributes::{Fault, read_znode, sa_bytes};
+use crate::{Node, Result};
+
+/// An NFSv4 ACL. POSIX ACLs are extended attributes: see [`Node::xattr`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Acl {
+    /// Its entries in their order.
+    pub entries: Vec<Entry>,
+    /// It says no more than the mode does.
+    pub is_trivial: bool,
+}
+
+impl Node {
+    /// The ACL; empty where none is stored.
+    pub fn acl(&self) -> Result<Acl> {
+        let is_trivial = self.attributes().flags & flag::ACL_TRIVIAL != 0;
+        if let Some(entries) = self.change().and_then(|change| change.acl.clone()) {
+            return Ok(Acl { entries, is_trivial });
+        }
+        let entries = self.stored_acl().map_err(|fault| self.fs().inner.fault(self.id(), fault))?;
+        Ok(Acl { entries, is_trivial })
+    }
+
+    fn stored_acl(&self) -> std::result::Result<Vec<Entry>, Fault> {
+        let Some(object) = self.object() else { return Ok(Vec::new()) };
+        let schema = &self.fs().inner.schema;
+        let stored = if object.dnode().bonus_kind == ObjectType::SA {
+            if let Some((bytes, order)) = sa_bytes(object, schema, Attribute::DaclAces)? {
+                let count = sa_bytes(object, schema, Attribute::DaclCount)?;
+                let count = count.map(|(bytes, order)| Reader::new("ACL", &bytes, order).u64());
+                return Ok(acl::parse(&bytes, count.transpose()?.unwrap_or(0), order)?);
+            }
+            match sa_bytes(object, schema, Attribute::ZnodeAcl)? {
+                None => return Ok(Vec::new()),
+                Some((bytes, order)) => {
+                    acl::ZnodeAcl::read(&mut Reader::new("ACL", &bytes, order))?
+                }
+            }
+        } else {
+            read_znode(object.dnode())?.acl
+        };
+        if stored.external == 0 {
+            return Ok(stored.parse(None, Order::Little)?);
+        }
+        self.external_acl(&stored)
+    }
+
+    fn external_acl(&self, stored: &acl::ZnodeAcl) -> std::result::Result<Vec<Entry>, Fault> {
+        let object = self.fs().inner.objset.object(ObjectId::new(stored.external))?;
+        if stored.bytes() > LARGEST {
+            return Err(Fault::Rule("an ACL has at most 4 MiB"));
+        }
+        let mut bytes = vec![0; usize::try_from(stored.bytes()).unwrap_or(0)];
+        object.read(0, &mut bytes)?;
+        let first = object.block(units::BlockId::new(0))?;
+        let order = first.map_or(stored.order, |block| block.order());
+        Ok(stored.parse(Some(&bytes), order)?)
+    }
+}
+
+const LARGEST: u64 = 4 << 20;

@@ -1,0 +1,305 @@
+//! What a file system says of a file besides its content.
+
+use dmu::Object;
+use ondisk::dnode::Dnode;
+use ondisk::sa::Attribute;
+use ondisk::znode::{Time, Znode, device, flag};
+use ondisk::{ObjectType, Order, Reader, sa};
+use units::{ObjectId, Txg};
+use zio::Block;
+
+use crate::schema::Schema;
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[expect(missing_docs, reason = "each is the field's name of it")]
+pub enum Kind {
+    Fifo,
+    CharDevice,
+    Directory,
+    BlockDevice,
+    File,
+    Symlink,
+    Socket,
+    /// Doors and event ports of other systems, or nothing that is known.
+    Other(u8),
+}
+
+impl Kind {
+    /// From the number in the upper bits of a mode, which directory entries have too.
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Fifo,
+            2 => Self::CharDevice,
+            4 => Self::Directory,
+            6 => Self::BlockDevice,
+            8 => Self::File,
+            10 => Self::Symlink,
+            12 => Self::Socket,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The number in the upper bits of a mode.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Fifo => 1,
+            Self::CharDevice => 2,
+            Self::Directory => 4,
+            Self::BlockDevice => 6,
+            Self::File => 8,
+            Self::Symlink => 10,
+            Self::Socket => 12,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+/// What a file system says of a file besides its content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: Kind,
+    /// Permissions with set-id and sticky bits: 12 bits.
+    pub mode: u32,
+    /// Owner, as Linux shows it; the whole is `owner`.
+    pub uid: u32,
+    /// Group, as Linux shows it; the whole is `group`.
+    pub gid: u32,
+    /// Owner as stored: a number in the lower half, its domain's index in the upper (FUID).
+    pub owner: u64,
+    /// Group as stored.
+    pub group: u64,
+    /// Bytes; of a directory its entries with `.` and `..`; of a link its target's length.
+    pub size: u64,
+    /// How many names it has; of a directory 2 and the directories in it.
+    pub links: u64,
+    /// When it was last read.
+    pub atime: Time,
+    /// When its content last changed.
+    pub mtime: Time,
+    /// When anything about it last changed.
+    pub ctime: Time,
+    /// When it was made.
+    pub crtime: Time,
+    /// The txg that made it.
+    pub generation: Txg,
+    /// Of a device node the device: major and minor.
+    pub rdev: (u32, u32),
+    /// Flags as stored: [`ondisk::znode::flag`].
+    pub flags: u64,
+    /// The project that it is counted in; 0 by default.
+    pub project: u64,
+    /// The directory that it is in, or one of them.
+    pub parent: ObjectId,
+    /// The hidden directory of its extended attributes; 0 if it has none.
+    pub xattr_dir: ObjectId,
+}
+
+impl Attributes {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+
+    /// The flags as Linux's FS_IOC_GETFLAGS gives them: 0x10 immutable, 0x20 append only, 0x40 no
+    /// dump, 0x20000000 files in it inherit the project.
+    pub fn linux_flags(&self) -> u32 {
+        let pairs = [
+            (flag::IMMUTABLE, 0x10),
+            (flag::APPENDONLY, 0x20),
+            (flag::NODUMP, 0x40),
+            (flag::PROJINHERIT, 0x2000_0000),
+        ];
+        pairs.iter().filter(|pair| self.flags & pair.0 != 0).map(|pair| pair.1).sum()
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: u64) {
+        self.kind = Kind::from_number((mode >> 12 & 0xf) as u8);
+        self.mode = (mode & 0o7777) as u32;
+    }
+
+    pub(crate) fn set_owner(&mut self, owner: u64) {
+        (self.owner, self.uid) = (owner, lower_half(owner));
+    }
+
+    pub(crate) fn set_group(&mut self, group: u64) {
+        (self.group, self.gid) = (group, lower_half(group));
+    }
+
+    /// Nothing yet, of a file that the log makes.
+    pub(crate) fn blank() -> Self {
+        Self {
+            kind: Kind::File,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            owner: 0,
+            group: 0,
+            size: 0,
+            links: 1,
+            atime: Time::default(),
+            mtime: Time::default(),
+            ctime: Time::default(),
+            crtime: Time::default(),
+            generation: Txg::ZERO,
+            rdev: (0, 0),
+            flags: 0,
+            project: 0,
+            parent: ObjectId::default(),
+            xattr_dir: ObjectId::default(),
+        }
+    }
+
+    /// Of a file system's object, from its bonus buffer and its spill block.
+    pub(crate) fn of(
+        dnode: &Dnode,
+        spill: &dyn Fn() -> dmu::Result<Option<Block>>,
+        schema: &Schema,
+    ) -> Result<Self, Fault> {
+        match dnode.bonus_kind {
+            ObjectType::SA => Self::from_sa(dnode, spill, schema),
+            ObjectType::ZNODE => Ok(Self::from_znode(&read_znode(dnode)?)),
+            _ => Err(Fault::Rule("a file must have attributes")),
+        }
+    }
+
+    fn from_znode(znode: &Znode) -> Self {
+        let mut out = Self {
+            size: znode.size,
+            links: znode.links,
+            atime: znode.atime,
+            mtime: znode.mtime,
+            ctime: znode.ctime,
+            crtime: znode.crtime,
+            generation: Txg::new(znode.gen_txg),
+            rdev: device(znode.rdev),
+            flags: znode.flags,
+            parent: ObjectId::new(znode.parent),
+            xattr_dir: ObjectId::new(znode.xattr),
+            ..Self::blank()
+        };
+        out.set_mode(znode.mode);
+        out.set_owner(znode.uid);
+        out.set_group(znode.gid);
+        out
+    }
+
+    fn from_sa(
+        dnode: &Dnode,
+        spill: &dyn Fn() -> dmu::Result<Option<Block>>,
+        schema: &Schema,
+    ) -> Result<Self, Fault> {
+        let bonus = schema.attributes(&dnode.bonus, dnode.order)?;
+        let mut out = Self::blank();
+        let found = out.take(&bonus)?;
+        // what did not fit the bonus stands in the spill block
+        if dnode.spill.is_some()
+            && !(found.must && found.xattr && found.rdev && found.project)
+            && let Some(block) = spill()?
+        {
+            let spill = schema.attributes(&block, block.order())?;
+            let more = out.take(&spill)?;
+            if found.must || more.must {
+                return Ok(out);
+            }
+        }
+        if found.must { Ok(out) } else { Err(Fault::Rule("a file must have a mode")) }
+    }
+
+    fn take(&mut self, from: &sa::Attributes<'_>) -> Result<Found, Fault> {
+        let mut found = Found::default();
+        if let Some(mode) = from.word(Attribute::Mode)? {
+            self.set_mode(mode);
+            found.must = true;
+        }
+        let words = |attribute| from.word(attribute);
+        set(&mut self.size, words(Attribute::Size)?);
+        set(&mut self.links, words(Attribute::Links)?);
+        set(&mut self.flags, words(Attribute::Flags)?);
+        set(&mut self.generation, words(Attribute::Gen)?.map(Txg::new));
+        set(&mut self.parent, words(Attribute::Parent)?.map(ObjectId::new));
+        if let Some(owner) = words(Attribute::Uid)? {
+            self.set_owner(owner);
+        }
+        if let Some(group) = words(Attribute::Gid)? {
+            self.set_group(group);
+        }
+        let time = |attribute| Ok::<_, Fault>(from.words(attribute)?.map(Time::from_words));
+        set(&mut self.atime, time(Attribute::Atime)?);
+        set(&mut self.mtime, time(Attribute::Mtime)?);
+        set(&mut self.ctime, time(Attribute::Ctime)?);
+        set(&mut self.crtime, time(Attribute::Crtime)?);
+        let is_device = matches!(self.kind, Kind::CharDevice | Kind::BlockDevice);
+        found.rdev = set(&mut self.rdev, words(Attribute::Rdev)?.map(device)) || !is_device;
+        found.project = set(&mut self.project, words(Attribute::Projid)?)
+            || self.flags & flag::PROJID == 0;
+        found.xattr = set(&mut self.xattr_dir, words(Attribute::Xattr)?.map(ObjectId::new));
+        Ok(found)
+    }
+}
+
+/// Which of the attributes that may be elsewhere were found, or are not needed.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    must: bool,
+    xattr: bool,
+    rdev: bool,
+    project: bool,
+}
+
+fn set<T>(slot: &mut T, value: Option<T>) -> bool {
+    let is_there = value.is_some();
+    if let Some(value) = value {
+        *slot = value;
+    }
+    is_there
+}
+
+fn lower_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// The legacy znode in an object's bonus buffer.
+pub(crate) fn read_znode(dnode: &Dnode) -> Result<Znode, Fault> {
+    Ok(Znode::read(&mut Reader::new("znode", &dnode.bonus, dnode.order))?)
+}
+
+/// A variable attribute of an object, from the bonus buffer or the spill block.
+pub(crate) fn sa_bytes(
+    object: &Object,
+    schema: &Schema,
+    attribute: Attribute,
+) -> Result<Option<(Vec<u8>, Order)>, Fault> {
+    if object.dnode().bonus_kind != ObjectType::SA {
+        return Ok(None);
+    }
+    let bonus = schema.attributes(object.bonus(), object.bonus_order())?;
+    if let Some(bytes) = bonus.bytes(attribute)? {
+        return Ok(Some((bytes.to_vec(), bonus.order())));
+    }
+    let Some(block) = object.spill()? else { return Ok(None) };
+    let spill = schema.attributes(&block, block.order())?;
+    Ok(spill.bytes(attribute)?.map(|bytes| (bytes.to_vec(), spill.order())))
+}
+
+/// What can be wrong with a file's attributes, before it is said of which file.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Format(ondisk::Error),
+    Rule(&'static str),
+    Dmu(dmu::Error),
+}
+
+impl From<ondisk::Error> for Fault {
+    fn from(why: ondisk::Error) -> Self {
+        Self::Format(why)
+    }
+}
+
+impl From<dmu::Error> for Fault {
+    fn from(why: dmu::Error) -> Self {
+        Self::Dmu(why)
+    }
+}

@@ -1,0 +1,227 @@
+//! Directories: names looked up, names listed.
+//!
+//! A directory is a table from names to words: bits 0-47 the file's object, 60-63 its kind (0 in
+//! file systems of version 1: then the file is asked). `.` and `..` are not in it.
+
+use std::ops::Bound::{Excluded, Unbounded};
+
+use units::ObjectId;
+use zap::{Matching, Normalization, Zap};
+
+use crate::fs::Inner;
+use crate::{Attributes, Case, Error, Fs, Kind, Node, Result};
+
+/// A name in a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The name: any bytes but 0 and `/`.
+    pub name: Vec<u8>,
+    /// What it names.
+    pub object: ObjectId,
+    /// What that is.
+    pub kind: Kind,
+    /// Where a later listing goes on behind this name.
+    pub cursor: Cursor,
+}
+
+/// A place between the names of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cursor {
+    /// Behind one of the dataset's own names.
+    Stored(zap::Cursor),
+    /// Behind a name that the intent log brought: these come last.
+    Logged(Vec<u8>),
+}
+
+/// The object and the kind in an entry's word; no kind in file systems of version 1.
+fn split(word: u64) -> (ObjectId, Option<Kind>) {
+    let number = (word >> 60) as u8;
+    let kind = (number != 0).then(|| Kind::from_number(number));
+    (ObjectId::new(word & ((1 << 48) - 1)), kind)
+}
+
+impl Fs {
+    /// The file of that name in a directory; `None` if there is none. Names are compared as the
+    /// dataset wants it: with or without case, normalized or not.
+    pub fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Node>> {
+        self.inner.must_be_directory(dir.id(), dir.attributes())?;
+        match name {
+            b"." | b"" => return Ok(Some(dir.clone())),
+            b".." if dir.id() == self.inner.master.root => return Ok(Some(dir.clone())),
+            b".." => return self.node(dir.attributes().parent).map(Some),
+            _ => {}
+        }
+        match self.inner.lookup(dir.id(), name)? {
+            Some(id) => self.node(id).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Follows a path of names from the root. Symbolic links are not followed.
+    pub fn find(&self, path: &[u8]) -> Result<Option<Node>> {
+        let mut node = self.root()?;
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            match self.lookup(&node, name)? {
+                Some(found) => node = found,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(node))
+    }
+
+    /// Shows the names in a directory to `visit`, in the table's order, until it says false; from
+    /// behind `from`, if that is given. `.` and `..` are not among them.
+    pub fn read_dir(
+        &self,
+        dir: &Node,
+        from: Option<&Cursor>,
+        visit: &mut dyn FnMut(Entry) -> bool,
+    ) -> Result<()> {
+        self.inner.must_be_directory(dir.id(), dir.attributes())?;
+        self.inner.read_dir(dir.id(), from, visit)
+    }
+
+    /// All names in a directory at once; for directories that are known to be small.
+    pub fn list(&self, dir: &Node) -> Result<Vec<Entry>> {
+        let mut out = Vec::new();
+        self.read_dir(dir, None, &mut |entry| {
+            out.push(entry);
+            true
+        })?;
+        Ok(out)
+    }
+}
+
+impl Inner {
+    fn must_be_directory(&self, object: ObjectId, attributes: &Attributes) -> Result<()> {
+        if attributes.is_directory() {
+            return Ok(());
+        }
+        Err(Error::NotDirectory { objset: self.objset.id(), object })
+    }
+
+    /// The object of a name.
+    pub(crate) fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<Option<ObjectId>> {
+        Ok(self.lookup_stored_name(dir, name)?.map(|found| found.1))
+    }
+
+    /// A name as it is stored, which may differ in case or form from the one asked for; and its
+    /// object.
+    pub(crate) fn lookup_stored_name(
+        &self,
+        dir: ObjectId,
+        name: &[u8],
+    ) -> Result<Option<(Vec<u8>, ObjectId)>> {
+        let matching = self.matching();
+        let Some(change) = self.overlay.get(dir) else {
+            return self.lookup_base(dir, name, matching);
+        };
+        if let Some((object, _)) = change.names.added.get(name) {
+            return Ok(Some((name.to_vec(), *object)));
+        }
+        if matching != Matching::Exact {
+            let wanted = self.folded(name);
+            let mut added = change.names.added.iter();
+            if let Some((stored, (object, _))) = added.find(|row| self.folded(row.0) == wanted) {
+                return Ok(Some((stored.clone(), *object)));
+            }
+        }
+        if change.is_new {
+            return Ok(None);
+        }
+        let found = self.lookup_base(dir, name, matching)?;
+        Ok(found.filter(|found| !change.names.hidden.contains(&found.0)))
+    }
+
+    fn lookup_base(
+        &self,
+        dir: ObjectId,
+        name: &[u8],
+        matching: Matching,
+    ) -> Result<Option<(Vec<u8>, ObjectId)>> {
+        let zap = Zap::open(self.objset.object(dir)?)?;
+        let found = match matching {
+            Matching::Exact => zap.lookup(name)?.map(|value| (name.to_vec(), value)),
+            _ => zap.lookup_normalized(name, matching)?.map(|entry| (entry.name, entry.value)),
+        };
+        let Some((name, value)) = found else { return Ok(None) };
+        let Some(word) = value.integers().next() else {
+            return Err(self.not_a_number(dir));
+        };
+        Ok(Some((name, split(word).0)))
+    }
+
+    fn not_a_number(&self, object: ObjectId) -> Error {
+        let rule = "a directory's entry must be a number";
+        Error::Rule { objset: self.objset.id(), object, rule }
+    }
+
+    fn matching(&self) -> Matching {
+        match (self.master.case, self.master.normalization) {
+            (Case::Sensitive, 0) => Matching::Exact,
+            (Case::Mixed, _) => Matching::NormalizedCase,
+            _ => Matching::Normalized,
+        }
+    }
+
+    /// A name as it is compared.
+    fn folded(&self, name: &[u8]) -> Vec<u8> {
+        let form = Normalization(self.master.normalization);
+        let how = match self.master.case {
+            Case::Insensitive => Normalization(form.0 | Normalization::UPPER.0),
+            Case::Sensitive | Case::Mixed => form,
+        };
+        zap::normalize(name, how)
+    }
+
+    pub(crate) fn read_dir(
+        &self,
+        dir: ObjectId,
+        from: Option<&Cursor>,
+        visit: &mut dyn FnMut(Entry) -> bool,
+    ) -> Result<()> {
+        let change = self.overlay.get(dir);
+        let is_new = change.is_some_and(|change| change.is_new);
+        if !is_new && !matches!(from, Some(Cursor::Logged(_))) {
+            let zap = Zap::open(self.objset.object(dir)?)?;
+            let from = match from {
+                Some(Cursor::Stored(cursor)) => *cursor,
+                _ => zap::Cursor::default(),
+            };
+            for entry in zap.entries_from(from) {
+                let entry = entry?;
+                if change.is_some_and(|change| change.names.hidden.contains(&entry.name)) {
+                    continue;
+                }
+                let word = entry.value.integers().next();
+                let word = word.ok_or_else(|| self.not_a_number(dir))?;
+                let (object, kind) = split(word);
+                let kind = match kind {
+                    Some(kind) => kind,
+                    None => self.kind_of(object)?,
+                };
+                let cursor = Cursor::Stored(entry.cursor.after());
+                if !visit(Entry { name: entry.name, object, kind, cursor }) {
+                    return Ok(());
+                }
+            }
+        }
+        let Some(change) = change else { return Ok(()) };
+        let after = match from {
+            Some(Cursor::Logged(name)) => Excluded(name.as_slice()),
+            _ => Unbounded,
+        };
+        for (name, (object, kind)) in change.names.added.range::<[u8], _>((after, Unbounded)) {
+            let cursor = Cursor::Logged(name.clone());
+            let (name, object, kind) = (name.clone(), *object, *kind);
+            if !visit(Entry { name, object, kind, cursor }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn kind_of(&self, object: ObjectId) -> Result<Kind> {
+        Ok(self.attributes(object)?.kind)
+    }
+}

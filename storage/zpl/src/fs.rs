@@ -1,0 +1,171 @@
+//! A file system: its root, its files by number, its domains.
+
+use std::sync::Arc;
+
+use dmu::Objset;
+use ondisk::nvlist::Nvlist;
+use ondisk::objset::Kind as ObjsetKind;
+use units::ObjectId;
+
+use crate::attributes::Fault;
+use crate::overlay::Overlay;
+use crate::replay::{self, Replayed};
+use crate::schema::Schema;
+use crate::{Error, Master, Node, Result};
+
+/// What a caller wants to see. The default shows everything that is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Show POSIX ACLs among the extended attributes (the dataset's property `acltype=posix`).
+    pub posix_acls: bool,
+    /// Show extended attributes of users (the dataset's property `xattr` is not `off`).
+    pub user_xattrs: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { posix_acls: true, user_xattrs: true }
+    }
+}
+
+/// A file system. Cheap to clone.
+#[derive(Clone)]
+pub struct Fs {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all clones of a file system share.
+pub(crate) struct Inner {
+    pub(crate) objset: Objset,
+    pub(crate) master: Master,
+    pub(crate) schema: Schema,
+    pub(crate) options: Options,
+    pub(crate) overlay: Overlay,
+}
+
+impl Fs {
+    /// Opens the file system that an object set holds. If `log` gives records, they are laid over
+    /// it in memory, as an import would replay them; without it the last txg shows as it is.
+    pub fn open(
+        objset: Objset,
+        options: Options,
+        log: Option<&mut zil::Records>,
+    ) -> Result<(Self, Replayed)> {
+        if objset.header().kind != ObjsetKind::Filesystem {
+            return Err(Error::NotFiles { objset: objset.id() });
+        }
+        let master = Master::read(&objset)?;
+        let schema = Schema::read(&objset, master.attributes)?;
+        let overlay = Overlay::default();
+        let mut inner = Inner { objset, master, schema, options, overlay };
+        let replayed = match log {
+            Some(log) => replay::apply(&mut inner, log),
+            None => Replayed::default(),
+        };
+        Ok((Self { inner: Arc::new(inner) }, replayed))
+    }
+
+    /// The object set.
+    pub fn objset(&self) -> &Objset {
+        &self.inner.objset
+    }
+
+    /// What the master node says.
+    pub fn master(&self) -> &Master {
+        &self.inner.master
+    }
+
+    /// What the caller wants to see.
+    pub fn options(&self) -> Options {
+        self.inner.options
+    }
+
+    /// The topmost directory.
+    pub fn root(&self) -> Result<Node> {
+        self.node(self.inner.master.root)
+    }
+
+    /// The file of that number.
+    pub fn node(&self, id: ObjectId) -> Result<Node> {
+        Node::open(self.clone(), id)
+    }
+
+    /// Files that were removed while they were open and still take space, streamed to `visit`
+    /// until it says false.
+    pub fn unlinked(&self, visit: &mut dyn FnMut(ObjectId) -> bool) -> Result<()> {
+        let table = self.inner.master.unlinked;
+        if !table.exists() {
+            return Ok(());
+        }
+        for entry in zap::Zap::open(self.inner.objset.object(table)?)?.entries() {
+            let Some(id) = entry?.value.u64() else { continue };
+            if !visit(ObjectId::new(id)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The domains that the upper halves of owners and groups refer to, with their indexes: SIDs
+    /// of Windows, without their last number.
+    pub fn domains(&self) -> Result<Vec<(u64, String)>> {
+        let id = self.inner.master.domains;
+        if !id.exists() {
+            return Ok(Vec::new());
+        }
+        let object = self.inner.objset.object(id)?;
+        let corrupt = |why| Error::Corrupt { objset: self.inner.objset.id(), object: id, why };
+        let size = ondisk::Reader::new("FUID table size", object.bonus(), object.bonus_order())
+            .u64()
+            .map_err(corrupt)?;
+        let size = size.min(LARGEST_DOMAINS);
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        if bytes.is_empty() {
+            return Ok(Vec::new());
+        }
+        object.read(0, &mut bytes)?;
+        let list = Nvlist::decode(&bytes).map_err(corrupt)?;
+        let domain = |each: &Nvlist| Some((each.u64("fuid_idx")?, each.text("fuid_domain")?));
+        Ok(list.nvlists("fuid_nvlist").iter().filter_map(domain).collect())
+    }
+}
+
+/// The table of domains is small; a damaged size must not ask for all memory.
+const LARGEST_DOMAINS: u64 = 16 << 20;
+
+impl Inner {
+    /// Says of which file a fault is.
+    pub(crate) fn fault(&self, object: ObjectId, fault: Fault) -> Error {
+        let objset = self.objset.id();
+        match fault {
+            Fault::Format(why) => Error::Corrupt { objset, object, why },
+            Fault::Rule(rule) => Error::Rule { objset, object, rule },
+            Fault::Dmu(why) => why.into(),
+        }
+    }
+
+    /// The attributes of a file, as the log leaves them if there is one.
+    pub(crate) fn attributes(&self, id: ObjectId) -> Result<crate::Attributes> {
+        match self.overlay.get(id) {
+            Some(change) if change.is_gone => Err(self.gone(id)),
+            Some(change) => Ok(change.attributes),
+            None => {
+                let dnode = self.objset.dnode(id)?;
+                let spill = || self.objset.with(id, dnode.clone()).spill();
+                crate::Attributes::of(&dnode, &spill, &self.schema)
+                    .map_err(|fault| self.fault(id, fault))
+            }
+        }
+    }
+
+    pub(crate) fn gone(&self, object: ObjectId) -> Error {
+        Error::Gone { objset: self.objset.id(), object }
+    }
+}
+
+impl Fs {
+    /// What there is to know of a file by its number: cheaper than opening it.
+    pub fn attributes(&self, id: ObjectId) -> Result<crate::Attributes> {
+        self.inner.attributes(id)
+    }
+}

@@ -1,0 +1,217 @@
+//! A file: its attributes, its content by range, its target if it is a symbolic link.
+
+use dmu::Object;
+use ondisk::sa::Attribute;
+use ondisk::{Blkptr, ObjectType};
+use ondisk::znode::Znode;
+use units::{BlockId, Level, ObjectId, Place};
+use zil::extents::{self, Content};
+
+use crate::attributes::{Fault, sa_bytes};
+use crate::overlay::Change;
+use crate::{Attributes, Error, Fs, Kind, Result};
+
+/// A file of any kind.
+#[derive(Clone)]
+pub struct Node {
+    fs: Fs,
+    id: ObjectId,
+    /// What the dataset has; `None` where the log made the file.
+    object: Option<Object>,
+    attributes: Attributes,
+}
+
+/// No target is longer.
+const LONGEST_TARGET: u64 = 65536;
+
+impl Node {
+    pub(crate) fn open(fs: Fs, id: ObjectId) -> Result<Self> {
+        let inner = &*fs.inner;
+        if let Some(change) = inner.overlay.get(id) {
+            if change.is_gone {
+                return Err(inner.gone(id));
+            }
+            let object = if change.is_new { None } else { Some(inner.objset.object(id)?) };
+            let attributes = change.attributes;
+            return Ok(Self { fs, id, object, attributes });
+        }
+        let object = inner.objset.object(id)?;
+        let attributes = Attributes::of(object.dnode(), &|| object.spill(), &inner.schema)
+            .map_err(|fault| inner.fault(id, fault))?;
+        Ok(Self { fs, id, object: Some(object), attributes })
+    }
+
+    /// The file system it is of.
+    pub fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    /// Its number: the inode.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// What there is to know of it.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// What the dataset has of it; `None` where the intent log made the file.
+    pub fn object(&self) -> Option<&Object> {
+        self.object.as_ref()
+    }
+
+    pub(crate) fn change(&self) -> Option<&Change> {
+        self.fs.inner.overlay.get(self.id)
+    }
+
+    fn fault(&self, fault: Fault) -> Error {
+        self.fs.inner.fault(self.id, fault)
+    }
+
+    fn rule(&self, rule: &'static str) -> Error {
+        self.fault(Fault::Rule(rule))
+    }
+
+    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let left = self.attributes.size.saturating_sub(offset);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
+        let into = &mut into[..count];
+        match self.change() {
+            Some(change) if !change.data.is_empty() => self.read_over(change, offset, into)?,
+            _ => self.read_base(offset, into)?,
+        }
+        Ok(count)
+    }
+
+    fn read_base(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        match &self.object {
+            Some(object) => Ok(object.read(offset, into)?),
+            None => {
+                into.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads what the log laid over the content, and the content where it did not.
+    fn read_over(&self, change: &Change, offset: u64, into: &mut [u8]) -> Result<()> {
+        let end = offset.saturating_add(into.len() as u64);
+        let (mut at, mut rest) = (offset, into);
+        while at < end {
+            let piece = change.data.piece(at, end);
+            let count = usize::try_from(piece.end - at).unwrap_or(usize::MAX).min(rest.len());
+            let (now, later) = rest.split_at_mut(count);
+            match piece.content {
+                None => self.read_base(at, now)?,
+                Some(Content::Zeros) => now.fill(0),
+                Some(Content::Bytes { all, .. }) => {
+                    extents::copy(all, change.data.skipped(at), now);
+                }
+                Some(Content::Block { pointer, .. }) => {
+                    self.read_block(pointer, at, change.data.skipped(at), now)?;
+                }
+            }
+            (at, rest) = (piece.end, later);
+        }
+        Ok(())
+    }
+
+    fn read_block(&self, pointer: &Blkptr, at: u64, skip: usize, into: &mut [u8]) -> Result<()> {
+        if pointer.is_hole() {
+            into.fill(0);
+            return Ok(());
+        }
+        let objset = &self.fs.inner.objset;
+        let number = at.checked_div(pointer.lsize().into()).unwrap_or(0);
+        let place = Place::new(objset.id(), self.id, Level::new(0), BlockId::new(number));
+        let block = objset.source().read(pointer, place, objset.key()).map_err(dmu::Error::from)?;
+        extents::copy(&block, skip, into);
+        Ok(())
+    }
+
+    /// The first byte from `from` on that is not in a hole; `None` if there is none.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        let size = self.attributes.size;
+        let mut at = from;
+        while at < size {
+            let piece = match self.change() {
+                Some(change) => change.data.piece(at, size),
+                None => extents::Piece { start: at, end: size, content: None },
+            };
+            match piece.content {
+                Some(Content::Zeros) => {}
+                Some(_) => return Ok(Some(at)),
+                None => {
+                    let found = match &self.object {
+                        Some(object) => object.next_data(at)?,
+                        None => None,
+                    };
+                    if let Some(found) = found.filter(|found| *found < piece.end) {
+                        return Ok(Some(found.max(at)));
+                    }
+                }
+            }
+            at = piece.end;
+        }
+        Ok(None)
+    }
+
+    /// The first byte from `from` on that is in a hole; the end of the file is one.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        let size = self.attributes.size;
+        let mut at = from;
+        while at < size {
+            let piece = match self.change() {
+                Some(change) => change.data.piece(at, size),
+                None => extents::Piece { start: at, end: size, content: None },
+            };
+            match piece.content {
+                Some(Content::Zeros) => return Ok(at),
+                Some(_) => {}
+                None => {
+                    let found = match &self.object {
+                        Some(object) => object.next_hole(at)?,
+                        None => at,
+                    };
+                    if found < piece.end {
+                        return Ok(found.max(at));
+                    }
+                }
+            }
+            at = piece.end;
+        }
+        Ok(size.max(from))
+    }
+
+    /// Where a symbolic link points.
+    pub fn readlink(&self) -> Result<Vec<u8>> {
+        if self.attributes.kind != Kind::Symlink {
+            let objset = self.fs.inner.objset.id();
+            return Err(Error::NotSymlink { objset, object: self.id });
+        }
+        let Some(object) = &self.object else {
+            return Ok(self.change().map(|change| change.target.clone()).unwrap_or_default());
+        };
+        if object.dnode().bonus_kind == ObjectType::SA {
+            let found = sa_bytes(object, &self.fs.inner.schema, Attribute::Symlink);
+            let found = found.map_err(|fault| self.fault(fault))?;
+            let (bytes, _) = found.ok_or_else(|| self.rule("a link must have a target"))?;
+            return Ok(bytes);
+        }
+        let size = self.attributes.size;
+        if size > LONGEST_TARGET {
+            return Err(self.rule("a link's target has at most 64 KiB"));
+        }
+        let size = usize::try_from(size).unwrap_or(0);
+        // a short one stands behind the znode, a long one is the content
+        let behind = object.bonus().get(Znode::SIZE..).and_then(|rest| rest.get(..size));
+        if let Some(target) = behind {
+            return Ok(target.to_vec());
+        }
+        let mut target = vec![0; size];
+        object.read(0, &mut target)?;
+        Ok(target)
+    }
+}

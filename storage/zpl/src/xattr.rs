@@ -1,0 +1,145 @@
+//! Extended attributes, as Linux shows them.
+//!
+//! They are kept in two places: small ones as a packed list among the system attributes, others
+//! as files in a hidden directory. A name comes with its namespace (`user.`, `trusted.`,
+//! `security.`, `system.posix_acl_*`); one that has none was made by another system and shows as
+//! the user's. Names of FreeBSD's own namespace do not show.
+
+use std::collections::BTreeMap;
+
+use ondisk::nvlist::{Nvlist, Value};
+use ondisk::sa::Attribute;
+use units::ObjectId;
+
+use crate::attributes::{Fault, sa_bytes};
+use crate::fs::Inner;
+use crate::{Node, Options, Result};
+
+/// An extended attribute: where its value is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Xattr {
+    /// Its name, as Linux lists it.
+    pub name: Vec<u8>,
+    place: Place,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Here(Vec<u8>),
+    File(ObjectId),
+}
+
+/// Linux refuses larger ones; so does memory here.
+const LARGEST: u64 = 64 << 20;
+
+impl Node {
+    /// The extended attributes that Linux would list, in the order of their names.
+    pub fn xattrs(&self) -> Result<Vec<Xattr>> {
+        let inner = &*self.fs().inner;
+        let mut found = BTreeMap::new();
+        let dir = self.attributes().xattr_dir;
+        if dir.exists() {
+            inner.read_dir(dir, None, &mut |entry| {
+                if let Some(name) = shown(entry.name, inner.options) {
+                    found.insert(name, Place::File(entry.object));
+                }
+                true
+            })?;
+        }
+        // where a name is in both places, this one wins
+        for (name, value) in self.sa_xattrs()? {
+            if let Some(name) = shown(name, inner.options) {
+                found.insert(name, Place::Here(value));
+            }
+        }
+        Ok(found.into_iter().map(|(name, place)| Xattr { name, place }).collect())
+    }
+
+    /// The value of an extended attribute by its name as Linux lists it.
+    pub fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.xattrs()?.into_iter().find(|xattr| xattr.name == name) {
+            Some(found) => self.xattr_value(found).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The value of an extended attribute that was listed.
+    pub fn xattr_value(&self, xattr: Xattr) -> Result<Vec<u8>> {
+        let id = match xattr.place {
+            Place::Here(value) => return Ok(value),
+            Place::File(id) => id,
+        };
+        let file = self.fs().node(id)?;
+        let size = file.attributes().size;
+        if size > LARGEST {
+            let rule = Fault::Rule("an extended attribute has at most 64 MiB");
+            return Err(self.fs().inner.fault(id, rule));
+        }
+        let mut value = vec![0; usize::try_from(size).unwrap_or(0)];
+        let count = file.read(0, &mut value)?;
+        value.truncate(count);
+        Ok(value)
+    }
+
+    fn sa_xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+        match self.change().and_then(|change| change.xattrs.as_ref()) {
+            Some(changed) => Ok(changed.clone()),
+            None => self.fs().inner.stored_sa_xattrs(self.id(), self.object()),
+        }
+    }
+}
+
+impl Inner {
+    /// The list among an object's system attributes.
+    pub(crate) fn stored_sa_xattrs(
+        &self,
+        id: ObjectId,
+        object: Option<&dmu::Object>,
+    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+        let Some(object) = object else { return Ok(BTreeMap::new()) };
+        let packed = sa_bytes(object, &self.schema, Attribute::Dxattr)
+            .map_err(|fault| self.fault(id, fault))?;
+        let Some((packed, _)) = packed.filter(|packed| !packed.0.is_empty()) else {
+            return Ok(BTreeMap::new());
+        };
+        let list = Nvlist::decode(&packed).map_err(|why| self.fault(id, why.into()))?;
+        let pair = |(name, value): (&str, &Value)| match value {
+            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.as_bytes().to_vec(), bytes.clone())),
+            _ => None,
+        };
+        Ok(list.iter().filter_map(pair).collect())
+    }
+}
+
+/// The name under which Linux lists an attribute, if it does.
+fn shown(name: Vec<u8>, options: Options) -> Option<Vec<u8>> {
+    if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
+        return Some(name);
+    }
+    if name == b"system.posix_acl_access" || name == b"system.posix_acl_default" {
+        return options.posix_acls.then_some(name);
+    }
+    if name.starts_with(b"freebsd:") || !options.user_xattrs {
+        return None;
+    }
+    if name.starts_with(b"user.") { Some(name) } else { Some([b"user.", &name[..]].concat()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+    use crate::Options;
+
+    #[test]
+    fn names_show_as_linux_lists_them() {
+        let all = Options::default();
+        let none = Options { posix_acls: false, user_xattrs: false };
+        let see = |name: &[u8], options| shown(name.to_vec(), options);
+        assert_eq!(see(b"user.a", all), Some(b"user.a".to_vec()));
+        assert_eq!(see(b"SUNWattr", all), Some(b"user.SUNWattr".to_vec()));
+        assert_eq!(see(b"freebsd:system:x", all), None);
+        assert_eq!(see(b"system.posix_acl_access", none), None);
+        assert_eq!(see(b"user.a", none), None);
+        assert_eq!(see(b"security.selinux", none), Some(b"security.selinux".to_vec()));
+    }
+}
