@@ -19,6 +19,7 @@ mod zap;
 pub use cursor::Cursor;
 pub use entries::Entries;
 pub use error::Error;
+pub use normalize::normalize;
 pub use ondisk::zap::Normalization;
 pub use value::{Entry, Value};
 pub use zap::{Matching, Zap};

@@ -9,7 +9,7 @@ use ondisk::zap::Normalization;
 use unicode_normalization::UnicodeNormalization;
 
 /// A name as it is hashed or compared.
-pub(crate) fn normalize(name: &[u8], how: Normalization) -> Vec<u8> {
+pub fn normalize(name: &[u8], how: Normalization) -> Vec<u8> {
     if how.is_none() {
         return name.to_vec();
     }
