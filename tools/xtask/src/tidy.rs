@@ -55,6 +55,12 @@ pub fn tighten(root: &Path) -> Result<(), Vec<Violation>> {
     ratchet::tighten(root, &sizes)
 }
 
+/// Lets everything be as long as it is now.
+pub fn accept(root: &Path) -> Result<(), Vec<Violation>> {
+    let (_, sizes, _) = measure(root)?;
+    ratchet::write(root, &sizes)
+}
+
 type Measured = (Vec<Violation>, ratchet::Sizes, Vec<File>);
 
 fn measure(root: &Path) -> Result<Measured, Vec<Violation>> {

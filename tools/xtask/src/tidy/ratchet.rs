@@ -85,11 +85,18 @@ pub(crate) fn check(allowed: &Sizes, sizes: &Sizes) -> Vec<Violation> {
 /// Writes the ratchet with every size at what it is now, where that is less.
 pub(crate) fn tighten(root: &Path, sizes: &Sizes) -> Result<(), Vec<Violation>> {
     let allowed = load(root)?;
-    let kept = allowed.iter().filter_map(|(key, most)| {
-        let ((kind, file, item), size) = (key, sizes.get(key)?.min(most));
-        Some(format!("{kind} {file} {item} {size}\n"))
+    let kept = allowed.into_iter().filter_map(|(key, most)| {
+        let size = most.min(*sizes.get(&key)?);
+        Some((key, size))
     });
-    let text: String = std::iter::once(HEADER.to_owned()).chain(kept).collect();
+    write(root, &kept.collect())
+}
+
+/// Writes the ratchet with every size at what it is now, whatever it was.
+pub(crate) fn write(root: &Path, sizes: &Sizes) -> Result<(), Vec<Violation>> {
+    let lines =
+        sizes.iter().map(|((kind, file, item), size)| format!("{kind} {file} {item} {size}\n"));
+    let text: String = std::iter::once(HEADER.to_owned()).chain(lines).collect();
     std::fs::write(root.join(FILE), text)
         .map_err(|error| vec![Violation::new(FILE, error.to_string())])
 }

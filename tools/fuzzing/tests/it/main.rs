@@ -1,0 +1,73 @@
+//! A smoke test of every fuzz target: mutations of blocks that OpenZFS wrote, from a fixed seed.
+
+mod mutate;
+mod seeds;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mutate::Random;
+
+/// Mutations for each target; a failure names target and seed.
+const MUTATIONS: u64 = 2000;
+/// A target that takes longer than this for one input hangs.
+const HANG: Duration = Duration::from_secs(20);
+
+fn try_all(seeds: &[Vec<u8>], first: u64, count: u64) {
+    for (name, target) in fuzzing::TARGETS {
+        for seed in first..first + count {
+            let input = mutate::input(&mut Random::new(seed), seeds);
+            let begun = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| target(&input)));
+            assert!(outcome.is_ok(), "{name} panics with seed {seed} ({} bytes)", input.len());
+            assert!(begun.elapsed() < HANG, "{name} hangs with seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn no_target_panics_on_mutated_blocks() {
+    let seeds = seeds::blocks("mirror-2");
+    assert!(seeds.len() > 50, "only {} blocks found to mutate", seeds.len());
+    try_all(&seeds, 0, MUTATIONS);
+}
+
+#[test]
+#[ignore = "long: a hundred times as many mutations, of more pools"]
+fn no_target_panics_on_many_mutated_blocks() {
+    for name in ["mirror-2", "encryption", "snapshots", "removed-twice", "version-28-upgraded"] {
+        try_all(&seeds::blocks(name), MUTATIONS, 20 * MUTATIONS);
+    }
+}
+
+#[test]
+fn no_target_panics_on_empty_or_uniform_bytes() {
+    for (name, target) in fuzzing::TARGETS {
+        for length in [0, 1, 7, 8, 127, 128, 511, 512, 1024, 4096] {
+            for byte in [0, 1, 0x80, 0xff] {
+                let outcome = catch_unwind(|| target(&vec![byte; length]));
+                assert!(outcome.is_ok(), "{name} panics on {length} bytes of {byte:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_target_has_its_program() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let programs: BTreeSet<String> = std::fs::read_dir(folder.join("fuzz_targets"))
+        .unwrap()
+        .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
+        .collect();
+    let targets: BTreeSet<String> = fuzzing::TARGETS.iter().map(|t| t.0.to_owned()).collect();
+    assert_eq!(programs, targets);
+    for name in targets {
+        let path = format!("path = \"fuzz_targets/{name}.rs\"");
+        assert!(manifest.contains(&path), "fuzz/Cargo.toml lacks {name}");
+        let program = std::fs::read_to_string(folder.join(format!("fuzz_targets/{name}.rs")));
+        assert!(program.unwrap().contains(&format!("fuzzing::{name}(")), "{name} runs another");
+    }
+}

@@ -1,0 +1,40 @@
+//! Blocks that OpenZFS wrote, found in an image without knowing where they are.
+//!
+//! Metadata is compressed with lz4: wherever 4 KiB of the image can be the start of such a block and
+//! decompresses to a size that metadata has, it is taken.
+
+use transform::compress::{Compression, decompress};
+
+/// Beyond this, an input only takes time.
+const LONGEST: usize = 16 << 10;
+const MOST: usize = 400;
+const SIZES: [usize; 6] = [512, 1024, 4096, 16 << 10, 32 << 10, 128 << 10];
+
+/// Label, uberblocks, and metadata of the fixture's first image, each at most 16 KiB.
+pub(crate) fn blocks(fixture: &str) -> Vec<Vec<u8>> {
+    let image = &fixtures::load(fixture).images()[0];
+    let bytes = std::fs::read(image).unwrap();
+    let mut found = vec![bytes[16 << 10..32 << 10].to_vec(), bytes[128 << 10..132 << 10].to_vec()];
+    found.extend((0..16).map(|n| [n; 512].to_vec()));
+    for chunk in bytes[4 << 20..].chunks(4096) {
+        if found.len() < MOST && !transform::compress::is_zero(chunk) {
+            found.extend(unpacked(chunk));
+            found.extend((found.len() % 4 == 0).then(|| chunk.to_vec()));
+        }
+    }
+    for block in &mut found {
+        block.truncate(LONGEST);
+    }
+    found
+}
+
+fn unpacked(chunk: &[u8]) -> Option<Vec<u8>> {
+    let length = u32::from_be_bytes(chunk[..4].try_into().unwrap());
+    if !(8..4092).contains(&length) {
+        return None;
+    }
+    SIZES.into_iter().find_map(|size| {
+        let mut block = vec![0; size];
+        decompress(Compression::Lz4, chunk, &mut block).ok().map(|()| block)
+    })
+}
