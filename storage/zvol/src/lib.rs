@@ -1,2 +1,21 @@
 //! A dataset as a block device.
+//!
+//! A volume is one object of data (number 1) and one table (number 2) that says how large it is.
+//! What its intent log still promises can be laid over it in memory ([`Volume::open`]).
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+
+mod error;
+mod replay;
+mod volume;
+
+pub use error::Error;
+pub use replay::Replayed;
+pub use volume::Volume;
+
+/// What asking a volume gives.
+pub type Result<T> = std::result::Result<T, Error>;
+

@@ -1,0 +1,127 @@
+//! A volume: its size, its content by range.
+
+use std::sync::Arc;
+
+use dmu::{Object, Objset};
+use ondisk::objset::Kind;
+use units::{BlockId, Level, ObjectId, Place};
+use zap::Zap;
+use zil::extents::{self, Content, Extents};
+
+use crate::replay::{self, Replayed};
+use crate::{Error, Result};
+
+const DATA: ObjectId = ObjectId::new(1);
+const PROPERTIES: ObjectId = ObjectId::new(2);
+
+/// A volume. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    data: Object,
+    size: u64,
+    log: Arc<Extents>,
+}
+
+impl Volume {
+    /// Opens the volume that an object set holds. If `log` gives records, they are laid over it in
+    /// memory, as an import would replay them; without it the last txg shows as it is.
+    pub fn open(objset: &Objset, log: Option<&mut zil::Records>) -> Result<(Self, Replayed)> {
+        let id = objset.id();
+        if objset.header().kind != Kind::Volume {
+            return Err(Error::NotVolume { objset: id });
+        }
+        let table = Zap::open(objset.object(PROPERTIES)?)?;
+        let size = table.lookup_u64(b"size")?.ok_or(Error::NoSize { objset: id })?;
+        let data = objset.object(DATA)?;
+        let (log, replayed) = match log {
+            Some(log) => replay::apply(log),
+            None => (Extents::default(), Replayed::default()),
+        };
+        Ok((Self { data, size, log: Arc::new(log) }, replayed))
+    }
+
+    /// Bytes of it (volsize).
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of a block (volblocksize).
+    pub fn block_size(&self) -> u32 {
+        self.data.block_size()
+    }
+
+    /// The object that holds its content.
+    pub fn object(&self) -> &Object {
+        &self.data
+    }
+
+    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = left.min(into.len());
+        let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
+        let (mut at, mut rest) = (offset, into);
+        while at < end {
+            let piece = self.log.piece(at, end);
+            let length = usize::try_from(piece.end.saturating_sub(at)).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at_mut(length.min(rest.len()));
+            match piece.content {
+                None => self.data.read(at, now)?,
+                Some(Content::Zeros) => now.fill(0),
+                Some(Content::Bytes { all, .. }) => extents::copy(all, self.log.skipped(at), now),
+                Some(Content::Block { pointer, .. }) if pointer.is_hole() => now.fill(0),
+                Some(Content::Block { pointer, .. }) => {
+                    let objset = self.data.objset();
+                    let number = at.checked_div(pointer.lsize().into()).unwrap_or(0);
+                    let place =
+                        Place::new(objset.id(), DATA, Level::new(0), BlockId::new(number));
+                    let block = objset.source().read(pointer, place, objset.key());
+                    let block = block.map_err(dmu::Error::from)?;
+                    extents::copy(&block, self.log.skipped(at), now);
+                }
+            }
+            (at, rest) = (piece.end, later);
+        }
+        Ok(count)
+    }
+
+    /// The first byte from `from` on that is not in a hole; `None` if there is none.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        let mut at = from;
+        while at < self.size {
+            let piece = self.log.piece(at, self.size);
+            match piece.content {
+                Some(Content::Zeros) => {}
+                Some(_) => return Ok(Some(at)),
+                None => {
+                    let found = self.data.next_data(at)?.filter(|found| *found < piece.end);
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+            }
+            at = piece.end;
+        }
+        Ok(None)
+    }
+
+    /// The first byte from `from` on that is in a hole; the end of the volume is one.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        let mut at = from;
+        while at < self.size {
+            let piece = self.log.piece(at, self.size);
+            match piece.content {
+                Some(Content::Zeros) => return Ok(at),
+                Some(_) => {}
+                None => {
+                    let found = self.data.next_hole(at)?;
+                    if found < piece.end {
+                        return Ok(found);
+                    }
+                }
+            }
+            at = piece.end;
+        }
+        Ok(self.size.max(from))
+    }
+}
