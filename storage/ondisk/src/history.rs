@@ -293,7 +293,7 @@ mod tests {
         assert!(header([100, 1000, 1300, 2300, 0]).is_err());
         assert!(header([100, 1000, 50, 60, 0]).is_err());
         assert!(header([100, 90, 100, 100, 0]).is_err());
-        assert!(header([100, 100, 100, 100, 0]).unwrap().ranges() == [0..100]);
+        assert_eq!(header([100, 100, 100, 100, 0]).unwrap().ranges().len(), 1);
     }
 
     #[test]

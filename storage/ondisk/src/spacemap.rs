@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn each_form() {
         let raw = bytes(&[
-            (2 << 62) | (1 << 60) | (3 << 50) | 77,
+            (2 << 62) | (1 << 60) | (3 << 50) | 0x4d,
             (5 << 16) | (1 << 15) | 9,
             2 << 62,
             (3 << 62) | (99 << 24) | 4,
-            (1 << 63) | 1000,
+            (1 << 63) | 0x3e8,
         ]);
         let all: Vec<_> = Entries::new(&raw, Order::Big).map(Result::unwrap).collect();
         let freed = Action::Freed;

@@ -57,7 +57,7 @@ impl LogHeader {
 }
 
 /// One change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogEntry {
     /// The block.
     pub key: DedupKey,

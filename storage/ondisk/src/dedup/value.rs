@@ -34,10 +34,10 @@ pub struct Copies {
 }
 
 /// What a dedup table says of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DedupValue {
     /// For ditto blocks, and for blocks of one, two and three copies.
-    Traditional([Copies; 4]),
+    Traditional(Box<[Copies; 4]>),
     /// One set for all.
     Flat {
         /// The copies.
@@ -63,7 +63,7 @@ impl DedupValue {
                 for set in &mut sets {
                     *set = Copies::read(reader)?;
                 }
-                Self::Traditional(sets)
+                Self::Traditional(Box::new(sets))
             }
             Shape::Flat => Self::Flat { copies: Copies::read(reader)?, since: reader.u64()? },
         })
@@ -78,7 +78,7 @@ impl DedupValue {
     /// The sets in use, with the copies made (0: ditto, `None`: the flat form does not say).
     pub fn sets(&self) -> impl Iterator<Item = (Option<u8>, &Copies)> {
         let all: &[Copies] = match self {
-            Self::Traditional(sets) => sets,
+            Self::Traditional(sets) => sets.as_slice(),
             Self::Flat { copies, .. } => std::slice::from_ref(copies),
         };
         let flat = matches!(self, Self::Flat { .. });

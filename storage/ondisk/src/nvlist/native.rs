@@ -235,6 +235,11 @@ fn put64(out: &mut Vec<u8>, number: u64, order: Order) {
     });
 }
 
+/// The length of `out` once the places of so many pointers are added.
+fn pointers(out: &[u8], count: usize) -> usize {
+    out.len().saturating_add(count.saturating_mul(8))
+}
+
 fn put_stand_in(out: &mut Vec<u8>, list: &Nvlist, order: Order) {
     put32(out, 0, order);
     put32(out, list.flags, order);
@@ -268,7 +273,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value, order: Order) {
         Value::U64s(all) => all.iter().for_each(|n| put64(out, *n, order)),
         Value::Bools(all) => all.iter().for_each(|b| put32(out, u32::from(*b), order)),
         Value::Strs(all) => {
-            all.iter().for_each(|_| put64(out, 0, order));
+            out.resize(pointers(out, all.len()), 0);
             for each in all {
                 out.extend_from_slice(each);
                 out.push(0);
@@ -276,8 +281,10 @@ fn write_value(out: &mut Vec<u8>, value: &Value, order: Order) {
         }
         Value::List(list) => put_stand_in(out, list, order),
         Value::Lists(all) => {
-            all.iter().for_each(|_| put64(out, 0, order));
-            all.iter().for_each(|list| put_stand_in(out, list, order));
+            out.resize(pointers(out, all.len()), 0);
+            for list in all {
+                put_stand_in(out, list, order);
+            }
         }
     }
 }

@@ -142,10 +142,8 @@ fn empty(kind: u32, reader: &Reader<'_>) -> Result<Value> {
         kind::BOOLEAN_ARRAY => Value::Bools(Vec::new()),
         kind::INT8_ARRAY => Value::I8s(Vec::new()),
         kind::UINT8_ARRAY => Value::U8s(Vec::new()),
-        1..=kind::DOUBLE => {
-            return Err(reader.broken(4, "a single value counts as one element", 0));
-        }
-        _ => return unknown(kind, reader),
+        _ if kind == 0 || kind > kind::DOUBLE => return unknown(kind, reader),
+        _ => return Err(reader.broken(4, "a single value counts as one element", 0)),
     })
 }
 

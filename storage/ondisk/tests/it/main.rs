@@ -2,4 +2,5 @@
 
 mod history;
 mod label;
+mod space;
 mod uberblock;
