@@ -18,7 +18,8 @@ pub fn nvlist(data: &[u8]) {
     let Ok(list) = Nvlist::decode(data) else { return };
     let _ = list.to_string();
     let _ = PoolConfig::parse(&list);
-    for encoding in [Encoding::Native, Encoding::Xdr] {
+    let native = ORDERS.map(Encoding::Native);
+    for encoding in native.into_iter().chain([Encoding::Xdr]) {
         let again = Nvlist::decode(&list.encode(encoding));
         assert!(again.is_ok(), "a list that was written can be read: {again:?}");
     }
@@ -41,7 +42,7 @@ pub fn label(data: &[u8]) {
         let Ok(label) = Label::new(bytes) else { continue };
         let _ = (label.boot_env(), label.nvlist());
         for ashift in [0, 9, 12, 13, 17, 63, u64::MAX] {
-            let _ = label.slots(ashift).map(|(_, slot)| Uberblock::parse(slot)).count();
+            label.slots(ashift).for_each(|(_, slot)| uberblock(slot));
         }
     }
 }

@@ -8,6 +8,7 @@ use transform::compress::{Compression, decompress};
 /// Beyond this, an input only takes time.
 const LONGEST: usize = 16 << 10;
 const MOST: usize = 400;
+const MOST_TABLES: usize = 50;
 const SIZES: [usize; 6] = [512, 1024, 4096, 16 << 10, 32 << 10, 128 << 10];
 
 /// Label, uberblocks, and metadata of the fixture's first image, each at most 16 KiB.
@@ -21,11 +22,19 @@ pub(crate) fn blocks(fixture: &str) -> Vec<Vec<u8>> {
             found.extend(unpacked(chunk));
             found.extend((found.len() % 4 == 0).then(|| chunk.to_vec()));
         }
+        if found.len() < MOST + MOST_TABLES && is_small_table(chunk) {
+            found.push(chunk[..512].to_vec());
+        }
     }
     for block in &mut found {
         block.truncate(LONGEST);
     }
     found
+}
+
+/// Tables of one sector are not worth compressing.
+fn is_small_table(chunk: &[u8]) -> bool {
+    chunk[..8] == ondisk::zap::MICRO.to_le_bytes()
 }
 
 fn unpacked(chunk: &[u8]) -> Option<Vec<u8>> {
