@@ -1,2 +1,144 @@
-//! The read cache: recent, frequent, and their ghosts.
+//! The read cache.
+//!
+//! A block's address and birth name its content for good: nothing is ever changed in place. So the
+//! cache never has to be told of anything; it only has to stay within its limit. Metadata and data
+//! have limits of their own, lest one long file drive out the tree that leads to it. Within each,
+//! blocks stand in a queue; one that was asked for again since it entered gets a second turn.
 #![forbid(unsafe_code)]
+
+mod queue;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ondisk::Blkptr;
+use parking_lot::Mutex;
+use units::Place;
+use zio::{Block, Error, Key, Source};
+
+use queue::{Identity, Queue};
+
+/// So many queues, each behind a lock of its own, share the load.
+const SHARDS: usize = 16;
+
+/// How many bytes the cache may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of metadata: indirect blocks, dnodes, tables.
+    pub metadata: usize,
+    /// Of data.
+    pub data: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { metadata: 128 << 20, data: 32 << 20 }
+    }
+}
+
+/// A cache before another source of blocks.
+pub struct Cache {
+    below: Arc<dyn Source>,
+    metadata: Vec<Mutex<Queue>>,
+    data: Vec<Mutex<Queue>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Cache {
+    /// Before `below`, within `limits`.
+    pub fn new(below: Arc<dyn Source>, limits: Limits) -> Self {
+        let queues =
+            |limit: usize| (0..SHARDS).map(move |_| Mutex::new(Queue::new(limit / SHARDS)));
+        Self {
+            below,
+            metadata: queues(limits.metadata).collect(),
+            data: queues(limits.data).collect(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// How many reads it answered, and how many it passed on.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    }
+
+    fn queue(&self, identity: Identity, metadata: bool) -> &Mutex<Queue> {
+        let queues = if metadata { &self.metadata } else { &self.data };
+        &queues[identity.shard(SHARDS)]
+    }
+}
+
+impl Source for Cache {
+    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        let Some(identity) = Identity::of(pointer) else {
+            return self.below.read(pointer, place, key);
+        };
+        let metadata = pointer.kind().is_metadata() || pointer.level().get() > 0;
+        let queue = self.queue(identity, metadata);
+        if let Some(block) = queue.lock().find(identity) {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(block);
+        }
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        let block = self.below.read(pointer, place, key)?;
+        // dropped outside of the lock, since that gives memory back
+        let evicted = queue.lock().insert(identity, block.clone());
+        drop(evicted);
+        Ok(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use ondisk::{Blkptr, Order};
+    use units::Place;
+    use zio::{Block, Error, Key, Source};
+
+    use super::{Cache, Limits};
+
+    struct Counting(AtomicU64);
+
+    impl Source for Counting {
+        fn read(&self, pointer: &Blkptr, _: Place, _: Option<&Key>) -> Result<Block, Error> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let Blkptr::Regular(block) = pointer else { panic!("only blocks are asked for") };
+            let mark = block.dvas[0].unwrap().offset.to_le_bytes()[1];
+            Ok(Block::new(vec![mark; 4096], Order::Little))
+        }
+    }
+
+    fn pointer(sector: u64) -> Blkptr {
+        let mut words = [0_u64; 16];
+        words[0] = 8;
+        words[1] = sector;
+        words[6] = (1 << 63) | (10 << 48) | (7 << 40) | (2 << 32) | (7 << 16) | 7;
+        words[10] = 5;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Blkptr::parse(&bytes, Order::Little).unwrap()
+    }
+
+    #[test]
+    fn a_block_is_read_once_and_the_limit_holds() {
+        let below = Arc::new(Counting(AtomicU64::new(0)));
+        let limits = Limits { metadata: 1 << 20, data: 0 };
+        let cache = Cache::new(below.clone(), limits);
+        for round in 0..3 {
+            for sector in 1..100 {
+                let block = cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
+                assert_eq!(block[0], (sector * 8 * 512).to_le_bytes()[1]);
+            }
+            assert_eq!(below.0.load(Ordering::Relaxed), 99, "round {round}");
+        }
+        for sector in 1..10_000 {
+            cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
+        }
+        let held: usize = cache.metadata.iter().map(|queue| queue.lock().bytes()).sum();
+        assert!(held <= limits.metadata, "{held} bytes are held");
+        assert!(held >= limits.metadata / 2, "only {held} bytes are held");
+    }
+}

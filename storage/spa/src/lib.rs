@@ -1,2 +1,24 @@
-//! The pool: import, and what it knows about itself.
+//! The pool: from devices to something that can be read.
+//!
+//! [`scan`] reads the labels of devices and sorts them into pools; a [`Candidate`] is a pool so
+//! found, and opening one gives a [`Pool`]: its vdevs, its cache, its own object set (the MOS).
 #![forbid(unsafe_code)]
+
+mod candidate;
+mod directory;
+mod error;
+mod features;
+mod labels;
+mod open;
+mod pool;
+mod removed;
+mod space;
+
+pub use candidate::{Candidate, LeafSummary, scan};
+pub use directory::Directory;
+pub use error::Error;
+pub use features::{FeatureState, Verdict};
+pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
+pub use open::{Choice, Options};
+pub use pool::Pool;
+pub use space::{TopSpace, space_map_entries};

@@ -1,0 +1,123 @@
+//! From devices to pools: labels of one pool guid belong together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use device::Device;
+use ondisk::label::{LabelConfig, PoolState, VdevConfig, VdevKind};
+use ondisk::uberblock::Uberblock;
+use units::{Guid, Txg, VdevId};
+use vdev::FoundLeaf;
+
+use crate::labels::{self, Labelled};
+
+/// A pool of which devices were found.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The pool's identity.
+    pub guid: Guid,
+    /// Its devices, in the order in which they were given.
+    pub devices: Vec<Labelled>,
+}
+
+/// What is known of one leaf before the pool is opened.
+#[derive(Clone, Debug)]
+pub struct LeafSummary {
+    /// Its identity.
+    pub guid: Guid,
+    /// What the pool calls it.
+    pub path: String,
+    /// The device, where it was found.
+    pub device: Option<String>,
+}
+
+/// Reads the labels of all devices and sorts them into pools, by name and then by guid. Spares and
+/// cache devices belong to no pool by their labels and come second.
+pub fn scan(devices: &[Arc<dyn Device>]) -> (Vec<Candidate>, Vec<Labelled>) {
+    let mut pools: BTreeMap<Guid, Vec<Labelled>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for device in devices {
+        let (Some(labelled), _) = labels::read(device) else { continue };
+        let state = labelled.config.pool.state;
+        match labelled.config.pool.pool_guid {
+            Some(guid) if !matches!(state, PoolState::Spare | PoolState::Cache) => {
+                pools.entry(guid).or_default().push(labelled);
+            }
+            _ => others.push(labelled),
+        }
+    }
+    let mut found: Vec<_> =
+        pools.into_iter().map(|(guid, devices)| Candidate { guid, devices }).collect();
+    found.sort_by(|a, b| (a.name(), a.guid).cmp(&(b.name(), b.guid)));
+    (found, others)
+}
+
+impl Candidate {
+    /// The newest label: what the pool is believed to be before its own configuration is read.
+    pub fn config(&self) -> Option<&LabelConfig> {
+        self.devices.iter().map(|device| &device.config).max_by_key(|config| config.pool.txg)
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        self.config().and_then(|config| config.pool.name.as_deref()).unwrap_or("")
+    }
+
+    /// All uberblocks that stand on any device, best first, each txg's best only.
+    pub fn uberblocks(&self) -> Vec<&Uberblock> {
+        let slots = self.devices.iter().flat_map(|device| &device.slots);
+        let mut all: Vec<&Uberblock> = slots.map(|slot| &slot.uberblock).collect();
+        all.sort_by_key(|uberblock| std::cmp::Reverse(uberblock.rank()));
+        all.dedup_by_key(|uberblock| uberblock.txg);
+        all
+    }
+
+    /// The top-level vdevs as the labels describe them, each by the newest label that knows it.
+    /// None for those that no found device is part of.
+    pub(crate) fn tops(&self) -> Vec<Option<&VdevConfig>> {
+        let count = self.config().and_then(|config| config.pool.vdev_children).unwrap_or(1);
+        // an address has 24 bits for a vdev; no pool has more than a label can hold
+        let count = usize::try_from(count.min(1 << 12)).unwrap_or(1);
+        let mut tops: Vec<Option<(&VdevConfig, Txg)>> = vec![None; count];
+        for device in &self.devices {
+            let config = &device.config;
+            let Some(tree) = &config.pool.tree else { continue };
+            let txg = config.pool.txg;
+            let index = usize::try_from(tree.id.get()).unwrap_or(usize::MAX);
+            if let Some(place) = tops.get_mut(index)
+                && place.is_none_or(|(_, known)| known < txg)
+            {
+                *place = Some((tree, txg));
+            }
+        }
+        tops.into_iter().map(|top| top.map(|(tree, _)| tree)).collect()
+    }
+
+    /// Finds the device of a leaf. A leaf knows all txgs that its pool does, unless the others of
+    /// its top-level vdev know newer ones: not every vdev is told of every txg, but of those that
+    /// it is told of, all of its leaves are.
+    pub(crate) fn find(&self, leaf: Guid) -> Option<FoundLeaf> {
+        let same = self.devices.iter().filter(|device| device.guid() == leaf);
+        let device = same.max_by_key(|device| device.synced())?;
+        let top = device.config.top_guid;
+        let siblings = self.devices.iter().filter(|other| other.config.top_guid == top);
+        let newest = siblings.map(Labelled::synced).max().unwrap_or(Txg::ZERO);
+        let synced = if device.synced() == newest { Txg::new(u64::MAX) } else { device.synced() };
+        Some(FoundLeaf { device: Arc::clone(&device.device), synced })
+    }
+
+    /// The leaves that a description names, and which of them were found.
+    pub fn leaves<'a>(&'a self, tree: &'a VdevConfig) -> impl Iterator<Item = LeafSummary> + 'a {
+        let real = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
+        tree.leaves().filter(real).map(|leaf| LeafSummary {
+            guid: leaf.guid,
+            path: leaf.path.clone().unwrap_or_default(),
+            device: self.find(leaf.guid).map(|found| found.device.name().to_owned()),
+        })
+    }
+
+    /// The description of a top-level vdev by the labels.
+    pub fn top(&self, id: VdevId) -> Option<&VdevConfig> {
+        self.tops().get(usize::try_from(id.get()).ok()?).copied().flatten()
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a pool could not be opened.
+
+use units::Txg;
+
+/// Why a pool could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No label of any device could be read (Corrupt).
+    #[error("none of the labels holds a valid configuration")]
+    NoConfig,
+    /// No uberblock stands (Corrupt), or none of the txg that was asked for.
+    #[error("there is no valid uberblock{}", .wanted.map_or(String::new(), |txg| format!(" of txg {txg}")))]
+    NoUberblock {
+        /// The txg that was asked for.
+        wanted: Option<Txg>,
+    },
+    /// A version before the first, or after the last that there is (Unsupported).
+    #[error("the pool has version {version}, which this program does not know")]
+    Version {
+        /// The version.
+        version: u64,
+    },
+    /// Features in use that are needed for reading and not known (Unsupported).
+    #[error("the pool uses features that this program does not know: {}", .guids.join(", "))]
+    Features {
+        /// Their guids.
+        guids: Vec<String>,
+    },
+    /// A vdev that cannot be built (Corrupt or Unsupported).
+    #[error("{0}")]
+    Vdev(#[from] vdev::Error),
+    /// The pool's own objects cannot be read (Corrupt, or Unavailable).
+    #[error("the pool's own objects cannot be read: {0}")]
+    Mos(#[from] dmu::Error),
+    /// The pool's own tables cannot be read (Corrupt, or Unavailable).
+    #[error("the pool's own tables cannot be read: {0}")]
+    Table(#[from] zap::Error),
+    /// A structure breaks a rule (Corrupt).
+    #[error("{0}")]
+    Corrupt(#[from] ondisk::Error),
+    /// The pool's directory lacks what every pool has (Corrupt).
+    #[error("the pool's directory has no '{name}'")]
+    NoEntry {
+        /// The name.
+        name: &'static str,
+    },
+    /// There is no checkpoint to go back to.
+    #[error("the pool has no checkpoint")]
+    NoCheckpoint,
+}

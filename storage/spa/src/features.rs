@@ -1,0 +1,70 @@
+//! Which features a pool uses, and whether we can read it in spite of them.
+
+use ondisk::feature::FEATURES;
+use zap::Zap;
+
+use crate::{Directory, Error};
+
+/// A feature of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureState {
+    /// Whose it is, and what: "org.illumos:lz4_compress".
+    pub guid: String,
+    /// How many things use it; 0: enabled, and not in use.
+    pub uses: u64,
+    /// Whether the pool can be read without knowing it.
+    pub read_only_compatible: bool,
+    /// Whether this program knows it.
+    pub known: bool,
+}
+
+/// What the features of a pool allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All are known.
+    Known,
+    /// Those that are not known do not matter for reading.
+    ReadOnly(Vec<String>),
+    /// The pool cannot be read without knowing these.
+    Refused(Vec<String>),
+}
+
+/// The features that the pool's directory lists.
+pub(crate) fn read(directory: &Directory) -> Result<Vec<FeatureState>, Error> {
+    let mut found = Vec::new();
+    for (name, read_only_compatible) in [("features_for_read", false), ("features_for_write", true)]
+    {
+        let Some(object) = directory.object(name)? else { continue };
+        for entry in Zap::open(object)?.entries() {
+            let entry = entry?;
+            let guid = String::from_utf8_lossy(&entry.name).into_owned();
+            let known = FEATURES.iter().any(|feature| feature.guid == guid);
+            let uses = entry.value.u64().unwrap_or(0);
+            found.push(FeatureState { guid, uses, read_only_compatible, known });
+        }
+    }
+    found.sort_by(|a, b| a.guid.cmp(&b.guid));
+    Ok(found)
+}
+
+/// What features allow.
+pub(crate) fn judge(features: &[FeatureState]) -> Verdict {
+    let unknown = |harmless: bool| -> Vec<String> {
+        let strange = features.iter().filter(|feature| {
+            !feature.known && feature.uses > 0 && feature.read_only_compatible == harmless
+        });
+        strange.map(|feature| feature.guid.clone()).collect()
+    };
+    let (refused, harmless) = (unknown(false), unknown(true));
+    if !refused.is_empty() {
+        return Verdict::Refused(refused);
+    }
+    if harmless.is_empty() { Verdict::Known } else { Verdict::ReadOnly(harmless) }
+}
+
+/// Refuses a pool whose label already names features that we do not know.
+pub(crate) fn judge_label(guids: &[String]) -> Result<(), Error> {
+    let known = |guid: &String| FEATURES.iter().any(|feature| feature.guid == *guid);
+    let guids: Vec<String> = guids.iter().filter(|guid| !known(guid)).cloned().collect();
+    if guids.is_empty() { Ok(()) } else { Err(Error::Features { guids }) }
+}

@@ -1,0 +1,133 @@
+//! Reading the labels of one device.
+
+use std::sync::Arc;
+
+use device::Device;
+use ondisk::label::{self, Label, LabelConfig};
+use ondisk::uberblock::Uberblock;
+use ondisk::{Checksum, Error as Broken};
+use transform::checksum::embedded;
+use units::{Guid, Txg};
+
+/// An uberblock that stands on a device, its checksum right.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// Which copy of the label: 0 to 3.
+    pub copy: u32,
+    /// Bytes from the device's start.
+    pub offset: u64,
+    /// The uberblock.
+    pub uberblock: Uberblock,
+}
+
+/// One of the four copies of a label.
+#[derive(Clone, Debug)]
+pub enum LabelCopy {
+    /// It could not be read.
+    Unreadable(device::Error),
+    /// Nothing was ever written there.
+    Empty,
+    /// Its checksum does not fit: it is damaged.
+    WrongSum,
+    /// Its checksum fits, and it is no label.
+    Broken(Broken),
+    /// A label.
+    Good(Box<LabelConfig>),
+}
+
+/// A device with what its labels say.
+#[derive(Clone, Debug)]
+pub struct Labelled {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// The copies.
+    pub copies: Vec<LabelCopy>,
+    /// The label to believe: of the good ones the newest.
+    pub config: LabelConfig,
+    /// All uberblocks that stand, best first.
+    pub slots: Vec<Slot>,
+}
+
+impl Labelled {
+    /// The device's identity in its pool.
+    pub fn guid(&self) -> Guid {
+        self.config.guid
+    }
+
+    /// The newest txg that it knows of.
+    pub fn synced(&self) -> Txg {
+        self.slots.first().map_or(Txg::ZERO, |slot| slot.uberblock.txg)
+    }
+}
+
+/// Reads the four copies of a device's label, and the uberblocks. The first is none where no copy
+/// is good.
+pub fn read(device: &Arc<dyn Device>) -> (Option<Labelled>, Vec<LabelCopy>) {
+    let mut copies = Vec::new();
+    let mut raw = Vec::new();
+    for (copy, offset) in (0..).zip(label::offsets(device.size())) {
+        let mut bytes = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
+        match device.read_at(offset, &mut bytes) {
+            Ok(()) => {
+                copies.push(judge(&bytes, offset));
+                raw.push((copy, offset, bytes));
+            }
+            Err(error) => copies.push(LabelCopy::Unreadable(error)),
+        }
+    }
+    let best = copies.iter().filter_map(|copy| match copy {
+        LabelCopy::Good(config) => Some(config.as_ref()),
+        _ => None,
+    });
+    let Some(config) = best.max_by_key(|config| config.pool.txg).cloned() else {
+        return (None, copies);
+    };
+    let mut slots = Vec::new();
+    for (copy, offset, bytes) in &raw {
+        slots.extend(uberblocks(bytes, *copy, *offset, config.ashift()));
+    }
+    slots.sort_by(|a, b| b.uberblock.rank().cmp(&a.uberblock.rank()));
+    let labelled = Labelled { device: Arc::clone(device), copies: copies.clone(), config, slots };
+    (Some(labelled), copies)
+}
+
+fn judge(bytes: &[u8], offset: u64) -> LabelCopy {
+    let Ok(label) = Label::new(bytes) else { return LabelCopy::Empty };
+    let field = label.config();
+    if field.iter().all(|byte| *byte == 0) {
+        return LabelCopy::Empty;
+    }
+    if !sealed(field, offset.saturating_add(label::CONFIG_OFFSET)) {
+        return LabelCopy::WrongSum;
+    }
+    match label.nvlist().and_then(LabelConfig::parse) {
+        Ok(config) => LabelCopy::Good(Box::new(config)),
+        Err(error) => LabelCopy::Broken(error),
+    }
+}
+
+/// Whether a part of a label that lies at `offset` of its device has the right checksum.
+fn sealed(bytes: &[u8], offset: u64) -> bool {
+    embedded::verify(bytes, &[offset, 0, 0, 0], Checksum::Label, false)
+}
+
+/// The uberblocks of a copy that stand. The size of their slots follows from the sector size,
+/// which the label tells; should it not, every size there is is tried.
+fn uberblocks(bytes: &[u8], copy: u32, offset: u64, ashift: Option<u64>) -> Vec<Slot> {
+    let Ok(label) = Label::new(bytes) else { return Vec::new() };
+    let sizes: &[u64] = match &ashift {
+        Some(ashift) => std::slice::from_ref(ashift),
+        None => &[10, 11, 12, 13],
+    };
+    let mut found = Vec::new();
+    for ashift in sizes {
+        for (at, slot) in label.slots(*ashift) {
+            let offset = offset.saturating_add(at);
+            let Ok(Some(uberblock)) = Uberblock::parse(slot) else { continue };
+            if sealed(slot, offset) {
+                found.push(Slot { copy, offset, uberblock });
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,122 @@
+//! An open pool.
+
+use std::sync::Arc;
+
+use arc::Cache;
+use dmu::Objset;
+use ondisk::label::PoolConfig;
+use ondisk::nvlist::Nvlist;
+use ondisk::uberblock::Uberblock;
+use units::{Guid, Txg};
+use vdev::Tree;
+use zio::{Reader, Source};
+
+use crate::features::{self, FeatureState, Verdict};
+use crate::{Directory, Error};
+
+/// An open pool.
+pub struct Pool {
+    pub(crate) name: String,
+    pub(crate) guid: Guid,
+    pub(crate) uberblock: Uberblock,
+    pub(crate) config: PoolConfig,
+    pub(crate) list: Nvlist,
+    pub(crate) features: Vec<FeatureState>,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) mos: Objset,
+    pub(crate) directory: Directory,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool('{}', {}, txg {})", self.name, self.guid, self.txg())
+    }
+}
+
+impl Pool {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its identity.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// The last txg that is in it.
+    pub fn txg(&self) -> Txg {
+        self.uberblock.txg
+    }
+
+    /// The uberblock with which it was opened.
+    pub fn uberblock(&self) -> &Uberblock {
+        &self.uberblock
+    }
+
+    /// What it says of itself.
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// The same as it stands on disk.
+    pub fn list(&self) -> &Nvlist {
+        &self.list
+    }
+
+    /// Its features.
+    pub fn features(&self) -> &[FeatureState] {
+        &self.features
+    }
+
+    /// What its features allow.
+    pub fn verdict(&self) -> Verdict {
+        features::judge(&self.features)
+    }
+
+    /// How often a feature is in use; 0 where it is not enabled.
+    pub fn uses(&self, guid: &str) -> u64 {
+        self.features.iter().find(|feature| feature.guid == guid).map_or(0, |found| found.uses)
+    }
+
+    /// Its vdevs.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// What reads its blocks from the vdevs.
+    pub fn reader(&self) -> &Arc<Reader> {
+        &self.reader
+    }
+
+    /// The cache before that.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// The cache, as a source of blocks.
+    pub fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.cache) as Arc<dyn Source>
+    }
+
+    /// The pool's own object set.
+    pub fn mos(&self) -> &Objset {
+        &self.mos
+    }
+
+    /// The pool's directory.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The uberblock of its checkpoint, if it has one.
+    pub fn checkpoint(&self) -> Result<Option<Uberblock>, Error> {
+        let Some(entry) = self.directory.table().lookup(b"com.delphix:zpool_checkpoint")? else {
+            return Ok(None);
+        };
+        let bytes: Vec<u8> = entry.u64s().iter().flat_map(|word| word.to_le_bytes()).collect();
+        Ok(Some(Uberblock::expect(&bytes)?))
+    }
+}

@@ -1,0 +1,67 @@
+//! Where the blocks of removed vdevs went.
+
+use std::sync::Arc;
+
+use dmu::Objset;
+use ondisk::Reader;
+use ondisk::indirect::{Mapping as Entries, MappingHeader};
+use ondisk::label::{Indirect, VdevConfig, VdevKind};
+use units::VdevId;
+use vdev::{Mapping, Segment, Tree};
+
+use crate::{Directory, Error};
+
+/// A mapping takes 24 bytes for each range that was moved; more than this is not believed.
+const LONGEST: u64 = 4 << 30;
+
+/// Reads the mappings of all removed vdevs. One that was removed earlier may have its mapping on
+/// one that was removed later, so the last removed comes first; each names the one before it.
+pub(crate) fn load(
+    tree: &Tree,
+    directory: &Directory,
+    mos: &Objset,
+    root: Option<&VdevConfig>,
+) -> Result<(), Error> {
+    let Some(root) = root else { return Ok(()) };
+    let mut waiting: Vec<(VdevId, Indirect)> = root
+        .children
+        .iter()
+        .filter(|top| top.kind == VdevKind::Indirect)
+        .filter_map(|top| top.indirect.map(|indirect| (top.id, indirect)))
+        .collect();
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let removing = directory.numbers("com.delphix:removing")?.unwrap_or_default();
+    let mut next = removing.get(2).copied();
+    while !waiting.is_empty() {
+        let named = waiting.iter().position(|(id, _)| Some(u64::from(id.get())) == next);
+        let (id, indirect) = waiting.remove(named.unwrap_or(waiting.len() - 1));
+        next = indirect.previous.map(|id| u64::from(id.get()));
+        tree.set_mapping(id, Arc::new(read(mos, indirect)?));
+    }
+    Ok(())
+}
+
+fn read(mos: &Objset, indirect: Indirect) -> Result<Mapping, Error> {
+    let object = mos.object(indirect.mapping)?;
+    let mut bonus = Reader::new("mapping header", object.bonus(), object.bonus_order());
+    let header = MappingHeader::read(&mut bonus)?;
+    if header.size() > LONGEST {
+        return Err(bonus.broken(0, "a mapping is at most 4 GiB", header.size()).into());
+    }
+    let size = usize::try_from(header.size()).unwrap_or(0);
+    let mut segments = Vec::new();
+    let mut bytes = vec![0; size];
+    object.read(0, &mut bytes)?;
+    let entries = Entries::parse(&bytes, object.bonus_order())?;
+    for entry in entries.entries() {
+        segments.push(Segment {
+            source: entry.source,
+            length: entry.target.asize,
+            vdev: entry.target.vdev,
+            offset: entry.target.offset,
+        });
+    }
+    Ok(Mapping::new(segments))
+}
