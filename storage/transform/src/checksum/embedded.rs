@@ -17,7 +17,7 @@
 
 use ondisk::Order;
 
-use super::{Checksum, fletcher, keep_half, sha256};
+use super::{Checksum, keep_half, sha256};
 
 const MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 const MAGIC_SIZE: usize = 8;
@@ -108,15 +108,12 @@ impl Seat {
         let after = data.get(self.sum_at + SUM_SIZE..self.covered)?;
         let place = self.bytes(verifier);
         let pieces = [before, &place, after];
-        let more = match method {
-            Checksum::Zilog => fletcher::fletcher2_more,
-            Checksum::Zilog2 => fletcher::fletcher4_more,
-            _ => return Some(sha256(&pieces)),
-        };
-        let whole = pieces.concat();
-        let mut sums = [0; 4];
-        more(&mut sums, &whole, self.order);
-        Some(sums)
+        let swapped = self.order == Order::Big;
+        match method {
+            Checksum::Zilog => Some(simd::fletcher2(&pieces.concat(), swapped)),
+            Checksum::Zilog2 => Some(simd::fletcher4(&pieces.concat(), swapped)),
+            _ => Some(sha256(&pieces)),
+        }
     }
 
     fn word(&self, bytes: [u8; 8]) -> u64 {

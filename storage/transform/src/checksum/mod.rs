@@ -16,7 +16,6 @@
 
 mod edonr;
 pub mod embedded;
-mod fletcher;
 mod skein;
 
 use std::cell::RefCell;
@@ -43,8 +42,8 @@ pub fn compute(
     let salted = |name| salt.ok_or(Error::SaltMissing { checksum: name });
     Ok(match method {
         Checksum::Off | Checksum::NoParity => [0; 4],
-        Checksum::Fletcher2 | Checksum::Zilog => fletcher::fletcher2(data, order),
-        Checksum::Fletcher4 | Checksum::Zilog2 => fletcher::fletcher4(data, order),
+        Checksum::Fletcher2 | Checksum::Zilog => simd::fletcher2(data, order == Order::Big),
+        Checksum::Fletcher4 | Checksum::Zilog2 => simd::fletcher4(data, order == Order::Big),
         Checksum::Sha256 | Checksum::Label | Checksum::GangHeader => sha256(&[data]),
         Checksum::Sha512 => words(digest::digest(&digest::SHA512_256, data).as_ref(), order),
         Checksum::Skein => ordered(with_keys(salted("skein")?, |k| k.skein.hash(data)), order),
