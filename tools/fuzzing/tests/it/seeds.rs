@@ -1,7 +1,7 @@
 //! Blocks that OpenZFS wrote, found in an image without knowing where they are.
 //!
-//! Metadata is compressed with lz4: wherever 4 KiB of the image can be the start of such a block and
-//! decompresses to a size that metadata has, it is taken.
+//! Metadata is compressed with lz4: wherever 4 KiB of the image can be the start of such a
+//! block and decompresses to a size that metadata has, it is taken.
 
 use transform::compress::{Compression, decompress};
 

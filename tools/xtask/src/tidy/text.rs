@@ -14,10 +14,13 @@ pub(crate) fn check(file: &File) -> Vec<Violation> {
     if file.is_generated {
         return violations;
     }
-    let long = file.text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS);
-    violations.extend(long.map(|(index, _)| {
-        Violation::new(format!("{}:{}", file.path, index + 1), "longer than 100 columns")
-    }));
+    let numbered = (1..).zip(file.text.lines());
+    let long = numbered.filter(|(_, line)| line.chars().count() > COLUMNS);
+    let long: Vec<String> = long.map(|(number, _): (usize, _)| number.to_string()).collect();
+    if let Some(first) = long.first() {
+        let what = format!("longer than 100 columns: lines {}", long.join(", "));
+        violations.push(Violation::new(format!("{}:{first}", file.path), what));
+    }
     violations
 }
 
