@@ -195,23 +195,23 @@ impl Attributes {
         let found = out.take(&bonus)?;
         // what did not fit the bonus stands in the spill block
         if dnode.spill.is_some()
-            && !(found.must && found.xattr && found.rdev && found.project)
+            && !(found.has_mode && found.has_rest)
             && let Some(block) = spill()?
         {
             let spill = schema.attributes(&block, block.order())?;
             let more = out.take(&spill)?;
-            if found.must || more.must {
+            if found.has_mode || more.has_mode {
                 return Ok(out);
             }
         }
-        if found.must { Ok(out) } else { Err(Fault::Rule("a file must have a mode")) }
+        if found.has_mode { Ok(out) } else { Err(Fault::Rule("a file must have a mode")) }
     }
 
     fn take(&mut self, from: &sa::Attributes<'_>) -> Result<Found, Fault> {
         let mut found = Found::default();
         if let Some(mode) = from.word(Attribute::Mode)? {
             self.set_mode(mode);
-            found.must = true;
+            found.has_mode = true;
         }
         let words = |attribute| from.word(attribute);
         set(&mut self.size, words(Attribute::Size)?);
@@ -231,21 +231,21 @@ impl Attributes {
         set(&mut self.ctime, time(Attribute::Ctime)?);
         set(&mut self.crtime, time(Attribute::Crtime)?);
         let is_device = matches!(self.kind, Kind::CharDevice | Kind::BlockDevice);
-        found.rdev = set(&mut self.rdev, words(Attribute::Rdev)?.map(device)) || !is_device;
-        found.project = set(&mut self.project, words(Attribute::Projid)?)
-            || self.flags & flag::PROJID == 0;
-        found.xattr = set(&mut self.xattr_dir, words(Attribute::Xattr)?.map(ObjectId::new));
+        let has_device = set(&mut self.rdev, words(Attribute::Rdev)?.map(device)) || !is_device;
+        let has_project =
+            set(&mut self.project, words(Attribute::Projid)?) || self.flags & flag::PROJID == 0;
+        let has_xattr = set(&mut self.xattr_dir, words(Attribute::Xattr)?.map(ObjectId::new));
+        found.has_rest = has_device && has_project && has_xattr;
         Ok(found)
     }
 }
 
-/// Which of the attributes that may be elsewhere were found, or are not needed.
+/// What a buffer had of that which may as well be in the other one.
 #[derive(Clone, Copy, Default)]
 struct Found {
-    must: bool,
-    xattr: bool,
-    rdev: bool,
-    project: bool,
+    has_mode: bool,
+    /// All that not every file has, or needs none of it.
+    has_rest: bool,
 }
 
 fn set<T>(slot: &mut T, value: Option<T>) -> bool {

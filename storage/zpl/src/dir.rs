@@ -6,7 +6,7 @@
 use std::ops::Bound::{Excluded, Unbounded};
 
 use units::ObjectId;
-use zap::{Matching, Normalization, Zap};
+use zap::{Matching, Normalization};
 
 use crate::fs::Inner;
 use crate::{Attributes, Case, Error, Fs, Kind, Node, Result};
@@ -139,7 +139,7 @@ impl Inner {
         name: &[u8],
         matching: Matching,
     ) -> Result<Option<(Vec<u8>, ObjectId)>> {
-        let zap = Zap::open(self.objset.object(dir)?)?;
+        let zap = self.table(dir)?;
         let found = match matching {
             Matching::Exact => zap.lookup(name)?.map(|value| (name.to_vec(), value)),
             _ => zap.lookup_normalized(name, matching)?.map(|entry| (entry.name, entry.value)),
@@ -183,7 +183,7 @@ impl Inner {
         let change = self.overlay.get(dir);
         let is_new = change.is_some_and(|change| change.is_new);
         if !is_new && !matches!(from, Some(Cursor::Logged(_))) {
-            let zap = Zap::open(self.objset.object(dir)?)?;
+            let zap = self.table(dir)?;
             let from = match from {
                 Some(Cursor::Stored(cursor)) => *cursor,
                 _ => zap::Cursor::default(),

@@ -6,12 +6,14 @@ use dmu::Objset;
 use ondisk::nvlist::Nvlist;
 use ondisk::objset::Kind as ObjsetKind;
 use units::ObjectId;
+use zap::Zap;
 
 use crate::attributes::Fault;
 use crate::overlay::Overlay;
+use crate::recent::Recent;
 use crate::replay::{self, Replayed};
 use crate::schema::Schema;
-use crate::{Error, Master, Node, Result};
+use crate::{Attributes, Error, Master, Node, Result};
 
 /// What a caller wants to see. The default shows everything that is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) schema: Schema,
     pub(crate) options: Options,
     pub(crate) overlay: Overlay,
+    pub(crate) tables: Recent,
 }
 
 impl Fs {
@@ -57,7 +60,8 @@ impl Fs {
         let master = Master::read(&objset)?;
         let schema = Schema::read(&objset, master.attributes)?;
         let overlay = Overlay::default();
-        let mut inner = Inner { objset, master, schema, options, overlay };
+        let tables = Recent::default();
+        let mut inner = Inner { objset, master, schema, options, overlay, tables };
         let replayed = match log {
             Some(log) => replay::apply(&mut inner, log),
             None => Replayed::default(),
@@ -90,6 +94,11 @@ impl Fs {
         Node::open(self.clone(), id)
     }
 
+    /// What there is to know of a file by its number: cheaper than opening it.
+    pub fn attributes(&self, id: ObjectId) -> Result<Attributes> {
+        self.inner.attributes(id)
+    }
+
     /// Files that were removed while they were open and still take space, streamed to `visit`
     /// until it says false.
     pub fn unlinked(&self, visit: &mut dyn FnMut(ObjectId) -> bool) -> Result<()> {
@@ -97,7 +106,7 @@ impl Fs {
         if !table.exists() {
             return Ok(());
         }
-        for entry in zap::Zap::open(self.inner.objset.object(table)?)?.entries() {
+        for entry in Zap::open(self.inner.objset.object(table)?)?.entries() {
             let Some(id) = entry?.value.u64() else { continue };
             if !visit(ObjectId::new(id)) {
                 break;
@@ -145,27 +154,24 @@ impl Inner {
     }
 
     /// The attributes of a file, as the log leaves them if there is one.
-    pub(crate) fn attributes(&self, id: ObjectId) -> Result<crate::Attributes> {
+    pub(crate) fn attributes(&self, id: ObjectId) -> Result<Attributes> {
         match self.overlay.get(id) {
             Some(change) if change.is_gone => Err(self.gone(id)),
             Some(change) => Ok(change.attributes),
             None => {
                 let dnode = self.objset.dnode(id)?;
                 let spill = || self.objset.with(id, dnode.clone()).spill();
-                crate::Attributes::of(&dnode, &spill, &self.schema)
-                    .map_err(|fault| self.fault(id, fault))
+                Attributes::of(&dnode, &spill, &self.schema).map_err(|fault| self.fault(id, fault))
             }
         }
     }
 
+    /// The table of a directory.
+    pub(crate) fn table(&self, dir: ObjectId) -> Result<Zap> {
+        self.tables.find(dir, || Ok(Zap::open(self.objset.object(dir)?)?))
+    }
+
     pub(crate) fn gone(&self, object: ObjectId) -> Error {
         Error::Gone { objset: self.objset.id(), object }
-    }
-}
-
-impl Fs {
-    /// What there is to know of a file by its number: cheaper than opening it.
-    pub fn attributes(&self, id: ObjectId) -> Result<crate::Attributes> {
-        self.inner.attributes(id)
     }
 }

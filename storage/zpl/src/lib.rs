@@ -4,6 +4,10 @@
 //! it is asked for: attributes from the bonus buffer, names from the directory's table, content
 //! by range. What an intent log still promises can be laid over it in memory ([`Fs::open`]).
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
 
 mod acl;
 mod attributes;
@@ -13,6 +17,7 @@ mod fs;
 mod master;
 mod node;
 mod overlay;
+mod recent;
 mod replay;
 mod schema;
 mod xattr;

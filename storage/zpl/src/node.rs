@@ -2,8 +2,8 @@
 
 use dmu::Object;
 use ondisk::sa::Attribute;
-use ondisk::{Blkptr, ObjectType};
 use ondisk::znode::Znode;
+use ondisk::{Blkptr, ObjectType};
 use units::{BlockId, Level, ObjectId, Place};
 use zil::extents::{self, Content};
 
@@ -77,7 +77,7 @@ impl Node {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let left = self.attributes.size.saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
-        let into = &mut into[..count];
+        let (into, _) = into.split_at_mut(count);
         match self.change() {
             Some(change) if !change.data.is_empty() => self.read_over(change, offset, into)?,
             _ => self.read_base(offset, into)?,
@@ -86,22 +86,21 @@ impl Node {
     }
 
     fn read_base(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        match &self.object {
-            Some(object) => Ok(object.read(offset, into)?),
-            None => {
-                into.fill(0);
-                Ok(())
-            }
+        if let Some(object) = &self.object {
+            return Ok(object.read(offset, into)?);
         }
+        into.fill(0);
+        Ok(())
     }
 
     /// Reads what the log laid over the content, and the content where it did not.
     fn read_over(&self, change: &Change, offset: u64, into: &mut [u8]) -> Result<()> {
-        let end = offset.saturating_add(into.len() as u64);
+        let end = offset.saturating_add(u64::try_from(into.len()).unwrap_or(u64::MAX));
         let (mut at, mut rest) = (offset, into);
         while at < end {
             let piece = change.data.piece(at, end);
-            let count = usize::try_from(piece.end - at).unwrap_or(usize::MAX).min(rest.len());
+            let count = usize::try_from(piece.end.saturating_sub(at)).unwrap_or(usize::MAX);
+            let count = count.min(rest.len());
             let (now, later) = rest.split_at_mut(count);
             match piece.content {
                 None => self.read_base(at, now)?,

@@ -39,7 +39,7 @@ pub(crate) fn apply(inner: &mut Inner, log: &mut Records) -> Replayed {
             out.failed = Some((entry.record.seq, why));
             return out;
         }
-        out.records += 1;
+        out.records = out.records.saturating_add(1);
     }
     out.stop = log.stop().cloned();
     out
@@ -169,7 +169,7 @@ impl Inner {
         if has(SetAttr::ATIME) {
             attributes.atime = Time::from_words(set.atime);
         }
-        if has(SetAttr::MTIME) {
+        if has(SetAttr::MTIME) || has(SetAttr::SIZE) {
             attributes.mtime = Time::from_words(set.mtime);
         }
         if let Some(extra) = &set.attributes {

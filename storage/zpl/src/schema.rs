@@ -33,8 +33,12 @@ impl Schema {
             let entry = entry?;
             let number = std::str::from_utf8(&entry.name).ok().and_then(|text| text.parse().ok());
             let Some(number) = number.filter(|number| *number < 1024) else { continue };
-            let attributes: Vec<u16> =
-                entry.value.u64s().iter().map(|word| u16::try_from(*word).unwrap_or(u16::MAX)).collect();
+            let attributes: Vec<u16> = entry
+                .value
+                .u64s()
+                .iter()
+                .map(|word| u16::try_from(*word).unwrap_or(u16::MAX))
+                .collect();
             schema.put(number, registry.layout(&attributes));
         }
         Ok(schema)
@@ -42,9 +46,11 @@ impl Schema {
 
     fn put(&mut self, number: usize, layout: std::result::Result<Layout, ondisk::Error>) {
         if self.layouts.len() <= number {
-            self.layouts.resize_with(number + 1, || None);
+            self.layouts.resize_with(number.saturating_add(1), || None);
         }
-        self.layouts[number] = Some(layout);
+        if let Some(slot) = self.layouts.get_mut(number) {
+            *slot = Some(layout);
+        }
     }
 
     /// The attributes in a bonus buffer or a spill block.

@@ -104,7 +104,9 @@ impl Inner {
         };
         let list = Nvlist::decode(&packed).map_err(|why| self.fault(id, why.into()))?;
         let pair = |(name, value): (&str, &Value)| match value {
-            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.as_bytes().to_vec(), bytes.clone())),
+            Value::Bytes(bytes) | Value::U8s(bytes) => {
+                Some((name.as_bytes().to_vec(), bytes.clone()))
+            }
             _ => None,
         };
         Ok(list.iter().filter_map(pair).collect())

@@ -18,4 +18,3 @@ pub use volume::Volume;
 
 /// What asking a volume gives.
 pub type Result<T> = std::result::Result<T, Error>;
-

@@ -73,8 +73,7 @@ impl Volume {
                 Some(Content::Block { pointer, .. }) => {
                     let objset = self.data.objset();
                     let number = at.checked_div(pointer.lsize().into()).unwrap_or(0);
-                    let place =
-                        Place::new(objset.id(), DATA, Level::new(0), BlockId::new(number));
+                    let place = Place::new(objset.id(), DATA, Level::new(0), BlockId::new(number));
                     let block = objset.source().read(pointer, place, objset.key());
                     let block = block.map_err(dmu::Error::from)?;
                     extents::copy(&block, self.log.skipped(at), now);

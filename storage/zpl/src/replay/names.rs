@@ -109,13 +109,7 @@ impl Inner {
         self.add_name(dir, name, object, kind)
     }
 
-    fn add_name(
-        &mut self,
-        dir: ObjectId,
-        name: &[u8],
-        object: ObjectId,
-        kind: Kind,
-    ) -> Result<()> {
+    fn add_name(&mut self, dir: ObjectId, name: &[u8], object: ObjectId, kind: Kind) -> Result<()> {
         let parent = self.change(dir)?;
         parent.names.added.insert(name.to_vec(), (object, kind));
         let attributes = &mut parent.attributes;

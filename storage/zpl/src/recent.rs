@@ -1,0 +1,37 @@
+//! The tables of the directories that were used last.
+//!
+//! Opening a table is cheap, but the order of the names in a small one is worked out when it is
+//! first wanted, and then asked for again with every name.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use units::ObjectId;
+use zap::Zap;
+
+const KEPT: usize = 16;
+
+/// So many tables, the newest last.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<VecDeque<(ObjectId, Zap)>>);
+
+impl Recent {
+    /// The table of a directory; `open` is asked if it is not among those that were used last.
+    pub(crate) fn find<E>(
+        &self,
+        id: ObjectId,
+        open: impl FnOnce() -> Result<Zap, E>,
+    ) -> Result<Zap, E> {
+        let known = self.0.lock().iter().find(|row| row.0 == id).map(|row| row.1.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let zap = open()?;
+        let mut rows = self.0.lock();
+        if rows.len() >= KEPT {
+            rows.pop_front();
+        }
+        rows.push_back((id, zap.clone()));
+        Ok(zap)
+    }
+}

@@ -1,0 +1,5 @@
+//! What the crate promises, tried on pools that real OpenZFS made.
+
+mod compare;
+mod fixtures;
+mod open;
