@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! offset  size  field  meaning
-//!      0     8  src    bits 0-62 source offset in sectors of 512; bit 63 a mark, of no meaning here
+//!      0     8  src    bits 0-62 source offset in sectors of 512; bit 63 a mark, of no meaning
 //!      8    16  dst    the new place (a DVA), asize long; it may be in an indirect vdev again
 //!     24
 //! ```
@@ -32,7 +32,8 @@
 //!
 //! Must hold: the sources ascend and do not overlap ([`Mapping::parse`] checks it).
 //!
-//! Learnt from: the fixtures `removed`, `removed-twice`. Proved by: reading their files whole.
+//! Learnt from: `zdb -C` and `zdb -dddddd` of the fixture `removed`. Proved by:
+//! `where_a_removed_disk_went`, `births_of_a_removed_disk`.
 
 use units::{ObjectId, Txg, VdevId};
 

@@ -18,6 +18,8 @@
 //!
 //! An entry's key is one word, the offset of the block on the vdev in bytes; its value is 8 bytes,
 //! the number of references beyond the first, in the order of the machine that wrote the pool.
+//!
+//! Learnt from: `zdb -TTT` of the fixture `holes-and-clones`. Proved by: the test below.
 
 use units::{ObjectId, VdevId};
 
@@ -83,11 +85,17 @@ mod tests {
 
     #[test]
     fn a_table_knows_the_order_of_its_counts() {
-        let mut words = [133_u64, 6, 1, 2, 16 << 20, 8192, 4096];
+        // of fixture `holes-and-clones`, whose table holds 4 blocks, 512K used and 1M saved
+        let mut words = [150_u64, 7, 0, 4, 16 << 20, 512 << 10, 1 << 20];
         let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>();
         let raw = bytes(&words);
         let table = CloneTable::read(&mut Reader::new("t", &raw, Order::Little)).unwrap();
-        assert_eq!((table.counts_order, table.saved), (Order::Big, 4096));
+        assert_eq!((table.counts_order, table.total), (Order::Little, 4));
+        assert_eq!((table.used, table.saved), (512 << 10, 1 << 20));
+        words[2] = 1;
+        let raw = bytes(&words);
+        let table = CloneTable::read(&mut Reader::new("t", &raw, Order::Little)).unwrap();
+        assert_eq!(table.counts_order, Order::Big);
         words[2] = 2;
         assert!(CloneTable::read(&mut Reader::new("t", &bytes(&words), Order::Little)).is_err());
         assert_eq!(clone_count(&[1, 0, 0, 0, 0, 0, 0, 0], Order::Little), Ok(1));

@@ -15,6 +15,8 @@
 //! it. A record is a word (bits 0-7 type: 1 is an entry; 8-23 bytes of the record with this word;
 //! 48-55 type of the table, 56-63 its class), a key and a value. A later record of the same key
 //! takes the place of an earlier one; keys up to the checkpoint are in the tables already.
+//!
+//! Learnt from: `zdb -DDDDD` of the fixture `dedup-fast`. Proved by: `a_log_of_dedup`.
 
 use units::Txg;
 

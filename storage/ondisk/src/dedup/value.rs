@@ -16,6 +16,9 @@
 //!
 //! In a table's ZAP the value is packed: one byte (bit 7: little-endian words; bits 0-6: the
 //! compression, 2 for none or 14 for zle), then the bytes.
+//!
+//! Learnt from: `zdb -DDDDD` of the fixtures `dedup-legacy`, `dedup-fast`. Proved by:
+//! `golden_value`, and `a_log_of_dedup` for the flat form.
 
 use units::Txg;
 
@@ -146,6 +149,19 @@ mod tests {
         assert!(unpack(&[14, 0xff], 4).is_err());
         assert!(unpack(&[14, 3, 1], 4).is_err());
         assert!(unpack(&[3], 4).is_err());
+    }
+
+    /// A value of the table DDT-sha256-zap-duplicate of fixture `dedup-legacy`, of which zdb says:
+    /// refcnt 4 phys 1 DVA[0]=<0:7a000:2000> birth=11L/11P.
+    #[test]
+    fn golden_value() {
+        let packed = [142, 127, 0, 16, 70, 1, 208, 3, 101, 0, 4, 70, 0, 11, 198];
+        let value = DedupValue::parse(&packed, Shape::Traditional).unwrap();
+        let sets: Vec<_> = value.sets().collect();
+        assert_eq!(sets.len(), 1);
+        let (copies, set) = sets[0];
+        assert_eq!((copies, set.references, set.birth.get()), (Some(1), 4, 11));
+        assert_eq!(set.dvas[0].unwrap().to_string(), "0:7a000:2000");
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Where the parts of a label are, and its boot settings.
+
 use super::{BootEnv, offset, offsets, slot_count, slot_size};
 
 #[test]

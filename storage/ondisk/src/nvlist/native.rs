@@ -9,12 +9,16 @@
 //!      6     2  reserved  0
 //!      8     4  elements
 //!     12     4  type
-//!     16        name      padded so that the value starts at a multiple of 8
+//!     16
 //! ```
 //!
-//! A string array starts with 8 bytes of 0 for each (pointers once), then the strings with their
-//! NULs. A list stands in the pair as 24 bytes (version, flags, pointer, flag, pad), and its pairs
-//! follow the pair; an array of lists has 8 bytes of 0 and 24 such bytes for each.
+//! then the name, padded so that the value starts at a multiple of 8. A string array starts with 8
+//! bytes of 0 for each (pointers once), then the strings with their NULs. A list stands in the
+//! pair as 24 bytes (version, flags, pointer, flag, pad), and its pairs follow the pair; an array
+//! of lists has 8 bytes of 0 and 24 such bytes for each.
+//!
+//! Learnt from: the history of the fixture `version-28`. Proved by: `golden_history`, and
+//! `every_type_survives_every_encoding`.
 
 use super::{Nvlist, Value, counted, deeper, kind, name};
 use crate::{Error, Order, Reader, Result};

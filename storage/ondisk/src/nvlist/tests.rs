@@ -1,3 +1,5 @@
+//! Round trips of both encodings, and what damage does to them.
+
 use proptest::prelude::*;
 
 use super::{Encoding, MAX_DEPTH, Nvlist, Value};

@@ -14,6 +14,8 @@
 //! and the value: numbers of up to 32 bits as 4 bytes, of 64 as 8; strings with their length in
 //! front; byte arrays bare; other arrays of numbers with their count in front; lists as they are.
 //! Without elements there is no value at all.
+//!
+//! Learnt from: labels of the fixtures. Proved by: `packing_gives_the_same_bytes`.
 
 use super::{Nvlist, Value, counted, deeper, kind, name};
 use crate::{Error, Reader, Result};
