@@ -1,2 +1,39 @@
 //! Datasets: file systems, volumes, snapshots, clones, properties.
+//!
+//! A [`Tree`] is the pool's tree of directories, read once; a [`Dataset`] is what has a name in
+//! it: a file system, a volume, a snapshot of either, or a bookmark. A dataset knows its
+//! properties ([`Dataset::properties`]), what its owners use ([`Dataset::owners`]) and how its
+//! keys are unlocked ([`Tree::unlock`]); [`lists`] walks what waits to be freed.
+//!
+//! ```text
+//! MOS object 1 -> root directory -> child directories
+//!                 directory -> head dataset -> previous snapshot -> ... (newest to oldest)
+//!                                           -> snapshot names, bookmarks
+//! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+
+mod dataset;
+mod dir;
+mod error;
+mod keys;
+pub mod lists;
+mod owners;
+pub mod property;
+mod resume;
+mod settings;
+mod tree;
+
+pub use dataset::{Dataset, Hold, Kind};
+pub use dir::Dir;
+pub use error::Error;
+pub use keys::{KeyFacts, KeyFormat, KeyStatus};
+pub use owners::{OwnerKind, OwnerRow, Owners};
+pub use property::{Property, Source};
+pub use tree::{PoolFacts, Tree};
+
+/// What asking for something of a dataset gives.
+pub type Result<T> = std::result::Result<T, Error>;

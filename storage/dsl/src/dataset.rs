@@ -1,0 +1,363 @@
+//! What has a name in the pool's tree: file systems, volumes, snapshots, bookmarks.
+
+use std::sync::{Arc, OnceLock};
+
+use dmu::{Object, Objset};
+use ondisk::dsl::{Bookmark, Dataset as DatasetPhys, RedactionList};
+use ondisk::objset;
+use units::{Guid, ObjectId, ObjsetId, Txg};
+use zap::{Value, Zap};
+use zio::Key;
+
+use crate::dir::{Dir, dataset_record, extension, table};
+use crate::{Error, Result, Tree, lists};
+
+/// What a dataset is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A file system.
+    Filesystem,
+    /// A block device.
+    Volume,
+    /// A state of either that does not change any more.
+    Snapshot,
+    /// What is left of a snapshot to send increments from.
+    Bookmark,
+}
+
+impl Kind {
+    /// The word that the field's tools print.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Filesystem => "filesystem",
+            Self::Volume => "volume",
+            Self::Snapshot => "snapshot",
+            Self::Bookmark => "bookmark",
+        }
+    }
+}
+
+/// A user's hold on a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hold {
+    /// Its tag.
+    pub tag: String,
+    /// Seconds since 1970.
+    pub time: u64,
+}
+
+/// A dataset of a pool. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    tree: Tree,
+    dir: Arc<Dir>,
+    /// After `@` or `#`.
+    part: Option<String>,
+    what: What,
+    content: Arc<OnceLock<objset::Kind>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Stored { id: ObjsetId, object: Box<Object>, phys: Arc<DatasetPhys> },
+    Bookmark(Bookmark),
+}
+
+impl Dataset {
+    pub(crate) fn head(tree: &Tree, dir: &Arc<Dir>) -> Result<Self> {
+        let (object, phys) = dir.head()?;
+        let id = ObjsetId::new(dir.phys().head.get());
+        Ok(Self::new(tree, dir, None, stored(id, object, phys)))
+    }
+
+    fn new(tree: &Tree, dir: &Arc<Dir>, part: Option<String>, what: What) -> Self {
+        Self { tree: tree.clone(), dir: Arc::clone(dir), part, what, content: Arc::default() }
+    }
+
+    pub(crate) fn from_record(
+        tree: &Tree,
+        dir: &Arc<Dir>,
+        id: ObjsetId,
+        object: Object,
+        phys: DatasetPhys,
+    ) -> Result<Self> {
+        let part = if phys.is_snapshot() {
+            let snapshots = dir.snapshots()?;
+            let name = snapshots.by_id.get(&id).cloned();
+            Some(name.unwrap_or_else(|| format!("object {id}")))
+        } else {
+            None
+        };
+        Ok(Self::new(tree, dir, part, stored(id, object, phys)))
+    }
+
+    /// The tree that it is of.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Its directory, which it shares with its snapshots.
+    pub fn dir(&self) -> &Arc<Dir> {
+        &self.dir
+    }
+
+    /// Its full name.
+    pub fn name(&self) -> String {
+        match (&self.part, &self.what) {
+            (Some(part), What::Bookmark(_)) => format!("{}#{part}", self.dir.path()),
+            (Some(part), What::Stored { .. }) => format!("{}@{part}", self.dir.path()),
+            (None, _) => self.dir.path().to_owned(),
+        }
+    }
+
+    /// The part of a snapshot's or bookmark's name after `@` or `#`.
+    pub fn part(&self) -> Option<&str> {
+        self.part.as_deref()
+    }
+
+    /// Its object in the MOS; a bookmark has none.
+    pub fn id(&self) -> Option<ObjsetId> {
+        match &self.what {
+            What::Stored { id, .. } => Some(*id),
+            What::Bookmark(_) => None,
+        }
+    }
+
+    /// Its record; a bookmark has another.
+    pub fn phys(&self) -> Option<&DatasetPhys> {
+        match &self.what {
+            What::Stored { phys, .. } => Some(phys),
+            What::Bookmark(_) => None,
+        }
+    }
+
+    /// A bookmark's record.
+    pub fn bookmark_record(&self) -> Option<&Bookmark> {
+        match &self.what {
+            What::Stored { .. } => None,
+            What::Bookmark(mark) => Some(mark),
+        }
+    }
+
+    /// Its identity.
+    pub fn guid(&self) -> Guid {
+        match &self.what {
+            What::Stored { phys, .. } => phys.guid,
+            What::Bookmark(mark) => mark.guid,
+        }
+    }
+
+    /// Whether it is a snapshot.
+    pub fn is_snapshot(&self) -> bool {
+        self.phys().is_some_and(DatasetPhys::is_snapshot)
+    }
+
+    /// What it is. To tell file systems and volumes apart its content is looked at.
+    pub fn kind(&self) -> Result<Kind> {
+        match &self.what {
+            What::Bookmark(_) => Ok(Kind::Bookmark),
+            What::Stored { .. } if self.is_snapshot() => Ok(Kind::Snapshot),
+            What::Stored { .. } => Ok(match self.content_kind()? {
+                objset::Kind::Volume => Kind::Volume,
+                _ => Kind::Filesystem,
+            }),
+        }
+    }
+
+    /// What its content is made of.
+    pub fn content_kind(&self) -> Result<objset::Kind> {
+        if let Some(known) = self.content.get() {
+            return Ok(*known);
+        }
+        let kind = match self.objset(None) {
+            Ok(objset) => objset.header().kind,
+            Err(Error::Object(why)) if why.is_absence() => objset::Kind::None,
+            Err(why) => return Err(why),
+        };
+        Ok(*self.content.get_or_init(|| kind))
+    }
+
+    /// Its content; `key` is needed for all but the root block of an encrypted dataset.
+    pub fn objset(&self, key: Option<Key>) -> Result<Objset> {
+        match &self.what {
+            What::Stored { id, phys, .. } => {
+                let source = Arc::clone(self.tree.mos().source());
+                Ok(Objset::open(source, *id, &phys.root, key)?)
+            }
+            What::Bookmark(_) => Err(Error::NoContent { name: self.name() }),
+        }
+    }
+
+    /// Its content, with the key if it is encrypted and was unlocked.
+    pub fn open(&self) -> Result<Objset> {
+        let key = if self.crypto_key()?.is_some() {
+            Some(self.key()?.ok_or_else(|| Error::Locked { name: self.name() })?)
+        } else {
+            None
+        };
+        self.objset(key)
+    }
+
+    /// One of the newer fields, which stand in a ZAP.
+    pub fn field(&self, name: &str) -> Result<Option<Value>> {
+        match &self.what {
+            What::Stored { object, .. } => extension(object, name),
+            What::Bookmark(_) => Ok(None),
+        }
+    }
+
+    /// The snapshots of a head, oldest first.
+    pub fn snapshots(&self) -> Result<Vec<Self>> {
+        let all = self.dir.snapshots()?;
+        let mut found = Vec::with_capacity(all.by_id.len());
+        for (id, name) in &all.by_id {
+            found.push(self.snapshot_of(*id, name)?);
+        }
+        found.sort_by_cached_key(|snapshot| {
+            let txg = snapshot.phys().map_or(Txg::ZERO, |phys| phys.creation_txg);
+            (txg, snapshot.part.clone())
+        });
+        Ok(found)
+    }
+
+    /// A snapshot of a head by the part after `@`.
+    pub fn snapshot(&self, name: &str) -> Result<Option<Self>> {
+        let id = self.dir.snapshots()?.by_name.get(name).copied();
+        id.map(|id| self.snapshot_of(id, name)).transpose()
+    }
+
+    fn snapshot_of(&self, id: ObjsetId, name: &str) -> Result<Self> {
+        let (object, phys) = dataset_record(self.tree.mos(), id)?;
+        let what = stored(id, object, phys);
+        Ok(Self::new(&self.tree, &self.dir, Some(name.to_owned()), what))
+    }
+
+    fn bookmark_table(&self) -> Result<Option<Zap>> {
+        let id = self.field(DatasetPhys::BOOKMARKS)?.and_then(|value| value.u64());
+        table(self.tree.mos(), ObjectId::new(id.unwrap_or(0)))
+    }
+
+    /// The bookmarks of a head, oldest first.
+    pub fn bookmarks(&self) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in self.bookmark_table()?.iter().flat_map(Zap::entries) {
+            let entry = entry?;
+            found.push(self.bookmark_of(&String::from_utf8_lossy(&entry.name), &entry.value)?);
+        }
+        found.sort_by_cached_key(|mark| {
+            let txg = mark.bookmark_record().map_or(Txg::ZERO, |mark| mark.creation_txg);
+            (txg, mark.part.clone())
+        });
+        Ok(found)
+    }
+
+    /// A bookmark of a head by the part after `#`.
+    pub fn bookmark(&self, name: &str) -> Result<Option<Self>> {
+        let Some(table) = self.bookmark_table()? else { return Ok(None) };
+        let value = table.lookup(name.as_bytes())?;
+        value.map(|value| self.bookmark_of(name, &value)).transpose()
+    }
+
+    fn bookmark_of(&self, name: &str, value: &Value) -> Result<Self> {
+        let object = ObjectId::new(self.id().map_or(0, ObjsetId::get));
+        let mark =
+            Bookmark::from_words(&value.u64s()).map_err(|why| Error::Structure { object, why })?;
+        Ok(Self::new(&self.tree, &self.dir, Some(name.to_owned()), What::Bookmark(mark)))
+    }
+
+    /// What a redaction bookmark leaves out.
+    pub fn redaction_list(&self) -> Result<Option<RedactionList>> {
+        let id = self.bookmark_record().map_or(ObjectId::META, |mark| mark.redaction);
+        if !id.exists() {
+            return Ok(None);
+        }
+        let object = self.tree.mos().object(id)?;
+        let list = match object.spill()? {
+            Some(spill) => RedactionList::parse(&spill, spill.order()),
+            None => RedactionList::parse(object.bonus(), object.bonus_order()),
+        };
+        list.map(Some).map_err(|why| Error::Structure { object: id, why })
+    }
+
+    /// The snapshot that it is a clone of.
+    pub fn clone_origin(&self) -> Result<Option<Self>> {
+        let id = self.dir.phys().origin;
+        let none = !id.exists()
+            || self.is_snapshot()
+            || self.tree.origin_snapshot().is_some_and(|origin| origin.get() == id.get());
+        if none {
+            return Ok(None);
+        }
+        self.tree.dataset(ObjsetId::new(id.get())).map(Some)
+    }
+
+    /// The names of a snapshot's clones, in the order of the pool's table. Empty too where that
+    /// table is known not to be complete (a fault of old versions).
+    pub fn clones(&self) -> Result<Vec<String>> {
+        let Some(phys) = self.phys().filter(|phys| phys.is_snapshot()) else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        let mut count = 0_u64;
+        let clones = table(self.tree.mos(), phys.next_clones)?;
+        for entry in clones.iter().flat_map(Zap::entries) {
+            let Some(id) = entry?.value.u64() else { continue };
+            count = count.saturating_add(1);
+            let (_, clone) = dataset_record(self.tree.mos(), ObjsetId::new(id))?;
+            let dir = self.tree.dir(clone.dir);
+            names.extend(dir.map(|dir| dir.path().to_owned()));
+        }
+        Ok(if count.checked_add(1) == Some(phys.children) { names } else { Vec::new() })
+    }
+
+    /// The holds on a snapshot, by tag.
+    pub fn holds(&self) -> Result<Vec<Hold>> {
+        let id = self.phys().map_or(ObjectId::META, |phys| phys.holds);
+        let mut holds = Vec::new();
+        for entry in table(self.tree.mos(), id)?.iter().flat_map(Zap::entries) {
+            let entry = entry?;
+            let tag = String::from_utf8_lossy(&entry.name).into_owned();
+            holds.push(Hold { tag, time: entry.value.u64().unwrap_or(0) });
+        }
+        holds.sort_by(|a, b| a.tag.cmp(&b.tag));
+        Ok(holds)
+    }
+
+    /// Bytes written since the previous snapshot; `None` where there is none, not even the one of
+    /// nothing that newer pools have.
+    pub fn written(&self) -> Result<Option<u64>> {
+        match self.phys() {
+            Some(phys) if phys.previous.exists() => {
+                let (_, before) =
+                    dataset_record(self.tree.mos(), ObjsetId::new(phys.previous.get()))?;
+                self.written_since(&before).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Bytes written since an older snapshot, of the same directory or of an origin
+    /// (`written@...`).
+    pub fn written_since(&self, before: &DatasetPhys) -> Result<u64> {
+        let missing = || Error::NoContent { name: self.name() };
+        let phys = self.phys().ok_or_else(missing)?;
+        let mos = self.tree.mos();
+        let mut written = phys.referenced.wrapping_sub(before.referenced);
+        let mut at = phys.clone();
+        // each step goes to an older txg, so that this ends
+        while at.previous_txg > before.creation_txg {
+            let range = lists::deadlist_bytes_until(mos, at.deadlist, before.creation_txg)?;
+            written = written.wrapping_add(range);
+            let (_, older) = dataset_record(mos, ObjsetId::new(at.previous.get()))?;
+            if older.creation_txg >= at.creation_txg {
+                return Err(Error::Circle { object: at.previous, what: "snapshots" });
+            }
+            at = older;
+        }
+        Ok(written.wrapping_add(lists::deadlist_bytes(mos, at.deadlist)?))
+    }
+}
+
+fn stored(id: ObjsetId, object: Object, phys: DatasetPhys) -> What {
+    What::Stored { id, object: Box::new(object), phys: Arc::new(phys) }
+}

@@ -1,0 +1,149 @@
+//! A directory of the pool's tree.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use dmu::{Object, Objset};
+use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
+use ondisk::object_type::Content;
+use units::{ObjectId, ObjsetId};
+use zap::{Value, Zap};
+
+use crate::settings::Settings;
+use crate::{Error, Result};
+
+/// A directory: what a file system or volume shares with its snapshots.
+#[derive(Debug)]
+pub struct Dir {
+    id: ObjectId,
+    path: String,
+    parent: Option<Arc<Dir>>,
+    object: Object,
+    phys: DirPhys,
+    settings: OnceLock<Arc<Settings>>,
+    snapshots: OnceLock<Arc<Snapshots>>,
+}
+
+/// The snapshots of a directory by name and by object.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    pub(crate) by_name: HashMap<String, ObjsetId>,
+    pub(crate) by_id: HashMap<ObjsetId, String>,
+}
+
+impl Dir {
+    pub(crate) fn read(
+        mos: &Objset,
+        id: ObjectId,
+        path: String,
+        parent: Option<Arc<Self>>,
+    ) -> Result<Self> {
+        let object = mos.object(id)?;
+        let phys = DirPhys::parse(object.bonus(), object.bonus_order())
+            .map_err(|why| Error::Structure { object: id, why })?;
+        let (settings, snapshots) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { id, path, parent, object, phys, settings, snapshots })
+    }
+
+    /// Its object in the MOS.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Its name, with those of all above: `pool/a/b`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The directory above.
+    pub fn parent(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref()
+    }
+
+    /// Its record.
+    pub fn phys(&self) -> &DirPhys {
+        &self.phys
+    }
+
+    /// Itself and all above, upwards.
+    pub(crate) fn upwards(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |dir| dir.parent.as_deref())
+    }
+
+    /// Whether it is one of the pool's own (`$MOS`, ...) or half received (`%recv`), or below one.
+    pub fn is_hidden(&self) -> bool {
+        self.path.contains(['$', '%'])
+    }
+
+    /// One of the newer fields, which stand in a ZAP.
+    pub fn field(&self, name: &str) -> Result<Option<Value>> {
+        extension(&self.object, name)
+    }
+
+    /// The object that one of the newer fields names.
+    pub(crate) fn field_object(&self, name: &str) -> Result<Option<ObjectId>> {
+        let id = self.field(name)?.and_then(|value| value.u64());
+        Ok(id.map(ObjectId::new).filter(|id| id.exists()))
+    }
+
+    /// What is set here.
+    pub(crate) fn settings(&self) -> Result<Arc<Settings>> {
+        if let Some(known) = self.settings.get() {
+            return Ok(Arc::clone(known));
+        }
+        let read = Arc::new(Settings::read(self.object.objset(), self.phys.properties)?);
+        Ok(Arc::clone(self.settings.get_or_init(|| read)))
+    }
+
+    /// The record of its head.
+    pub(crate) fn head(&self) -> Result<(Object, DatasetPhys)> {
+        if !self.phys.head.exists() {
+            return Err(Error::NoContent { name: self.path.clone() });
+        }
+        dataset_record(self.object.objset(), ObjsetId::new(self.phys.head.get()))
+    }
+
+    /// Its snapshots.
+    pub(crate) fn snapshots(&self) -> Result<Arc<Snapshots>> {
+        if let Some(known) = self.snapshots.get() {
+            return Ok(Arc::clone(known));
+        }
+        let mut found = Snapshots::default();
+        if self.phys.head.exists() {
+            let names = self.head()?.1.snapshot_names;
+            for entry in table(self.object.objset(), names)?.iter().flat_map(Zap::entries) {
+                let entry = entry?;
+                let Some(id) = entry.value.u64() else { continue };
+                let name = String::from_utf8_lossy(&entry.name).into_owned();
+                found.by_id.insert(ObjsetId::new(id), name.clone());
+                found.by_name.insert(name, ObjsetId::new(id));
+            }
+        }
+        Ok(Arc::clone(self.snapshots.get_or_init(|| Arc::new(found))))
+    }
+}
+
+/// A dataset's object and record.
+pub(crate) fn dataset_record(mos: &Objset, id: ObjsetId) -> Result<(Object, DatasetPhys)> {
+    let id = ObjectId::new(id.get());
+    let object = mos.object(id)?;
+    let phys = DatasetPhys::parse(object.bonus(), object.bonus_order())
+        .map_err(|why| Error::Structure { object: id, why })?;
+    Ok((object, phys))
+}
+
+/// The table in an object of the MOS; `None` where the field that names it is 0.
+pub(crate) fn table(mos: &Objset, id: ObjectId) -> Result<Option<Zap>> {
+    if !id.exists() {
+        return Ok(None);
+    }
+    Ok(Some(Zap::open(mos.object(id)?)?))
+}
+
+/// A newer field of a directory or dataset: those that have any have a ZAP for their data.
+pub(crate) fn extension(object: &Object, name: &str) -> Result<Option<Value>> {
+    if object.dnode().kind.content() != Content::Zap {
+        return Ok(None);
+    }
+    Ok(Zap::open(object.clone())?.lookup(name.as_bytes())?)
+}

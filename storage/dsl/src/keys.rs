@@ -1,0 +1,218 @@
+//! Keys of encrypted datasets: their records, and unlocking.
+//!
+//! An encrypted directory has a record of its own wrapped keys (a ZAP in the MOS), shared by its
+//! snapshots and clones. What wraps them belongs to an *encryption root*, itself or a directory
+//! above; a user's key for the root opens all directories under it.
+//!
+//! ```text
+//! keyformat              1 raw, 2 hex, 3 passphrase
+//! pbkdf2salt, -iters     how a passphrase is stretched
+//! DSL_CRYPTO_ROOT_DDOBJ  the encryption root's directory
+//! DSL_CRYPTO_...         the wrapped keys, see `transform::crypt`
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dmu::Objset;
+use ondisk::dsl::Dir as DirPhys;
+use parking_lot::Mutex;
+use transform::crypt::{Suite, WrappedKey, WrappingKey, unwrap_key};
+use units::ObjectId;
+use zap::Zap;
+use zio::Key;
+
+use crate::{Dataset, Error, Result, Tree};
+
+/// The form of a user's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyFormat {
+    /// 32 bytes.
+    Raw,
+    /// 64 hexadecimal digits.
+    Hex,
+    /// Text.
+    Passphrase,
+}
+
+/// Whether a dataset's key is at hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyStatus {
+    /// It was unlocked.
+    Available,
+    /// It was not.
+    Unavailable,
+}
+
+/// What the record of an encrypted dataset's key says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFacts {
+    /// The record's object.
+    pub record: ObjectId,
+    /// The encryption root's directory.
+    pub root: ObjectId,
+    /// The code of the cipher suite.
+    pub suite: u64,
+    /// The key's identity.
+    pub guid: u64,
+    /// The form of the user's key; `None` for a number that is not known.
+    pub format: Option<KeyFormat>,
+    /// What a passphrase is stretched with.
+    pub salt: u64,
+    /// How often.
+    pub iterations: u64,
+}
+
+/// The keys that were unlocked.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    /// By the encryption root's directory.
+    wrapping: Mutex<HashMap<ObjectId, Arc<WrappingKey>>>,
+    /// By the key's record.
+    datasets: Mutex<HashMap<ObjectId, Key>>,
+}
+
+impl KeyFacts {
+    fn read(mos: &Objset, record: ObjectId) -> Result<Self> {
+        let table = Zap::open(mos.object(record)?)?;
+        let number = |entry: &'static str| {
+            let found = table.lookup_u64(entry.as_bytes())?;
+            found.ok_or(Error::KeyEntry { object: record, entry })
+        };
+        Ok(Self {
+            record,
+            root: ObjectId::new(number("DSL_CRYPTO_ROOT_DDOBJ")?),
+            suite: number("DSL_CRYPTO_SUITE")?,
+            guid: number("DSL_CRYPTO_GUID")?,
+            format: match table.lookup_u64(b"keyformat")? {
+                Some(1) => Some(KeyFormat::Raw),
+                Some(2) => Some(KeyFormat::Hex),
+                Some(3) => Some(KeyFormat::Passphrase),
+                _ => None,
+            },
+            salt: table.lookup_u64(b"pbkdf2salt")?.unwrap_or(0),
+            iterations: table.lookup_u64(b"pbkdf2iters")?.unwrap_or(0),
+        })
+    }
+}
+
+impl Dataset {
+    /// The record of its key; `None` if it is not encrypted.
+    pub fn crypto_key(&self) -> Result<Option<ObjectId>> {
+        if self.bookmark_record().is_some() {
+            return Ok(None);
+        }
+        self.dir().field_object(DirPhys::CRYPTO_KEY)
+    }
+
+    /// What that record says.
+    pub fn key_facts(&self) -> Result<Option<KeyFacts>> {
+        let record = self.crypto_key()?;
+        record.map(|record| KeyFacts::read(self.tree().mos(), record)).transpose()
+    }
+
+    /// Its key, if its encryption root was unlocked.
+    pub fn key(&self) -> Result<Option<Key>> {
+        let Some(record) = self.crypto_key()? else { return Ok(None) };
+        let keys = self.tree().keys();
+        if let Some(key) = keys.datasets.lock().get(&record) {
+            return Ok(Some(Arc::clone(key)));
+        }
+        let facts = KeyFacts::read(self.tree().mos(), record)?;
+        let wrapping = keys.wrapping.lock().get(&facts.root).cloned();
+        let Some(wrapping) = wrapping else { return Ok(None) };
+        let key = self.unwrap_with(record, &wrapping)?;
+        keys.datasets.lock().insert(record, Arc::clone(&key));
+        Ok(Some(key))
+    }
+
+    /// Whether its key is at hand; `None` if it is not encrypted.
+    pub fn key_status(&self) -> Result<Option<KeyStatus>> {
+        if self.crypto_key()?.is_none() {
+            return Ok(None);
+        }
+        let key = self.key().unwrap_or(None);
+        Ok(Some(if key.is_some() { KeyStatus::Available } else { KeyStatus::Unavailable }))
+    }
+
+    fn unwrap_with(&self, record: ObjectId, wrapping: &WrappingKey) -> Result<Key> {
+        let wrapped = self.wrapped_key(record)?;
+        let key = unwrap_key(wrapping, &wrapped).map_err(|why| self.key_error(why))?;
+        Ok(Arc::new(key))
+    }
+
+    fn key_error(&self, why: transform::Error) -> Error {
+        Error::Key { name: self.name(), why }
+    }
+
+    fn wrapped_key(&self, record: ObjectId) -> Result<WrappedKey> {
+        let table = Zap::open(self.tree().mos().object(record)?)?;
+        let number = |entry: &str| table.lookup_u64(entry.as_bytes());
+        let lacks = |entry| Error::KeyEntry { object: record, entry };
+        let suite = number("DSL_CRYPTO_SUITE")?.ok_or(lacks("DSL_CRYPTO_SUITE"))?;
+        Ok(WrappedKey {
+            suite: Suite::from_code(suite).map_err(|why| self.key_error(why))?,
+            guid: number("DSL_CRYPTO_GUID")?.ok_or(lacks("DSL_CRYPTO_GUID"))?,
+            version: number("DSL_CRYPTO_VERSION")?.unwrap_or(0),
+            iv: bytes(&table, record, "DSL_CRYPTO_IV")?,
+            mac: bytes(&table, record, "DSL_CRYPTO_MAC")?,
+            master: bytes(&table, record, "DSL_CRYPTO_MASTER_KEY_1")?,
+            hmac: bytes(&table, record, "DSL_CRYPTO_HMAC_KEY_1")?,
+        })
+    }
+}
+
+/// The bytes of an entry; those that it lacks are zeros.
+fn bytes<const N: usize>(table: &Zap, object: ObjectId, entry: &'static str) -> Result<[u8; N]> {
+    let value = table.lookup(entry.as_bytes())?.filter(|value| value.int_size() == 1);
+    let value = value.ok_or(Error::KeyEntry { object, entry })?;
+    let mut out = [0; N];
+    for (to, from) in out.iter_mut().zip(value.bytes()) {
+        *to = *from;
+    }
+    Ok(out)
+}
+
+impl Tree {
+    /// Unlocks the encryption root of `dataset`, and so all that is under it, with the secret as
+    /// the user gave it: the passphrase, the hexadecimal digits (a line's end after either is
+    /// ignored) or the raw bytes.
+    pub fn unlock(&self, dataset: &Dataset, secret: &[u8]) -> Result<Key> {
+        let not_encrypted = || Error::NotEncrypted { name: dataset.name() };
+        let own = dataset.key_facts()?.ok_or_else(not_encrypted)?;
+        // the root's record says how its key is made; where it is gone, the dataset's own does
+        let root = self.dir(own.root).map(|dir| Dataset::head(self, dir));
+        let root = match root {
+            Some(Ok(root)) => root.key_facts()?,
+            _ => None,
+        };
+        let facts = root.as_ref().unwrap_or(&own);
+        let wrapping = wrapping_key(facts, secret).map_err(|why| dataset.key_error(why))?;
+        let key = dataset.unwrap_with(own.record, &wrapping)?;
+        self.keys().wrapping.lock().insert(own.root, Arc::new(wrapping));
+        self.keys().datasets.lock().insert(own.record, Arc::clone(&key));
+        Ok(key)
+    }
+
+    /// The head whose user's key opens `dataset`; `None` if that is not encrypted.
+    pub fn encryption_root(&self, dataset: &Dataset) -> Result<Option<Dataset>> {
+        let Some(facts) = dataset.key_facts()? else { return Ok(None) };
+        self.dir(facts.root).map(|dir| Dataset::head(self, dir)).transpose()
+    }
+}
+
+fn wrapping_key(
+    facts: &KeyFacts,
+    secret: &[u8],
+) -> std::result::Result<WrappingKey, transform::Error> {
+    let line = secret.strip_suffix(b"\n").unwrap_or(secret);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    match facts.format {
+        Some(KeyFormat::Raw) => WrappingKey::from_raw(secret),
+        Some(KeyFormat::Hex) => WrappingKey::from_hex(line),
+        Some(KeyFormat::Passphrase) => {
+            WrappingKey::from_passphrase(line, facts.salt, facts.iterations)
+        }
+        None => Err(transform::Error::Unsupported { feature: "key format", code: 0 }),
+    }
+}

@@ -1,0 +1,238 @@
+//! Block pointers that wait to be freed: bpobjs, deadlists, livelists, bptrees.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use dmu::{Object, Objset};
+use ondisk::dsl::{Bpobj, Bptree, BptreeEntry, Deadlist, is_freed};
+use ondisk::{Blkptr, ObjectType, Reader};
+use units::{ObjectId, Txg};
+use zap::Zap;
+
+use crate::{Error, Result};
+
+/// A pointer of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// The list that it stands in: a bpobj.
+    pub list: ObjectId,
+    /// The pointer. Pointers in lists have no checksums and no embedded data.
+    pub pointer: &'a Blkptr,
+    /// In a livelist: whether it tells of a death, and not of a birth.
+    pub freed: bool,
+}
+
+/// What a visitor of a list answers: go on, or stop.
+pub type Visit<'a> = &'a mut dyn FnMut(Listed<'_>) -> ControlFlow<()>;
+
+/// Pointers read at a time.
+const CHUNK: u64 = 1024;
+const POINTER: u64 = 128;
+
+/// Bytes of all blocks of a deadlist.
+pub fn deadlist_bytes(mos: &Objset, id: ObjectId) -> Result<u64> {
+    if !id.exists() {
+        return Ok(0);
+    }
+    let object = mos.object(id)?;
+    if object.dnode().kind == ObjectType::BPOBJ {
+        return Ok(header(&object)?.bytes);
+    }
+    let found = Deadlist::parse(object.bonus(), object.bonus_order());
+    found.map(|header| header.used).map_err(|why| Error::Structure { object: id, why })
+}
+
+/// Bytes of the blocks of a deadlist that were born in `txg` or before.
+pub fn deadlist_bytes_until(mos: &Objset, id: ObjectId, txg: Txg) -> Result<u64> {
+    let mut bytes = 0_u64;
+    if !id.exists() {
+        return Ok(0);
+    }
+    if mos.object(id)?.dnode().kind == ObjectType::BPOBJ {
+        let _ = walk_bpobj(mos, id, &mut |listed| {
+            if listed.pointer.birth() <= txg {
+                bytes = bytes.wrapping_add(allocated(listed.pointer));
+            }
+            ControlFlow::Continue(())
+        })?;
+        return Ok(bytes);
+    }
+    for (born_after, list) in deadlist_parts(mos, id)? {
+        if born_after < txg {
+            bytes = bytes.wrapping_add(header(&mos.object(list)?)?.bytes);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Bytes that a block takes, as its addresses say. Right where parity takes nothing.
+fn allocated(pointer: &Blkptr) -> u64 {
+    match pointer {
+        Blkptr::Regular(block) => block.copies().map(|dva| dva.asize).fold(0, u64::wrapping_add),
+        _ => 0,
+    }
+}
+
+/// The parts of a deadlist or livelist, by txg: each has the blocks born after its txg and not
+/// after the next one's. A livelist's parts have its events since then.
+pub fn deadlist_parts(mos: &Objset, id: ObjectId) -> Result<Vec<(Txg, ObjectId)>> {
+    let mut parts = Vec::new();
+    for entry in Zap::open(mos.object(id)?)?.entries() {
+        let entry = entry?;
+        let txg = match &entry.key64 {
+            Some(words) => words.first().copied(),
+            // integers as keys are written as hexadecimal digits
+            None => std::str::from_utf8(&entry.name)
+                .ok()
+                .and_then(|digits| u64::from_str_radix(digits, 16).ok()),
+        };
+        if let (Some(txg), Some(list)) = (txg, entry.value.u64()) {
+            parts.push((Txg::new(txg), ObjectId::new(list)));
+        }
+    }
+    parts.sort_unstable();
+    Ok(parts)
+}
+
+/// Shows every pointer of a deadlist, of the new form or the old, or of a livelist.
+pub fn walk_deadlist(mos: &Objset, id: ObjectId, visit: Visit<'_>) -> Result<ControlFlow<()>> {
+    if !id.exists() {
+        return Ok(ControlFlow::Continue(()));
+    }
+    if mos.object(id)?.dnode().kind == ObjectType::BPOBJ {
+        return walk_bpobj(mos, id, visit);
+    }
+    for (_, list) in deadlist_parts(mos, id)? {
+        if walk_bpobj(mos, list, visit)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Shows every pointer of a bpobj and of its sublists.
+pub fn walk_bpobj(mos: &Objset, id: ObjectId, visit: Visit<'_>) -> Result<ControlFlow<()>> {
+    let mut seen = HashSet::new();
+    let mut waiting = vec![id];
+    while let Some(list) = waiting.pop() {
+        if !seen.insert(list) {
+            return Err(Error::Circle { object: list, what: "lists of block pointers" });
+        }
+        let object = mos.object(list)?;
+        let header = header(&object)?;
+        if walk_pointers(&object, header.count, visit)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        waiting.extend(sublists(mos, &header)?);
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// A bpobj's header.
+pub fn bpobj_header(mos: &Objset, id: ObjectId) -> Result<Bpobj> {
+    header(&mos.object(id)?)
+}
+
+fn header(object: &Object) -> Result<Bpobj> {
+    Bpobj::parse(object.bonus(), object.bonus_order())
+        .map_err(|why| Error::Structure { object: object.id(), why })
+}
+
+/// The objects that a bpobj consists of besides itself: the table of sublists, and they.
+pub fn bpobj_objects(mos: &Objset, id: ObjectId) -> Result<Vec<ObjectId>> {
+    let mut seen = HashSet::new();
+    let mut waiting = vec![id];
+    let mut found = Vec::new();
+    while let Some(list) = waiting.pop() {
+        if !seen.insert(list) {
+            return Err(Error::Circle { object: list, what: "lists of block pointers" });
+        }
+        let header = bpobj_header(mos, list)?;
+        found.extend(Some(header.sublists).filter(|table| table.exists()));
+        let more = sublists(mos, &header)?;
+        found.extend_from_slice(&more);
+        waiting.extend(more);
+    }
+    Ok(found)
+}
+
+fn sublists(mos: &Objset, header: &Bpobj) -> Result<Vec<ObjectId>> {
+    if !header.sublists.exists() {
+        return Ok(Vec::new());
+    }
+    let object = mos.object(header.sublists)?;
+    let mut lists = Vec::new();
+    let _ = for_each_chunk(&object, header.sublist_count, 8, &mut |reader| {
+        while reader.left() > 0 {
+            lists.push(ObjectId::new(reader.u64()?));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(lists)
+}
+
+fn walk_pointers(object: &Object, count: u64, visit: Visit<'_>) -> Result<ControlFlow<()>> {
+    let list = object.id();
+    for_each_chunk(object, count, POINTER, &mut |reader| {
+        while reader.left() > 0 {
+            let pointer = Blkptr::read(reader)?;
+            let freed = is_freed(&pointer);
+            if visit(Listed { list, pointer: &pointer, freed }).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+type Chunk<'a> = &'a mut dyn FnMut(&mut Reader<'_>) -> ondisk::Result<ControlFlow<()>>;
+
+/// Reads `count` records of `size` bytes of an object, some at a time; `count` is not believed
+/// beyond the end of the object.
+fn for_each_chunk(
+    object: &Object,
+    count: u64,
+    size: u64,
+    each: Chunk<'_>,
+) -> Result<ControlFlow<()>> {
+    let blocks = object.max_block().get().saturating_add(1);
+    let room = blocks.saturating_mul(u64::from(object.block_size()));
+    let end = count.saturating_mul(size).min(room);
+    let step = CHUNK.saturating_mul(size);
+    let mut at = 0_u64;
+    while at < end {
+        let length = step.min(end.saturating_sub(at));
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        object.read(at, &mut bytes)?;
+        // an object of the MOS has one byte order, that of its dnode
+        let mut reader = Reader::new("list", &bytes, object.bonus_order());
+        let next =
+            each(&mut reader).map_err(|why| Error::Structure { object: object.id(), why })?;
+        if next.is_break() {
+            return Ok(next);
+        }
+        at = at.saturating_add(length);
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The trees that are still to be freed after their datasets were destroyed.
+pub fn bptree(mos: &Objset, id: ObjectId) -> Result<(Bptree, Vec<BptreeEntry>)> {
+    let object = mos.object(id)?;
+    let header = Bptree::parse(object.bonus(), object.bonus_order())
+        .map_err(|why| Error::Structure { object: id, why })?;
+    let mut entries = Vec::new();
+    let mut index = 0;
+    let size = u64::try_from(BptreeEntry::SIZE).unwrap_or(u64::MAX);
+    let _ = for_each_chunk(&object, header.end, size, &mut |reader| {
+        while reader.left() >= BptreeEntry::SIZE {
+            let entry = BptreeEntry::read(reader)?;
+            if index >= header.begin {
+                entries.push(entry);
+            }
+            index = u64::saturating_add(index, 1);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((header, entries))
+}

@@ -1,0 +1,219 @@
+//! What users, groups and projects use of a file system, and what they may.
+//!
+//! Three tables of the object set hold what is used, from an owner's number to bytes, and under
+//! `obj-` and the number to objects; six tables named by the master node hold the limits. The
+//! names are the owners' numbers in hexadecimal, with a domain's index in the upper half.
+
+use std::collections::BTreeMap;
+
+use dmu::{Objset, Special};
+use ondisk::Reader;
+use ondisk::nvlist::Nvlist;
+use units::ObjectId;
+use zap::Zap;
+
+use crate::{Error, Result};
+
+/// What an owner is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum OwnerKind {
+    /// A user of POSIX.
+    PosixUser,
+    /// A user of a domain.
+    SmbUser,
+    /// A group of POSIX.
+    PosixGroup,
+    /// A group of a domain.
+    SmbGroup,
+    /// A project.
+    Project,
+}
+
+impl OwnerKind {
+    /// The words that the field's tools print.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PosixUser => "POSIX User",
+            Self::SmbUser => "SMB User",
+            Self::PosixGroup => "POSIX Group",
+            Self::SmbGroup => "SMB Group",
+            Self::Project => "Project",
+        }
+    }
+}
+
+/// What one owner uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnerRow {
+    /// What the owner is.
+    pub kind: OwnerKind,
+    /// The number; of an owner of a domain, the domain and the number.
+    pub name: String,
+    /// Bytes used.
+    pub used: u64,
+    /// Bytes that may be used; 0: no limit.
+    pub quota: u64,
+    /// Objects used; `None` where the file system does not count them.
+    pub objects: Option<u64>,
+    /// Objects that may be used; 0: no limit.
+    pub object_quota: Option<u64>,
+}
+
+impl OwnerRow {
+    /// The row as `zfs userspace -Hpn -o type,name,used,quota,objused,objquota` prints it.
+    pub fn cells(&self) -> [String; 6] {
+        let or_dash = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+        [
+            self.kind.name().to_owned(),
+            self.name.clone(),
+            self.used.to_string(),
+            self.quota.to_string(),
+            or_dash(self.objects),
+            or_dash(self.object_quota),
+        ]
+    }
+}
+
+/// What all owners of a file system use.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Owners {
+    /// By user.
+    pub users: Vec<OwnerRow>,
+    /// By group.
+    pub groups: Vec<OwnerRow>,
+    /// By project.
+    pub projects: Vec<OwnerRow>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Counts {
+    used: u64,
+    quota: u64,
+    objects: u64,
+    object_quota: u64,
+}
+
+/// A domain's index and a number in it.
+type Owner = (u32, u32);
+
+impl Owners {
+    /// Of a file system's content.
+    pub fn read(objset: &Objset) -> Result<Self> {
+        let flags = objset.header().flags;
+        if !flags.space_accounted() {
+            return Ok(Self::default());
+        }
+        let master = Zap::open(objset.object(ObjectId::new(1))?)?;
+        let domains = Domains::read(objset, &master)?;
+        let count_objects = flags.objects_accounted();
+        let rows = |special, [quota, object_quota]: [&str; 2], posix, smb, projects: bool| {
+            let mut all = BTreeMap::new();
+            add_used(objset, special, &mut all)?;
+            add_quota(objset, &master, quota, &mut all, |counts| &mut counts.quota)?;
+            add_quota(objset, &master, object_quota, &mut all, |counts| &mut counts.object_quota)?;
+            let row = |(owner, counts): (Owner, Counts)| {
+                let (domain, number) = owner;
+                let (kind, name) = match domains.name(domain).filter(|_| !projects) {
+                    Some(domain) => (smb, format!("{domain}-{number}")),
+                    None if projects => {
+                        (posix, ((u64::from(domain) << 32) | u64::from(number)).to_string())
+                    }
+                    None => (posix, number.to_string()),
+                };
+                let counted = |count| (count_objects || projects).then_some(count);
+                OwnerRow {
+                    kind,
+                    name,
+                    used: counts.used,
+                    quota: counts.quota,
+                    objects: counted(counts.objects),
+                    object_quota: counted(counts.object_quota),
+                }
+            };
+            Ok::<_, Error>(all.into_iter().map(row).collect::<Vec<_>>())
+        };
+        use OwnerKind::{PosixGroup, PosixUser, Project, SmbGroup, SmbUser};
+        let users = ["userquota@", "userobjquota@"];
+        let groups = ["groupquota@", "groupobjquota@"];
+        let projects = ["projectquota@", "projectobjquota@"];
+        Ok(Self {
+            users: rows(Special::UserUsed, users, PosixUser, SmbUser, false)?,
+            groups: rows(Special::GroupUsed, groups, PosixGroup, SmbGroup, false)?,
+            projects: if flags.projects_accounted() {
+                rows(Special::ProjectUsed, projects, Project, Project, true)?
+            } else {
+                Vec::new()
+            },
+        })
+    }
+}
+
+fn owner(name: &[u8]) -> Option<Owner> {
+    let digits = std::str::from_utf8(name).ok()?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    let low = u32::try_from(number & 0xffff_ffff).ok()?;
+    Some((u32::try_from(number >> 32).ok()?, low))
+}
+
+fn add_used(objset: &Objset, which: Special, all: &mut BTreeMap<Owner, Counts>) -> Result<()> {
+    let Some(object) = objset.special(which) else { return Ok(()) };
+    for entry in Zap::open(object)?.entries() {
+        let entry = entry?;
+        let (name, objects) = match entry.name.strip_prefix(b"obj-") {
+            Some(name) => (name, true),
+            None => (&entry.name[..], false),
+        };
+        let (Some(owner), Some(count)) = (owner(name), entry.value.u64()) else { continue };
+        let counts: &mut Counts = all.entry(owner).or_default();
+        *(if objects { &mut counts.objects } else { &mut counts.used }) = count;
+    }
+    Ok(())
+}
+
+fn add_quota(
+    objset: &Objset,
+    master: &Zap,
+    name: &str,
+    all: &mut BTreeMap<Owner, Counts>,
+    field: impl Fn(&mut Counts) -> &mut u64,
+) -> Result<()> {
+    let Some(id) = master.lookup_u64(name.as_bytes())?.filter(|id| *id != 0) else {
+        return Ok(());
+    };
+    for entry in Zap::open(objset.object(ObjectId::new(id))?)?.entries() {
+        let entry = entry?;
+        let (Some(owner), Some(limit)) = (owner(&entry.name), entry.value.u64()) else { continue };
+        *field(all.entry(owner).or_default()) = limit;
+    }
+    Ok(())
+}
+
+/// The domains that owners' numbers refer to.
+struct Domains(Vec<(u64, String)>);
+
+/// No table of domains is longer.
+const LONGEST: u64 = 16 << 20;
+
+impl Domains {
+    fn read(objset: &Objset, master: &Zap) -> Result<Self> {
+        let Some(id) = master.lookup_u64(b"FUID")?.filter(|id| *id != 0) else {
+            return Ok(Self(Vec::new()));
+        };
+        let id = ObjectId::new(id);
+        let broken = |why| Error::Structure { object: id, why };
+        let object = objset.object(id)?;
+        let mut size = Reader::new("domain table's size", object.bonus(), object.bonus_order());
+        let size = size.u64().map_err(broken)?.min(LONGEST);
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        object.read(0, &mut bytes)?;
+        let list = Nvlist::decode(&bytes).map_err(broken)?;
+        let domain =
+            |row: &Nvlist| Some((row.u64("fuid_idx")?, row.str("fuid_domain")?.to_owned()));
+        Ok(Self(list.nvlists("fuid_nvlist").iter().filter_map(domain).collect()))
+    }
+
+    fn name(&self, index: u32) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| *known == u64::from(index));
+        found.filter(|_| index != 0).map(|(_, name)| &**name)
+    }
+}

@@ -1,0 +1,122 @@
+//! What is set in one place: the ZAP of properties of a directory or a snapshot.
+//!
+//! ```text
+//! compression           a value that was set here
+//! compression$recvd     a value that came with a send stream; one set here goes before it
+//! compression$inherit   what came with the stream does not count: inherit
+//! compression$iuv       a value that old versions would not know; it goes before the others
+//! ```
+//!
+//! Numbers are one integer of 8 bytes, texts are bytes with a NUL.
+
+use std::collections::HashMap;
+
+use dmu::Objset;
+use units::ObjectId;
+use zap::{Value, Zap};
+
+use crate::Result;
+use crate::dir::table;
+use crate::property::knows_index;
+
+/// A value as it is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Number(u64),
+    Text(String),
+}
+
+/// A property that counts in the place where it is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Set {
+    pub(crate) name: String,
+    pub(crate) value: Setting,
+    pub(crate) received: bool,
+}
+
+/// All that count, in the table's order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) all: Vec<Set>,
+    index: HashMap<String, usize>,
+}
+
+impl Settings {
+    pub(crate) fn read(mos: &Objset, id: ObjectId) -> Result<Self> {
+        let mut raw = Vec::new();
+        for entry in table(mos, id)?.iter().flat_map(Zap::entries) {
+            let entry = entry?;
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            raw.extend(Setting::from_value(&entry.value).map(|value| (name, value)));
+        }
+        Ok(Self::from_entries(raw))
+    }
+
+    pub(crate) fn from_entries(raw: Vec<(String, Setting)>) -> Self {
+        let known: HashMap<String, Setting> = raw.iter().cloned().collect();
+        let has = |name: &str, suffix: &str| known.contains_key(&format!("{name}{suffix}"));
+        let mut found = Self::default();
+        for (entry, value) in raw {
+            let (name, suffix) = match entry.find('$') {
+                Some(cut) => entry.split_at_checked(cut).unwrap_or((&entry, "")),
+                None => (&*entry, ""),
+            };
+            let (counts, received) = match suffix {
+                "" => (!has(name, "$iuv"), false),
+                "$recvd" => (!has(name, "") && !has(name, "$inherit"), true),
+                "$iuv" => (knows_index(name, &value), false),
+                _ => (false, false),
+            };
+            if counts && !found.index.contains_key(name) {
+                found.index.insert(name.to_owned(), found.all.len());
+                found.all.push(Set { name: name.to_owned(), value, received });
+            }
+        }
+        found
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Set> {
+        self.index.get(name).and_then(|at| self.all.get(*at))
+    }
+}
+
+impl Setting {
+    fn from_value(value: &Value) -> Option<Self> {
+        if value.int_size() == 1 {
+            let bytes = value.bytes();
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            let text = bytes.get(..end).unwrap_or_default();
+            return Some(Self::Text(String::from_utf8_lossy(text).into_owned()));
+        }
+        value.integers().next().map(Self::Number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Setting, Settings};
+
+    fn settings(entries: &[(&str, u64)]) -> Settings {
+        let lay = |(name, value): &(&str, u64)| ((*name).to_owned(), Setting::Number(*value));
+        Settings::from_entries(entries.iter().map(lay).collect())
+    }
+
+    #[test]
+    fn what_is_set_here_goes_before_what_was_received() {
+        let found = settings(&[("atime$recvd", 0), ("exec", 1), ("exec$recvd", 0)]);
+        assert!(found.get("atime").unwrap().received);
+        let exec = found.get("exec").unwrap();
+        assert!(!exec.received && exec.value == Setting::Number(1));
+        let found = settings(&[("atime$recvd", 0), ("atime$inherit", 0), ("x$y", 4)]);
+        assert!(found.all.is_empty());
+    }
+
+    #[test]
+    fn a_newer_value_goes_before_the_old_one_if_it_is_known() {
+        let found = settings(&[("compression", 15), ("compression$iuv", 16)]);
+        assert_eq!(found.get("compression").unwrap().value, Setting::Number(16));
+        // an unknown one hides the old one, which is not what was wanted either
+        let found = settings(&[("compression", 15), ("compression$iuv", 99)]);
+        assert!(found.get("compression").is_none());
+    }
+}
