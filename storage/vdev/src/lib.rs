@@ -18,7 +18,7 @@ mod tree;
 
 pub use config::{FoundLeaf, Surroundings};
 pub use error::{Error, LeafFault, Trouble};
-pub use indirect::{Mapping, Segment};
+pub use indirect::{Indirect, Mapping, Segment};
 pub use leaf::{Leaf, TxgRanges};
 pub use node::{Kind, Node};
 pub use tree::{Judge, Request, Tree};

@@ -1,0 +1,6 @@
+//! Blocks on arrays in memory: written by the map, read back in every kind of trouble.
+
+mod array;
+mod mirror;
+mod raidz;
+mod removed;

@@ -1,0 +1,85 @@
+//! Sides that lie, slept, or are gone.
+
+use geometry::Block;
+use units::{Guid, Txg, VdevId};
+use vdev::{Error, Kind, Node, Request, Tree, Trouble};
+
+use crate::array::{BIRTH, DRIVE, leaf, noise, read, request};
+
+const BLOCK: Block = Block { offset: 8192, size: 4096 };
+
+fn drive(data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; DRIVE];
+    let at = (4 << 20) + 8192;
+    bytes[at..at + data.len()].copy_from_slice(data);
+    bytes
+}
+
+fn mirror(sides: Vec<Node>) -> Tree {
+    Tree::new(vec![Node { guid: Guid::new(100), kind: Kind::Mirror(sides) }])
+}
+
+#[test]
+fn one_good_side_is_enough_and_the_others_are_named() {
+    let data = noise(BLOCK.size, 5);
+    let always = Txg::new(u64::MAX);
+    for good in 0..3 {
+        let sides = (0..3).map(|index| {
+            let bytes = if index == good { drive(&data) } else { drive(&noise(BLOCK.size, 6)) };
+            leaf(index, Some(bytes), always)
+        });
+        let tree = mirror(sides.collect());
+        assert_eq!(read(&tree, 0, BLOCK, &data, &mut Vec::new()).unwrap(), data);
+        let judge = |bytes: &[u8]| bytes == data;
+        let (mut into, mut faults) = (Vec::new(), Vec::new());
+        tree.examine(VdevId::new(0), &request(BLOCK, &judge), &mut into, &mut faults).unwrap();
+        assert_eq!(into, data);
+        assert_eq!(faults.len(), 2);
+        assert!(
+            faults.iter().all(|f| f.trouble == Trouble::Wrong && f.leaf.get() != good as u64 + 1)
+        );
+    }
+}
+
+#[test]
+fn a_side_that_slept_is_never_believed_without_a_checksum() {
+    let (now, then) = (noise(BLOCK.size, 8), noise(BLOCK.size, 9));
+    let slept = Txg::new(BIRTH.get() - 1);
+    let any = |_: &[u8]| true;
+    let request = Request { strict: false, ..request(BLOCK, &any) };
+    for first in [true, false] {
+        let mut sides = vec![
+            leaf(0, Some(drive(&then)), slept),
+            leaf(1, Some(drive(&now)), Txg::new(u64::MAX)),
+        ];
+        if !first {
+            sides.reverse();
+        }
+        let mut into = Vec::new();
+        mirror(sides).read(VdevId::new(0), &request, &mut into, &mut Vec::new()).unwrap();
+        assert_eq!(into, now);
+    }
+    let mut into = Vec::new();
+    let alone = mirror(vec![leaf(0, Some(drive(&then)), slept), leaf(1, None, Txg::ZERO)]);
+    let result = alone.read(VdevId::new(0), &request, &mut into, &mut Vec::new());
+    assert_eq!(result, Err(Error::Unavailable { missing: 2, spare: 1 }));
+}
+
+#[test]
+fn a_side_that_slept_is_asked_when_the_checksum_can_tell() {
+    let data = noise(BLOCK.size, 10);
+    let slept = Txg::new(BIRTH.get() - 1);
+    let tree = mirror(vec![leaf(0, Some(drive(&data)), slept), leaf(1, None, Txg::ZERO)]);
+    assert_eq!(read(&tree, 0, BLOCK, &data, &mut Vec::new()).unwrap(), data);
+}
+
+#[test]
+fn a_drive_that_ends_too_early_is_an_error() {
+    let data = noise(BLOCK.size, 11);
+    let cut = drive(&data)[..(4 << 20) + 9000].to_vec();
+    let tree = mirror(vec![leaf(0, Some(cut), Txg::new(u64::MAX))]);
+    let mut faults = Vec::new();
+    let result = read(&tree, 0, BLOCK, &data, &mut faults);
+    assert_eq!(result, Err(Error::Unavailable { missing: 1, spare: 0 }));
+    assert_eq!(faults[0].trouble, Trouble::Unreadable);
+}

@@ -1,0 +1,54 @@
+//! Blocks whose vdev was removed, in pieces on mirrors that each lie somewhere.
+
+use std::sync::Arc;
+
+use geometry::Block;
+use units::{Guid, Txg, VdevId};
+use vdev::{Error, Kind, Mapping, Node, Segment, Tree};
+
+use crate::array::{DRIVE, leaf, noise, read};
+
+const FRONT: usize = 4 << 20;
+
+#[test]
+fn pieces_are_put_together_from_whichever_sides_are_right() {
+    let data = noise(8192, 20);
+    // the first half is right on drive 0 only, the second on drive 1 only
+    let (mut first, mut second) = (vec![0; DRIVE], vec![0; DRIVE]);
+    first[FRONT + 4096..FRONT + 8192].copy_from_slice(&data[..4096]);
+    second[FRONT + 65_536..FRONT + 65_536 + 4096].copy_from_slice(&data[4096..]);
+    let always = Txg::new(u64::MAX);
+    let sides = vec![leaf(0, Some(first), always), leaf(1, Some(second), always)];
+    let mirror = Node { guid: Guid::new(50), kind: Kind::Mirror(sides) };
+    let removed =
+        |guid| Node { guid: Guid::new(guid), kind: Kind::Indirect(vdev::Indirect::default()) };
+    let tree = Tree::new(vec![removed(60), mirror, removed(61)]);
+    let block = Block { offset: 1 << 20, size: 8192 };
+    // nothing is known of it yet
+    let missing = read(&tree, 2, block, &data, &mut Vec::new());
+    assert_eq!(missing, Err(Error::NoVdev(VdevId::new(2))));
+    let segment =
+        |source, length, vdev, offset| Segment { source, length, vdev: VdevId::new(vdev), offset };
+    // vdev 2 went to vdev 0, which went to vdev 1
+    let outer = Mapping::new(vec![segment(0, 4 << 20, 0, 0)]);
+    let inner =
+        vec![segment(1 << 20, 4096, 1, 4096), segment((1 << 20) + 4096, 1 << 16, 1, 65_536)];
+    tree.set_mapping(VdevId::new(2), Arc::new(outer));
+    tree.set_mapping(VdevId::new(0), Arc::new(Mapping::new(inner)));
+    assert_eq!(read(&tree, 2, block, &data, &mut Vec::new()).unwrap(), data);
+    let elsewhere = Block { offset: 0, ..block };
+    assert!(matches!(read(&tree, 2, elsewhere, &data, &mut Vec::new()), Err(Error::Address(_))));
+}
+
+#[test]
+fn removed_vdevs_that_point_to_one_another_end() {
+    let removed =
+        |guid| Node { guid: Guid::new(guid), kind: Kind::Indirect(vdev::Indirect::default()) };
+    let tree = Tree::new(vec![removed(1), removed(2)]);
+    for (vdev, other) in [(0, 1), (1, 0)] {
+        let whole = Segment { source: 0, length: 1 << 20, vdev: VdevId::new(other), offset: 0 };
+        tree.set_mapping(VdevId::new(vdev), Arc::new(Mapping::new(vec![whole])));
+    }
+    let block = Block { offset: 0, size: 512 };
+    assert!(matches!(read(&tree, 0, block, &[0; 512], &mut Vec::new()), Err(Error::Address(_))));
+}
