@@ -11,7 +11,7 @@
 //!
 //! Must hold: the sizes of the pieces sum to the size of the block.
 //!
-//! Learnt from: the `gang` fixture. Proved by: reading its files whole.
+//! Learnt from: the `gang` fixture. Proved by: `golden_gang_header`.
 
 use crate::{Blkptr, Order, Reader, Result};
 

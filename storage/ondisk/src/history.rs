@@ -19,7 +19,7 @@
 //! objset:object:level:block, or, with head_errlog, in a ZAP for each head dataset (whose name is
 //! the dataset's object number), object:level:block:birth.
 //!
-//! Learnt from: `zdb -h` and `zpool history -il` of the fixtures. Proved by: `golden_history`.
+//! Learnt from: `zdb -h` of the fixtures. Proved by: `golden_history`.
 
 use std::ops::Range;
 

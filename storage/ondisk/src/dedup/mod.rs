@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Learnt from: `zdb -DDDDD` of the fixtures `dedup-legacy`, `dedup-fast`. Proved by: the tests
-//! of the parts, and counts against `zdb -DD`.
+//! of the parts.
 
 mod clones;
 mod log;

@@ -1,5 +1,6 @@
 //! The structures as the real system wrote them, against what its own tools say they are.
 
+mod gang;
 mod history;
 mod label;
 mod space;
