@@ -61,6 +61,12 @@ impl Node {
         self.object.as_ref()
     }
 
+    /// Whether the intent log laid content over what the dataset has: then [`Node::object`] is not
+    /// the whole truth.
+    pub fn is_overlaid(&self) -> bool {
+        self.change().is_some_and(|change| !change.data.is_empty())
+    }
+
     pub(crate) fn change(&self) -> Option<&Change> {
         self.fs.inner.overlay.get(self.id)
     }

@@ -4,6 +4,8 @@
 //! here. What it does with a record that it cannot apply is what this does: it stops there.
 
 mod names;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -1,0 +1,296 @@
+//! Records of every kind, laid over a file system of a real pool.
+
+use ondisk::zil::{
+    Acl, Attributes as Extra, Body, Create, CreateKind, Record, Rename, RenameKind, SetAttr,
+    Whiteout, Write,
+};
+use ondisk::znode::flag;
+use ondisk::{Order, acl};
+use units::{ObjectId, Txg};
+
+use crate::{Cursor, Error, Fs, Kind, Node, Options};
+
+#[path = "../../tests/it/open.rs"]
+mod open;
+
+/// The root of the file system has half, noise (2), tiny (6: 90 bytes), tiny-noise, words, zeros.
+fn fs() -> Fs {
+    let fixture = fixtures::load("mirror-2");
+    let pool = open::pool(&fixture);
+    let (id, phys) = open::datasets(&pool).remove("tank/compression-gzip-1").expect("a dataset");
+    let objset = dmu::Objset::open(pool.source(), id, &phys.root, None).expect("an object set");
+    Fs::open(objset, Options::default(), None).expect("a file system").0
+}
+
+fn apply(fs: Fs, bodies: Vec<Body>) -> Result<Fs, Error> {
+    let mut inner = std::sync::Arc::into_inner(fs.inner).expect("nobody else has it");
+    for (seq, body) in (1..).zip(bodies) {
+        let order = Order::Little;
+        inner.apply(&Record { txg: Txg::new(9), seq, fold_case: false, order, body }, None)?;
+    }
+    Ok(Fs { inner: std::sync::Arc::new(inner) })
+}
+
+fn after(bodies: Vec<Body>) -> Fs {
+    apply(fs(), bodies).expect("the records apply")
+}
+
+const ROOT: ObjectId = ObjectId::new(34);
+const TINY: ObjectId = ObjectId::new(6);
+
+fn create(kind: CreateKind, dir: ObjectId, object: u64, mode: u64, name: &[u8]) -> Body {
+    Body::Create(Box::new(Create {
+        kind,
+        dir,
+        object: ObjectId::new(object),
+        slots: 1,
+        mode,
+        uid: 1000,
+        gid: 100,
+        generation: 7,
+        crtime: [1_700_000_000, 5],
+        rdev: 0,
+        name: name.to_vec(),
+        target: Vec::new(),
+        attributes: None,
+        acl: None,
+        domains: Vec::new(),
+    }))
+}
+
+fn write(object: ObjectId, offset: u64, data: &[u8]) -> Body {
+    let (length, data) = (data.len() as u64, Some(data.to_vec()));
+    let pointer = ondisk::Blkptr::EMPTY;
+    Body::Write(Box::new(Write { object, offset, length, pointer, data }))
+}
+
+fn rename(kind: RenameKind, from: (ObjectId, &[u8]), to: (ObjectId, &[u8])) -> Body {
+    Body::Rename(Box::new(Rename {
+        kind,
+        source_dir: from.0,
+        target_dir: to.0,
+        source: from.1.to_vec(),
+        target: to.1.to_vec(),
+    }))
+}
+
+fn set(object: ObjectId, mask: u64) -> SetAttr {
+    SetAttr {
+        object,
+        mask,
+        mode: 0o104_711,
+        uid: 5,
+        gid: 6,
+        size: 10,
+        atime: [1, 2],
+        mtime: [3, 4],
+        attributes: None,
+        domains: Vec::new(),
+    }
+}
+
+fn names(fs: &Fs, dir: &Node) -> Vec<String> {
+    let entries = fs.list(dir).expect("a list");
+    let mut names: Vec<_> =
+        entries.into_iter().map(|entry| String::from_utf8(entry.name).expect("text")).collect();
+    names.sort();
+    names
+}
+
+fn content(node: &Node) -> Vec<u8> {
+    let mut out = vec![0xaa; 1000];
+    let count = node.read(0, &mut out).expect("content");
+    out.truncate(count);
+    out
+}
+
+#[test]
+fn new_files_and_directories_show_with_what_is_in_them() {
+    let dir = ObjectId::new(1000);
+    let fs = after(vec![
+        create(CreateKind::Directory, ROOT, 1000, 0o040_750, b"d"),
+        create(CreateKind::File, dir, 1001, 0o100_640, b"f"),
+        write(ObjectId::new(1001), 3, b"abc"),
+        Body::Link { dir: ROOT, object: ObjectId::new(1001), name: b"g".to_vec() },
+    ]);
+    let root = fs.root().expect("the root");
+    assert_eq!((root.attributes().size, root.attributes().links), (10, 3));
+    let found = fs.find(b"/d/f").expect("no fault").expect("a file");
+    assert_eq!(content(&found), b"\0\0\0abc");
+    let attributes = found.attributes();
+    assert_eq!((attributes.kind, attributes.mode, attributes.links), (Kind::File, 0o640, 2));
+    assert_eq!((attributes.uid, attributes.gid, attributes.parent), (1000, 100, dir));
+    assert_eq!(attributes.mtime.total_nanoseconds(), 1_700_000_000_000_000_005);
+    let d = fs.find(b"d").expect("no fault").expect("a directory");
+    assert_eq!((d.attributes().size, d.attributes().links), (3, 2));
+    assert_eq!(fs.lookup(&d, b"..").expect("no fault").expect("the root").id(), ROOT);
+    let all = ["d", "g", "half", "noise", "tiny", "tiny-noise", "words", "zeros"];
+    assert_eq!(names(&fs, &root), all);
+}
+
+#[test]
+fn listings_go_on_where_they_stopped() {
+    let fs = after(vec![
+        create(CreateKind::File, ROOT, 1000, 0o100_640, b"new-a"),
+        create(CreateKind::File, ROOT, 1001, 0o100_640, b"new-b"),
+        Body::Remove { dir: ROOT, name: b"words".to_vec() },
+    ]);
+    let root = fs.root().expect("the root");
+    let whole: Vec<_> = fs.list(&root).expect("a list");
+    let mut piecewise = Vec::new();
+    let mut cursor: Option<Cursor> = None;
+    loop {
+        let before = piecewise.len();
+        fs.read_dir(&root, cursor.as_ref(), &mut |entry| {
+            piecewise.push(entry);
+            false
+        })
+        .expect("a list");
+        if piecewise.len() == before {
+            break;
+        }
+        cursor = piecewise.last().map(|entry| entry.cursor.clone());
+    }
+    assert_eq!(piecewise, whole);
+    assert_eq!(whole.len(), 7);
+}
+
+#[test]
+fn removed_files_are_gone_and_numbers_may_come_again() {
+    let fs = after(vec![
+        Body::Remove { dir: ROOT, name: b"tiny".to_vec() },
+        write(TINY, 0, b"too late"),
+    ]);
+    assert!(fs.find(b"tiny").expect("no fault").is_none());
+    assert!(matches!(fs.node(TINY), Err(Error::Gone { .. })));
+    let fs = after(vec![
+        Body::Remove { dir: ROOT, name: b"tiny".to_vec() },
+        create(CreateKind::File, ROOT, TINY.get(), 0o100_600, b"tiny"),
+        write(TINY, 0, b"new"),
+    ]);
+    let tiny = fs.find(b"tiny").expect("no fault").expect("a file");
+    assert_eq!(content(&tiny), b"new");
+    assert_eq!(names(&fs, &fs.root().expect("the root")).len(), 6);
+}
+
+#[test]
+fn names_move_are_exchanged_and_leave_whiteouts() {
+    let dir = ObjectId::new(1000);
+    let white = Whiteout {
+        object: ObjectId::new(1002),
+        mode: 0o020_600,
+        uid: 0,
+        gid: 0,
+        generation: 7,
+        crtime: [0, 0],
+        rdev: 0,
+    };
+    let fs = after(vec![
+        create(CreateKind::Directory, ROOT, 1000, 0o040_750, b"a"),
+        create(CreateKind::Directory, ROOT, 1001, 0o040_750, b"b"),
+        rename(RenameKind::Plain, (ROOT, b"b"), (dir, b"c")),
+        rename(RenameKind::Plain, (ROOT, b"half"), (ROOT, b"zeros")),
+        rename(RenameKind::Exchange, (ROOT, b"words"), (ROOT, b"noise")),
+        rename(RenameKind::Whiteout(white), (ROOT, b"tiny"), (dir, b"tiny")),
+    ]);
+    let find = |path: &[u8]| fs.find(path).expect("no fault").map(|node| node.id().get());
+    assert_eq!((find(b"a/c"), find(b"b"), find(b"half")), (Some(1001), None, None));
+    assert_eq!((find(b"zeros"), find(b"words"), find(b"noise")), (Some(5), Some(2), Some(3)));
+    assert_eq!((find(b"tiny"), find(b"a/tiny")), (Some(1002), Some(6)));
+    let kind = fs.attributes(ObjectId::new(1002)).expect("a device").kind;
+    assert_eq!(kind, Kind::CharDevice);
+    let root = *fs.root().expect("the root").attributes();
+    assert_eq!((root.size, root.links), (2 + 6, 2 + 1));
+    let a = fs.attributes(dir).expect("a directory");
+    assert_eq!((a.size, a.links), (4, 3));
+    assert_eq!(fs.attributes(ObjectId::new(1001)).expect("a directory").parent, dir);
+}
+
+#[test]
+fn sizes_follow_writes_and_truncations() {
+    let size = |bodies| after(bodies).attributes(TINY).expect("a file").size;
+    let cut = |offset, length| Body::Truncate { object: TINY, offset, length };
+    assert_eq!(size(vec![]), 90);
+    assert_eq!(size(vec![write(TINY, 80, &[1; 20])]), 100);
+    assert_eq!(size(vec![cut(40, 0)]), 40);
+    assert_eq!(size(vec![cut(40, 10)]), 90);
+    assert_eq!(size(vec![cut(200, 0)]), 200);
+    assert_eq!(size(vec![Body::WritePlaced { object: TINY, offset: 100, length: 5 }]), 105);
+    let before = content(&fs().node(TINY).expect("a file"));
+    let fs = after(vec![cut(40, 0), write(TINY, 60, b"x"), cut(50, 5)]);
+    let now = content(&fs.node(TINY).expect("a file"));
+    assert_eq!((&now[..40], &now[40..60], &now[60..]), (&before[..40], &[0; 20][..], &b"x"[..]));
+    let node = fs.node(TINY).expect("a file");
+    assert_eq!(node.next_data(40), Ok(Some(60)));
+    assert_eq!(node.next_hole(0), Ok(40));
+}
+
+#[test]
+fn attributes_are_set_by_the_mask() {
+    let extra = Extra {
+        requested: vec![0x1 | 0x40 | 0x100 | 0x40000],
+        values: 0x40,
+        crtime: [9, 9],
+        scanstamp: [0; 32],
+        project: 77,
+    };
+    let with = SetAttr { attributes: Some(extra), ..set(TINY, SetAttr::ATTRIBUTES) };
+    let fs = after(vec![
+        Body::SetAttr(Box::new(set(TINY, SetAttr::MODE | SetAttr::UID))),
+        Body::SetAttr(Box::new(with)),
+    ]);
+    let tiny = fs.attributes(TINY).expect("a file");
+    assert_eq!((tiny.kind, tiny.mode, tiny.uid, tiny.gid), (Kind::File, 0o4711, 5, 0));
+    assert_eq!((tiny.size, tiny.project, tiny.crtime.seconds), (90, 77, 9));
+    assert_eq!(tiny.linux_flags(), 0x10);
+    let all = SetAttr::GID | SetAttr::SIZE | SetAttr::ATIME;
+    let fs = after(vec![Body::SetAttr(Box::new(set(TINY, all)))]);
+    let tiny = fs.attributes(TINY).expect("a file");
+    assert_eq!((tiny.gid, tiny.size, tiny.atime.seconds, tiny.mtime.seconds), (6, 10, 1, 3));
+}
+
+#[test]
+fn extended_attributes_of_both_kinds_show() {
+    let xattrs = ObjectId::new(1000);
+    let value = |value: &[u8]| Body::SetXattr {
+        object: TINY,
+        name: b"user.small".to_vec(),
+        value: value.to_vec(),
+    };
+    let fs = after(vec![
+        value(b"one"),
+        create(CreateKind::XattrDirectory, TINY, 1000, 0o041_777, b""),
+        create(CreateKind::File, xattrs, 1001, 0o100_644, b"user.large"),
+        write(ObjectId::new(1001), 0, &[7; 500]),
+        value(b"two"),
+    ]);
+    let tiny = fs.node(TINY).expect("a file");
+    assert_eq!(tiny.xattr(b"user.small"), Ok(Some(b"two".to_vec())));
+    assert_eq!(tiny.xattr(b"user.large"), Ok(Some(vec![7; 500])));
+    assert_eq!(tiny.xattrs().expect("a list").len(), 2);
+    let fs = after(vec![value(b"one"), value(b"")]);
+    assert_eq!(fs.node(TINY).expect("a file").xattrs(), Ok(Vec::new()));
+}
+
+#[test]
+fn access_lists_are_replaced() {
+    assert!(fs().node(TINY).expect("a file").acl().expect("an ACL").is_trivial);
+    let entries = [&[0, 0, 0, 0x40, 1, 0, 0, 0][..], &[1, 0, 0, 0, 2, 0, 0, 0], &[9; 8]].concat();
+    let acl = Acl { count: 2, flags: 0, entries, fuids: Vec::new(), domains: Vec::new() };
+    let fs = after(vec![Body::Acl { object: TINY, acl: Box::new(acl) }]);
+    let acl = fs.node(TINY).expect("a file").acl().expect("an ACL");
+    assert!(!acl.is_trivial);
+    let whos: Vec<_> = acl.entries.iter().map(|entry| entry.who).collect();
+    assert_eq!(whos, [acl::Who::Everyone, acl::Who::User(0x0909_0909_0909_0909)]);
+    assert_eq!(fs.attributes(TINY).expect("a file").flags & flag::ACL_TRIVIAL, 0);
+}
+
+#[test]
+fn records_that_do_not_fit_are_errors_and_late_ones_are_nothing() {
+    let remove = Body::Remove { dir: ROOT, name: b"never-there".to_vec() };
+    assert!(matches!(apply(fs(), vec![remove]), Err(Error::Rule { object: ROOT, .. })));
+    let late = Body::Truncate { object: ObjectId::new(4000), offset: 0, length: 0 };
+    assert!(apply(fs(), vec![late]).is_ok());
+    let lost = create(CreateKind::File, ObjectId::new(4000), 1000, 0o100_600, b"f");
+    assert!(apply(fs(), vec![lost]).is_err());
+}
