@@ -20,7 +20,8 @@
 //! payload is (0 data, 2 redacted: there was a block and it was left out on purpose).
 //!
 //! Bit 61 stands for one of three things: a level-0 block of an encrypted type is ciphered; one
-//! of another type carries a MAC (an object set within itself); on a higher level the MAC is a digest over the MACs below.
+//! of another type carries a MAC (an object set within itself); on a higher level the MAC is a
+//! digest over the MACs below.
 //!
 //! Learnt from: `zdb -bbbb` of the fixtures. Proved by: `golden_pointers` and the fixture tests.
 

@@ -38,7 +38,8 @@ pub enum Content {
 }
 
 macro_rules! types {
-    ($($name:ident = $number:literal, $content:ident, $metadata:literal, $encrypted:literal, $words:literal;)*) => {
+    ($($name:ident = $number:literal, $content:ident, $metadata:literal, $encrypted:literal,
+        $words:literal;)*) => {
         impl ObjectType {
             $(#[doc = $words] pub const $name: Self = Self($number);)*
         }

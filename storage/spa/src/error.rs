@@ -9,7 +9,7 @@ pub enum Error {
     #[error("none of the labels holds a valid configuration")]
     NoConfig,
     /// No uberblock stands (Corrupt), or none of the txg that was asked for.
-    #[error("there is no valid uberblock{}", .wanted.map_or(String::new(), |txg| format!(" of txg {txg}")))]
+    #[error("there is no valid uberblock{}", of_txg(*.wanted))]
     NoUberblock {
         /// The txg that was asked for.
         wanted: Option<Txg>,
@@ -47,4 +47,8 @@ pub enum Error {
     /// There is no checkpoint to go back to.
     #[error("the pool has no checkpoint")]
     NoCheckpoint,
+}
+
+fn of_txg(wanted: Option<Txg>) -> String {
+    wanted.map_or_else(String::new, |txg| format!(" of txg {txg}"))
 }

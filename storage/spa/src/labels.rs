@@ -86,7 +86,7 @@ pub fn read(device: &Arc<dyn Device>) -> (Option<Labelled>, Vec<LabelCopy>) {
     for (copy, offset, bytes) in &raw {
         slots.extend(uberblocks(bytes, *copy, *offset, config.ashift()));
     }
-    slots.sort_by(|a, b| b.uberblock.rank().cmp(&a.uberblock.rank()));
+    slots.sort_by_key(|slot| std::cmp::Reverse(slot.uberblock.rank()));
     let labelled = Labelled { device: Arc::clone(device), copies: copies.clone(), config, slots };
     (Some(labelled), copies)
 }

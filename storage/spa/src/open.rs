@@ -123,11 +123,11 @@ impl Candidate {
     ) -> Result<Vec<Node>, Error> {
         let find = |guid| self.find(guid);
         let around = Surroundings { find: &find, reflow: reflow(uberblock) };
-        let build = |top: &Option<&VdevConfig>| match top {
+        let build = |top: Option<&VdevConfig>| match top {
             Some(config) => Node::build(config, &around),
             None => Ok(Node { guid: Guid::new(0), kind: Kind::Missing }),
         };
-        Ok(tops.iter().map(build).collect::<Result<_, _>>()?)
+        Ok(tops.iter().copied().map(build).collect::<Result<_, _>>()?)
     }
 
     /// The top-level vdevs as the pool itself knows them.

@@ -4,6 +4,7 @@
 //! was copied to. A block may have been cut in several pieces, each of which may lie on a mirror:
 //! since only the whole has a checksum, the pieces' copies are tried in combination.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -46,8 +47,10 @@ impl Mapping {
         &self.0
     }
 
-    /// The pieces that cover `length` bytes from `offset` on; `None` where some are not mapped.
-    pub fn pieces(&self, mut offset: u64, mut length: u64) -> Option<Vec<Segment>> {
+    /// The pieces that cover a range of bytes; `None` where some are not mapped.
+    pub fn pieces(&self, range: Range<u64>) -> Option<Vec<Segment>> {
+        let mut offset = range.start;
+        let mut length = range.end.checked_sub(offset)?;
         let mut pieces = Vec::new();
         let mut index = self.0.partition_point(|s| s.source <= offset).checked_sub(1)?;
         while length > 0 {
@@ -97,10 +100,11 @@ pub(crate) fn read(
     faults: &mut Vec<LeafFault>,
     depth: u32,
 ) -> Result<(), Error> {
-    let mapping = removed.mapping().ok_or(Error::NoVdev(vdev))?;
+    if removed.mapping().is_none() {
+        return Err(Error::NoVdev(vdev));
+    }
     let mut pieces = Vec::new();
     resolve(tree, vdev, request.offset, request.size as u64, depth, &mut pieces)?;
-    drop(mapping);
     if let [whole] = pieces[..] {
         let request = Request { offset: whole.offset, ..*request };
         return tree.read_deep(whole.vdev, &request, into, faults, depth + 1);
@@ -132,7 +136,8 @@ fn resolve(
         return Err(Error::Address("removed vdevs point to one another in a circle".to_owned()));
     }
     let unmapped = || Error::Address(format!("{length} bytes at {offset:#x} were never moved"));
-    for piece in mapping.pieces(offset, length).ok_or_else(unmapped)? {
+    let end = offset.checked_add(length).ok_or_else(unmapped)?;
+    for piece in mapping.pieces(offset..end).ok_or_else(unmapped)? {
         resolve(tree, piece.vdev, piece.offset, piece.length, depth + 1, pieces)?;
     }
     Ok(())
@@ -202,9 +207,9 @@ mod tests {
         let segment =
             |source, length, offset| Segment { source, length, vdev: VdevId::new(1), offset };
         let mapping = Mapping::new(vec![segment(8192, 4096, 500), segment(4096, 4096, 100)]);
-        let pieces = mapping.pieces(6144, 4096).unwrap();
+        let pieces = mapping.pieces(6144..10_240).unwrap();
         assert_eq!(pieces, [segment(6144, 2048, 2148), segment(8192, 2048, 500)]);
-        assert_eq!(mapping.pieces(0, 512), None);
-        assert_eq!(mapping.pieces(12_000, 512), None);
+        assert_eq!(mapping.pieces(0..512), None);
+        assert_eq!(mapping.pieces(12_000..12_512), None);
     }
 }

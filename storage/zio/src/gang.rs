@@ -22,6 +22,8 @@ pub(crate) struct Gang<'a> {
     /// Whether every copy of each part is to be read.
     pub(crate) thorough: bool,
     pub(crate) faults: &'a mut Vec<LeafFault>,
+    /// Where the pieces lie.
+    pub(crate) pieces: &'a mut Vec<Dva>,
 }
 
 impl Gang<'_> {
@@ -56,6 +58,9 @@ impl Gang<'_> {
                 return Err(vdev::Error::Address("a part of a gang block is none".to_owned()));
             };
             let size = part.psize as usize;
+            if self.thorough {
+                self.pieces.extend(part.copies());
+            }
             if into.len().saturating_add(size) > limit {
                 return Err(vdev::Error::Address("a gang block's parts are too long".to_owned()));
             }
@@ -88,7 +93,7 @@ impl Gang<'_> {
         for dva in part.copies() {
             into.truncate(start);
             result = self.gather_deep(dva, first, part.birth_physical, end, into, depth + 1);
-            if result.is_ok() && self.reader.judge(part, self.place, &into[start..]) {
+            if result.is_ok() && self.reader.judge(part, &into[start..]) {
                 return Ok(());
             }
         }

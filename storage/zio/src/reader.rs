@@ -30,6 +30,8 @@ pub struct Examined {
     pub copies: Vec<(Dva, Vec<LeafFault>, Result<(), vdev::Error>)>,
     /// The stored bytes, if any copy could be read.
     pub bytes: Option<Vec<u8>>,
+    /// Of a block in pieces: where its pieces lie, headers (of 512 bytes) of pieces in pieces too.
+    pub pieces: Vec<Dva>,
 }
 
 impl Examined {
@@ -85,18 +87,15 @@ impl Reader {
         place: Place,
         into: &mut Vec<u8>,
     ) -> Result<(), vdev::Error> {
-        let judge = |bytes: &[u8]| self.judge(block, place, bytes);
+        let judge = |bytes: &[u8]| self.judge(block, bytes);
         let mut faults = Vec::new();
         if dva.gang {
             into.clear();
             let first = block.dvas[0].unwrap_or(dva);
-            Gang { reader: self, place, thorough: false, faults: &mut faults }.gather(
-                dva,
-                first,
-                block.birth_physical,
-                block.psize as usize,
-                into,
-            )?;
+            let pieces = &mut Vec::new();
+            let mut gang =
+                Gang { reader: self, place, thorough: false, faults: &mut faults, pieces };
+            gang.gather(dva, first, block.birth_physical, block.psize as usize, into)?;
             return judge(into).then_some(()).ok_or(vdev::Error::Mismatch);
         }
         self.tree.read(dva.vdev, &request(block, dva, &judge), into, &mut faults)
@@ -109,19 +108,32 @@ impl Reader {
     }
 
     pub(crate) fn examine_regular(&self, block: &Regular, place: Place) -> Examined {
-        let judge = |bytes: &[u8]| self.judge(block, place, bytes);
-        let mut examined = Examined { copies: Vec::with_capacity(1), bytes: None };
+        let judge = |bytes: &[u8]| self.judge(block, bytes);
+        let mut examined =
+            Examined { copies: Vec::with_capacity(1), bytes: None, pieces: Vec::new() };
         for dva in block.copies() {
             let mut faults = Vec::new();
             let mut bytes = block::take(block.psize as usize);
             let result = if dva.gang {
                 bytes.clear();
                 let first = block.dvas[0].unwrap_or(dva);
-                Gang { reader: self, place, thorough: true, faults: &mut faults }
-                    .gather(dva, first, block.birth_physical, block.psize as usize, &mut bytes)
-                    .and_then(|()| judge(&bytes).then_some(()).ok_or(vdev::Error::Mismatch))
+                let mut pieces = Vec::new();
+                let mut gang = Gang {
+                    reader: self,
+                    place,
+                    thorough: true,
+                    faults: &mut faults,
+                    pieces: &mut pieces,
+                };
+                let gathered =
+                    gang.gather(dva, first, block.birth_physical, block.psize as usize, &mut bytes);
+                // all copies of a header name the same pieces
+                pieces.retain(|piece| !examined.pieces.contains(piece));
+                examined.pieces.append(&mut pieces);
+                gathered.and_then(|()| judge(&bytes).then_some(()).ok_or(vdev::Error::Mismatch))
             } else {
-                self.tree.examine(dva.vdev, &request(block, dva, &judge), &mut bytes, &mut faults)
+                let request = request(block, dva, &judge);
+                self.tree.examine(dva.vdev, &request, &mut bytes, &mut faults)
             };
             if result.is_ok() && examined.bytes.is_none() {
                 examined.bytes = Some(bytes);
@@ -149,7 +161,7 @@ impl Reader {
     }
 
     /// Whether bytes are the stored bytes of the block.
-    pub(crate) fn judge(&self, block: &Regular, _place: Place, bytes: &[u8]) -> bool {
+    pub(crate) fn judge(&self, block: &Regular, bytes: &[u8]) -> bool {
         let half = block.has_half_sum();
         if block.checksum.is_embedded() {
             return embedded::verify(bytes, &block.sum, block.checksum, half);
@@ -159,8 +171,9 @@ impl Reader {
             .unwrap_or(false)
     }
 
-    /// From the stored bytes to the block's content.
-    fn content(
+    /// From the stored bytes, which have been judged, to the block's content: for those who have
+    /// them from an examination.
+    pub fn content(
         &self,
         block: &Regular,
         stored: Vec<u8>,

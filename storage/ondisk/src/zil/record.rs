@@ -14,9 +14,13 @@
 use units::Txg;
 
 use super::Body;
-use crate::{Order, Reader, Result};
+use crate::{Blkptr, Order, Reader, Result};
 
 const FOLD_CASE: u64 = 1 << 63;
+/// The kind of a write.
+const WRITE: u64 = 9;
+/// Bytes of a write whose data is in a block of its own.
+const WRITE_SIZE: usize = 192;
 
 /// A record (`lr_t` and what follows it).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +69,21 @@ impl Record {
     /// Passes over the record at the cursor.
     pub fn skip(reader: &mut Reader<'_>) -> Result<()> {
         Self::take(reader).map(drop)
+    }
+
+    /// Passes over the record at the cursor; gives the pointer if it is a write that has one. All
+    /// that this looks at is readable without a key, too.
+    pub fn pointer(reader: &mut Reader<'_>) -> Result<Option<(Txg, Blkptr)>> {
+        let bytes = Self::take(reader)?;
+        let mut inner = Reader::new("log record", bytes, reader.order());
+        let kind = inner.u64()? & !FOLD_CASE;
+        if kind != WRITE || bytes.len() != WRITE_SIZE {
+            return Ok(None);
+        }
+        inner.skip(8)?;
+        let txg = Txg::new(inner.u64()?);
+        inner.skip(WRITE_SIZE.saturating_sub(Blkptr::SIZE).saturating_sub(24))?;
+        Ok(Some((txg, Blkptr::read(&mut inner)?)))
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {
