@@ -82,11 +82,17 @@ fn open(path: &Path, named: bool, seen: &mut BTreeSet<(u64, u64, u64)>, found: &
         return;
     }
     match File::open(path) {
+        // in a folder of devices the system shows the partitions of its disks itself
+        Ok(file) if !named && is_block_device(path) => found.devices.push(Arc::new(file)),
         Ok(file) => add(Arc::new(file), found),
         // what merely lies in a folder need not be ours to open, unless it is in use
         Err(error) if named || matches!(error, Error::Busy { .. }) => found.refused.push(error),
         Err(_) => {}
     }
+}
+
+fn is_block_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device())
 }
 
 fn add(device: Arc<dyn Device>, found: &mut Found) {

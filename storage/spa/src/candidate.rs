@@ -75,7 +75,11 @@ impl Candidate {
     /// The top-level vdevs as the labels describe them, each by the newest label that knows it.
     /// None for those that no found device is part of.
     pub(crate) fn tops(&self) -> Vec<Option<&VdevConfig>> {
-        let count = self.config().and_then(|config| config.pool.vdev_children).unwrap_or(1);
+        let said = self.config().and_then(|config| config.pool.vdev_children);
+        // labels of the first versions do not say how many there are
+        let trees = self.devices.iter().filter_map(|device| device.config.pool.tree.as_ref());
+        let seen = trees.map(|tree| u64::from(tree.id.get()) + 1).max();
+        let count = said.or(seen).unwrap_or(1);
         // an address has 24 bits for a vdev; no pool has more than a label can hold
         let count = usize::try_from(count.min(1 << 12)).unwrap_or(1);
         let mut tops: Vec<Option<(&VdevConfig, Txg)>> = vec![None; count];
