@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ondisk::blkptr::{Embedded, Protection, Regular};
+use ondisk::zil::Verifier;
 use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType};
 use transform::checksum::{self, embedded};
 use transform::compress;
@@ -164,7 +165,12 @@ impl Reader {
     pub(crate) fn judge(&self, block: &Regular, bytes: &[u8]) -> bool {
         let half = block.has_half_sum();
         if block.checksum.is_embedded() {
-            return embedded::verify(bytes, &block.sum, block.checksum, half);
+            // a log block's place is told by all four words, also where others have a MAC in two
+            let verifier = match block.checksum {
+                Checksum::Zilog | Checksum::Zilog2 => Verifier::of(block).words(),
+                _ => block.sum,
+            };
+            return embedded::verify(bytes, &verifier, block.checksum, half);
         }
         let salt = self.salt.get();
         checksum::matches(block.checksum, bytes, block.order, salt, &block.sum, half)
