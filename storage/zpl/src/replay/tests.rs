@@ -16,9 +16,9 @@ mod open;
 /// The root of the file system has half, noise (2), tiny (6: 90 bytes), tiny-noise, words, zeros.
 fn fs() -> Fs {
     let fixture = fixtures::load("mirror-2");
-    let pool = open::pool(&fixture);
-    let (id, phys) = open::datasets(&pool).remove("tank/compression-gzip-1").expect("a dataset");
-    let objset = dmu::Objset::open(pool.source(), id, &phys.root, None).expect("an object set");
+    let (_, tree) = open::pool(&fixture);
+    let dataset = tree.find("tank/compression-gzip-1").expect("a dataset");
+    let objset = dataset.open().expect("an object set");
     Fs::open(objset, Options::default(), None).expect("a file system").0
 }
 

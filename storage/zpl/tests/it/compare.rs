@@ -58,6 +58,40 @@ fn compare(path: &str, was: &Map<String, Value>, now: &Map<String, Value>, out: 
     }
 }
 
+/// What became of the files of a file system in a redacted copy of it.
+#[derive(Debug, Default)]
+pub(crate) struct Redactions {
+    pub(crate) same: usize,
+    pub(crate) refused: usize,
+    pub(crate) different: Vec<String>,
+}
+
+/// Sets a redacted copy against the whole.
+pub(crate) fn redactions(whole: &Fs, redacted: &Fs) -> Redactions {
+    let mut out = Redactions::default();
+    let root = whole.root().expect("the root");
+    walk(whole, &root, Vec::new(), &mut |path, node| {
+        if node.attributes().kind != Kind::File {
+            return;
+        }
+        let copy = redacted.find(&path).expect("no fault");
+        let size = node.attributes().size;
+        let there = digest(node, 0, size).expect("content");
+        match copy.map(|copy| digest(&copy, 0, size)) {
+            Some(Ok(here)) if here == there => out.same += 1,
+            Some(Err(zpl::Error::Dmu(dmu::Error::Read {
+                source: zio::Error::Redacted { .. },
+            }))) => out.refused += 1,
+            found => {
+                let path = String::from_utf8_lossy(&path);
+                out.different.push(format!("{path}: {found:?}"));
+            }
+        }
+    })
+    .expect("a walk");
+    out
+}
+
 fn walk(
     fs: &Fs,
     dir: &Node,
