@@ -13,7 +13,7 @@ pub struct Entries {
     from: Cursor,
     /// The next place: of a micro table in the order of hashes, of a fat one in the pointer table.
     at: u64,
-    /// The leaf that was last gone to: further pointers to it are passed over.
+    /// The leaf that was last gone to in vain: further pointers to it are passed over.
     last: Option<u64>,
     now: std::vec::IntoIter<Result<Entry>>,
 }
@@ -110,6 +110,8 @@ impl Entries {
         let entries = batch.iter().map(|(_, entry)| leaf_entry(&leaf, entry, word_keys));
         let entries = entries.map(|entry| entry.map_err(told)).chain(broken).collect();
         self.at = end;
+        // a further pointer to it is wrong, which is worth an error of its own
+        self.last = None;
         Ok(entries)
     }
 }
