@@ -55,6 +55,12 @@ impl Volume {
         &self.data
     }
 
+    /// Whether the intent log laid content over what the dataset has: then [`Volume::object`] is
+    /// not the whole truth.
+    pub fn is_overlaid(&self) -> bool {
+        !self.log.is_empty()
+    }
+
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);

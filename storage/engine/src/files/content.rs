@@ -1,0 +1,149 @@
+//! The content of a file or a volume, by range and by the block.
+
+use std::ops::{Deref, Range};
+
+use units::BlockId;
+use zio::Block;
+use zpl::Node;
+use zvol::Volume;
+
+use super::{Extents, Result};
+
+/// What a file or a volume holds. Cheap to clone, and shared between threads: each clone may be
+/// asked for another range.
+#[derive(Clone)]
+pub struct Content {
+    inner: Inner,
+}
+
+#[derive(Clone)]
+enum Inner {
+    File(Box<Node>),
+    Volume(Volume),
+}
+
+/// Bytes of a block, shared and not copied.
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    block: Block,
+    range: Range<usize>,
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.block.get(self.range.clone()).unwrap_or(&[])
+    }
+}
+
+/// A range of content that was read at once.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The offset of its first byte.
+    pub start: u64,
+    /// The offset behind its last byte.
+    pub end: u64,
+    /// Its bytes; none in a hole, where all are zeros.
+    pub bytes: Option<Bytes>,
+}
+
+/// What is read at once where a log lies over the content.
+const COPIED: u64 = 128 << 10;
+
+impl Content {
+    pub(crate) fn of_file(node: Node) -> Self {
+        Self { inner: Inner::File(Box::new(node)) }
+    }
+
+    pub(crate) fn of_volume(volume: Volume) -> Self {
+        Self { inner: Inner::Volume(volume) }
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> u64 {
+        match &self.inner {
+            Inner::File(node) => node.attributes().size,
+            Inner::Volume(volume) => volume.size(),
+        }
+    }
+
+    /// Bytes of a block.
+    pub fn block_size(&self) -> u64 {
+        let size = match &self.inner {
+            Inner::File(node) => node.object().map_or(0, dmu::Object::block_size),
+            Inner::Volume(volume) => volume.block_size(),
+        };
+        if size == 0 { COPIED } else { size.into() }
+    }
+
+    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        Ok(match &self.inner {
+            Inner::File(node) => node.read(offset, into)?,
+            Inner::Volume(volume) => volume.read(offset, into)?,
+        })
+    }
+
+    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        Ok(match &self.inner {
+            Inner::File(node) => node.next_data(from)?,
+            Inner::Volume(volume) => volume.next_data(from)?,
+        })
+    }
+
+    /// The first byte from `from` on that is in a hole; the end is one.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        Ok(match &self.inner {
+            Inner::File(node) => node.next_hole(from)?,
+            Inner::Volume(volume) => volume.next_hole(from)?,
+        })
+    }
+
+    /// The ranges that hold data, from `from` on, and those that cannot be read.
+    pub fn extents(&self, from: u64) -> Extents {
+        Extents::new(self.clone(), from)
+    }
+
+    /// The object below, if nothing lies over it.
+    fn plain(&self) -> Option<&dmu::Object> {
+        match &self.inner {
+            Inner::File(node) => node.object().filter(|_| !node.is_overlaid()),
+            Inner::Volume(volume) => Some(volume.object()).filter(|_| !volume.is_overlaid()),
+        }
+    }
+
+    /// The object below.
+    pub(crate) fn object(&self) -> Option<&dmu::Object> {
+        match &self.inner {
+            Inner::File(node) => node.object(),
+            Inner::Volume(volume) => Some(volume.object()),
+        }
+    }
+
+    /// What stands from `at` on up to the end of its block or `end` or the end of the content,
+    /// whichever comes first. Without a copy, unless an intent log lies over the content.
+    pub fn piece(&self, at: u64, end: u64) -> Result<Piece> {
+        let size = self.block_size();
+        let block = at.checked_div(size).unwrap_or(0);
+        let behind = block.saturating_add(1).saturating_mul(size);
+        let end = end.min(self.size()).min(behind).max(at);
+        let Some(object) = self.plain() else { return self.copied(at, end) };
+        let Some(content) = object.block(BlockId::new(block))? else {
+            return Ok(Piece { start: at, end, bytes: None });
+        };
+        let skip = usize::try_from(at.wrapping_sub(block.wrapping_mul(size))).unwrap_or(0);
+        let length = usize::try_from(end.wrapping_sub(at)).unwrap_or(0);
+        let range = skip..skip.saturating_add(length);
+        Ok(Piece { start: at, end, bytes: Some(Bytes { block: content, range }) })
+    }
+
+    fn copied(&self, at: u64, end: u64) -> Result<Piece> {
+        let end = end.min(at.saturating_add(COPIED));
+        let mut bytes = vec![0; usize::try_from(end.saturating_sub(at)).unwrap_or(0)];
+        let count = self.read(at, &mut bytes)?;
+        let block = Block::new(bytes, ondisk::Order::Little);
+        Ok(Piece { start: at, end, bytes: Some(Bytes { block, range: 0..count }) })
+    }
+}

@@ -1,0 +1,55 @@
+//! Why something of a file or a volume could not be given.
+
+use units::Place;
+
+/// What asking for something of a file gives.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something of a file or a volume could not be given.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The dataset could not be opened.
+    #[error(transparent)]
+    Dataset(#[from] dsl::Error),
+    /// The file system could not answer.
+    #[error(transparent)]
+    Files(#[from] zpl::Error),
+    /// The volume could not answer.
+    #[error(transparent)]
+    Volume(#[from] zvol::Error),
+    /// Blocks or objects could not be read.
+    #[error(transparent)]
+    Object(#[from] dmu::Error),
+}
+
+impl Error {
+    /// Whether it says that there is no such file, and not that something is wrong.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::Files(zpl::Error::Gone { .. }) => true,
+            Self::Files(zpl::Error::Dmu(why))
+            | Self::Volume(zvol::Error::Dmu(why))
+            | Self::Object(why) => why.is_absence(),
+            _ => false,
+        }
+    }
+
+    /// Whether it says that the dataset is locked.
+    pub fn is_locked(&self) -> bool {
+        matches!(
+            self,
+            Self::Dataset(dsl::Error::Locked { .. })
+                | Self::Object(dmu::Error::Read { source: zio::Error::Locked { .. } })
+        )
+    }
+
+    /// The block that could not be read, if that is what is wrong.
+    pub(crate) fn place(&self) -> Option<Place> {
+        match self {
+            Self::Files(zpl::Error::Dmu(why))
+            | Self::Volume(zvol::Error::Dmu(why))
+            | Self::Object(why) => Some(why.place()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Files: what lies in a file system, and the content of files and volumes by range.
+//!
+//! [`Files`] is a file system or a snapshot of one; a [`File`] is one of its files, with its
+//! [`Facts`] as plain data; [`Content`] is what a file or a volume holds. Content is read by the
+//! block and without a copy ([`Content::piece`]); what cannot be read is told range by range
+//! ([`Content::extents`]), and the rest goes on.
+
+mod content;
+mod error;
+mod extents;
+mod facts;
+mod record;
+
+use dsl::Dataset;
+use units::{ObjectId, Txg};
+use zil::Records;
+
+pub use content::{Bytes, Content, Piece};
+pub use error::{Error, Result};
+pub use extents::{Extent, Extents};
+pub use facts::{Facts, Kind, Time};
+pub use record::{Held, Record, Space};
+
+/// How the datasets of a pool are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// The txg of the uberblock in use: what the intent log promises beyond it is laid over the
+    /// dataset. None: the log is left alone, and the last txg shows as it is.
+    pub log: Option<Txg>,
+    /// Show POSIX ACLs among the extended attributes. The dataset's property `acltype` says so.
+    pub posix_acls: bool,
+    /// Show the users' extended attributes. The dataset's property `xattr` says so.
+    pub user_xattrs: bool,
+}
+
+/// What came of an intent log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Records that were laid over the dataset.
+    pub records: u64,
+    /// Why the rest was not, if there was a rest.
+    pub trouble: Option<String>,
+}
+
+/// A file system or a snapshot of one. Cheap to clone.
+#[derive(Clone)]
+pub struct Files {
+    fs: zpl::Fs,
+}
+
+/// A file of any kind. Cheap to clone.
+#[derive(Clone)]
+pub struct File {
+    node: zpl::Node,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The name: any bytes but 0 and `/`.
+    pub name: Vec<u8>,
+    /// The number of what it names.
+    pub id: u64,
+    /// What that is.
+    pub kind: Kind,
+}
+
+impl Files {
+    /// Opens what a dataset holds; it must be a file system, or a snapshot of one.
+    pub fn open(dataset: &Dataset, look: Look) -> Result<(Self, Log)> {
+        let objset = dataset.open()?;
+        let options =
+            zpl::Options { posix_acls: look.posix_acls, user_xattrs: look.user_xattrs };
+        let mut log = log_of(dataset, &objset, look);
+        let (fs, replayed) = zpl::Fs::open(objset, options, log.as_mut())?;
+        let mut trouble = None;
+        if let Some((seq, why)) = &replayed.failed {
+            trouble = Some(format!("record {seq} of the intent log: {why}"));
+        } else if let Some(zil::Stop::Failed(why)) = log.as_ref().and_then(Records::stop) {
+            trouble = Some(format!("the intent log: {why}"));
+        }
+        Ok((Self { fs }, Log { records: replayed.records, trouble }))
+    }
+
+    /// The topmost directory.
+    pub fn root(&self) -> Result<File> {
+        Ok(File { node: self.fs.root()? })
+    }
+
+    /// The file of that number.
+    pub fn file(&self, id: u64) -> Result<File> {
+        Ok(File { node: self.fs.node(ObjectId::new(id))? })
+    }
+
+    /// What there is to know of a file by its number: cheaper than opening it.
+    pub fn facts(&self, id: u64) -> Result<Facts> {
+        let id = ObjectId::new(id);
+        Ok(Facts::new(id, &self.fs.attributes(id)?))
+    }
+
+    /// The file of that path from the root, its parts split by `/`. Symbolic links are not
+    /// followed.
+    pub fn find(&self, path: &[u8]) -> Result<Option<File>> {
+        let mut at = self.root()?;
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            if !at.facts().is_directory() {
+                return Ok(None);
+            }
+            match self.fs.lookup(&at.node, name)? {
+                Some(node) => at = File { node },
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// The file of that name in a directory.
+    pub fn lookup(&self, dir: &File, name: &[u8]) -> Result<Option<File>> {
+        Ok(self.fs.lookup(&dir.node, name)?.map(|node| File { node }))
+    }
+
+    /// Shows the names in a directory to `visit`, in the order in which they are stored, until it
+    /// says false. `.` and `..` are not among them.
+    pub fn list(&self, dir: &File, visit: &mut dyn FnMut(Name) -> bool) -> Result<()> {
+        let mut show = |entry: zpl::Entry| {
+            let kind = Kind::from(entry.kind);
+            visit(Name { name: entry.name, id: entry.object.get(), kind })
+        };
+        Ok(self.fs.read_dir(&dir.node, None, &mut show)?)
+    }
+
+    /// All names in a directory, in the order of their bytes.
+    pub fn sorted(&self, dir: &File) -> Result<Vec<Name>> {
+        let mut names = Vec::new();
+        self.list(dir, &mut |name| {
+            names.push(name);
+            true
+        })?;
+        names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(names)
+    }
+}
+
+impl File {
+    /// Its number: the inode.
+    pub fn id(&self) -> u64 {
+        self.node.id().get()
+    }
+
+    /// What there is to know of it.
+    pub fn facts(&self) -> Facts {
+        Facts::new(self.node.id(), self.node.attributes())
+    }
+
+    /// Where a symbolic link points.
+    pub fn target(&self) -> Result<Vec<u8>> {
+        Ok(self.node.readlink()?)
+    }
+
+    /// The extended attributes that Linux would list, with their values, in the order of their
+    /// names.
+    pub fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let named = |xattr: zpl::Xattr| {
+            let name = xattr.name.clone();
+            Ok((name, self.node.xattr_value(xattr)?))
+        };
+        self.node.xattrs()?.into_iter().map(named).collect()
+    }
+
+    /// Its content.
+    pub fn content(&self) -> Content {
+        Content::of_file(self.node.clone())
+    }
+}
+
+/// Opens a volume, or a snapshot of one, as its content.
+pub fn open_volume(dataset: &Dataset, look: Look) -> Result<(Content, Log)> {
+    let objset = dataset.open()?;
+    let mut log = log_of(dataset, &objset, look);
+    let (volume, replayed) = zvol::Volume::open(&objset, log.as_mut())?;
+    let mut trouble = None;
+    if let Some(seq) = replayed.strange {
+        trouble = Some(format!("record {seq} of the intent log is none that a volume can have"));
+    } else if let Some(zil::Stop::Failed(why)) = &replayed.stop {
+        trouble = Some(format!("the intent log: {why}"));
+    }
+    Ok((Content::of_volume(volume), Log { records: replayed.records, trouble }))
+}
+
+/// The records of a dataset's log; snapshots have none.
+fn log_of(dataset: &Dataset, objset: &dmu::Objset, look: Look) -> Option<Records> {
+    let txg = look.log.filter(|_| !dataset.is_snapshot())?;
+    let header = &objset.header().log;
+    let (source, key) = (objset.source().clone(), objset.key().cloned());
+    Some(Records::new(source, objset.id(), header, key, txg))
+}
