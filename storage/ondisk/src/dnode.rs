@@ -232,3 +232,53 @@ impl Tail {
         Ok(Self { pointers, bonus, spill })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Dnode;
+    use crate::{ObjectType, Order};
+
+    const REAL: &[u8] = include_bytes!("../tests/golden/objset-names.bin");
+
+    #[test]
+    fn golden_dnodes() {
+        let dnode = Dnode::parse(REAL, Order::Little).unwrap().unwrap();
+        assert_eq!((dnode.kind, dnode.bonus_kind), (ObjectType::DNODE, ObjectType::NONE));
+        assert_eq!((dnode.max_block.get(), dnode.bonus.len()), (4, 0));
+        assert_eq!(Dnode::peek_slots(REAL), Some(1));
+        assert_eq!(Dnode::parse(&[0; 512], Order::Little), Ok(None));
+    }
+
+    #[test]
+    fn a_large_one_keeps_its_spill_at_its_end() {
+        let mut bytes = REAL[..512].to_vec();
+        bytes.resize(16384, 0);
+        (bytes[3], bytes[7], bytes[12]) = (1, 5, 31);
+        bytes[10..12].copy_from_slice(&15000_u16.to_le_bytes());
+        bytes[192..15192].fill(7);
+        bytes.copy_within(64..192, 16384 - 128);
+        let dnode = Dnode::parse(&bytes, Order::Little).unwrap().unwrap();
+        assert_eq!(dnode.spill.as_ref(), dnode.pointers.first());
+        assert_eq!((dnode.bonus, dnode.slots), (vec![7; 15000], 32));
+        // it may not reach beyond its block, nor the bonus beyond it
+        assert!(Dnode::parse(&bytes[..16383], Order::Little).is_err());
+        bytes[10..12].copy_from_slice(&16384_u16.to_le_bytes());
+        assert!(Dnode::parse(&bytes, Order::Little).is_err());
+    }
+
+    #[test]
+    fn space_of_old_ones_is_in_sectors() {
+        let mut bytes = REAL[..512].to_vec();
+        bytes[24..32].copy_from_slice(&3_u64.to_le_bytes());
+        bytes[7] = 0;
+        let dnode = Dnode::parse(&bytes, Order::Little).unwrap().unwrap();
+        assert_eq!(dnode.used_bytes, 1536);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_dnode_or_an_error(bytes in proptest::collection::vec(0_u8.., 0..1024)) {
+            let _ = Dnode::parse(&bytes, Order::Little);
+        }
+    }
+}

@@ -184,3 +184,47 @@ impl ObjsetHeader {
 fn dnode(reader: &mut Reader<'_>) -> Result<Option<Dnode>> {
     Dnode::parse(reader.take(Dnode::SLOT)?, reader.order())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, ObjsetHeader};
+    use crate::{ObjectType, Order};
+
+    /// The root of a file system, whose figures `zdb -dddddd` prints.
+    const REAL: &[u8] = include_bytes!("../tests/golden/objset-names.bin");
+
+    #[test]
+    fn golden_objsets() {
+        let header = ObjsetHeader::parse(REAL, Order::Little).unwrap();
+        assert_eq!(header.kind, Kind::Filesystem);
+        let meta = header.meta.unwrap();
+        assert_eq!(meta.kind, ObjectType::DNODE);
+        assert_eq!((meta.levels, meta.block_size, meta.indirect_size()), (6, 16384, 131072));
+        assert_eq!((meta.slots, meta.pointers.len(), meta.fan_out_shift()), (1, 3, 10));
+        assert!(meta.flags.used_in_bytes() && meta.spill.is_none());
+        assert!(header.flags.space_accounted() && header.flags.projects_accounted());
+        for used in [header.user_used, header.group_used, header.project_used] {
+            assert_eq!(used.unwrap().kind, ObjectType::USED);
+        }
+        assert!(header.log.chain.is_hole() && !header.log.replay_needed());
+    }
+
+    #[test]
+    fn older_ones_are_shorter() {
+        let short = ObjsetHeader::parse(&REAL[..1024], Order::Little).unwrap();
+        assert!(short.meta.is_some() && short.user_used.is_none());
+        let middle = ObjsetHeader::parse(&REAL[..2048], Order::Little).unwrap();
+        assert!(middle.group_used.is_some() && middle.project_used.is_none());
+        assert!(ObjsetHeader::parse(&REAL[..1536], Order::Little).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_change_is_an_objset_or_an_error(at in 0_usize..2560, byte: u8, big: bool) {
+            let mut bytes = REAL.to_vec();
+            bytes[at] = byte;
+            let order = if big { Order::Big } else { Order::Little };
+            let _ = ObjsetHeader::parse(&bytes, order);
+        }
+    }
+}

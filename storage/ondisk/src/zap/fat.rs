@@ -20,7 +20,7 @@
 //!
 //! While a table grows the old one stays true: pointers are written to both.
 //!
-//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h, zap.c. Proved by: `golden_header`.
+//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h, zap.c. Proved by: the tests below, and those of zap.
 
 use units::BlockId;
 
@@ -190,5 +190,48 @@ impl RawTable {
             .then_some((BlockId::new(self.next_block), self.next_copied.min(self.blocks)));
         let first = BlockId::new(self.block);
         Ok((Table::External { first, blocks: self.blocks, next }, shift))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Header, Table};
+    use crate::{Order, zap::HEADER};
+
+    /// A header of 1 KiB with an external table of 2^`shift` pointers in `blocks` blocks.
+    fn header(blocks: u64, shift: u64, next: u64) -> Vec<u8> {
+        let words = [HEADER, Header::MAGIC, 5, blocks, shift, next, 1, 9, 3, 77, 42, 2, 1];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        bytes.resize(1024, 0);
+        bytes[1023] = 8;
+        bytes
+    }
+
+    #[test]
+    fn an_external_table_and_its_successor_are_told() {
+        let read = Header::parse(&header(4, 9, 30), Order::Big).unwrap();
+        let Table::External { first, blocks, next } = read.table else { panic!("{read:?}") };
+        assert_eq!((first.get(), blocks), (5, 4));
+        assert_eq!(next.map(|(block, copied)| (block.get(), copied)), Some((30, 1)));
+        assert_eq!((read.entries, read.salt, read.flags.hash_bits()), (77, 42, 48));
+        assert!(Header::parse(&header(5, 9, 0), Order::Big).is_err());
+        assert!(Header::parse(&header(1 << 60, 70, 0), Order::Big).is_err());
+    }
+
+    #[test]
+    fn an_embedded_table_is_the_second_half() {
+        let read = Header::parse(&header(0, 6, 0), Order::Big).unwrap();
+        let Table::Embedded(pointers) = read.table else { panic!("{read:?}") };
+        assert_eq!((pointers.len(), pointers[63]), (64, 8));
+        assert!(Header::parse(&header(0, 7, 0), Order::Big).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_header_or_an_error(tail in proptest::collection::vec(0_u8.., 1008)) {
+            let mut bytes = header(0, 6, 0);
+            bytes[16..].copy_from_slice(&tail);
+            let _ = Header::parse(&bytes, Order::Big);
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! binary key's words are hashed from their least significant byte up, on every machine; where the
 //! key is random already, its first word is the hash.
 //!
-//! Learnt from: zap_micro.c. Proved by: the leaves in `zap/leaf/tests`, whose entries say their hash.
+//! Learnt from: zap_micro.c. Proved by: the real leaves in the tests of zap, whose entries say their hash.
 
 use super::fat::Flags;
 

@@ -36,7 +36,7 @@
 //! An array chunk is the type, 21 bytes, and the number of the next. In arrays integers stand most
 //! significant byte first, on every machine.
 //!
-//! Learnt from: `zdb -dddd` of the fixtures, zap_leaf.h, zap_leaf.c. Proved by: `golden_leaf`.
+//! Learnt from: `zdb -dddd` of the fixtures, zap_leaf.h, zap_leaf.c. Proved by: the real leaves in the tests of zap.
 
 use super::{LEAF, hash};
 use crate::{Order, Reader, Result};

@@ -18,7 +18,7 @@
 //!     64
 //! ```
 //!
-//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h. Proved by: `golden_micro`.
+//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h. Proved by: `entries_are_read_and_free_ones_passed`.
 
 use super::{MICRO, Normalization};
 use crate::{Order, Reader, Result};
@@ -92,4 +92,38 @@ fn entry(bytes: &[u8], order: Order) -> Option<MicroEntry<'_>> {
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     let name = name.get(..end)?;
     (!name.is_empty()).then_some(MicroEntry { name, value, collision })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MICRO, Micro};
+    use crate::Order;
+
+    #[test]
+    fn entries_are_read_and_free_ones_passed() {
+        let mut bytes = vec![0; 256];
+        bytes[..8].copy_from_slice(&MICRO.to_be_bytes());
+        bytes[8..16].copy_from_slice(&7_u64.to_be_bytes());
+        bytes[128..136].copy_from_slice(&99_u64.to_be_bytes());
+        bytes[136..140].copy_from_slice(&3_u32.to_be_bytes());
+        bytes[142..146].copy_from_slice(b"name");
+        bytes[206..256].fill(b'x');
+        let micro = Micro::parse(&bytes, Order::Big).unwrap();
+        let all: Vec<_> = micro.numbered().collect();
+        assert_eq!((micro.salt, all.len(), all[0].0), (7, 2, 1));
+        assert_eq!((all[0].1.name, all[0].1.value, all[0].1.collision), (&b"name"[..], 99, 3));
+        assert_eq!(all[1].1.name, [b'x'; 50]);
+        assert_eq!(micro.entry(0), None);
+        assert_eq!(micro.entry(3), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_micro_zap_or_an_error(tail in proptest::collection::vec(0_u8.., 0..300)) {
+            let bytes = [&MICRO.to_le_bytes()[..], &tail].concat();
+            if let Ok(micro) = Micro::parse(&bytes, Order::Little) {
+                assert!(micro.entries().count() <= tail.len() / 64);
+            }
+        }
+    }
 }
