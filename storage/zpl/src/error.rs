@@ -64,6 +64,17 @@ pub enum Error {
         /// The file.
         object: ObjectId,
     },
+    /// The range may have been left out when the dataset was sent: it is redacted, and on disk that
+    /// cannot be told from a hole. To give zeros would be a guess.
+    #[error("objset {objset} object {object}: byte {offset} was redacted, or lies in a hole")]
+    Redacted {
+        /// The file system.
+        objset: ObjsetId,
+        /// The file.
+        object: ObjectId,
+        /// The first byte of which that is so.
+        offset: u64,
+    },
     /// The file is not there (any more).
     #[error("objset {objset} object {object} is not there")]
     Gone {

@@ -22,11 +22,14 @@ pub struct Options {
     pub posix_acls: bool,
     /// Show extended attributes of users (the dataset's property `xattr` is not `off`).
     pub user_xattrs: bool,
+    /// The dataset was received redacted (its property `redact_snaps` is set): holes in files are
+    /// errors, as what was left out looks the same.
+    pub redacted: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { posix_acls: true, user_xattrs: true }
+        Self { posix_acls: true, user_xattrs: true, redacted: false }
     }
 }
 

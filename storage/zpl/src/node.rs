@@ -93,10 +93,24 @@ impl Node {
 
     fn read_base(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if let Some(object) = &self.object {
+            self.must_be_whole(object, offset, into.len())?;
             return Ok(object.read(offset, into)?);
         }
         into.fill(0);
         Ok(())
+    }
+
+    /// In a redacted dataset, what was left out must not pass for zeros.
+    fn must_be_whole(&self, object: &Object, offset: u64, length: usize) -> Result<()> {
+        let inner = &self.fs.inner;
+        if !inner.options.redacted || self.attributes.kind != Kind::File || length == 0 {
+            return Ok(());
+        }
+        let hole = object.next_hole(offset)?;
+        if hole >= offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX)) {
+            return Ok(());
+        }
+        Err(Error::Redacted { objset: inner.objset.id(), object: self.id, offset: hole })
     }
 
     /// Reads what the log laid over the content, and the content where it did not.

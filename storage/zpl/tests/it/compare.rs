@@ -79,9 +79,7 @@ pub(crate) fn redactions(whole: &Fs, redacted: &Fs) -> Redactions {
         let there = digest(node, 0, size).expect("content");
         match copy.map(|copy| digest(&copy, 0, size)) {
             Some(Ok(here)) if here == there => out.same += 1,
-            Some(Err(zpl::Error::Dmu(dmu::Error::Read {
-                source: zio::Error::Redacted { .. },
-            }))) => out.refused += 1,
+            Some(Err(zpl::Error::Redacted { .. })) => out.refused += 1,
             found => {
                 let path = String::from_utf8_lossy(&path);
                 out.different.push(format!("{path}: {found:?}"));
