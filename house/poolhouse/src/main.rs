@@ -1,4 +1,29 @@
 //! The poolhouse command.
+//!
+//! What it can do is defined in `cli` and below it, one file a command: its arguments, and `run`,
+//! which asks the engine and prints what it says. Sentences about errors come from the engine.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+mod common;
+mod generate;
+mod inspect;
+mod keys;
+mod ordered;
+mod outcome;
+mod print;
+mod rescue;
+mod table;
+mod time;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match cli.run() {
+        Ok(outcome) => outcome.code(),
+        Err(failure) => failure.report(),
+    }
+}

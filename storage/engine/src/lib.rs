@@ -1,2 +1,27 @@
 //! The door: one plain API, plain data, sentences for errors.
+//!
+//! [`search`] looks for pools at paths; a [`Search`] describes what it found ([`summary`]) and
+//! opens a [`Pool`], which lists its datasets ([`dataset`]) and takes keys ([`keys`]). Every
+//! [`Error`] is a sentence for a person, with the exit status that programs see. [`inspect`] shows
+//! the structures on disk.
 #![forbid(unsafe_code)]
+
+mod capacity;
+pub mod dataset;
+pub mod error;
+pub mod event;
+pub mod files;
+pub mod inspect;
+pub mod keys;
+mod pool;
+mod search;
+pub mod summary;
+
+pub use error::Error;
+pub use event::Event;
+pub use keys::{EncryptionRoot, KeyState};
+pub use pool::{Moment, OpenOptions, Pool};
+pub use search::{Search, search};
+
+/// What asking the engine gives.
+pub type Result<T> = std::result::Result<T, Error>;

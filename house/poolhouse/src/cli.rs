@@ -1,0 +1,66 @@
+//! The command line's definition: all commands, from which completions and man pages are made.
+
+use crate::outcome::Done;
+use crate::{generate, inspect, rescue};
+
+/// A NAS in one program: real OpenZFS pools, in user space.
+#[derive(clap::Parser, Debug)]
+#[command(name = "poolhouse", version, about, propagate_version = true)]
+#[command(after_help = "Examples:
+  poolhouse rescue scan -d /dev -d ~/images        what pools are there?
+  poolhouse rescue list -d ~/images tank           what is in this one?
+  poolhouse rescue get -d ~/images tank/home:/ out get the files out
+  poolhouse inspect labels disk0.img               look at what is on the disk")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Find pools and get everything out of them, without importing anything
+    Rescue(rescue::Rescue),
+    /// Look at the structures on disk
+    Inspect(inspect::Inspect),
+    /// Print the completions for a shell
+    #[command(hide = true)]
+    Completions(generate::Completions),
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man(generate::Man),
+}
+
+impl Cli {
+    /// Does what was asked for.
+    pub(crate) fn run(&self) -> Done {
+        match &self.command {
+            Command::Rescue(rescue) => rescue.run(),
+            Command::Inspect(inspect) => inspect.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        fn check(command: &clap::Command) {
+            let hidden = command.is_hide_set() || command.get_name() == "help";
+            if !hidden {
+                let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(after.contains("Example"), "{} has no example", command.get_name());
+                command.get_subcommands().for_each(check);
+            }
+        }
+        check(&super::Cli::command());
+    }
+}

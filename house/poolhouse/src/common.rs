@@ -1,0 +1,102 @@
+//! What all commands that read pools have in common: where to look, as of when, with which keys.
+
+use std::path::PathBuf;
+
+use engine::{Moment, OpenOptions, Pool, Search};
+
+use crate::outcome::Failure;
+use crate::{keys, print};
+
+/// Where nobody says where to look.
+const ANYWHERE: &str = "/dev";
+
+/// The options of all commands that read pools.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Common {
+    /// Where to look for pools: a folder, an image file, a disk or a partition; may be repeated
+    #[arg(short = 'd', value_name = "PATH", global = true, help_heading = "Which pool")]
+    paths: Vec<PathBuf>,
+    /// The key of an encrypted dataset: a file that holds the passphrase, the hexadecimal digits or
+    /// the raw bytes; may be repeated
+    #[arg(long, value_name = "DATASET=FILE", global = true, help_heading = "Which pool")]
+    key: Vec<String>,
+    /// Read the pool as of this transaction group; `rescue scan -v` lists those that still stand
+    #[arg(long, value_name = "N", global = true, help_heading = "Which pool")]
+    #[arg(conflicts_with_all = ["rewind", "checkpoint"])]
+    txg: Option<u64>,
+    /// Go back to the newest state with which the pool can be read
+    #[arg(long, global = true, help_heading = "Which pool", conflicts_with = "checkpoint")]
+    rewind: bool,
+    /// Read the pool as of its checkpoint
+    #[arg(long, global = true, help_heading = "Which pool")]
+    checkpoint: bool,
+    /// Leave out what a crash left in the intent logs
+    #[arg(long, global = true, help_heading = "Which pool")]
+    no_zil: bool,
+    /// Print facts as JSON
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+impl Common {
+    /// Looks for pools where the user says.
+    pub(crate) fn search(&self) -> Search {
+        engine::search(&self.paths())
+    }
+
+    /// Where the user says to look.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        if self.paths.is_empty() { vec![PathBuf::from(ANYWHERE)] } else { self.paths.clone() }
+    }
+
+    /// How pools are to be opened.
+    pub(crate) fn options(&self) -> OpenOptions {
+        let moment = match (self.txg, self.rewind, self.checkpoint) {
+            (Some(txg), _, _) => Moment::Txg(txg),
+            (None, true, _) => Moment::Rewind,
+            (None, false, true) => Moment::Checkpoint,
+            (None, false, false) => Moment::Newest,
+        };
+        OpenOptions { moment, no_zil: self.no_zil, ..OpenOptions::default() }
+    }
+
+    /// Opens the pool of that name or guid, and loads the keys that were given for it. What is
+    /// missing, though it can be done without, is said on standard error.
+    pub(crate) fn open(&self, pool: &str) -> Result<Pool, Failure> {
+        let pool = self.search().open(pool, &self.options())?;
+        for event in pool.events() {
+            print::warning(event);
+        }
+        keys::load_given(&pool, &self.key)?;
+        Ok(pool)
+    }
+
+    /// Opens the pool in which `target` lies (`POOL/FS@SNAP:/PATH`: the pool is what stands before
+    /// the first of `/`, `@`, `:`), and unlocks the dataset with that name and those below it, as
+    /// far as there are keys: those given, those whose place the pool knows, those that the user
+    /// types in.
+    pub(crate) fn open_unlocked(&self, target: &str) -> Result<Pool, Failure> {
+        let pool = self.open(pool_of(target))?;
+        let dataset = target.split([':', '@']).next().unwrap_or(target);
+        let inside = dataset.split_once('/').map_or("", |(_, rest)| rest);
+        keys::load_others(&pool, inside)?;
+        Ok(pool)
+    }
+}
+
+/// The pool's name or guid in the name of something in it.
+pub(crate) fn pool_of(target: &str) -> &str {
+    target.split(['/', '@', '#', ':']).next().unwrap_or(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pool_of;
+
+    #[test]
+    fn a_target_begins_with_the_pool() {
+        for target in ["tank", "tank/a", "tank@s", "tank:/x", "tank/a@s:/b:c", "tank#m"] {
+            assert_eq!(pool_of(target), "tank");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Completions and man pages, made from the command line's definition.
+
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+use crate::outcome::{Done, Failure, Outcome};
+
+/// `poolhouse completions SHELL`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+/// `poolhouse man DIR`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Man {
+    /// The folder, which is made if it is not there
+    dir: PathBuf,
+}
+
+impl Completions {
+    pub(crate) fn run(&self) -> Done {
+        let mut all = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "poolhouse", &mut all);
+        std::io::Write::write_all(&mut std::io::stdout().lock(), &all)?;
+        Ok(Outcome::Complete)
+    }
+}
+
+impl Man {
+    pub(crate) fn run(&self) -> Done {
+        std::fs::create_dir_all(&self.dir).map_err(|error| Failure::file(&self.dir, &error))?;
+        let mut command = Cli::command();
+        command.build();
+        page(&command, "poolhouse", &self.dir)?;
+        Ok(Outcome::Complete)
+    }
+}
+
+/// Writes the page of a command and those of the commands below it.
+fn page(command: &clap::Command, name: &str, dir: &Path) -> Result<(), Failure> {
+    let path = dir.join(format!("{name}.1"));
+    let mut bytes = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut bytes)?;
+    std::fs::write(&path, bytes).map_err(|error| Failure::file(&path, &error))?;
+    for below in command.get_subcommands() {
+        if !below.is_hide_set() && below.get_name() != "help" {
+            page(below, &format!("{name}-{}", below.get_name()), dir)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Keys: read from the files that the user names or the pool knows, or typed in.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use engine::{Error, KeyState, Pool};
+
+use crate::outcome::Failure;
+use crate::print;
+
+/// How often a passphrase may be mistyped.
+const TRIES: usize = 3;
+
+/// Loads the keys of `DATASET=FILE`, as far as they are for this pool.
+pub(crate) fn load_given(pool: &Pool, given: &[String]) -> Result<(), Failure> {
+    for each in given {
+        let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
+            Failure::usage(format!("--key {each}: DATASET=FILE is wanted, as in tank/home=key.txt"))
+        })?;
+        let secret = read(Path::new(file))?;
+        pool.unlock(dataset, &secret)?;
+    }
+    Ok(())
+}
+
+/// Loads the keys that are still wanted for the dataset `inside` the pool ("" is its root) and
+/// those below. That a key cannot be had is no failure: the dataset stays locked.
+pub(crate) fn load_others(pool: &Pool, inside: &str) -> Result<(), Failure> {
+    for root in pool.encryption_roots()? {
+        let below = root.name.split_once('/').map_or("", |(_, rest)| rest);
+        let wanted = is_within(below, inside) || is_within(inside, below);
+        if root.state == KeyState::Locked && wanted && !from_its_place(pool, &root) {
+            ask(pool, &root)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name is another or lies below it.
+fn is_within(name: &str, other: &str) -> bool {
+    let rest = name.strip_prefix(other);
+    other.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Takes the key from where the dataset says that it is.
+fn from_its_place(pool: &Pool, root: &engine::EncryptionRoot) -> bool {
+    let Some(path) = root.location.strip_prefix("file://") else { return false };
+    let Ok(secret) = std::fs::read(path) else { return false };
+    match pool.unlock(&root.name, &secret) {
+        Ok(()) => true,
+        Err(error) => {
+            print::warning(&format!("the key in {path}: {error}"));
+            false
+        }
+    }
+}
+
+/// Asks for it, if somebody is there to be asked.
+fn ask(pool: &Pool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
+    if root.format == "raw" || !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    let what = if root.format == "hex" { "Key (64 hexadecimal digits)" } else { "Passphrase" };
+    for _ in 0..TRIES {
+        let prompt = format!("{what} of {} (empty: leave it locked): ", root.name);
+        let secret = rpassword::prompt_password(prompt)?;
+        if secret.is_empty() {
+            return Ok(());
+        }
+        match pool.unlock(&root.name, secret.as_bytes()) {
+            Ok(()) => return Ok(()),
+            Err(error) => print::error(&error),
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let failed = |error: std::io::Error| {
+        let (path, reason) = (path.display().to_string(), engine::error::plain(&error));
+        Failure::Engine(Error::Path { path, reason })
+    };
+    std::fs::read(path).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_within;
+
+    #[test]
+    fn below_is_by_whole_names() {
+        assert!(is_within("a/b", "a") && is_within("a", "a") && is_within("a", ""));
+        assert!(!is_within("ab", "a") && !is_within("a", "a/b"));
+    }
+}

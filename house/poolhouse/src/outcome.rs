@@ -1,0 +1,88 @@
+//! How a command ends: its exit status, and the words on standard error.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How a command that did its work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All of it was done.
+    Complete,
+    /// Something could not be read in full, was named, and the rest was done.
+    Incomplete,
+}
+
+impl Outcome {
+    /// Complete unless something is wrong.
+    pub(crate) fn unless(wrong: bool) -> Self {
+        if wrong { Self::Incomplete } else { Self::Complete }
+    }
+
+    /// The exit status.
+    pub(crate) fn code(self) -> ExitCode {
+        match self {
+            Self::Complete => ExitCode::SUCCESS,
+            Self::Incomplete => ExitCode::from(1),
+        }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The engine says why.
+    Engine(engine::Error),
+    /// Standard output does not take any more.
+    Output(io::Error),
+}
+
+/// What running a command gives.
+pub(crate) type Done = Result<Outcome, Failure>;
+
+impl From<engine::Error> for Failure {
+    fn from(error: engine::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Output(error.into())
+    }
+}
+
+impl Failure {
+    /// The command line asks for what cannot be.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::Engine(engine::Error::Usage { what: what.into() })
+    }
+
+    /// A file or folder to be written that could not.
+    pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
+        let (path, reason) = (path.display().to_string(), engine::error::plain(error));
+        Self::Engine(engine::Error::Destination { path, reason })
+    }
+
+    /// Says why on standard error, and gives the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Self::Engine(error) => {
+                crate::print::error(error);
+                ExitCode::from(error.status())
+            }
+            // whoever read our output has seen enough of it
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Self::Output(error) => {
+                crate::print::error(&format!("the output cannot be written: {error}"));
+                ExitCode::from(13)
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What goes to standard error: errors, warnings. And JSON to standard output.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+/// Says what went wrong.
+pub(crate) fn error(what: &dyn Display) {
+    say("error", "31", what);
+}
+
+/// Says what the user should know, though the work goes on.
+pub(crate) fn warning(what: &dyn Display) {
+    say("warning", "33", what);
+}
+
+fn say(word: &str, colour: &str, what: &dyn Display) {
+    let mut err = io::stderr().lock();
+    let colourful = err.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // there is nobody left to tell if this fails
+    let _ = if colourful {
+        writeln!(err, "\x1b[1;{colour}m{word}:\x1b[0m {what}")
+    } else {
+        writeln!(err, "poolhouse: {word}: {what}")
+    };
+}
+
+/// Prints facts as JSON.
+pub(crate) fn json(facts: &impl Serialize) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer_pretty(&mut out, facts)?;
+    writeln!(out)?;
+    out.flush()
+}

@@ -1,0 +1,94 @@
+//! Tables for people: columns aligned, as wide as they must be.
+
+use std::io::{self, Write};
+
+/// How a column is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    indent: usize,
+    columns: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns, without a head.
+    pub(crate) fn new(columns: impl Into<Vec<Align>>) -> Self {
+        Self { indent: 0, columns: columns.into(), rows: Vec::new() }
+    }
+
+    /// A table with a head.
+    pub(crate) fn with_head(columns: &[(&str, Align)]) -> Self {
+        let mut table = Self::new(columns.iter().map(|column| column.1).collect::<Vec<_>>());
+        table.row(columns.iter().map(|column| column.0.to_owned()));
+        table
+    }
+
+    /// Spaces before each row.
+    pub(crate) fn indent(mut self, spaces: usize) -> Self {
+        self.indent = spaces;
+        self
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| safe(&cell)).collect());
+    }
+
+    /// Prints it.
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        for row in &self.rows {
+            let mut line = " ".repeat(self.indent);
+            for ((cell, width), align) in row.iter().zip(&widths).zip(&self.columns) {
+                let width = *width;
+                match align {
+                    Align::Left => line += &format!("{cell:width$}  "),
+                    Align::Right => line += &format!("{cell:>width$}  "),
+                }
+            }
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// The same without anything that a terminal would obey: names come from disks that others wrote.
+pub(crate) fn safe(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    let plain = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Align, Table, safe};
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_with_their_text() {
+        let mut table = Table::with_head(&[("NAME", Align::Left), ("USED", Align::Right)]);
+        table.row(["tank/long".to_owned(), "1K".to_owned()]);
+        let mut out = Vec::new();
+        table.indent(1).print(&mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), " NAME       USED\n tank/long    1K\n");
+    }
+
+    #[test]
+    fn no_name_can_command_the_terminal() {
+        assert_eq!(safe("a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
+    }
+}

@@ -1,0 +1,37 @@
+//! Times as people read them.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Seconds since 1970 as local time, "2026-11-21 09:30:05+01:00"; "-" for 0, which is no time.
+pub(crate) fn local(seconds: u64) -> String {
+    in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M:%S%:z")
+}
+
+/// The same to the minute, as tables have it.
+pub(crate) fn short(seconds: u64) -> String {
+    in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M")
+}
+
+fn in_zone(seconds: u64, zone: TimeZone, form: &str) -> String {
+    let stamp = i64::try_from(seconds).ok().and_then(|time| Timestamp::from_second(time).ok());
+    match stamp {
+        Some(stamp) if seconds != 0 => stamp.to_zoned(zone).strftime(form).to_string(),
+        Some(_) => "-".to_owned(),
+        None => seconds.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_zone;
+    use jiff::tz::TimeZone;
+
+    #[test]
+    fn times_are_in_iso_form() {
+        let form = |seconds| in_zone(seconds, TimeZone::UTC, "%Y-%m-%d %H:%M:%S%:z");
+        assert_eq!(form(1_795_210_986), "2026-11-20 20:23:06+00:00");
+        assert_eq!(form(0), "-");
+        assert_eq!(form(u64::MAX), u64::MAX.to_string());
+    }
+}

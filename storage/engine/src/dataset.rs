@@ -1,0 +1,147 @@
+//! Datasets and their properties, as plain data.
+
+use dsl::Kind;
+
+use crate::keys::{KeyState, key_state};
+use crate::{Error, Event, Pool, Result};
+
+/// A property.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Property {
+    /// Its name; one with a colon is a user's own.
+    pub name: String,
+    /// Its value, numbers in full.
+    pub value: String,
+    /// Where it is set: "-" (a fact), "default", "local", "received", "inherited from NAME".
+    pub source: String,
+}
+
+/// A file system, volume, snapshot or bookmark.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Dataset {
+    /// Its full name.
+    pub name: String,
+    /// "filesystem", "volume", "snapshot" or "bookmark".
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it can be read.
+    pub key: KeyState,
+    /// All its properties, in the order of `zfs get all`, then the user's own by name.
+    pub properties: Vec<Property>,
+}
+
+/// What a list is to show.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// These kinds only; none: all.
+    pub kinds: Vec<String>,
+    /// Not deeper than so many names below the target; none: all.
+    pub depth: Option<usize>,
+    /// These properties only; none: all.
+    pub properties: Vec<String>,
+}
+
+impl Dataset {
+    /// A property's value.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let found = self.properties.iter().find(|property| property.name == name);
+        found.map(|property| property.value.as_str())
+    }
+}
+
+impl Pool {
+    /// Shows the dataset `target` and all below it to `show`, each file system or volume followed
+    /// by its snapshots and bookmarks. What cannot be read is told to `trouble`.
+    pub fn list(
+        &self,
+        target: &str,
+        wanted: &Wanted,
+        show: &mut dyn FnMut(Dataset),
+        trouble: &mut dyn FnMut(Event),
+    ) -> Result<()> {
+        let target = self.full_name(target);
+        if target.contains(['@', '#']) {
+            let found = self.find(&target)?;
+            show(describe(&found, wanted)?);
+            return Ok(());
+        }
+        self.find(&target)?;
+        for dataset in self.tree().datasets() {
+            let dataset = match dataset {
+                Ok(dataset) => dataset,
+                Err(error) => {
+                    let (dataset, why) = (target.clone(), error.to_string());
+                    trouble(Event::Dataset { dataset, why });
+                    continue;
+                }
+            };
+            let name = dataset.name();
+            if !is_within(&name, &target, wanted.depth) {
+                continue;
+            }
+            match dataset.kind() {
+                Ok(kind) if !wanted.takes(kind) => {}
+                Ok(_) => match describe(&dataset, wanted) {
+                    Ok(described) => show(described),
+                    Err(error) => {
+                        trouble(Event::Dataset { dataset: name, why: error.to_string() });
+                    }
+                },
+                Err(error) => trouble(Event::Dataset { dataset: name, why: error.to_string() }),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Wanted {
+    fn takes(&self, kind: Kind) -> bool {
+        self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind.name())
+    }
+}
+
+/// Whether a name is the target or lies at most so deep below it. A snapshot or bookmark lies one
+/// name below its dataset.
+fn is_within(name: &str, target: &str, depth: Option<usize>) -> bool {
+    let Some(rest) = name.strip_prefix(target) else { return false };
+    let below = rest.matches(['/', '@', '#']).count();
+    (rest.is_empty() || rest.starts_with(['/', '@', '#']))
+        && depth.is_none_or(|depth| below <= depth)
+}
+
+fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
+    let name = dataset.name();
+    let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
+    let found = if wanted.properties.is_empty() {
+        dataset.properties().map_err(failed)?
+    } else {
+        let mut found = Vec::new();
+        for property in &wanted.properties {
+            found.extend(dataset.property(property).map_err(failed)?);
+        }
+        found
+    };
+    let plain = |found: dsl::Property| Property {
+        name: found.name,
+        value: found.value,
+        source: found.source.to_string(),
+    };
+    Ok(Dataset {
+        kind: dataset.kind().map_err(failed)?.name().to_owned(),
+        key: key_state(dataset),
+        properties: found.into_iter().map(plain).collect(),
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_within;
+
+    #[test]
+    fn depth_counts_names() {
+        assert!(is_within("tank/a@s", "tank", None));
+        assert!(is_within("tank/a", "tank", Some(1)) && !is_within("tank/a@s", "tank", Some(1)));
+        assert!(!is_within("tank2", "tank", None) && is_within("tank", "tank", Some(0)));
+    }
+}

@@ -1,0 +1,350 @@
+//! What can go wrong, as sentences for people, each with its exit status.
+//!
+//! A sentence names its subject, has the numbers, says what follows, and what to do.
+
+use std::fmt::Write as _;
+
+/// A top-level vdev that lacks more devices than it can do without.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Lacking {
+    /// The vdev, as `raidz2-0`.
+    pub vdev: String,
+    /// Its devices.
+    pub devices: usize,
+    /// The paths of those that are missing, as the pool knows them.
+    pub missing: Vec<String>,
+    /// How many may be missing.
+    pub spare: usize,
+}
+
+/// What can go wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The command line asks for what cannot be.
+    #[error("{what}")]
+    Usage {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// No pool was found at all.
+    #[error("no pool found {}: no file or device there has a ZFS label that can be read; name the folder, images, disks or partitions with -d", at(.paths))]
+    NoPool {
+        /// Where was looked.
+        paths: Vec<String>,
+    },
+    /// None of that name or guid was.
+    #[error("there is no pool '{wanted}' {}; found: {}", at(.paths), .found.join(", "))]
+    NoSuchPool {
+        /// The name or guid.
+        wanted: String,
+        /// Where was looked.
+        paths: Vec<String>,
+        /// What was found instead.
+        found: Vec<String>,
+    },
+    /// The pool does not stand as of then.
+    #[error("pool '{pool}' cannot be read as of txg {txg}: no uberblock of it stands any more; those that do: {}", numbers(.standing))]
+    NoSuchTxg {
+        /// The pool.
+        pool: String,
+        /// The transaction group that is wanted.
+        txg: u64,
+        /// Those that are there.
+        standing: Vec<u64>,
+    },
+    /// It has no checkpoint.
+    #[error("pool '{pool}' has no checkpoint; leave out --checkpoint to read its newest state")]
+    NoCheckpoint {
+        /// The pool.
+        pool: String,
+    },
+    /// Several pools have the name.
+    #[error("{} pools are named '{name}'; choose one by its guid: {}", .guids.len(), numbers(.guids))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Their guids.
+        guids: Vec<u64>,
+    },
+    /// Too many devices are missing.
+    #[error("{}", missing(.pool, .lacking))]
+    Missing {
+        /// The pool.
+        pool: String,
+        /// The vdevs that cannot be read.
+        lacking: Vec<Lacking>,
+    },
+    /// The pool's own data are damaged.
+    #[error("pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: try --rewind, or --txg with one that `rescue scan -v` lists")]
+    Damaged {
+        /// The pool.
+        pool: String,
+        /// What is damaged.
+        why: String,
+    },
+    /// Something inside the pool is damaged.
+    #[error("{subject} cannot be read: {why}")]
+    Unreadable {
+        /// What cannot be read.
+        subject: String,
+        /// Why.
+        why: String,
+    },
+    /// The pool uses features that are not known.
+    #[error("pool '{pool}' uses {} that this version of poolhouse does not know and that reading needs: {}; a newer version may read it", count(.features.len(), "a feature", "features"), .features.join(", "))]
+    Features {
+        /// The pool.
+        pool: String,
+        /// Their guids.
+        features: Vec<String>,
+    },
+    /// The pool has a version that is not known.
+    #[error("pool '{pool}' has version {version}; this version of poolhouse knows 1 to 28 and 5000 (feature flags)")]
+    Version {
+        /// The pool.
+        pool: String,
+        /// Its version.
+        version: u64,
+    },
+    /// Something else that cannot be done yet.
+    #[error("{what}, which this version of poolhouse does not know")]
+    Unsupported {
+        /// What is wanted.
+        what: String,
+    },
+    /// The key does not fit.
+    #[error("the key for '{dataset}' is wrong: it does not open the dataset's own keys")]
+    WrongKey {
+        /// The dataset.
+        dataset: String,
+    },
+    /// What is given is no key.
+    #[error("the key for '{dataset}' cannot be one: {wanted} is wanted")]
+    KeyForm {
+        /// The dataset.
+        dataset: String,
+        /// What a key looks like.
+        wanted: String,
+    },
+    /// It has no key.
+    #[error("'{dataset}' is not encrypted, so no key is wanted for it")]
+    NotEncrypted {
+        /// The dataset.
+        dataset: String,
+    },
+    /// A key is wanted.
+    #[error("'{dataset}' is locked; give its key with --key {root}=FILE")]
+    Locked {
+        /// The dataset.
+        dataset: String,
+        /// Its encryption root, whose key it is.
+        root: String,
+    },
+    /// A path is not what it should be.
+    #[error("'{path}' cannot be used: {reason}")]
+    Path {
+        /// The path.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A folder has nothing in it that could be a device.
+    #[error("'{path}' is a folder, and no image or device is in it (folders below are not searched)")]
+    EmptyFolder {
+        /// The folder.
+        path: String,
+    },
+    /// A folder stands where a device is wanted.
+    #[error("'{path}' is a folder; an image, a disk or a partition is wanted here")]
+    Folder {
+        /// The folder.
+        path: String,
+    },
+    /// A device has no label.
+    #[error("'{path}' has no ZFS label: {why}")]
+    NoLabel {
+        /// The device.
+        path: String,
+        /// What stands there instead.
+        why: String,
+    },
+    /// An image ends too early.
+    #[error("'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}; pool '{pool}' cannot be opened with what is left")]
+    Truncated {
+        /// The image.
+        path: String,
+        /// The pool that it is part of.
+        pool: String,
+        /// Its size, bytes.
+        size: u64,
+        /// What it should have at least, bytes.
+        wanted: u64,
+    },
+    /// Another program uses a device.
+    #[error("'{path}' is in use by another program; stop that program first, as what it writes would change the pool under the reader")]
+    InUse {
+        /// The device.
+        path: String,
+    },
+    /// There is no such dataset.
+    #[error("there is no dataset '{name}'")]
+    NoSuchDataset {
+        /// The name.
+        name: String,
+    },
+    /// There is no such file.
+    #[error("there is no '{path}' in {dataset}")]
+    NoSuchFile {
+        /// The dataset.
+        dataset: String,
+        /// The path in it.
+        path: String,
+    },
+    /// There is no such object, block or vdev.
+    #[error("there is no {what}")]
+    NoSuchThing {
+        /// What is wanted.
+        what: String,
+    },
+    /// A file to be written could not.
+    #[error("'{path}' cannot be written: {reason}")]
+    Destination {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The user stopped it.
+    #[error("interrupted; what is done is done, and the same command goes on from there")]
+    Interrupted,
+}
+
+impl Error {
+    /// The exit status.
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Usage { .. } => 2,
+            Self::NoPool { .. }
+            | Self::NoSuchPool { .. }
+            | Self::NoSuchTxg { .. }
+            | Self::NoCheckpoint { .. } => 3,
+            Self::Ambiguous { .. } => 4,
+            Self::Missing { .. } => 5,
+            Self::Damaged { .. } | Self::Unreadable { .. } => 6,
+            Self::Features { .. } | Self::Version { .. } | Self::Unsupported { .. } => 7,
+            Self::WrongKey { .. } | Self::KeyForm { .. } | Self::NotEncrypted { .. } => 8,
+            Self::Locked { .. } => 9,
+            Self::Path { .. }
+            | Self::EmptyFolder { .. }
+            | Self::Folder { .. }
+            | Self::NoLabel { .. }
+            | Self::Truncated { .. } => 10,
+            Self::InUse { .. } => 11,
+            Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NoSuchThing { .. } => 12,
+            Self::Destination { .. } => 13,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// Something of a dataset that could not be read.
+    pub(crate) fn of_dataset(name: &str, error: &dsl::Error) -> Self {
+        match error {
+            dsl::Error::NoSuchDataset { name } => Self::NoSuchDataset { name: name.clone() },
+            dsl::Error::NotEncrypted { name } => Self::NotEncrypted { dataset: name.clone() },
+            dsl::Error::Locked { name } => {
+                Self::Locked { dataset: name.clone(), root: name.clone() }
+            }
+            dsl::Error::Key { name, why: transform::Error::WrongKey } => {
+                Self::WrongKey { dataset: name.clone() }
+            }
+            dsl::Error::Key { name, why: transform::Error::KeyForm { wanted } } => {
+                Self::KeyForm { dataset: name.clone(), wanted: (*wanted).to_owned() }
+            }
+            dsl::Error::NoContent { name } => Self::NoSuchThing {
+                what: format!("content of '{name}': it is a bookmark or one of the pool's own"),
+            },
+            other => Self::Unreadable { subject: format!("'{name}'"), why: other.to_string() },
+        }
+    }
+
+    /// A device that could not be opened.
+    pub(crate) fn of_device(error: &device::Error) -> Self {
+        match error {
+            device::Error::Busy { path } => Self::InUse { path: path.clone() },
+            device::Error::Open { path, reason } => {
+                Self::Path { path: path.clone(), reason: reason.clone() }
+            }
+            device::Error::Kind { path } => Self::Path {
+                path: path.clone(),
+                reason: "it is neither a file, a folder nor a block device".to_owned(),
+            },
+            device::Error::Read { device, .. } | device::Error::End { device, .. } => {
+                Self::Path { path: device.clone(), reason: error.to_string() }
+            }
+        }
+    }
+}
+
+/// The system's words without the number behind them.
+pub fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let cut = text.find(" (os error").unwrap_or(text.len());
+    let mut plain = text.get(..cut).unwrap_or(&text).to_owned();
+    if let Some(first) = plain.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    plain
+}
+
+/// "1 device is", "3 devices are" and the like.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    if number == 1 { one.to_owned() } else { format!("{number} {many}") }
+}
+
+fn at(paths: &[String]) -> String {
+    match paths {
+        [] => "anywhere".to_owned(),
+        [one] => format!("at '{one}'"),
+        [first, .., last] if paths.len() > 3 => {
+            format!("at '{first}' to '{last}' ({} paths)", paths.len())
+        }
+        all => format!("at {}", quoted(all)),
+    }
+}
+
+fn quoted(all: &[String]) -> String {
+    all.iter().map(|each| format!("'{each}'")).collect::<Vec<_>>().join(", ")
+}
+
+fn numbers(all: &[u64]) -> String {
+    if all.is_empty() {
+        return "none".to_owned();
+    }
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn missing(pool: &str, lacking: &[Lacking]) -> String {
+    let mut text = format!("pool '{pool}': ");
+    for (index, each) in lacking.iter().enumerate() {
+        let gone = each.missing.len();
+        let (verb, spare) = (if gone == 1 { "is" } else { "are" }, each.spare);
+        let comma = if index == 0 { "" } else { "; " };
+        let names = if gone == 0 { String::new() } else { format!(" ({})", each.missing.join(", ")) };
+        let _ = if each.devices == 0 {
+            write!(text, "{comma}all devices of {} are missing", each.vdev)
+        } else if each.devices == 1 {
+            write!(text, "{comma}{} is missing{names}, and nothing has a copy", each.vdev)
+        } else {
+            write!(
+                text,
+                "{comma}{gone} of {} devices {verb} missing from {}{names}, which can do without {spare}",
+                each.devices, each.vdev
+            )
+        };
+    }
+    text.push_str("; the pool cannot be opened: add the place of missing devices with -d");
+    text
+}
+
+#[cfg(test)]
+mod tests;

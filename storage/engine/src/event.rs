@@ -1,0 +1,62 @@
+//! What the user should know though the work goes on.
+
+/// What the user should know though the work goes on.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
+pub enum Event {
+    /// A device is missing, and the others make up for it.
+    #[error("{device} of {vdev} is missing; the others make up for it")]
+    Missing {
+        /// The path that the pool knows it by.
+        device: String,
+        /// The vdev that it is part of.
+        vdev: String,
+    },
+    /// A vdev that nothing makes up for is missing.
+    #[error("{vdev} cannot be read ({} missing); what lies there is lost, the rest goes on", .devices.join(", "))]
+    Lost {
+        /// The vdev.
+        vdev: String,
+        /// Its missing devices.
+        devices: Vec<String>,
+    },
+    /// An image is shorter than its vdev.
+    #[error("'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}")]
+    Truncated {
+        /// The image.
+        path: String,
+        /// Its size, bytes.
+        size: u64,
+        /// What it should have at least, bytes.
+        wanted: u64,
+    },
+    /// A device knows only older states of the pool.
+    #[error("'{path}' knows the pool only up to txg {txg}: it was away later, and is believed for older data only")]
+    Stale {
+        /// The device.
+        path: String,
+        /// The newest transaction group that it knows.
+        txg: u64,
+    },
+    /// Not the newest state is read.
+    #[error("the pool is read as of txg {txg}, not of txg {newest}, which is its newest")]
+    Older {
+        /// What is read.
+        txg: u64,
+        /// The newest that stands.
+        newest: u64,
+    },
+    /// Something at the paths could not be opened.
+    #[error("{reason}")]
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// A dataset could not be read.
+    #[error("{dataset} cannot be read: {why}")]
+    Dataset {
+        /// Its name.
+        dataset: String,
+        /// Why not.
+        why: String,
+    },
+}

@@ -1,0 +1,1 @@
+//! The structures on disk, as plain data.

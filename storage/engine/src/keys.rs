@@ -1,0 +1,84 @@
+//! Keys of encrypted datasets.
+
+use dsl::{KeyFormat, KeyStatus};
+
+use crate::{Error, Pool, Result};
+
+/// Whether a dataset can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyState {
+    /// It is not encrypted.
+    None,
+    /// A key is wanted.
+    Locked,
+    /// It is encrypted, and its key is loaded.
+    Unlocked,
+}
+
+/// A dataset whose key opens itself and those below it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct EncryptionRoot {
+    /// Its name.
+    pub name: String,
+    /// The form of its key: "passphrase", "hex" or "raw".
+    pub format: String,
+    /// Where its key is, as "file:///root/key"; "prompt": in somebody's mind.
+    pub location: String,
+    /// Whether its key is loaded.
+    pub state: KeyState,
+}
+
+impl Pool {
+    /// The encryption roots in the pool, by name.
+    pub fn encryption_roots(&self) -> Result<Vec<EncryptionRoot>> {
+        let mut roots: Vec<EncryptionRoot> = Vec::new();
+        for head in self.tree().heads() {
+            let Ok(head) = head else { continue };
+            let Ok(Some(root)) = self.tree().encryption_root(&head) else { continue };
+            if roots.iter().any(|known| known.name == root.name()) {
+                continue;
+            }
+            let format = match root.key_facts().ok().flatten().and_then(|facts| facts.format) {
+                Some(KeyFormat::Passphrase) => "passphrase",
+                Some(KeyFormat::Hex) => "hex",
+                Some(KeyFormat::Raw) | None => "raw",
+            };
+            let location = root.property("keylocation").ok().flatten();
+            roots.push(EncryptionRoot {
+                name: root.name(),
+                format: format.to_owned(),
+                location: location.map(|found| found.value).unwrap_or_default(),
+                state: key_state(&root),
+            });
+        }
+        Ok(roots)
+    }
+
+    /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret`
+    /// is what the user has: the passphrase, the hexadecimal digits (a line's end after either is
+    /// ignored) or the raw bytes.
+    pub fn unlock(&self, dataset: &str, secret: &[u8]) -> Result<()> {
+        let found = self.find(dataset)?;
+        self.tree().unlock(&found, secret).map_err(|error| Error::of_dataset(dataset, &error))?;
+        Ok(())
+    }
+
+    /// Why a dataset without a key cannot be read.
+    pub fn locked(&self, dataset: &str) -> Error {
+        let root = self.find(dataset).ok().and_then(|found| {
+            self.tree().encryption_root(&found).ok().flatten().map(|root| root.name())
+        });
+        let dataset = dataset.to_owned();
+        Error::Locked { root: root.unwrap_or_else(|| dataset.clone()), dataset }
+    }
+}
+
+pub(crate) fn key_state(dataset: &dsl::Dataset) -> KeyState {
+    match dataset.key_status() {
+        Ok(Some(KeyStatus::Available)) => KeyState::Unlocked,
+        Ok(Some(KeyStatus::Unavailable)) => KeyState::Locked,
+        // a bookmark, or nothing to be known of it
+        Ok(None) | Err(_) => KeyState::None,
+    }
+}

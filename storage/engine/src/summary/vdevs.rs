@@ -1,0 +1,193 @@
+//! A pool's vdevs, and which of their devices are there.
+
+use ondisk::label::{Bias, VdevConfig, VdevKind};
+use spa::{Candidate, Labelled};
+use units::{Guid, Txg, VdevId};
+
+use super::{Vdev, VdevState};
+use crate::error::Lacking;
+
+/// Bytes at the ends of a device that labels take and its vdev does not have.
+const LABELS: u64 = (4 << 20) + (512 << 10);
+
+/// The top-level vdevs: as the pool knows them if it could be opened, else as its labels do.
+pub(crate) fn trees(candidate: &Candidate, pool: Option<&spa::Pool>) -> Vec<VdevConfig> {
+    if let Some(root) = pool.and_then(|pool| pool.config().tree.as_ref()) {
+        return root.children.clone();
+    }
+    let ids = 0..top_count(candidate);
+    ids.filter_map(|id| candidate.top(VdevId::new(id)).cloned()).collect()
+}
+
+/// How many top-level vdevs there are by the labels. An address has 24 bits for one.
+fn top_count(candidate: &Candidate) -> u32 {
+    let said = candidate.config().and_then(|config| config.pool.vdev_children).unwrap_or(1);
+    u32::try_from(said.min(1 << 12)).unwrap_or(1)
+}
+
+/// The name that `zpool status` has for a vdev.
+pub(crate) fn vdev_name(config: &VdevConfig) -> String {
+    let id = config.id;
+    match &config.kind {
+        VdevKind::Raidz => format!("raidz{}-{id}", config.nparity.unwrap_or(1)),
+        VdevKind::Draid => {
+            let parity = config.nparity.unwrap_or(1);
+            let (data, spares) = config.draid.map_or((0, 0), |draid| (draid.data, draid.spares));
+            format!("draid{parity}:{data}d:{}c:{spares}s-{id}", config.children.len())
+        }
+        VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare | VdevKind::Cache => {
+            let path = config.path.clone().unwrap_or_else(|| config.guid.to_string());
+            path.rsplit('/').next().unwrap_or(&path).to_owned()
+        }
+        kind => format!("{kind}-{id}"),
+    }
+}
+
+/// The device of a leaf, the newest if there are several.
+fn device(candidate: &Candidate, leaf: Guid) -> Option<&Labelled> {
+    let same = candidate.devices.iter().filter(|device| device.guid() == leaf);
+    same.max_by_key(|device| device.synced())
+}
+
+/// The newest txg that any device of the same top-level vdev knows.
+pub(crate) fn newest_sibling(candidate: &Candidate, device: &Labelled) -> Txg {
+    let top = device.config.top_guid;
+    let siblings = candidate.devices.iter().filter(|other| other.config.top_guid == top);
+    siblings.map(Labelled::synced).max().unwrap_or(Txg::ZERO)
+}
+
+/// The size of a device (bytes) and what its label wants, if it is too short.
+pub(crate) fn truncated(device: &Labelled) -> Option<(u64, u64)> {
+    let tree = device.config.pool.tree.as_ref()?;
+    let asize = tree.asize?;
+    let share = match tree.kind {
+        // while a raidz is widened its size is still that of before
+        VdevKind::Raidz | VdevKind::Draid => {
+            asize.checked_div(u64::try_from(tree.children.len()).ok()?)?
+        }
+        _ => asize,
+    };
+    let (size, wanted) = (device.device.size(), share.checked_add(LABELS)?);
+    (size < wanted).then_some((size, wanted))
+}
+
+/// Whether blocks can be read from a vdev, by the devices that are there.
+fn can_be_read(config: &VdevConfig, candidate: &Candidate) -> bool {
+    let gone = || config.children.iter().filter(|child| !can_be_read(child, candidate)).count();
+    match config.kind {
+        VdevKind::Disk | VdevKind::File => device(candidate, config.guid).is_some(),
+        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
+            gone() < config.children.len()
+        }
+        VdevKind::Raidz | VdevKind::Draid => gone() <= spare(config),
+        VdevKind::Missing => false,
+        _ => true,
+    }
+}
+
+/// How many children a vdev can do without.
+fn spare(config: &VdevConfig) -> usize {
+    match config.kind {
+        VdevKind::Raidz | VdevKind::Draid => {
+            usize::try_from(config.nparity.unwrap_or(1)).unwrap_or(0)
+        }
+        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
+            config.children.len().saturating_sub(1)
+        }
+        _ => 0,
+    }
+}
+
+/// What a vdev lacks, if it is more than it can do without.
+pub(crate) fn lacking(config: &VdevConfig, candidate: &Candidate) -> Option<Lacking> {
+    if can_be_read(config, candidate) {
+        return None;
+    }
+    let leaves = candidate.leaves(config).filter(|leaf| leaf.device.is_none());
+    Some(Lacking {
+        vdev: vdev_name(config),
+        devices: config.children.len().max(1),
+        missing: leaves.map(|leaf| leaf.path).collect(),
+        spare: spare(config),
+    })
+}
+
+/// The same of all top-level vdevs, as the labels know them; some may not be known at all.
+pub(crate) fn all_lacking(candidate: &Candidate) -> Vec<Lacking> {
+    let holes = candidate.config().map_or(&[][..], |config| &config.pool.holes);
+    let of = |id: u32| match candidate.top(VdevId::new(id)) {
+        Some(config) => lacking(config, candidate),
+        None if holes.contains(&u64::from(id)) => None,
+        None => {
+            let (vdev, missing) = (format!("vdev {id}"), Vec::new());
+            Some(Lacking { vdev, devices: 0, missing, spare: 0 })
+        }
+    };
+    (0..top_count(candidate)).filter_map(of).collect()
+}
+
+/// Describes a vdev and all below it.
+pub(super) fn describe(config: &VdevConfig, candidate: &Candidate, is_top: bool) -> Vdev {
+    let below = config.children.iter().map(|child| describe(child, candidate, false));
+    let children: Vec<Vdev> = below.collect();
+    let is_device = matches!(config.kind, VdevKind::Disk | VdevKind::File);
+    let device = device(candidate, config.guid).filter(|_| is_device);
+    let newest = device.map(|device| newest_sibling(candidate, device));
+    let stale = device.map(Labelled::synced).filter(|synced| Some(*synced) < newest);
+    let whole = children
+        .iter()
+        .all(|child| matches!(child.state, VdevState::Online | VdevState::Removed));
+    let state = match config.kind {
+        VdevKind::Indirect | VdevKind::Hole => VdevState::Removed,
+        _ if !can_be_read(config, candidate) => VdevState::Missing,
+        _ if device.is_some_and(|device| truncated(device).is_some()) => VdevState::Truncated,
+        _ if stale.is_some() => VdevState::Stale,
+        _ if !whole => VdevState::Degraded,
+        _ => VdevState::Online,
+    };
+    Vdev {
+        name: vdev_name(config),
+        kind: config.kind.name().to_owned(),
+        class: class(config),
+        guid: config.guid.get(),
+        state,
+        path: config.path.clone(),
+        found: device.map(|device| device.device.name().to_owned()),
+        size: if is_top { config.asize } else { device.map(|device| device.device.size()) },
+        ashift: config.ashift.filter(|_| is_top),
+        synced: stale.map(Txg::get),
+        children,
+    }
+}
+
+fn class(config: &VdevConfig) -> Option<String> {
+    if config.is_log {
+        return Some("log".to_owned());
+    }
+    match config.bias.as_ref()? {
+        Bias::Log => Some("log".to_owned()),
+        Bias::Special => Some("special".to_owned()),
+        Bias::Dedup => Some("dedup".to_owned()),
+        Bias::Unknown(name) => Some(name.clone()),
+    }
+}
+
+/// Describes a spare or a cache.
+pub(super) fn describe_extra(config: &VdevConfig, others: &[Labelled]) -> Vdev {
+    let found = others.iter().find(|other| other.guid() == config.guid);
+    // a distributed spare is part of its draid
+    let there = found.is_some() || config.kind == VdevKind::DraidSpare;
+    Vdev {
+        name: vdev_name(config),
+        kind: config.kind.name().to_owned(),
+        class: None,
+        guid: config.guid.get(),
+        state: if there { VdevState::Online } else { VdevState::Missing },
+        path: config.path.clone(),
+        found: found.map(|found| found.device.name().to_owned()),
+        size: found.map(|found| found.device.size()),
+        ashift: None,
+        synced: None,
+        children: Vec::new(),
+    }
+}
