@@ -31,10 +31,8 @@ impl Objects {
             let found = tree.find(0, block).and_then(|spot| {
                 let above = tree.shape.above(spot.level, block);
                 let end = tree.shape.end(spot.level, above);
-                let content = match spot.pointer.is_hole() {
-                    true => None,
-                    false => self.objset.dnode_block(block)?,
-                };
+                let hole = spot.pointer.is_hole();
+                let content = if hole { None } else { self.objset.dnode_block(block)? };
                 Ok((content, end))
             });
             match found {

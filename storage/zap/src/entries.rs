@@ -4,7 +4,7 @@ use ondisk::zap::leaf::Leaf;
 use units::BlockId;
 
 use crate::table::{Fat, corrupt};
-use crate::zap::{Kind, Zap, leaf_entry, micro, micro_entry};
+use crate::zap::{Kind, Zap, leaf_entry, micro, micro_entry, seats_of};
 use crate::{Cursor, Entry, Error, Result};
 
 /// Lists a table. It holds the entries of one leaf, however large the table is.
@@ -22,7 +22,7 @@ impl Entries {
     pub(crate) fn new(zap: Zap, from: Cursor) -> Self {
         let at = match &zap.0.kind {
             Kind::Micro(block, seats) => {
-                let seats = seats.get_or_init(|| zap.seats(block));
+                let seats = seats.get_or_init(|| seats_of(block));
                 let first = seats.partition_point(|(cursor, _)| *cursor < from);
                 u64::try_from(first).unwrap_or(u64::MAX)
             }
@@ -35,7 +35,7 @@ impl Entries {
     /// The next entry of a micro table.
     fn next_micro(&mut self) -> Option<Result<Entry>> {
         let Kind::Micro(block, seats) = &self.zap.0.kind else { return None };
-        let seats = seats.get_or_init(|| self.zap.seats(block));
+        let seats = seats.get_or_init(|| seats_of(block));
         let (cursor, number) = *seats.get(usize::try_from(self.at).ok()?)?;
         self.at = self.at.saturating_add(1);
         micro(block).entry(number).map(|entry| Ok(micro_entry(cursor, entry)))
@@ -52,7 +52,8 @@ impl Entries {
                 Ok(leaf) => leaf,
                 Err(error) => {
                     self.at = fat.behind_gap(object, index);
-                    return self.give(vec![Err(error)]);
+                    self.now = vec![Err(error)].into_iter();
+                    return Some(());
                 }
             };
             self.at = index.saturating_add(1);
@@ -65,15 +66,11 @@ impl Entries {
                 Err(error) => vec![Err(error)],
             };
             if !batch.is_empty() {
-                return self.give(batch);
+                self.now = batch.into_iter();
+                return Some(());
             }
         }
         None
-    }
-
-    fn give(&mut self, batch: Vec<Result<Entry>>) -> Option<()> {
-        self.now = batch.into_iter();
-        Some(())
     }
 
     /// The entries of a leaf in their order, and the place behind it as the next.

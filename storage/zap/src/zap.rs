@@ -136,7 +136,7 @@ impl Zap {
         let hash = hash::of_name(self.salt(), self.flags(), &normalize(name, normalization));
         let wanted = Wanted::new(name, matching, normalization);
         let found = match &self.0.kind {
-            Kind::Micro(block, seats) => self.find_micro(block, seats, hash, &wanted),
+            Kind::Micro(block, seats) => Self::find_micro(block, seats, hash, &wanted),
             Kind::Fat(fat) => self.find_fat(fat, hash, &wanted)?,
         };
         if found.is_some() || normalization.is_none() || is_plain(name) {
@@ -191,31 +191,17 @@ impl Zap {
     }
 
     fn find_micro(
-        &self,
         block: &Block,
         seats: &OnceLock<Vec<Seat>>,
         hash: u64,
         wanted: &Wanted<'_>,
     ) -> Option<Entry> {
-        let seats = seats.get_or_init(|| self.seats(block));
+        let seats = seats.get_or_init(|| seats_of(block));
         let first = seats.partition_point(|(cursor, _)| cursor.hash < hash);
         let same = seats.get(first..)?.iter().take_while(|(cursor, _)| cursor.hash == hash);
         let mut found = same.filter_map(|(cursor, at)| Some((cursor, micro(block).entry(*at)?)));
         let (cursor, entry) = found.find(|(_, entry)| wanted.is(entry.name))?;
         Some(micro_entry(*cursor, entry))
-    }
-
-    /// The entries of a micro table in the order of their hashes.
-    pub(crate) fn seats(&self, block: &Block) -> Vec<Seat> {
-        let table = micro(block);
-        let seat = |(at, entry): (usize, MicroEntry<'_>)| {
-            let name = normalize(entry.name, table.normalization);
-            let hash = hash::of_name(table.salt, Flags::default(), &name);
-            (Cursor { hash, collision: entry.collision }, at)
-        };
-        let mut seats: Vec<Seat> = table.numbered().map(seat).collect();
-        seats.sort_unstable();
-        seats
     }
 
     fn find_fat(&self, fat: &Fat, hash: u64, wanted: &Wanted<'_>) -> Result<Option<Entry>> {
@@ -288,6 +274,19 @@ impl<'a> Wanted<'a> {
 /// The micro table in a block that has been found to hold one.
 pub(crate) fn micro(block: &Block) -> Micro<'_> {
     Micro::parse(block, block.order()).unwrap_or_default()
+}
+
+/// The entries of a micro table in the order of their hashes.
+pub(crate) fn seats_of(block: &Block) -> Vec<Seat> {
+    let table = micro(block);
+    let seat = |(at, entry): (usize, MicroEntry<'_>)| {
+        let name = normalize(entry.name, table.normalization);
+        let hash = hash::of_name(table.salt, Flags::default(), &name);
+        (Cursor { hash, collision: entry.collision }, at)
+    };
+    let mut seats: Vec<Seat> = table.numbered().map(seat).collect();
+    seats.sort_unstable();
+    seats
 }
 
 pub(crate) fn micro_entry(cursor: Cursor, entry: MicroEntry<'_>) -> Entry {

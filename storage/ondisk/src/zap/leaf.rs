@@ -196,13 +196,11 @@ impl<'a> Leaf<'a> {
 
     /// An entry, if there have not been more of them than there are chunks.
     fn step(&self, number: u16, steps: &mut usize) -> Result<LeafEntry> {
-        match steps.checked_sub(1) {
-            Some(less) => *steps = less,
-            None => {
-                let place = Reader::new(WHAT, &[], self.order);
-                return Err(place.broken(0, "a chain has an end", number.into()));
-            }
-        }
+        let Some(less) = steps.checked_sub(1) else {
+            let place = Reader::new(WHAT, &[], self.order);
+            return Err(place.broken(0, "a chain has an end", number.into()));
+        };
+        *steps = less;
         self.entry(number)
     }
 

@@ -52,11 +52,13 @@ impl Normalization {
     }
 
     /// The part that is a Unicode form; 0 where there is none.
+    #[must_use]
     pub const fn form(self) -> Self {
         Self(self.0 & 0x70)
     }
 
     /// The same without the folding of case.
+    #[must_use]
     pub const fn with_case(self) -> Self {
         Self(self.0 & !Self::UPPER.0)
     }

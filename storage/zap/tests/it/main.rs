@@ -169,3 +169,19 @@ fn an_object_of_another_kind_is_no_table() {
     let error = Zap::open(set.object(ObjectId::new(1)).unwrap()).unwrap_err();
     assert!(matches!(error, Error::NotATable { .. }));
 }
+
+proptest::proptest! {
+    #[test]
+    fn a_leaf_of_any_bytes_is_listed_to_an_end(changes in proptest::collection::vec((0_usize..16384, 0_u8..), 1..40)) {
+        let mut leaf = vec![0; 16384];
+        let packed = include_bytes!("../golden/leaf-formC.lz4");
+        transform::compress::decompress(Compression::Lz4, packed, &mut leaf).unwrap();
+        for (at, byte) in changes {
+            leaf[at] = byte;
+        }
+        let zap = fat(&[Some(header(0x1624_faf5, 0x50, [1; 4])), Some(leaf)]);
+        // no more entries than chunks, and one fault for each of 512 chains
+        assert!(zap.entries().count() <= 638 + 512);
+        let _ = zap.lookup_normalized(b"a", Matching::Normalized);
+    }
+}
