@@ -17,7 +17,7 @@ const SNAPSHOTS: u64 = 0xffff_ffff_fffc;
 pub(crate) fn differences(fs: &Fs, entries: &[Value], snapshot: bool) -> Vec<String> {
     let mut seen = BTreeMap::new();
     let mut out = Vec::new();
-    walk(fs, &fs.root().expect("the root"), Vec::new(), &mut |path, node| {
+    walk(fs, &fs.root().expect("the root"), b"", &mut |path, node| {
         let entry = describe(&path, node);
         let mut entry = entry.unwrap_or_else(|why| json!({"error": why.to_string()}));
         if snapshot && path == b"." {
@@ -70,7 +70,7 @@ pub(crate) struct Redactions {
 pub(crate) fn redactions(whole: &Fs, redacted: &Fs) -> Redactions {
     let mut out = Redactions::default();
     let root = whole.root().expect("the root");
-    walk(whole, &root, Vec::new(), &mut |path, node| {
+    walk(whole, &root, b"", &mut |path, node| {
         if node.attributes().kind != Kind::File {
             return;
         }
@@ -93,17 +93,17 @@ pub(crate) fn redactions(whole: &Fs, redacted: &Fs) -> Redactions {
 fn walk(
     fs: &Fs,
     dir: &Node,
-    path: Vec<u8>,
+    path: &[u8],
     visit: &mut dyn FnMut(Vec<u8>, &Node),
 ) -> zpl::Result<()> {
-    visit(if path.is_empty() { b".".to_vec() } else { path.clone() }, dir);
+    visit(if path.is_empty() { b".".to_vec() } else { path.to_vec() }, dir);
     let mut entries = Vec::new();
     fs.read_dir(dir, None, &mut |entry| {
         entries.push(entry);
         true
     })?;
     for entry in entries {
-        let mut below = path.clone();
+        let mut below = path.to_vec();
         if !below.is_empty() {
             below.push(b'/');
         }
@@ -113,7 +113,7 @@ fn walk(
         let found = fs.lookup(dir, &entry.name)?.expect("a listed name is found");
         assert_eq!(found.id(), entry.object, "the object of {below:?}");
         if node.attributes().is_directory() {
-            walk(fs, &node, below, visit)?;
+            walk(fs, &node, &below, visit)?;
         } else {
             visit(below, &node);
         }
@@ -211,7 +211,7 @@ fn fsdecode(bytes: &[u8]) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn unhex(text: &str) -> Vec<u8> {

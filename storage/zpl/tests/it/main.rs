@@ -1,5 +1,6 @@
 //! What the crate promises, tried on pools that real OpenZFS made.
 
 mod compare;
+mod extents;
 mod fixtures;
 mod open;
