@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 
 use dmu::{Objset, Special};
 use ondisk::Reader;
+use ondisk::dsl::Dataset as DatasetPhys;
 use ondisk::nvlist::Nvlist;
+use ondisk::objset::Kind;
 use units::ObjectId;
 use zap::Zap;
 
-use crate::{Error, Result};
+use crate::{Dataset, Error, Result};
 
 /// What an owner is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -145,6 +147,18 @@ impl Owners {
                 Vec::new()
             },
         })
+    }
+}
+
+impl Dataset {
+    /// What its owners use. As for OpenZFS's own tools it is nothing for a redacted dataset,
+    /// whose accounting is that of what it was made from, and for what is no file system.
+    pub fn owners(&self) -> Result<Owners> {
+        let redacted = self.field(DatasetPhys::REDACTED_SNAPS)?.is_some_and(|it| it.count() > 0);
+        if redacted || self.content_kind()? != Kind::Filesystem {
+            return Ok(Owners::default());
+        }
+        Owners::read(&self.open()?)
     }
 }
 

@@ -215,16 +215,24 @@ impl Tail {
             return Err(reader.broken(0, "a dnode lies within its block", slots.into()));
         }
         let mut pointers = Vec::with_capacity(usize::from(pointer_count));
+        let spill_at = end.saturating_sub(Blkptr::SIZE);
         for _ in 0..pointer_count {
-            pointers.push(Blkptr::read(reader)?);
+            // OpenZFS lets a spill pointer overlap the last pointers of an object that is made
+            // without a bonus and has but one block (long redaction lists)
+            if flags.has_spill() && reader.at().saturating_add(Blkptr::SIZE) > spill_at {
+                reader.skip(Blkptr::SIZE)?;
+                pointers.push(Blkptr::EMPTY);
+            } else {
+                pointers.push(Blkptr::read(reader)?);
+            }
         }
         let room = end.saturating_sub(reader.at());
         if usize::from(bonus_size) > room {
             return Err(reader.broken(0, "the bonus fits the dnode", bonus_size.into()));
         }
         let bonus = reader.take(bonus_size.into())?.to_vec();
-        let spill = if flags.has_spill() && room >= Blkptr::SIZE {
-            reader.seek(end.saturating_sub(Blkptr::SIZE));
+        let spill = if flags.has_spill() {
+            reader.seek(spill_at);
             Some(Blkptr::read(reader)?)
         } else {
             None
@@ -264,6 +272,18 @@ mod tests {
         assert!(Dnode::parse(&bytes[..16383], Order::Little).is_err());
         bytes[10..12].copy_from_slice(&16384_u16.to_le_bytes());
         assert!(Dnode::parse(&bytes, Order::Little).is_err());
+    }
+
+    #[test]
+    fn a_spill_pointer_may_overlap_pointers_that_are_not_used() {
+        let mut bytes = REAL[..512].to_vec();
+        (bytes[3], bytes[7]) = (3, 4);
+        bytes[10..12].fill(0);
+        bytes[192..512].fill(0);
+        bytes.copy_within(64..192, 384);
+        let dnode = Dnode::parse(&bytes, Order::Little).unwrap().unwrap();
+        assert_eq!(dnode.spill.as_ref(), dnode.pointers.first());
+        assert!(dnode.pointers[2].is_hole());
     }
 
     #[test]
