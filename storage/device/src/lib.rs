@@ -4,6 +4,7 @@
 //! device is opened read-only, and nothing here can write.
 #![forbid(unsafe_code)]
 
+pub mod buffer;
 mod error;
 mod file;
 mod memory;

@@ -5,6 +5,7 @@
 //! parity; and if the judge still says no, each child, each pair, each three of them in turn is
 //! taken for a liar and its columns are rebuilt from the others.
 
+use device::buffer;
 use geometry::{Column, Draid, Map};
 use parking_lot::Mutex;
 
@@ -28,11 +29,18 @@ pub(crate) struct Array<'a> {
 }
 
 /// A block's columns as they were read.
+#[derive(Default)]
 pub(crate) struct Columns {
     /// Whether the column could be read, row by row (parity first).
     pub(crate) good: Vec<Vec<bool>>,
     /// The parity columns' bytes, row by row.
     pub(crate) parity: Vec<Vec<Vec<u8>>>,
+}
+
+impl Drop for Columns {
+    fn drop(&mut self) {
+        self.parity.drain(..).flatten().for_each(buffer::give);
+    }
 }
 
 impl Array<'_> {
@@ -112,7 +120,7 @@ impl Array<'_> {
         lost: &[(usize, usize)],
         faults: &mut Vec<LeafFault>,
     ) -> Columns {
-        let mut columns = Columns { good: Vec::new(), parity: Vec::new() };
+        let mut columns = Columns::default();
         for (row_index, row) in self.map.rows().enumerate() {
             let mut good = vec![true; row.columns().len()];
             for (_, index) in lost.iter().filter(|(r, _)| *r == row_index) {
@@ -120,7 +128,7 @@ impl Array<'_> {
             }
             let mut parity = Vec::with_capacity(row.parity().len());
             for (index, column) in row.parity().iter().enumerate() {
-                let mut bytes = vec![0; column.size];
+                let mut bytes = buffer::take(column.size);
                 good[index] =
                     self.read_column(column, request, stale_too, &mut bytes, faults).is_ok();
                 parity.push(bytes);

@@ -1,14 +1,15 @@
 //! A block in pieces: where no free space was large enough, a header holds pointers to up to three
 //! parts, each of which may be in pieces itself.
 
+use device::buffer;
 use ondisk::gang::GangHeader;
 use ondisk::{Blkptr, Checksum, Dva, Order};
 use transform::checksum::embedded;
 use units::{Place, Txg};
 use vdev::{LeafFault, Request};
 
+use crate::Error;
 use crate::reader::Reader;
-use crate::{Error, block};
 
 /// Bytes of a header.
 const HEADER: usize = 512;
@@ -73,7 +74,7 @@ impl Gang<'_> {
             } else {
                 let bytes = self.part(part)?;
                 into.extend_from_slice(&bytes);
-                block::give(bytes);
+                buffer::give(bytes);
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use device::buffer;
 use ondisk::blkptr::{Embedded, Protection, Regular};
 use ondisk::zil::Verifier;
 use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType};
@@ -13,7 +14,7 @@ use units::Place;
 use vdev::{LeafFault, Request, Tree};
 
 use crate::gang::Gang;
-use crate::{Block, CopyFault, Error, Key, Source, block};
+use crate::{Block, CopyFault, Error, Key, Source};
 
 /// Reads blocks from a pool's vdevs.
 #[derive(Debug)]
@@ -70,14 +71,14 @@ impl Reader {
     pub fn stored(&self, block: &Regular, place: Place) -> Result<Vec<u8>, Error> {
         self.can_judge(block, place)?;
         let mut faults = Vec::new();
-        let mut bytes = block::take(block.psize as usize);
+        let mut bytes = buffer::take(block.psize as usize);
         for dva in block.copies() {
             match self.copy(block, dva, place, &mut bytes) {
                 Ok(()) => return Ok(bytes),
                 Err(why) => faults.push(CopyFault { dva, why }),
             }
         }
-        block::give(bytes);
+        buffer::give(bytes);
         Err(Error::Unreadable { place, faults })
     }
 
@@ -114,7 +115,7 @@ impl Reader {
             Examined { copies: Vec::with_capacity(1), bytes: None, pieces: Vec::new() };
         for dva in block.copies() {
             let mut faults = Vec::new();
-            let mut bytes = block::take(block.psize as usize);
+            let mut bytes = buffer::take(block.psize as usize);
             let result = if dva.gang {
                 bytes.clear();
                 let first = block.dvas[0].unwrap_or(dva);
@@ -139,7 +140,7 @@ impl Reader {
             if result.is_ok() && examined.bytes.is_none() {
                 examined.bytes = Some(bytes);
             } else {
-                block::give(bytes);
+                buffer::give(bytes);
             }
             examined.copies.push((dva, faults, result));
         }
@@ -148,7 +149,7 @@ impl Reader {
 
     /// Gives back the memory of bytes that are no longer needed.
     pub fn give_back(bytes: Vec<u8>) {
-        block::give(bytes);
+        buffer::give(bytes);
     }
 
     /// Refuses blocks whose checksum cannot be computed: that must not look like damage.
@@ -218,10 +219,10 @@ impl Reader {
                 if layout == Layout::Log {
                     params = params.for_log(&stored).map_err(failed)?;
                 }
-                let mut plain = block::take(stored.len());
+                let mut plain = buffer::take(stored.len());
                 cipher::decrypt_block(key, layout, &params, block.order, &stored, &mut plain)
                     .map_err(failed)?;
-                block::give(stored);
+                buffer::give(stored);
                 Ok(plain)
             }
             (Protection::Encrypted { .. }, None) => {
@@ -289,9 +290,9 @@ fn decompressed(
         stored.truncate(lsize);
         return Ok(stored);
     }
-    let mut plain = block::take(lsize);
+    let mut plain = buffer::take(lsize);
     compress::decompress(method, &stored, &mut plain)
         .map_err(|why| Error::Transform { place, why })?;
-    block::give(stored);
+    buffer::give(stored);
     Ok(plain)
 }

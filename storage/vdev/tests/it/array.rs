@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, Memory};
+use device::{Device, Error as DeviceError};
 use geometry::draid::DraidShape;
 use geometry::{Block, Draid, Expandable, Map, Raidz};
 use units::{Ashift, Guid, Txg, VdevId};
@@ -51,8 +51,8 @@ impl Shape {
     }
 }
 
-/// Writes a block with its parity.
-pub(crate) fn write(drives: &mut [Vec<u8>], map: &Map, data: &[u8]) {
+/// Writes a block with its parity; gives the drives to be shared.
+pub(crate) fn write(mut drives: Vec<Vec<u8>>, map: &Map, data: &[u8]) -> Vec<Bytes> {
     let mut whole = data.to_vec();
     whole.resize(map.size(), 0);
     for row in map.rows() {
@@ -66,17 +66,47 @@ pub(crate) fn write(drives: &mut [Vec<u8>], map: &Map, data: &[u8]) {
             drives[column.child][at..at + column.size].copy_from_slice(bytes);
         }
     }
+    drives.into_iter().map(Arc::new).collect()
+}
+
+/// Bytes that several trees may share: copies of whole drives would be slow.
+pub(crate) type Bytes = Arc<Vec<u8>>;
+
+/// A drive in shared memory.
+#[derive(Debug)]
+struct Drive {
+    name: String,
+    bytes: Bytes,
+}
+
+impl Device for Drive {
+    fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let start = usize::try_from(offset).unwrap();
+        let (device, length, size) = (self.name.clone(), into.len(), self.size());
+        let end = DeviceError::End { device, offset, length, size };
+        into.copy_from_slice(self.bytes.get(start..start + length).ok_or(end)?);
+        Ok(())
+    }
 }
 
 /// A leaf whose identity is `index + 1`.
-pub(crate) fn leaf(index: usize, bytes: Option<Vec<u8>>, synced: Txg) -> Node {
-    let device = bytes.map(|b| Arc::new(Memory::new(format!("d{index}"), b)) as Arc<dyn Device>);
+pub(crate) fn leaf(index: usize, bytes: Option<Bytes>, synced: Txg) -> Node {
+    let name = format!("d{index}");
+    let device = bytes.map(|bytes| Arc::new(Drive { name, bytes }) as Arc<dyn Device>);
     let guid = Guid::new(index as u64 + 1);
     Node { guid, kind: Kind::Leaf(Leaf::new(guid, format!("d{index}"), device, synced)) }
 }
 
 /// A tree of one array; drives that are none are missing.
-pub(crate) fn tree(shape: &Shape, drives: Vec<Option<Vec<u8>>>) -> Tree {
+pub(crate) fn tree(shape: &Shape, drives: Vec<Option<Bytes>>) -> Tree {
     let always = Txg::new(u64::MAX);
     let leaves =
         drives.into_iter().enumerate().map(|(index, bytes)| leaf(index, bytes, always)).collect();
@@ -101,7 +131,7 @@ pub(crate) fn read(
     tree.read(VdevId::new(vdev), &request, &mut into, faults).map(|()| into)
 }
 
-pub(crate) fn request<'a>(block: Block, judge: vdev::Judge<'a>) -> Request<'a> {
+pub(crate) fn request(block: Block, judge: vdev::Judge<'_>) -> Request<'_> {
     Request { offset: block.offset, size: block.size, birth: BIRTH, judge, strict: true }
 }
 

@@ -4,15 +4,15 @@ use geometry::Block;
 use units::{Guid, Txg, VdevId};
 use vdev::{Error, Kind, Node, Request, Tree, Trouble};
 
-use crate::array::{BIRTH, DRIVE, leaf, noise, read, request};
+use crate::array::{BIRTH, Bytes, DRIVE, leaf, noise, read, request};
 
 const BLOCK: Block = Block { offset: 8192, size: 4096 };
 
-fn drive(data: &[u8]) -> Vec<u8> {
+fn drive(data: &[u8]) -> Bytes {
     let mut bytes = vec![0; DRIVE];
     let at = (4 << 20) + 8192;
     bytes[at..at + data.len()].copy_from_slice(data);
-    bytes
+    Bytes::new(bytes)
 }
 
 fn mirror(sides: Vec<Node>) -> Tree {
@@ -76,7 +76,7 @@ fn a_side_that_slept_is_asked_when_the_checksum_can_tell() {
 #[test]
 fn a_drive_that_ends_too_early_is_an_error() {
     let data = noise(BLOCK.size, 11);
-    let cut = drive(&data)[..(4 << 20) + 9000].to_vec();
+    let cut = Bytes::new(drive(&data)[..(4 << 20) + 9000].to_vec());
     let tree = mirror(vec![leaf(0, Some(cut), Txg::new(u64::MAX))]);
     let mut faults = Vec::new();
     let result = read(&tree, 0, BLOCK, &data, &mut faults);

@@ -4,7 +4,7 @@ use geometry::Block;
 use units::VdevId;
 use vdev::{Error, Trouble};
 
-use crate::array::{DRIVE, Shape, noise, read, request, tree, write};
+use crate::array::{Bytes, DRIVE, Shape, noise, read, request, tree, write};
 
 fn shapes() -> Vec<(Shape, usize)> {
     vec![
@@ -36,13 +36,13 @@ fn sets(count: usize, most: usize) -> Vec<Vec<usize>> {
 
 #[test]
 fn any_drives_up_to_parity_may_be_missing() {
+    let junk = noise(DRIVE, 7);
     for (shape, parity) in shapes() {
         for block in blocks(&shape) {
             let data = noise(block.size, block.size as u64);
-            let mut drives = vec![noise(DRIVE, 7); shape.children()];
-            write(&mut drives, &shape.map(block), &data);
+            let drives = write(vec![junk.clone(); shape.children()], &shape.map(block), &data);
             for missing in sets(shape.children(), parity) {
-                let keep = |(index, bytes): (usize, &Vec<u8>)| {
+                let keep = |(index, bytes): (usize, &Bytes)| {
                     (!missing.contains(&index)).then(|| bytes.clone())
                 };
                 let tree = tree(&shape, drives.iter().enumerate().map(keep).collect());
@@ -57,15 +57,15 @@ fn any_drives_up_to_parity_may_be_missing() {
 
 #[test]
 fn any_drives_up_to_parity_may_lie_and_are_named() {
+    let lies = Bytes::new(vec![0xdb; DRIVE]);
     for (shape, parity) in shapes() {
         let block = *blocks(&shape).last().unwrap();
         let data = noise(block.size, 1);
-        let mut drives = vec![vec![0; DRIVE]; shape.children()];
         let map = shape.map(block);
-        write(&mut drives, &map, &data);
+        let drives = write(vec![vec![0; DRIVE]; shape.children()], &map, &data);
         for liars in sets(shape.children(), parity) {
-            let lie = |(index, bytes): (usize, &Vec<u8>)| {
-                Some(if liars.contains(&index) { vec![0xdb; DRIVE] } else { bytes.clone() })
+            let lie = |(index, bytes): (usize, &Bytes)| {
+                Some(if liars.contains(&index) { Bytes::clone(&lies) } else { bytes.clone() })
             };
             let tree = tree(&shape, drives.iter().enumerate().map(lie).collect());
             let mut faults = Vec::new();
@@ -89,22 +89,21 @@ fn any_drives_up_to_parity_may_lie_and_are_named() {
 
 #[test]
 fn one_more_than_parity_is_an_error_and_never_data() {
+    let lies = Bytes::new(vec![0xdb; DRIVE]);
     for (shape, parity) in shapes() {
         let block = *blocks(&shape).last().unwrap();
         let data = noise(block.size, 2);
-        let mut drives = vec![vec![0; DRIVE]; shape.children()];
         let map = shape.map(block);
-        write(&mut drives, &map, &data);
+        let drives = write(vec![vec![0; DRIVE]; shape.children()], &map, &data);
         let row = map.rows().next().unwrap();
         let hit: Vec<usize> = row.data()[..1].iter().chain(row.parity()).map(|c| c.child).collect();
         assert_eq!(hit.len(), parity + 1);
-        let gone =
-            |(index, bytes): (usize, &Vec<u8>)| (!hit.contains(&index)).then(|| bytes.clone());
+        let gone = |(index, bytes): (usize, &Bytes)| (!hit.contains(&index)).then(|| bytes.clone());
         let missing = tree(&shape, drives.iter().enumerate().map(gone).collect());
         let result = read(&missing, 0, block, &data, &mut Vec::new());
         assert!(matches!(result, Err(Error::Unavailable { spare, .. }) if spare == parity));
-        let lie = |(index, bytes): (usize, &Vec<u8>)| {
-            Some(if hit.contains(&index) { vec![0xdb; DRIVE] } else { bytes.clone() })
+        let lie = |(index, bytes): (usize, &Bytes)| {
+            Some(if hit.contains(&index) { Bytes::clone(&lies) } else { bytes.clone() })
         };
         let lying = tree(&shape, drives.iter().enumerate().map(lie).collect());
         assert_eq!(read(&lying, 0, block, &data, &mut Vec::new()), Err(Error::Mismatch));
@@ -116,8 +115,7 @@ fn without_a_checksum_what_is_read_is_taken_and_what_is_lost_is_rebuilt() {
     let shape = Shape::raidz(4, 1);
     let block = Block { offset: 0, size: 4096 };
     let data = noise(block.size, 3);
-    let mut drives = vec![vec![0; DRIVE]; 4];
-    write(&mut drives, &shape.map(block), &data);
+    let drives = write(vec![vec![0; DRIVE]; 4], &shape.map(block), &data);
     let mut some: Vec<_> = drives.into_iter().map(Some).collect();
     some[2] = None;
     let tree = tree(&shape, some);

@@ -6,7 +6,7 @@ use geometry::Block;
 use units::{Guid, Txg, VdevId};
 use vdev::{Error, Kind, Mapping, Node, Segment, Tree};
 
-use crate::array::{DRIVE, leaf, noise, read};
+use crate::array::{Bytes, DRIVE, leaf, noise, read};
 
 const FRONT: usize = 4 << 20;
 
@@ -18,7 +18,8 @@ fn pieces_are_put_together_from_whichever_sides_are_right() {
     first[FRONT + 4096..FRONT + 8192].copy_from_slice(&data[..4096]);
     second[FRONT + 65_536..FRONT + 65_536 + 4096].copy_from_slice(&data[4096..]);
     let always = Txg::new(u64::MAX);
-    let sides = vec![leaf(0, Some(first), always), leaf(1, Some(second), always)];
+    let sides =
+        vec![leaf(0, Some(Bytes::new(first)), always), leaf(1, Some(Bytes::new(second)), always)];
     let mirror = Node { guid: Guid::new(50), kind: Kind::Mirror(sides) };
     let removed =
         |guid| Node { guid: Guid::new(guid), kind: Kind::Indirect(vdev::Indirect::default()) };
