@@ -1,6 +1,6 @@
 //! What has a name in the pool's tree: file systems, volumes, snapshots, bookmarks.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dmu::{Object, Objset};
 use ondisk::dsl::{Bookmark, Dataset as DatasetPhys, RedactionList};
@@ -54,7 +54,6 @@ pub struct Dataset {
     /// After `@` or `#`.
     part: Option<String>,
     what: What,
-    content: Arc<OnceLock<objset::Kind>>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +70,7 @@ impl Dataset {
     }
 
     fn new(tree: &Tree, dir: &Arc<Dir>, part: Option<String>, what: What) -> Self {
-        Self { tree: tree.clone(), dir: Arc::clone(dir), part, what, content: Arc::default() }
+        Self { tree: tree.clone(), dir: Arc::clone(dir), part, what }
     }
 
     pub(crate) fn from_record(
@@ -164,17 +163,16 @@ impl Dataset {
         }
     }
 
-    /// What its content is made of.
+    /// What its content is made of, which is the same for all datasets of a directory.
     pub fn content_kind(&self) -> Result<objset::Kind> {
-        if let Some(known) = self.content.get() {
+        if let Some(known) = self.dir.content.get() {
             return Ok(*known);
         }
-        let kind = match self.objset(None) {
-            Ok(objset) => objset.header().kind,
-            Err(Error::Object(why)) if why.is_absence() => objset::Kind::None,
-            Err(why) => return Err(why),
-        };
-        Ok(*self.content.get_or_init(|| kind))
+        match self.objset(None) {
+            Ok(objset) => Ok(*self.dir.content.get_or_init(|| objset.header().kind)),
+            Err(Error::Object(why)) if why.is_absence() => Ok(objset::Kind::None),
+            Err(why) => Err(why),
+        }
     }
 
     /// Its content; `key` is needed for all but the root block of an encrypted dataset.

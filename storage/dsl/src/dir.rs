@@ -22,6 +22,8 @@ pub struct Dir {
     phys: DirPhys,
     settings: OnceLock<Arc<Settings>>,
     snapshots: OnceLock<Arc<Snapshots>>,
+    /// What the content of its datasets is made of.
+    pub(crate) content: OnceLock<ondisk::objset::Kind>,
 }
 
 /// The snapshots of a directory by name and by object.
@@ -42,7 +44,8 @@ impl Dir {
         let phys = DirPhys::parse(object.bonus(), object.bonus_order())
             .map_err(|why| Error::Structure { object: id, why })?;
         let (settings, snapshots) = (OnceLock::new(), OnceLock::new());
-        Ok(Self { id, path, parent, object, phys, settings, snapshots })
+        let content = OnceLock::new();
+        Ok(Self { id, path, parent, object, phys, settings, snapshots, content })
     }
 
     /// Its object in the MOS.

@@ -101,6 +101,7 @@ type Owner = (u32, u32);
 impl Owners {
     /// Of a file system's content.
     pub fn read(objset: &Objset) -> Result<Self> {
+        use OwnerKind::{PosixGroup, PosixUser, Project, SmbGroup, SmbUser};
         let flags = objset.header().flags;
         if !flags.space_accounted() {
             return Ok(Self::default());
@@ -134,7 +135,6 @@ impl Owners {
             };
             Ok::<_, Error>(all.into_iter().map(row).collect::<Vec<_>>())
         };
-        use OwnerKind::{PosixGroup, PosixUser, Project, SmbGroup, SmbUser};
         let users = ["userquota@", "userobjquota@"];
         let groups = ["groupquota@", "groupobjquota@"];
         let projects = ["projectquota@", "projectobjquota@"];

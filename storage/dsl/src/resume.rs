@@ -7,6 +7,8 @@
 //! The list names where in which stream the receive stopped. It is gzipped; any gzip of it is as
 //! good as another, so that the token's letters need not be those that OpenZFS prints.
 
+use std::fmt::Write;
+
 use ondisk::Order;
 use ondisk::blkptr::Compression;
 use ondisk::dsl::Dataset as Phys;
@@ -80,6 +82,9 @@ fn token(packed: &[u8]) -> Option<String> {
     // the first word of fletcher4: the sum of all whole words
     let words = squeezed.as_chunks::<4>().0.iter().map(|word| u64::from(u32::from_le_bytes(*word)));
     let sum = words.fold(0, u64::wrapping_add);
-    let digits: String = squeezed.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(format!("1-{sum:x}-{:x}-{digits}", packed.len()))
+    let mut token = format!("1-{sum:x}-{:x}-", packed.len());
+    for byte in squeezed {
+        write!(token, "{byte:02x}").ok()?;
+    }
+    Some(token)
 }

@@ -10,6 +10,13 @@ use super::space::available;
 use crate::settings::Setting;
 use crate::{Dataset, KeyStatus, Kind, Result};
 
+/// Whether a property is wanted.
+pub(super) type Wanted<'a> = &'a dyn Fn(&str) -> bool;
+
+const KEYS: [&str; 5] = ["keystatus", "encryption", "keyformat", "pbkdf2iters", "encryptionroot"];
+pub(super) const CONTENT: [&str; 6] =
+    ["version", "normalization", "utf8only", "casesensitivity", "volsize", "volblocksize"];
+
 /// Facts by the property's name.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -20,8 +27,12 @@ pub(super) struct Facts {
 
 impl Facts {
     /// All that can be told. What cannot be read is left out: other facts are still worth telling.
-    pub(super) fn of(dataset: &Dataset, kind: Kind, volume: bool) -> Self {
+    ///
+    /// `wanted` says of which properties the facts are wanted: the dear ones are not asked for
+    /// without need.
+    pub(super) fn of(dataset: &Dataset, kind: Kind, volume: bool, wanted: Wanted<'_>) -> Self {
         let mut facts = Self::default();
+        let any = |names: &[&str]| names.iter().any(|name| wanted(name));
         facts.text("type", kind.name());
         facts.number("guid", dataset.guid().get());
         if let Some(mark) = dataset.bookmark_record() {
@@ -31,22 +42,28 @@ impl Facts {
                 facts.number("referenced", mark.referenced);
                 facts.number("logicalreferenced", mark.uncompressed);
             }
-            if let Ok(Some(list)) = dataset.redaction_list() {
+            if wanted("redact_snaps")
+                && let Ok(Some(list)) = dataset.redaction_list()
+            {
                 facts.numbers("redact_snaps", list.snaps.iter().map(|guid| guid.get()));
             }
             return facts;
         }
         if let Some(phys) = dataset.phys() {
-            facts.of_record(dataset, phys);
+            facts.of_record(dataset, phys, wanted);
             if phys.is_snapshot() {
-                facts.of_snapshot(dataset, phys);
+                facts.of_snapshot(dataset, phys, wanted);
             } else {
-                facts.of_dir(dataset, phys);
+                facts.of_dir(dataset, phys, wanted);
             }
         }
         // each part tells what it can
-        let _ = facts.of_keys(dataset);
-        facts.lacks_content = facts.of_content(dataset, volume).is_err();
+        if any(&KEYS) {
+            let _ = facts.of_keys(dataset);
+        }
+        if any(&CONTENT) {
+            facts.lacks_content = facts.of_content(dataset, volume).is_err();
+        }
         facts
     }
 
@@ -67,36 +84,43 @@ impl Facts {
         self.text(name, all.join(","));
     }
 
-    fn of_record(&mut self, dataset: &Dataset, phys: &Phys) {
+    fn of_record(&mut self, dataset: &Dataset, phys: &Phys, wanted: Wanted<'_>) {
         self.number("creation", phys.creation_time);
         self.number("createtxg", phys.creation_txg.get());
         self.number("objsetid", dataset.id().map_or(0, ObjsetId::get));
         self.number("referenced", phys.referenced);
         self.number("logicalreferenced", phys.uncompressed);
         self.number("refcompressratio", ratio(phys.uncompressed, phys.compressed));
-        if let Ok(Some(written)) = dataset.written() {
+        if wanted("written")
+            && let Ok(Some(written)) = dataset.written()
+        {
             self.number("written", written);
         }
-        if let Ok(Some(guids)) = dataset.field(Phys::REDACTED_SNAPS) {
+        if wanted("redact_snaps")
+            && let Ok(Some(guids)) = dataset.field(Phys::REDACTED_SNAPS)
+        {
             self.numbers("redact_snaps", guids.integers());
         }
     }
 
-    fn of_snapshot(&mut self, dataset: &Dataset, phys: &Phys) {
+    fn of_snapshot(&mut self, dataset: &Dataset, phys: &Phys, wanted: Wanted<'_>) {
         self.number("used", phys.unique);
         self.number("compressratio", ratio(phys.uncompressed, phys.compressed));
         self.number("defer_destroy", phys.is_defer_destroy().into());
-        if let Ok(holds) = dataset.holds() {
+        if wanted("userrefs")
+            && let Ok(holds) = dataset.holds()
+        {
             self.number("userrefs", u64::try_from(holds.len()).unwrap_or(u64::MAX));
         }
-        if let Ok(clones) = dataset.clones()
+        if wanted("clones")
+            && let Ok(clones) = dataset.clones()
             && !clones.is_empty()
         {
             self.text("clones", clones.join(","));
         }
     }
 
-    fn of_dir(&mut self, dataset: &Dataset, phys: &Phys) {
+    fn of_dir(&mut self, dataset: &Dataset, phys: &Phys, wanted: Wanted<'_>) {
         let dir = dataset.dir();
         let record = dir.phys();
         self.number("used", record.used);
@@ -121,23 +145,27 @@ impl Facts {
         self.number("refreservation", refreservation);
         self.number("available", available(dataset, refquota, refreservation));
         debug_assert!(!phys.is_snapshot(), "a head has no space of its own");
-        self.of_dir_fields(dataset);
-        if let Ok(Some(origin)) = dataset.clone_origin() {
+        self.of_dir_fields(dataset, wanted);
+        if wanted("origin")
+            && let Ok(Some(origin)) = dataset.clone_origin()
+        {
             self.text("origin", origin.name());
         }
-        if let Ok(Some(token)) = dataset.resume_token() {
+        if wanted("receive_resume_token")
+            && let Ok(Some(token)) = dataset.resume_token()
+        {
             self.text("receive_resume_token", token);
         }
         self.number("mounted", 0);
     }
 
-    fn of_dir_fields(&mut self, dataset: &Dataset) {
+    fn of_dir_fields(&mut self, dataset: &Dataset, wanted: Wanted<'_>) {
         let counts = [
             ("filesystem_count", DirPhys::FILESYSTEM_COUNT),
             ("snapshot_count", DirPhys::SNAPSHOT_COUNT),
             ("snapshots_changed", DirPhys::SNAPSHOTS_CHANGED),
         ];
-        for (name, field) in counts {
+        for (name, field) in counts.into_iter().filter(|(name, _)| wanted(name)) {
             let Ok(Some(value)) = dataset.dir().field(field) else { continue };
             let first = value.integers().next();
             if let Some(number) = first.filter(|number| *number != 0 || name.ends_with("count")) {

@@ -10,10 +10,10 @@ mod names;
 mod space;
 mod table;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use facts::Facts;
+use facts::{Facts, Wanted};
 pub use space::available;
 use table::{BOOKMARK, FILESYSTEM, Fallback, Flavor, Form, Row, SNAPSHOT, TABLE, VOLUME};
 
@@ -62,9 +62,7 @@ pub struct Property {
 pub(crate) fn knows_index(name: &str, value: &Setting) -> bool {
     match (table::find(name).map(|row| row.form), value) {
         (Some(Form::Index(words)), Setting::Number(number)) => word(words, *number).is_some(),
-        // of a property that is not known nobody can say
-        (None, _) => true,
-        _ => true,
+        _ => false,
     }
 }
 
@@ -77,7 +75,7 @@ impl Dataset {
     ///
     /// What cannot be read (of a locked dataset, or a damaged one) is left out.
     pub fn properties(&self) -> Result<Vec<Property>> {
-        let view = View::new(self)?;
+        let view = View::new(self, &|_| true)?;
         let mut found: Vec<Property> = TABLE.iter().filter_map(|row| view.native(row)).collect();
         found.extend(view.own());
         Ok(found)
@@ -85,11 +83,18 @@ impl Dataset {
 
     /// One property, native or the user's own; `None` where the dataset has none of that name.
     pub fn property(&self, name: &str) -> Result<Option<Property>> {
-        let view = View::new(self)?;
-        Ok(match table::find(name) {
+        Ok(self.select(&[name])?.pop().flatten())
+    }
+
+    /// Some properties, each in the place of its name. Much cheaper than all of them.
+    pub fn select(&self, names: &[&str]) -> Result<Vec<Option<Property>>> {
+        let view = View::new(self, &|name| names.contains(&name))?;
+        let own: Vec<Property> = view.own().collect();
+        let find = |name: &&str| match table::find(name) {
             Some(row) => view.native(row),
-            None => view.own().find(|property| property.name == name),
-        })
+            None => own.iter().find(|property| property.name == *name).cloned(),
+        };
+        Ok(names.iter().map(find).collect())
     }
 
     /// What is set for a property: in the dataset, or for inherited ones above.
@@ -153,7 +158,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(dataset: &'a Dataset) -> Result<Self> {
+    fn new(dataset: &'a Dataset, wanted: Wanted<'_>) -> Result<Self> {
         let kind = dataset.kind().unwrap_or(Kind::Filesystem);
         let volume = kind == Kind::Volume
             || (kind == Kind::Snapshot
@@ -165,7 +170,7 @@ impl<'a> View<'a> {
             Kind::Filesystem | Kind::Volume => head,
         };
         let layers = layers(dataset)?;
-        let facts = Facts::of(dataset, kind, volume);
+        let facts = Facts::of(dataset, kind, volume, wanted);
         Ok(Self { dataset, kinds, layers, facts })
     }
 
@@ -182,9 +187,8 @@ impl<'a> View<'a> {
     fn set(&self, row: &Row) -> Option<(Setting, Source)> {
         let layers = self.layers.iter().take_while(|layer| !layer.above || row.is_inherited());
         layers
-            .filter_map(|layer| {
-                layer.settings.get(row.name).map(|set| (set.value.clone(), layer.source(set)))
-            })
+            .filter_map(|layer| layer.settings.get(row.name).map(|set| (layer, set)))
+            .map(|(layer, set)| (set.value.clone(), layer.source(set)))
             .next()
     }
 
@@ -193,7 +197,7 @@ impl<'a> View<'a> {
             return None;
         }
         let (value, source) = match self.facts.get(row.name) {
-            Some(fact) => (fact.clone(), self.fact_source(row, fact)),
+            Some(fact) => (fact.clone(), Self::fact_source(row, fact)),
             None => self.set(row).or_else(|| self.fallback(row))?,
         };
         let value = if row.name == "mountpoint" {
@@ -205,7 +209,7 @@ impl<'a> View<'a> {
     }
 
     /// Facts have no source; but of some it is said where they were set.
-    fn fact_source(&self, row: &Row, fact: &Setting) -> Source {
+    fn fact_source(row: &Row, fact: &Setting) -> Source {
         let is_default = match row.fallback {
             Fallback::Number(number) => *fact == Setting::Number(number),
             Fallback::Text(text) => *fact == Setting::Text(text.to_owned()),
@@ -228,12 +232,7 @@ impl<'a> View<'a> {
             return None;
         }
         // chosen when the file system was made, and kept where only its key leads
-        if self.facts.lacks_content && matches!(row.name, "utf8only" | "normalization") {
-            return None;
-        }
-        if self.facts.lacks_content
-            && matches!(row.name, "version" | "casesensitivity" | "volsize" | "volblocksize")
-        {
+        if self.facts.lacks_content && facts::CONTENT.contains(&row.name) {
             return None;
         }
         let value = match row.fallback {
@@ -267,11 +266,11 @@ impl<'a> View<'a> {
 
     /// The user's own properties, the nearest value of each.
     fn own(&self) -> impl Iterator<Item = Property> {
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         let mut found = Vec::new();
         for layer in &self.layers {
             for set in layer.settings.all.iter().filter(|set| set.name.contains(':')) {
-                if seen.insert(set.name.clone(), ()).is_some() {
+                if !seen.insert(set.name.clone()) {
                     continue;
                 }
                 let value = match &set.value {
@@ -289,13 +288,12 @@ impl<'a> View<'a> {
 impl Form {
     fn write(self, value: &Setting) -> Option<String> {
         Some(match (self, value) {
-            (Self::Number, Setting::Number(number)) => number.to_string(),
             (Self::Ratio, Setting::Number(number)) => {
                 let (whole, part) = (number.checked_div(100)?, number.checked_rem(100)?);
                 format!("{whole}.{part:02}")
             }
             (Self::Limit, Setting::Number(u64::MAX)) => "none".to_owned(),
-            (Self::Limit, Setting::Number(number)) => number.to_string(),
+            (Self::Number | Self::Limit, Setting::Number(number)) => number.to_string(),
             (Self::Index(words), Setting::Number(number)) => word(words, *number)?.to_owned(),
             (Self::Text, Setting::Text(text)) => text.clone(),
             _ => return None,

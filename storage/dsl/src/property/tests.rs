@@ -12,12 +12,12 @@ fn written(name: &str, number: u64) -> Option<String> {
 fn every_kind_of_value_is_written_as_zfs_does() {
     for (name, number, text) in [
         ("compression", 16, "zstd"),
-        ("compression", 16 | (19 << 7), "zstd-19"),
-        ("compression", 16 | (103 << 7), "zstd-fast"),
-        ("compression", 16 | (123 << 7), "zstd-fast-1000"),
+        ("compression", 16 + (19 << 7), "zstd-19"),
+        ("compression", 16 + (103 << 7), "zstd-fast"),
+        ("compression", 16 + (123 << 7), "zstd-fast-1000"),
         ("compression", 10, "gzip"),
         ("dedup", 257, "verify"),
-        ("dedup", 14 | 256, "blake3,verify"),
+        ("dedup", 256 + 14, "blake3,verify"),
         ("xattr", 2, "on"),
         ("volmode", 1, "full"),
         ("redundant_metadata", 3, "none"),
