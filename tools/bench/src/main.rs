@@ -1,0 +1,169 @@
+//! Measures us and our peers in the same run, in pairs, and prints medians and ratios.
+//!
+//! ```text
+//! bench POOLS POOLHOUSE [ROUNDS]
+//! ```
+//!
+//! POOLS is a folder made by `bench/make-pools`: `small` and `large` (raidz2 of 6 files), `many`
+//! (a directory of 100,000 files), `datasets` (300 file systems with 3,000 snapshots). POOLHOUSE
+//! is the program. What is missing is left out and named. Peers: `zdb` (Debian: zfsutils-linux),
+//! `cp`, and plain reads of the same images by as many threads.
+//!
+//! Everything is read once before it is timed, so that all files are warm; the two sides of a
+//! pair take turns. Nothing is asserted: the figures are for people.
+#![forbid(unsafe_code)]
+
+mod raw;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use run::{Pair, median, runs, seconds};
+
+/// The promises of the issue, printed beside the figures.
+const VERIFY_AGAINST_ZDB: f64 = 8.0;
+const VERIFY_AGAINST_RAW: f64 = 0.5;
+const GET_AGAINST_CP: f64 = 0.6;
+const LIST_SECONDS: f64 = 0.5;
+const OPEN_SECONDS: f64 = 1.0;
+
+struct Bench {
+    pools: PathBuf,
+    program: PathBuf,
+    rounds: usize,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(pools), Some(program)) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: bench POOLS POOLHOUSE [ROUNDS]");
+        return ExitCode::from(2);
+    };
+    let rounds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let bench = Bench { pools: pools.into(), program: program.into(), rounds };
+    for part in [Bench::verify, Bench::raw, Bench::get, Bench::list, Bench::open] {
+        if let Err(why) = part(&bench) {
+            println!("left out: {why}");
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+impl Bench {
+    fn pool(&self, name: &str) -> Result<String, String> {
+        let folder = self.pools.join(name);
+        let found = folder.join("d0.img").exists();
+        let shown = folder.display().to_string();
+        found.then_some(shown).ok_or_else(|| format!("no pool '{name}' (bench/make-pools)"))
+    }
+
+    fn ours(&self, words: &[&str]) -> Vec<String> {
+        let program = self.program.display().to_string();
+        std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
+    }
+
+    /// Checking every block: the slope between a small and a large pool, so that what either
+    /// program does before its first block does not count.
+    fn verify(&self) -> Result<(), String> {
+        let (small, large) = (self.pool("small")?, self.pool("large")?);
+        if !runs("zdb") {
+            return Err("zdb is not installed, so `verify` has no peer".to_owned());
+        }
+        let zdb =
+            |folder: &str| ["zdb", "-e", "-p", folder, "-bcc", "tank"].map(str::to_owned).to_vec();
+        let verify = |folder: &str| self.ours(&["rescue", "verify", "-q", "-d", folder, "tank"]);
+        let slope = |small_run: Vec<String>, large_run: Vec<String>| -> Result<f64, String> {
+            Ok(seconds(&large_run)? - seconds(&small_run)?)
+        };
+        let pair = Pair::measure(
+            self.rounds,
+            || slope(verify(&small), verify(&large)),
+            || slope(zdb(&small), zdb(&large)),
+        )?;
+        let bytes = 960.0 * f64::from(1 << 20);
+        println!(
+            "verify, raidz2 of 6, logical bytes:  {:.2} GB/s   zdb -bcc {:.2} GB/s   {:.1} times \
+             (wanted: {VERIFY_AGAINST_ZDB})",
+            bytes / median(&pair.ours) / 1e9,
+            bytes / median(&pair.theirs) / 1e9,
+            pair.speedup(),
+        );
+        Ok(())
+    }
+
+    /// Checking against reading the same images without looking, by as many threads.
+    fn raw(&self) -> Result<(), String> {
+        let large = self.pool("large")?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let images = raw::images(Path::new(&large))?;
+        let bytes = raw::read(&images, threads)?.0;
+        let verify = self.ours(&["rescue", "verify", "-q", "-d", &large, "tank"]);
+        let pair = Pair::measure(
+            self.rounds,
+            || seconds(&verify),
+            || raw::read(&images, threads).map(|read| read.1),
+        )?;
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        let rate = |times: &[f64]| bytes as f64 / median(times) / 1e9;
+        println!(
+            "verify, bytes on the drives:         {:.2} GB/s   plain reads {:.2} GB/s   {:.2} of them \
+             (wanted: {VERIFY_AGAINST_RAW})",
+            rate(&pair.ours),
+            rate(&pair.theirs),
+            pair.speedup(),
+        );
+        Ok(())
+    }
+
+    /// Copying large files out, against `cp` of the same files from a plain folder.
+    fn get(&self) -> Result<(), String> {
+        let large = self.pool("large")?;
+        let scratch = self.pools.join("scratch");
+        let (plain, copy) = (scratch.join("plain"), scratch.join("copy"));
+        let [plain_text, copy_text] = [&plain, &copy].map(|path| path.display().to_string());
+        let fresh = |folder: &Path| -> Result<(), String> {
+            let _ = std::fs::remove_dir_all(folder);
+            std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
+        };
+        fresh(&plain)?;
+        let get = |to: &str| self.ours(&["rescue", "get", "-q", "-d", &large, "tank:/", to]);
+        seconds(&get(&plain_text))?;
+        let cp = ["cp", "-r", &plain_text, &copy_text].map(str::to_owned).to_vec();
+        let pair = Pair::measure(
+            self.rounds,
+            || fresh(&copy).and_then(|()| seconds(&get(&copy_text))),
+            || fresh(&copy).and_then(|()| seconds(&cp)),
+        )?;
+        let _ = std::fs::remove_dir_all(&scratch);
+        println!(
+            "get of 1 GiB in large files:         {:.2} s      cp {:.2} s   {:.2} of its speed \
+             (wanted: {GET_AGAINST_CP})",
+            median(&pair.ours),
+            median(&pair.theirs),
+            pair.speedup(),
+        );
+        Ok(())
+    }
+
+    fn list(&self) -> Result<(), String> {
+        let many = self.pool("many")?;
+        let list = self.ours(&["rescue", "ls", "-l", "-d", &many, "tank:/many"]);
+        let times: Result<Vec<f64>, String> = (0..=self.rounds).map(|_| seconds(&list)).collect();
+        let time = median(&times?);
+        println!("ls -l of 100,000 files:              {time:.2} s   (wanted: {LIST_SECONDS})");
+        Ok(())
+    }
+
+    fn open(&self) -> Result<(), String> {
+        let datasets = self.pool("datasets")?;
+        for (what, kind) in [("300 file systems", "filesystem"), ("and 3,000 snapshots", "all")] {
+            let list = self.ours(&["rescue", "list", "-t", kind, "-d", &datasets, "tank"]);
+            let times: Result<Vec<f64>, String> =
+                (0..=self.rounds).map(|_| seconds(&list)).collect();
+            let time = median(&times?);
+            println!("open and list {what:<22} {time:.2} s   (wanted: {OPEN_SECONDS})");
+        }
+        Ok(())
+    }
+}
