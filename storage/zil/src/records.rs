@@ -191,8 +191,7 @@ impl Limits {
     /// What it means that the walk cannot go on.
     fn ends(&self, why: Error) -> Stop {
         let locked = matches!(why, Error::Block(zio::Error::Locked { .. }));
-        let unknown =
-            matches!(why, Error::Structure { why: ondisk::Error::Unknown { .. }, .. });
+        let unknown = matches!(why, Error::Structure { why: ondisk::Error::Unknown { .. }, .. });
         if self.claimed || locked || unknown { Stop::Failed(why) } else { Stop::NotWritten(why) }
     }
 }

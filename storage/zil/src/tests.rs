@@ -81,8 +81,7 @@ fn header(kind: u64, claim: Option<(u64, u64, u64)>, replayed: u64) -> LogHeader
 
 fn walk(blocks: HashMap<u64, Vec<u8>>, header: &LogHeader) -> (Vec<u64>, Vec<Error>, Stop) {
     let source = Arc::new(Blocks(blocks));
-    let mut records =
-        Records::new(source, ObjsetId::new(OBJSET), header, None, Txg::new(50));
+    let mut records = Records::new(source, ObjsetId::new(OBJSET), header, None, Txg::new(50));
     let (mut seqs, mut errors) = (Vec::new(), Vec::new());
     for entry in records.by_ref() {
         match entry {
