@@ -142,10 +142,7 @@ impl Records {
     }
 
     fn read_block(&mut self) -> Result<Current, Stop> {
-        let pointer = match &self.next {
-            Blkptr::Regular(pointer) => pointer,
-            _ => return Err(Stop::Claimed),
-        };
+        let Blkptr::Regular(pointer) = &self.next else { return Err(Stop::Claimed) };
         let verifier = Verifier::of(pointer);
         let place =
             Place::new(self.objset, ObjectId::META, Self::LEVEL, BlockId::new(verifier.seq));
