@@ -43,6 +43,14 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| safe(&cell)).collect());
     }
 
+    /// Prints its rows for programs: cells separated by tabs.
+    pub(crate) fn print_tabs(&self, out: &mut dyn Write) -> io::Result<()> {
+        for row in &self.rows {
+            writeln!(out, "{}", row.join("\t"))?;
+        }
+        Ok(())
+    }
+
     /// Prints it.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = |column: usize| {

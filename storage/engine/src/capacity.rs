@@ -7,8 +7,12 @@
 //!
 //! Learnt from: the root datasets' figures of all fixtures. Proved by: `usable_space`.
 
+use ondisk::dedup::{self, CloneTable};
+use ondisk::dsl::Bpobj;
 use ondisk::label::{Bias, VdevConfig, VdevKind};
-use units::Ashift;
+use ondisk::spacemap::SpaceMapHeader;
+use ondisk::{Order, Reader};
+use units::{Ashift, ObjectId};
 use vdev::Tree;
 
 /// A vdev with more metaslabs than this keeps one for the intent log.
@@ -63,29 +67,46 @@ fn deflated(tree: &Tree, top: &VdevConfig, space: u64) -> u64 {
 
 /// Bytes that the dedup tables save, by their statistics.
 fn saved_by_dedup(pool: &spa::Pool) -> u64 {
-    /// Of a statistic's 8 numbers those of stored and of referenced bytes on disk.
-    const STORED: usize = 3;
-    const REFERENCED: usize = 7;
     let Ok(Some(object)) = pool.directory().object("DDT-statistics") else { return 0 };
     let Ok(table) = zap::Zap::open(object) else { return 0 };
     let mut saved = 0_u64;
     for entry in table.entries().flatten() {
-        for row in entry.value.u64s().chunks_exact(8) {
-            let [.., stored, _, _, _, referenced] = row else { continue };
-            debug_assert_eq!((row.get(STORED), row.get(REFERENCED)), (Some(stored), Some(referenced)));
-            saved = saved.wrapping_add(*referenced).wrapping_sub(*stored);
+        // a zap's numbers have their most significant byte first
+        for sums in dedup::histogram(entry.value.bytes(), Order::Big).unwrap_or_default() {
+            let more = sums.referenced_dsize.wrapping_sub(sums.dsize);
+            saved = saved.wrapping_add(more);
         }
     }
     saved
 }
 
-/// Bytes that cloned blocks save, by the tables' heads.
-fn saved_by_cloning(_pool: &spa::Pool) -> u64 {
-    0
+/// Bytes that cloned blocks save, by the heads of their tables.
+fn saved_by_cloning(pool: &spa::Pool) -> u64 {
+    let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
+    let tables = tops.iter().filter_map(|top| {
+        let object = pool.directory().object(&dedup::clone_table_name(top.id)).ok()??;
+        let mut bonus = Reader::new("clone table", object.bonus(), object.bonus_order());
+        CloneTable::read(&mut bonus).ok()
+    });
+    tables.fold(0, |saved, table| saved.saturating_add(table.saved))
 }
 
 /// Bytes that a checkpoint holds, and those whose freeing was put off.
 fn held_back(pool: &spa::Pool) -> u64 {
-    let _ = pool;
-    0
+    let deferred = pool.directory().object("sync_bplist").ok().flatten().and_then(|object| {
+        let list = Bpobj::parse(object.bonus(), object.bonus_order());
+        list.ok().map(|list| list.bytes)
+    });
+    let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
+    let kept = tops.iter().filter_map(|top| {
+        let table = zap::Zap::open(pool.mos().object(top.top_zap?).ok()?).ok()?;
+        let map = table.lookup_u64(b"com.delphix:pool_checkpoint_sm").ok()??;
+        let object = pool.mos().object(ObjectId::new(map)).ok()?;
+        let mut bonus = Reader::new("space map", object.bonus(), object.bonus_order());
+        let header = SpaceMapHeader::read(&mut bonus).ok()?;
+        // it notes what was freed, so that its sum is below 0
+        let space = header.allocated.unsigned_abs();
+        Some(deflated(pool.tree(), top, space))
+    });
+    kept.fold(deferred.unwrap_or(0), u64::saturating_add)
 }

@@ -1,1 +1,58 @@
-//! The structures on disk, as plain data.
+//! The structures on disk, as facts: trees of names and values that print well and are JSON.
+//!
+//! Names that end in `time` are seconds since 1970; sizes and offsets are bytes; block addresses
+//! are vdev:offset:size, in hexadecimal, as zdb writes them.
+
+mod blocks;
+mod labels;
+mod lists;
+mod objects;
+mod space;
+
+pub use labels::{labels, uberblocks};
+/// A tree of names and values.
+pub use serde_json::Value as Facts;
+
+use crate::{Error, Pool, Result};
+
+/// At most so many rows of one kind are shown unless all are asked for.
+pub const ROWS: usize = 10_000;
+
+impl Pool {
+    /// The object set of the pool itself (its name alone) or of a dataset in it. Where a dataset
+    /// is locked, what is not encrypted of it can be looked at.
+    fn objset(&self, name: &str) -> Result<dmu::Objset> {
+        let name = self.full_name(name);
+        if name == self.name() {
+            return Ok(self.spa().mos().clone());
+        }
+        // "pool/" is the pool's root dataset, as the pool's name alone is the pool
+        let name = name.strip_suffix('/').unwrap_or(&name);
+        let dataset = self.find(name)?;
+        let opened = match dataset.open() {
+            Err(dsl::Error::Locked { .. }) => dataset.objset(None),
+            other => other,
+        };
+        opened.map_err(|error| Error::of_dataset(name, &error))
+    }
+
+    fn object(&self, name: &str, object: u64) -> Result<dmu::Object> {
+        let objset = self.objset(name)?;
+        objset.object(units::ObjectId::new(object)).map_err(|error| missing(name, object, &error))
+    }
+}
+
+fn missing(name: &str, object: u64, error: &dmu::Error) -> Error {
+    if error.is_absence() {
+        return Error::NoSuchThing { what: format!("object {object} in '{name}'") };
+    }
+    unreadable(format!("object {object} of '{name}'"), error)
+}
+
+fn unreadable(subject: impl Into<String>, error: &impl ToString) -> Error {
+    Error::Unreadable { subject: subject.into(), why: error.to_string() }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

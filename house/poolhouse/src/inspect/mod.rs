@@ -1,20 +1,148 @@
 //! `poolhouse inspect`: the structures on disk, as a person wants to read them.
 
-use crate::common::Common;
-use crate::outcome::{Done, Failure};
+mod facts;
+
+use std::path::PathBuf;
+
+use crate::common::{Common, pool_of};
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
 
 /// Look at the structures on disk
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Exit status: as of `poolhouse rescue`.
+
+Examples:
   poolhouse inspect labels disk0.img
-  poolhouse inspect history -d ~/images tank", subcommand_required = true)]
+  poolhouse inspect objset -d ~/images tank          the pool's own objects
+  poolhouse inspect objset -d ~/images tank/home     a dataset's objects (tank/ is the topmost)
+  poolhouse inspect history -d ~/images tank")]
 pub(crate) struct Inspect {
     #[command(flatten)]
     common: Common,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// The four copies of a device's label, and what is wrong with each
+    #[command(after_help = "Example:\n  poolhouse inspect labels /dev/sdb1")]
+    Labels {
+        /// The image, disk or partition
+        device: PathBuf,
+    },
+    /// The uberblocks that stand on a device, best first
+    #[command(after_help = "Example:\n  poolhouse inspect uberblocks disk0.img")]
+    Uberblocks {
+        /// The image, disk or partition
+        device: PathBuf,
+    },
+    /// What a pool says of itself: its configuration, as it is stored in it
+    #[command(after_help = "Example:\n  poolhouse inspect config -d ~/images tank")]
+    Config {
+        /// The pool, by name or guid
+        pool: String,
+    },
+    /// The objects of a pool (its own) or of a dataset
+    #[command(after_help = "Example:\n  poolhouse inspect objset -d ~/images tank/home@monday")]
+    Objset {
+        /// POOL, or POOL/FS[@SNAP]; POOL/ is the topmost dataset
+        target: String,
+    },
+    /// An object: its dnode and what hangs from it
+    #[command(after_help = "Example:\n  poolhouse inspect object -d ~/images tank 1")]
+    Object {
+        /// POOL, or POOL/FS[@SNAP]; POOL/ is the topmost dataset
+        target: String,
+        /// Its number
+        object: u64,
+    },
+    /// The entries of a name table
+    #[command(after_help = "Example:\n  poolhouse inspect zap -d ~/images tank 1")]
+    Zap {
+        /// POOL, or POOL/FS[@SNAP]; POOL/ is the topmost dataset
+        target: String,
+        /// The object's number
+        object: u64,
+    },
+    /// The block pointers of an object; or one of them in full
+    #[command(after_help = "Examples:
+  poolhouse inspect blkptr -d ~/images tank/home 12        all of object 12
+  poolhouse inspect blkptr -d ~/images tank/home 12 0 3    block 3 of level 0")]
+    Blkptr {
+        /// POOL, or POOL/FS[@SNAP]; POOL/ is the topmost dataset
+        target: String,
+        /// The object's number
+        object: u64,
+        /// The level; 0 is data
+        #[arg(requires = "block")]
+        level: Option<u8>,
+        /// The number of the block on that level
+        block: Option<u64>,
+    },
+    /// What is allocated: on each vdev, in each metaslab, entry by entry
+    #[command(after_help = "Examples:
+  poolhouse inspect spacemap -d ~/images tank        the vdevs
+  poolhouse inspect spacemap -d ~/images tank 0      the metaslabs of vdev 0
+  poolhouse inspect spacemap -d ~/images tank 0 7    the space map of metaslab 7")]
+    Spacemap {
+        /// The pool, by name or guid
+        pool: String,
+        /// The index of a top-level vdev
+        vdev: Option<u32>,
+        /// The index of a metaslab
+        metaslab: Option<usize>,
+    },
+    /// What was done to a pool: its command history
+    #[command(after_help = "Example:\n  poolhouse inspect history -d ~/images tank")]
+    History {
+        /// The pool, by name or guid
+        pool: String,
+        /// Also what the pool did itself
+        #[arg(short, long)]
+        internal: bool,
+        /// With user, host and txg
+        #[arg(short, long)]
+        long: bool,
+    },
 }
 
 impl Inspect {
     pub(crate) fn run(&self) -> Done {
-        Err(Failure::usage("not yet"))
+        let found = self.facts()?;
+        if self.common.json {
+            print::json(&found)?;
+            return Ok(Outcome::Complete);
+        }
+        match &self.what {
+            What::History { long, .. } => facts::print_history(&found, *long)?,
+            _ => facts::print(&found)?,
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn facts(&self) -> Result<engine::inspect::Facts, Failure> {
+        let open = |target: &str| self.common.open(pool_of(target));
+        let unlocked = |target: &str| self.common.open_unlocked(target);
+        Ok(match &self.what {
+            What::Labels { device } => engine::inspect::labels(device)?,
+            What::Uberblocks { device } => engine::inspect::uberblocks(device)?,
+            What::Config { pool } => open(pool)?.inspect_config(),
+            What::Objset { target } => unlocked(target)?.inspect_objset(target)?,
+            What::Object { target, object } => unlocked(target)?.inspect_object(target, *object)?,
+            What::Zap { target, object } => unlocked(target)?.inspect_zap(target, *object)?,
+            What::Blkptr { target, object, level: Some(level), block: Some(block) } => {
+                unlocked(target)?.inspect_blkptr(target, *object, *level, *block)?
+            }
+            What::Blkptr { target, object, .. } => {
+                unlocked(target)?.inspect_blkptrs(target, *object)?
+            }
+            What::Spacemap { pool, vdev, metaslab } => {
+                open(pool)?.inspect_space(*vdev, *metaslab)?
+            }
+            What::History { pool, internal, .. } => open(pool)?.inspect_history(*internal)?,
+        })
     }
 }

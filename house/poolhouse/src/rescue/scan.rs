@@ -1,17 +1,269 @@
 //! `poolhouse rescue scan`: what pools are there, and can they be read?
 
+use std::io::{self, Write};
+
+use engine::summary::{OtherDevice, PoolSummary, State, Vdev, VdevState};
+use units::human_bytes;
+
 use crate::common::Common;
-use crate::outcome::{Done, Failure};
+use crate::outcome::{Done, Failure, Outcome};
+use crate::table::{Align, Table, safe};
+use crate::{print, time};
+
+/// How many states are shown without -v.
+const FEW: usize = 3;
 
 /// Find pools and say what they are, and whether they can be read
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  poolhouse rescue scan -d ~/images -d /dev/sdb")]
+#[command(after_help = "Examples:
+  poolhouse rescue scan -d ~/images -d /dev/sdb
+  poolhouse rescue scan -d ~/images -v --json")]
 pub(crate) struct Args {
-    /// All uberblocks that stand, all features, all guids
+    /// Every state that still stands, every feature, every guid
     #[arg(short, long)]
     verbose: bool,
 }
 
-pub(crate) fn run(_args: &Args, _common: &Common) -> Done {
-    Err(Failure::usage("not yet"))
+/// All that is found, as JSON has it.
+#[derive(serde::Serialize)]
+struct Found {
+    pools: Vec<PoolSummary>,
+    /// Spares and caches.
+    others: Vec<OtherDevice>,
+    /// Files and devices without a label.
+    unlabelled: Vec<String>,
+    /// What could not be opened.
+    refused: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, common: &Common) -> Done {
+    let search = common.search();
+    let found = Found {
+        pools: search.summaries(&common.options()),
+        others: search.others(),
+        unlabelled: search.unlabelled(),
+        refused: search.refused().iter().map(ToString::to_string).collect(),
+    };
+    if common.json {
+        print::json(&found)?;
+    } else {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        for (index, pool) in found.pools.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            show(&mut out, pool, args.verbose)?;
+        }
+        show_rest(&mut out, &found)?;
+        out.flush()?;
+        found.refused.iter().for_each(|refused| print::warning(refused));
+    }
+    match search.nothing() {
+        Some(nothing) => Err(Failure::Engine(nothing)),
+        None => Ok(Outcome::unless(!found.refused.is_empty())),
+    }
+}
+
+fn show(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Result<()> {
+    let mut facts = Table::new([Align::Right, Align::Left]);
+    let mut fact = |name: &str, value: String| facts.row([format!("{name}:"), value]);
+    fact("pool", pool.name.clone());
+    fact("guid", pool.guid.to_string());
+    fact("state", pool.state.clone() + &host(pool));
+    fact("txg", format!("{}, written {}", pool.txg, time::local(pool.time)));
+    fact("size", size(pool));
+    if pool.version != 5000 {
+        fact("version", pool.version.to_string());
+    }
+    if let Some(comment) = &pool.comment {
+        fact("comment", comment.clone());
+    }
+    match &pool.reason {
+        None => fact("readable", "yes".to_owned()),
+        Some(reason) => fact("readable", format!("no: {reason}")),
+    }
+    for warning in &pool.warnings {
+        fact("note", warning.clone());
+    }
+    fact("states", states(&pool.uberblocks, verbose));
+    if let Some(checkpoint) = &pool.checkpoint {
+        let written = time::local(checkpoint.time);
+        fact("checkpoint", format!("txg {}, written {written}", checkpoint.txg));
+    }
+    facts.print(out)?;
+    show_vdevs(out, pool, verbose)?;
+    show_features(out, pool, verbose)?;
+    if verbose {
+        let mut states = Table::with_head(&[("TXG", Align::Right), ("WRITTEN", Align::Left)]);
+        for state in &pool.uberblocks {
+            states.row([state.txg.to_string(), time::local(state.time)]);
+        }
+        writeln!(out, "\n  states that can be read with --txg:")?;
+        states.indent(4).print(out)?;
+    }
+    Ok(())
+}
+
+fn host(pool: &PoolSummary) -> String {
+    pool.host.as_ref().map_or_else(String::new, |host| match pool.state.as_str() {
+        "active" => format!(" (never exported; last used by host '{host}')"),
+        _ => format!(" (last used by host '{host}')"),
+    })
+}
+
+fn size(pool: &PoolSummary) -> String {
+    let size = human_bytes(pool.size);
+    match pool.allocated {
+        Some(allocated) => format!("{size}, {} allocated", human_bytes(allocated)),
+        None => size,
+    }
+}
+
+fn states(all: &[State], verbose: bool) -> String {
+    let txgs: Vec<String> = all.iter().map(|state| state.txg.to_string()).collect();
+    match all {
+        [] => "none".to_owned(),
+        _ if all.len() <= FEW || verbose => format!("{} (txg {})", all.len(), txgs.join(", ")),
+        [first, .., last] => {
+            let (newest, oldest) = (first.txg, last.txg);
+            format!("{} (txg {oldest} to {newest}; -v lists them)", all.len())
+        }
+    }
+}
+
+fn show_vdevs(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Result<()> {
+    let mut head =
+        vec![("VDEV", Align::Left), ("STATE", Align::Left), ("SIZE", Align::Right)];
+    head.push(("FOUND AT", Align::Left));
+    if verbose {
+        head.extend([("GUID", Align::Right), ("KNOWN AS", Align::Left)]);
+    }
+    let mut table = Table::with_head(&head);
+    let is_extra = |vdev: &&Vdev| vdev.class.is_some();
+    for vdev in pool.vdevs.iter().filter(|vdev| !is_extra(vdev)) {
+        add(&mut table, vdev, 0, verbose);
+    }
+    for class in ["special", "dedup", "log"] {
+        let of = pool.vdevs.iter().filter(|vdev| vdev.class.as_deref() == Some(class));
+        add_group(&mut table, class, of, verbose);
+    }
+    add_group(&mut table, "spares", pool.spares.iter(), verbose);
+    add_group(&mut table, "cache", pool.caches.iter(), verbose);
+    writeln!(out)?;
+    table.indent(2).print(out)?;
+    for former in &pool.former {
+        writeln!(out, "  {}: was part of the pool once, and is no more", safe(former))?;
+    }
+    Ok(())
+}
+
+fn add_group<'a>(
+    table: &mut Table,
+    name: &str,
+    vdevs: impl Iterator<Item = &'a Vdev>,
+    verbose: bool,
+) {
+    let mut vdevs = vdevs.peekable();
+    if vdevs.peek().is_some() {
+        table.row([name.to_owned()]);
+    }
+    vdevs.for_each(|vdev| add(table, vdev, 1, verbose));
+}
+
+fn add(table: &mut Table, vdev: &Vdev, depth: usize, verbose: bool) {
+    let synced = vdev.synced.map_or_else(String::new, |txg| format!(" (txg {txg})"));
+    let place = match (&vdev.found, &vdev.path, vdev.state) {
+        (Some(found), _, _) => found.clone(),
+        (None, Some(path), VdevState::Missing) => format!("- (was {path})"),
+        _ => String::new(),
+    };
+    let mut row = vec![
+        format!("{}{}", "  ".repeat(depth), vdev.name),
+        format!("{}{synced}", vdev.state),
+        vdev.size.map_or_else(String::new, human_bytes),
+        place,
+    ];
+    if verbose {
+        row.extend([vdev.guid.to_string(), vdev.path.clone().unwrap_or_default()]);
+    }
+    table.row(row);
+    vdev.children.iter().for_each(|child| add(table, child, depth + 1, verbose));
+}
+
+fn show_features(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Result<()> {
+    if pool.features.is_empty() {
+        return Ok(());
+    }
+    if !verbose {
+        let used = pool.features.iter().filter(|feature| feature.uses > 0);
+        let names: Vec<String> = used.map(|feature| safe(&feature.name)).collect();
+        writeln!(out)?;
+        for (index, line) in wrap(&names, 84).iter().enumerate() {
+            writeln!(out, "  {:<9} {line}", if index == 0 { "features:" } else { "" })?;
+        }
+        return Ok(());
+    }
+    let mut table = Table::with_head(&[
+        ("FEATURE", Align::Left),
+        ("USES", Align::Right),
+        ("FOR READING", Align::Left),
+        ("GUID", Align::Left),
+    ]);
+    for feature in &pool.features {
+        let wanted = match (feature.known, feature.read_only_compatible) {
+            (true, false) => "needed",
+            (true, true) => "not needed",
+            (false, false) => "needed, and not known",
+            (false, true) => "not known, and not needed",
+        };
+        let (uses, guid) = (feature.uses.to_string(), feature.guid.clone());
+        table.row([feature.name.clone(), uses, wanted.to_owned(), guid]);
+    }
+    writeln!(out)?;
+    table.indent(2).print(out)
+}
+
+/// Words in lines.
+fn wrap(words: &[String], width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in words {
+        let fits = |line: &String| line.is_empty() || line.len() + word.len() + 2 <= width;
+        match lines.last_mut() {
+            Some(line) if fits(line) => {
+                *line += if line.is_empty() { "" } else { ", " };
+                *line += word;
+            }
+            _ => lines.push(word.clone()),
+        }
+    }
+    lines
+}
+
+fn show_rest(out: &mut dyn Write, found: &Found) -> io::Result<()> {
+    let listed = |guid: u64| {
+        let of = |pool: &PoolSummary| pool.spares.iter().chain(&pool.caches).any(|v| v.guid == guid);
+        found.pools.iter().any(of)
+    };
+    let homeless: Vec<_> = found.others.iter().filter(|other| !listed(other.guid)).collect();
+    if !homeless.is_empty() || !found.unlabelled.is_empty() {
+        writeln!(out)?;
+    }
+    for other in homeless {
+        writeln!(out, "{}: a {} of a pool that is not here", safe(&other.path), other.kind)?;
+    }
+    for path in &found.unlabelled {
+        writeln!(out, "{}: has no ZFS label", safe(path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrap;
+
+    #[test]
+    fn words_are_wrapped_at_the_width() {
+        let words = ["ab", "cd", "ef"].map(str::to_owned);
+        assert_eq!(wrap(&words, 6), ["ab, cd", "ef"]);
+    }
 }

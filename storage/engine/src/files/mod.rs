@@ -10,6 +10,7 @@ mod error;
 mod extents;
 mod facts;
 mod record;
+mod sharing;
 
 use dsl::Dataset;
 use units::{ObjectId, Txg};
@@ -20,6 +21,7 @@ pub use error::{Error, Result};
 pub use extents::{Extent, Extents};
 pub use facts::{Facts, Kind, Time};
 pub use record::{Held, Record, Space};
+pub use sharing::{Head, Room};
 
 /// How the datasets of a pool are looked at.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +71,9 @@ impl Files {
     /// Opens what a dataset holds; it must be a file system, or a snapshot of one.
     pub fn open(dataset: &Dataset, look: Look) -> Result<(Self, Log)> {
         let objset = dataset.open()?;
-        let options =
-            zpl::Options { posix_acls: look.posix_acls, user_xattrs: look.user_xattrs };
+        let redacted = dataset.property("redact_snaps").is_ok_and(|found| found.is_some());
+        let Look { posix_acls, user_xattrs, .. } = look;
+        let options = zpl::Options { posix_acls, user_xattrs, redacted };
         let mut log = log_of(dataset, &objset, look);
         let (fs, replayed) = zpl::Fs::open(objset, options, log.as_mut())?;
         let mut trouble = None;

@@ -1,0 +1,125 @@
+//! Name/value lists, the pool's own configuration, and its history.
+
+use ondisk::Reader;
+use ondisk::history::{HistoryHeader, HistoryRecord, Records};
+use ondisk::nvlist::{Nvlist, Value};
+use serde_json::{Map, json};
+
+use super::{Facts, unreadable};
+use crate::{Error, Pool, Result};
+
+/// A history is a ring of this size at most.
+const LONGEST: u64 = 1 << 30;
+
+/// A list.
+pub(super) fn list(list: &Nvlist) -> Facts {
+    let entries = list.iter().map(|(name, each)| (name.to_owned(), value(each)));
+    Facts::Object(entries.collect::<Map<_, _>>())
+}
+
+fn value(value: &Value) -> Facts {
+    let text = |bytes: &Vec<u8>| Facts::from(String::from_utf8_lossy(bytes).into_owned());
+    match value {
+        Value::Flag => Facts::Bool(true),
+        Value::Bool(flag) => json!(flag),
+        Value::Byte(number) | Value::U8(number) => json!(number),
+        Value::I8(number) => json!(number),
+        Value::I16(number) => json!(number),
+        Value::U16(number) => json!(number),
+        Value::I32(number) => json!(number),
+        Value::U32(number) => json!(number),
+        Value::I64(number) | Value::HrTime(number) => json!(number),
+        Value::U64(number) => json!(number),
+        Value::Double(number) => json!(number),
+        Value::Str(bytes) => text(bytes),
+        Value::Bytes(bytes) => json!(super::hex(bytes)),
+        Value::U8s(all) => json!(all),
+        Value::I8s(all) => json!(all),
+        Value::I16s(all) => json!(all),
+        Value::U16s(all) => json!(all),
+        Value::I32s(all) => json!(all),
+        Value::U32s(all) => json!(all),
+        Value::I64s(all) => json!(all),
+        Value::U64s(all) => json!(all),
+        Value::Bools(all) => json!(all),
+        Value::Strs(all) => all.iter().map(text).collect(),
+        Value::List(inner) => list(inner),
+        Value::Lists(all) => all.iter().map(list).collect(),
+    }
+}
+
+impl Pool {
+    /// What the pool says of itself.
+    pub fn inspect_config(&self) -> Facts {
+        list(self.spa().list())
+    }
+
+    /// The pool's command history: what people did, and what the pool did itself (`internal`).
+    pub fn inspect_history(&self, internal: bool) -> Result<Facts> {
+        let failed = |error: &dyn std::fmt::Display| {
+            unreadable(format!("the history of pool '{}'", self.name()), &error.to_string())
+        };
+        let object = self.spa().directory().object("history").map_err(|error| failed(&error))?;
+        let Some(object) = object else {
+            return Err(Error::NoSuchThing { what: format!("history in pool '{}'", self.name()) });
+        };
+        let mut bonus = Reader::new("history header", object.bonus(), object.bonus_order());
+        let header = HistoryHeader::read(&mut bonus).map_err(|error| failed(&error))?;
+        let mut bytes = Vec::new();
+        for range in header.ranges() {
+            let length = range.end.saturating_sub(range.start);
+            let all = length.saturating_add(bytes.len() as u64);
+            if all > LONGEST {
+                return Err(failed(&format!("it would be {all} bytes long")));
+            }
+            let mut part = vec![0; usize::try_from(length).unwrap_or(0)];
+            object.read(range.start, &mut part).map_err(|error| failed(&error))?;
+            bytes.extend(part);
+        }
+        let mut rows = Vec::new();
+        for found in Records::new(&bytes) {
+            match found {
+                Ok(found) => rows.extend(record(&found, internal)),
+                Err(error) => rows.push(json!({ "error": error.to_string() })),
+            }
+        }
+        Ok(json!({ "pool": self.name(), "lost": header.lost, "records": rows }))
+    }
+}
+
+fn record(found: &HistoryRecord, internal: bool) -> Option<Facts> {
+    let command = found.command();
+    if command.is_none() && !internal {
+        return None;
+    }
+    let mut facts = Map::new();
+    facts.insert("time".to_owned(), json!(found.time()));
+    if let Some(txg) = found.txg() {
+        facts.insert("txg".to_owned(), json!(txg.get()));
+    }
+    let what = match (&command, found.event(), found.ioctl()) {
+        (Some(command), _, _) => command.clone(),
+        (None, Some(event), _) => event,
+        (None, None, Some(ioctl)) => format!("ioctl {ioctl}"),
+        (None, None, None) => "?".to_owned(),
+    };
+    facts.insert("what".to_owned(), json!(what));
+    if let Some((name, id)) = found.dataset() {
+        facts.insert("dataset".to_owned(), json!(format!("{name} ({id})")));
+    }
+    if let Some(detail) = found.detail() {
+        facts.insert("detail".to_owned(), json!(detail));
+    }
+    for (name, field) in [("input", "in_nvl"), ("output", "out_nvl")] {
+        if let (Some(inner), true) = (found.nvlist.nvlist(field), internal) {
+            facts.insert(name.to_owned(), list(inner));
+        }
+    }
+    if let Some(user) = found.user() {
+        facts.insert("user".to_owned(), json!(user));
+    }
+    if let Some(host) = found.host() {
+        facts.insert("host".to_owned(), json!(host));
+    }
+    Some(Facts::Object(facts))
+}

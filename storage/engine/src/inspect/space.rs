@@ -1,0 +1,117 @@
+//! Space maps.
+
+use ondisk::spacemap::{Action, Entry};
+use serde_json::json;
+use spa::{TopSpace, space_map_entries};
+
+use super::{Facts, ROWS, unreadable};
+use crate::{Error, Pool, Result};
+
+impl Pool {
+    /// The top-level vdevs with what is allocated on each; of one its metaslabs; of one of those
+    /// the entries of its map.
+    pub fn inspect_space(&self, vdev: Option<u32>, metaslab: Option<usize>) -> Result<Facts> {
+        let subject = || format!("the space of pool '{}'", self.name());
+        let tops = self.spa().space().map_err(|error| unreadable(subject(), &error))?;
+        let Some(vdev) = vdev else {
+            let rows: Vec<Facts> = tops.iter().map(top).collect();
+            return Ok(json!({ "pool": self.name(), "vdevs": rows }));
+        };
+        let no_vdev = || Error::NoSuchThing {
+            what: format!("vdev {vdev} with space in pool '{}'", self.name()),
+        };
+        let found = tops.iter().find(|top| top.vdev.get() == vdev).ok_or_else(no_vdev)?;
+        let Some(number) = metaslab else { return self.metaslabs(found) };
+        let no_map = || Error::NoSuchThing { what: format!("metaslab {number} on vdev {vdev}") };
+        let map = found.maps.get(number).ok_or_else(no_map)?;
+        let start = (number as u64).checked_shl(found.metaslab_shift).unwrap_or(0);
+        let Some(map) = map else {
+            return Ok(json!({ "metaslab": number, "offset": start, "entries": [] }));
+        };
+        let object = self.spa().mos().object(*map).map_err(|e| unreadable(subject(), &e))?;
+        let shift = top_shift(self, vdev);
+        let mut rows = Vec::new();
+        let header = space_map_entries(&object, &mut |entry| {
+            if rows.len() < ROWS {
+                rows.extend(row(entry, shift, start));
+            }
+        });
+        let header = header.map_err(|error| unreadable(subject(), &error))?;
+        Ok(json!({
+            "metaslab": number,
+            "offset": start,
+            "object": map.get(),
+            "length": header.length,
+            "allocated": header.allocated,
+            "entries": rows,
+        }))
+    }
+
+    fn metaslabs(&self, top: &TopSpace) -> Result<Facts> {
+        let mut rows = Vec::new();
+        for (number, map) in top.maps.iter().enumerate() {
+            let start = (number as u64).checked_shl(top.metaslab_shift).unwrap_or(0);
+            let mut facts = json!({ "metaslab": number, "offset": start });
+            if let Some(map) = map {
+                let object = self.spa().mos().object(*map);
+                let object = object.map_err(|error| unreadable("a space map", &error))?;
+                let header = {
+                    let mut bonus =
+                        ondisk::Reader::new("space map", object.bonus(), object.bonus_order());
+                    ondisk::spacemap::SpaceMapHeader::read(&mut bonus)
+                };
+                facts["object"] = json!(map.get());
+                match header {
+                    Ok(header) => {
+                        facts["allocated"] = json!(header.allocated);
+                        facts["length"] = json!(header.length);
+                    }
+                    Err(error) => facts["problem"] = json!(error.to_string()),
+                }
+            }
+            rows.push(facts);
+        }
+        Ok(json!({
+            "vdev": top.vdev.get(),
+            "metaslab_size": 1_u64.checked_shl(top.metaslab_shift),
+            "metaslabs": rows,
+        }))
+    }
+}
+
+fn top(space: &TopSpace) -> Facts {
+    json!({
+        "vdev": space.vdev.get(),
+        "guid": space.guid.get(),
+        "size": space.asize,
+        "allocated": space.allocated,
+        "metaslab_size": 1_u64.checked_shl(space.metaslab_shift),
+        "metaslabs": space.maps.len(),
+        "in_use": space.maps.iter().flatten().count(),
+    })
+}
+
+/// log2 of the unit of a vdev's maps.
+fn top_shift(pool: &Pool, vdev: u32) -> u32 {
+    let root = pool.spa().config().tree.as_ref();
+    let top = root.and_then(|root| root.children.iter().find(|top| top.id.get() == vdev));
+    top.and_then(|top| u32::try_from(top.ashift?).ok()).unwrap_or(9)
+}
+
+fn row(entry: Entry, shift: u32, start: u64) -> Option<Facts> {
+    match entry {
+        Entry::Range { action, .. } => {
+            let (offset, length) = entry.bytes(shift, start)?;
+            let action = match action {
+                Action::Allocated => "allocated",
+                Action::Freed => "freed",
+            };
+            let offset = format!("{offset:#x}");
+            Some(json!({ "action": action, "offset": offset, "length": length }))
+        }
+        Entry::Note { txg, pass, .. } => {
+            Some(json!({ "action": "in txg", "txg": txg.get(), "pass": pass }))
+        }
+        Entry::Padding => None,
+    }
+}
