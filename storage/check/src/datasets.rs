@@ -1,0 +1,173 @@
+//! What there is to walk: found in the pool's own object set, not by the tree of names, so that a
+//! dataset that no directory names any more is found too.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use dmu::Objset;
+use dsl::lists;
+use ondisk::dsl::Dataset;
+use ondisk::{Blkptr, Dva, ObjectType};
+use spa::Directory;
+use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
+use zap::Zap;
+
+use crate::tally::{Tally, allocated};
+use crate::walk::Task;
+use crate::{Error, Inner};
+
+impl Inner {
+    /// Finds what is to be walked of the present state.
+    pub(crate) fn begin(&self) {
+        let root = &self.pool.root;
+        self.plan(&self.pool.mos, root);
+    }
+
+    /// Finds what is to be walked of the checkpoint; false if there is none.
+    pub(crate) fn begin_checkpoint(&self) -> bool {
+        let root = match &self.pool.checkpoint {
+            Ok(None) => return false,
+            Ok(Some(kept)) => kept.root.clone(),
+            Err(error) => {
+                self.fault(format!("the checkpoint cannot be read: {error}"));
+                return false;
+            }
+        };
+        self.checkpoint.store(true, Relaxed);
+        match Objset::open(Arc::clone(self.pool.mos.source()), ObjsetId::new(0), &root, None) {
+            Ok(mos) => self.plan(&mos, &root),
+            Err(error) => self.fault(format!("the checkpoint cannot be read: {error}")),
+        }
+        true
+    }
+
+    fn fault(&self, what: String) {
+        self.tally.lock().note(true, what);
+    }
+
+    fn plan(&self, mos: &Objset, root: &Blkptr) {
+        let mut tasks = vec![Task {
+            id: ObjsetId::new(0),
+            root: root.clone(),
+            since: Txg::ZERO,
+            from: None,
+            log: false,
+        }];
+        self.datasets(mos, &mut tasks);
+        if let Err(error) = self.waiting(mos, &mut tasks) {
+            self.fault(format!("the lists of blocks to be freed cannot be read: {error}"));
+        }
+        self.objsets.fetch_add(tasks.len() as u64, Relaxed);
+        self.queue.add(tasks);
+    }
+
+    /// All datasets and snapshots: each has what was born after the snapshot before it.
+    fn datasets(&self, mos: &Objset, tasks: &mut Vec<Task>) {
+        for object in mos.objects() {
+            let (id, dnode) = match object {
+                Ok(found) => found,
+                Err(error) => {
+                    self.fault(format!("datasets may be left out: {error}"));
+                    continue;
+                }
+            };
+            if dnode.bonus_kind != ObjectType::DSL_DATASET {
+                continue;
+            }
+            let mut bonus = ondisk::Reader::new("dataset", &dnode.bonus, dnode.order);
+            match Dataset::read(&mut bonus) {
+                Ok(dataset) => tasks.push(Task {
+                    id: ObjsetId::new(id.get()),
+                    log: !dataset.next.exists(),
+                    root: dataset.root,
+                    since: dataset.previous_txg,
+                    from: None,
+                }),
+                Err(error) => self.fault(format!("dataset {id} is left out: {error}")),
+            }
+        }
+    }
+
+    /// What waits to be freed: allocated, and nobody's.
+    fn waiting(&self, mos: &Objset, tasks: &mut Vec<Task>) -> Result<(), Error> {
+        let directory = Directory::open(mos.clone())?;
+        let mut tally = Tally::default();
+        for name in ["sync_bplist", "free_bpobj"] {
+            let Some(list) = directory.number(name)?.filter(|list| *list != 0) else { continue };
+            let _ = lists::walk_bpobj(mos, ObjectId::new(list), &mut |listed| {
+                self.dead(listed.pointer, &mut tally);
+                ControlFlow::Continue(())
+            })?;
+        }
+        if let Some(list) = directory.number("bptree_obj")?.filter(|list| *list != 0) {
+            for entry in lists::bptree(mos, ObjectId::new(list))?.1 {
+                let [objset, object, level, block] = entry.resume;
+                let level = Level::new(u8::try_from(level).unwrap_or(0));
+                let id = ObjsetId::new(objset);
+                let place = Place::new(id, ObjectId::new(object), level, BlockId::new(block));
+                let begun = entry.resume != [0; 4];
+                let from = begun.then_some(place);
+                tasks.push(Task { id, root: entry.root, since: entry.birth, from, log: false });
+            }
+        }
+        if let Some(table) = directory.object("com.delphix:deleted_clones")? {
+            for entry in Zap::open(table)?.entries() {
+                let Some(list) = entry?.value.u64() else { continue };
+                self.livelist(mos, ObjectId::new(list), &mut tally)?;
+            }
+        }
+        self.settle(&mut tally);
+        Ok(())
+    }
+
+    /// The blocks of a destroyed clone: those of which a birth was listed, and no death.
+    fn livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
+        for (_, part) in lists::deadlist_parts(mos, id)? {
+            let mut alive: HashMap<Option<Dva>, (Blkptr, i64)> = HashMap::new();
+            let _ = lists::walk_bpobj(mos, part, &mut |listed| {
+                if let Blkptr::Regular(block) = listed.pointer {
+                    let fresh = || (listed.pointer.clone(), 0);
+                    let count = &mut alive.entry(block.dvas[0]).or_insert_with(fresh).1;
+                    *count += if listed.freed { -1 } else { 1 };
+                }
+                ControlFlow::Continue(())
+            })?;
+            for (pointer, _) in alive.values().filter(|(_, count)| *count > 0) {
+                self.dead(pointer, tally);
+            }
+        }
+        Ok(())
+    }
+
+    /// A block that waits to be freed. It is not examined: nobody will ever read it.
+    fn dead(&self, pointer: &Blkptr, tally: &mut Tally) {
+        let Blkptr::Regular(block) = pointer else { return };
+        let tree = &self.pool.tree;
+        let checkpoint = self.checkpoint.load(Relaxed);
+        let Some(first) = block.dvas[0] else { return };
+        if checkpoint && self.space.is_referenced(tree, first) {
+            return;
+        }
+        let again = !checkpoint && self.shared.refer(first).is_some_and(|before| before > 0);
+        tally.count_waiting(block);
+        if again {
+            return;
+        }
+        let place = Place::default();
+        for dva in block.copies() {
+            let mut extent = self.space.extent(tree, dva, block.birth_physical, place);
+            extent.shared = checkpoint;
+            tally.extents.push(extent);
+        }
+        if block.is_gang() {
+            // its pieces are known only from its header
+            if let Ok(examined) = self.reader.examine(block, place) {
+                let piece = |dva| self.space.extent(tree, dva, block.birth_physical, place);
+                tally.extents.extend(examined.pieces.iter().copied().map(piece));
+            }
+        }
+        self.job.progress.add(allocated(block), 0);
+    }
+}

@@ -1,0 +1,149 @@
+//! Intent logs: blocks that no tree refers to, only a chain.
+
+use ondisk::blkptr::Regular;
+use ondisk::objset::LogHeader;
+use ondisk::zil::{Chain, Record, Verifier};
+use ondisk::{Blkptr, Checksum, ObjectType};
+use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use zio::Reader;
+
+use crate::Inner;
+use crate::examine::Item;
+use crate::tally::Tally;
+
+/// More blocks than any log has.
+const MOST_BLOCKS: u64 = 1 << 22;
+/// The level under which log blocks are named in places.
+pub(crate) const LEVEL: Level = Level::new(254);
+
+impl Inner {
+    /// Examines the blocks of a log that hold something, and those that its writes point to.
+    pub(crate) fn log(&self, id: ObjsetId, header: &LogHeader, tally: &mut Tally) {
+        let claimed = !header.claim_txg.is_zero();
+        let mut next = header.chain.clone();
+        for _ in 0..MOST_BLOCKS {
+            let Blkptr::Regular(block) = &next else { return };
+            let verifier = Verifier::of(block);
+            if (claimed && verifier.seq > header.claim_block_seq) || self.job.cancel.is_cancelled()
+            {
+                return;
+            }
+            let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
+            let item = Item { place, block: **block, shared: false };
+            let Some((chain, records)) = self.log_block(&item, claimed, tally) else { return };
+            for pointer in records {
+                self.log_write(id, &pointer, header, tally);
+            }
+            match &chain.next {
+                Blkptr::Regular(after) if Verifier::of(after) == verifier.next() => {}
+                _ => return,
+            }
+            next = chain.next;
+        }
+    }
+
+    /// A block of the chain: what it says, and the pointers in its records. `None` where the chain
+    /// ends.
+    fn log_block(
+        &self,
+        item: &Item,
+        claimed: bool,
+        tally: &mut Tally,
+    ) -> Option<(Chain, Vec<(u64, Regular)>)> {
+        let Item { block, place, .. } = item;
+        if self.is_log_known(block) {
+            return None;
+        }
+        let written = self.reader.stored(block, *place).ok();
+        let bytes = if claimed || written.is_some() {
+            self.inspect_promised(item, tally)?
+        } else {
+            // made beforehand and not written yet: the end of the log
+            self.hold(item, tally);
+            return None;
+        };
+        if let Some(written) = written {
+            Reader::give_back(written);
+        }
+        let front = block.checksum == Checksum::Zilog2;
+        let split = Chain::split(&bytes, block.order, front);
+        let Ok((chain, records)) = split else { return None };
+        let mut reader = ondisk::Reader::new("log block", records, block.order);
+        let mut pointers = Vec::new();
+        while reader.left() > 0 {
+            match Record::pointer(&mut reader) {
+                Ok(Some((txg, Blkptr::Regular(pointer)))) => pointers.push((txg.get(), *pointer)),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        Some((chain, pointers))
+    }
+
+    /// The block that a record of the log points to.
+    fn log_write(
+        &self,
+        id: ObjsetId,
+        (_, block): &(u64, Regular),
+        header: &LogHeader,
+        tally: &mut Tally,
+    ) {
+        let claimed = !header.claim_txg.is_zero();
+        // what is older is in the tree, or has been freed since
+        let since = if claimed { header.claim_txg.get() } else { self.pool.txg.get() + 1 };
+        if block.birth.get() < since || block.kind == ObjectType::NONE {
+            return;
+        }
+        let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
+        let item = Item { place, block: *block, shared: false };
+        if !claimed && self.reader.stored(block, place).is_err() {
+            return;
+        }
+        if let Some(bytes) = self.inspect_promised(&item, tally) {
+            Reader::give_back(bytes);
+        }
+    }
+
+    fn is_log_known(&self, block: &Regular) -> bool {
+        let first = block.dvas[0];
+        let checkpoint = self.checkpoint.load(std::sync::atomic::Ordering::Relaxed);
+        checkpoint
+            && first.is_some_and(|dva| self.space.is_referenced(&self.pool.tree, dva))
+    }
+
+    /// Whether a block was written after the last txg, so that the space maps do not know it.
+    fn is_after(&self, block: &Regular) -> bool {
+        block.birth > self.pool.txg
+    }
+
+    fn inspect_promised(&self, item: &Item, tally: &mut Tally) -> Option<Vec<u8>> {
+        if !self.is_after(&item.block) {
+            return self.inspect(item, tally);
+        }
+        // so that its space is not asked of the space maps
+        let mut aside = Tally::default();
+        let bytes = self.inspect(item, &mut aside);
+        for extent in aside.extents.drain(..) {
+            self.space.promise(extent);
+        }
+        tally.merge(aside);
+        bytes
+    }
+
+    /// Notes the space of a log block that has not been written.
+    fn hold(&self, item: &Item, tally: &mut Tally) {
+        let tree = &self.pool.tree;
+        let after = self.is_after(&item.block);
+        for dva in item.block.copies() {
+            let extent = self.space.extent(tree, dva, item.block.birth_physical, item.place);
+            if after {
+                self.space.promise(extent);
+            } else {
+                tally.extents.push(extent);
+            }
+        }
+        if !after {
+            tally.count(&item.block);
+        }
+    }
+}

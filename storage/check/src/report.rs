@@ -1,0 +1,249 @@
+//! What was found: plain data.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ondisk::ObjectType;
+use units::{Guid, Level, ObjectId, ObjsetId, Place, Txg, VdevId};
+
+/// How many blocks, and how large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pointers to blocks on the drives.
+    pub blocks: u64,
+    /// Bytes as their objects see them.
+    pub lsize: u64,
+    /// Bytes as stored.
+    pub psize: u64,
+    /// Bytes allocated, all copies, parity included.
+    pub asize: u64,
+}
+
+impl Counts {
+    /// Adds others.
+    pub fn add(&mut self, other: &Self) {
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.lsize = self.lsize.saturating_add(other.lsize);
+        self.psize = self.psize.saturating_add(other.psize);
+        self.asize = self.asize.saturating_add(other.asize);
+    }
+}
+
+/// The blocks of one type on one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindCounts {
+    /// What they are part of.
+    pub kind: ObjectType,
+    /// Their height in the objects' trees.
+    pub level: Level,
+    /// How many.
+    pub counts: Counts,
+}
+
+/// The blocks of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeCounts {
+    /// Bytes as stored: more than half of this, and not more than this.
+    pub up_to: u64,
+    /// How many.
+    pub counts: Counts,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafReport {
+    /// Its identity.
+    pub guid: Guid,
+    /// The path by which it was opened; of one that is missing the one the pool knows.
+    pub path: String,
+    /// Whether it was not found.
+    pub missing: bool,
+    /// Blocks of which it holds a part with wrong bytes.
+    pub wrong: u64,
+    /// Blocks of which it holds a part that it failed to read.
+    pub unreadable: u64,
+    /// Blocks of which it should hold a part and is missing.
+    pub absent: u64,
+    /// Blocks of which it should hold a part that was written while it was away.
+    pub stale: u64,
+}
+
+/// The space of a top-level vdev.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpaceReport {
+    /// Which.
+    pub vdev: VdevId,
+    /// Bytes that the space maps have as allocated.
+    pub allocated: u64,
+    /// Bytes that are referred to.
+    pub referenced: u64,
+    /// Bytes allocated to which nothing refers.
+    pub leaked: u64,
+    /// Where: the first ranges, in bytes from the end of the front labels.
+    pub leaks: Vec<Range<u64>>,
+    /// Bytes referred to that are not allocated.
+    pub unallocated: u64,
+    /// Where: the first ranges.
+    pub holes: Vec<Range<u64>>,
+    /// Bytes that the space maps allocate twice, or free twice.
+    pub contradictions: u64,
+}
+
+/// Space with which something is wrong, and the block that claims it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoubleUse {
+    /// The top-level vdev.
+    pub vdev: VdevId,
+    /// The range, in bytes from the end of the front labels.
+    pub range: Range<u64>,
+    /// The block: the second of those that claim it.
+    pub place: Place,
+}
+
+/// A damaged range of a file or of another object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedRange {
+    /// Bytes; of an array of dnodes numbers of objects.
+    pub range: Range<u64>,
+    /// Whether no copy and no reconstruction gives it any more.
+    pub lost: bool,
+    /// The devices whose part was wrong or unreadable.
+    pub leaves: Vec<Guid>,
+    /// Why it is lost.
+    pub why: Option<String>,
+}
+
+/// What of it is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Its content: ranges are in bytes.
+    Content,
+    /// The table of all objects of a dataset: ranges are numbers of objects.
+    Objects,
+    /// What stands beside an object's content (attributes, the intent log).
+    Rest,
+}
+
+/// A file, or another object, with damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedObject {
+    /// The dataset's name; empty for the pool's own object set.
+    pub dataset: String,
+    /// Its number.
+    pub objset: ObjsetId,
+    /// The object.
+    pub object: ObjectId,
+    /// What the object is made of, if known.
+    pub kind: Option<ObjectType>,
+    /// Its path in the dataset, where that could be found.
+    pub path: Option<Vec<u8>>,
+    /// Which part of it.
+    pub part: Part,
+    /// What is damaged of it.
+    pub ranges: Vec<DamagedRange>,
+}
+
+impl DamagedObject {
+    /// Whether some of it cannot be read any more.
+    pub fn is_lost(&self) -> bool {
+        self.ranges.iter().any(|range| range.lost)
+    }
+}
+
+/// Something else that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Whether it is a fault, and not just something to know.
+    pub is_fault: bool,
+    /// What.
+    pub what: String,
+}
+
+/// All that was found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The pool's name.
+    pub pool: String,
+    /// Its identity.
+    pub guid: Guid,
+    /// As of when it was examined.
+    pub txg: Txg,
+    /// Whether everything was examined: false if the work was stopped.
+    pub complete: bool,
+    /// Datasets and snapshots with blocks of their own, the pool's own object set included.
+    pub objsets: u64,
+    /// How many of them were examined to the end.
+    pub objsets_done: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// The threads that worked.
+    pub threads: usize,
+    /// Blocks by type and level.
+    pub kinds: Vec<KindCounts>,
+    /// Blocks by size.
+    pub sizes: Vec<SizeCounts>,
+    /// All blocks.
+    pub total: Counts,
+    /// Blocks that stand in their pointers.
+    pub embedded: u64,
+    /// Blocks that a redacted send stream left out.
+    pub redacted: u64,
+    /// Blocks in pieces.
+    pub gangs: u64,
+    /// References to shared blocks beyond the first: dedup and clones.
+    pub shared: u64,
+    /// What those would take.
+    pub shared_bytes: u64,
+    /// Blocks that wait to be freed, and are not examined.
+    pub waiting: Counts,
+    /// Bytes that were examined, all copies and parity.
+    pub examined_bytes: u64,
+    /// Blocks that were put together without devices that are missing or were away.
+    pub degraded: u64,
+    /// Blocks with damage that can be read all the same.
+    pub repairable: u64,
+    /// Blocks that cannot be read any more.
+    pub lost: u64,
+    /// The devices.
+    pub leaves: Vec<LeafReport>,
+    /// The files and other objects with damage.
+    pub damaged: Vec<DamagedObject>,
+    /// Damaged blocks beyond those that are named.
+    pub unnamed: u64,
+    /// Space: what is allocated against what is referred to. Not known if the work was stopped.
+    pub space: Vec<SpaceReport>,
+    /// Space that two blocks claim.
+    pub doubles: Vec<DoubleUse>,
+    /// Bytes of it.
+    pub double_bytes: u64,
+    /// Blocks with addresses where there is no space.
+    pub outside: Vec<DoubleUse>,
+    /// How many.
+    pub outside_count: u64,
+    /// All else.
+    pub notes: Vec<Note>,
+}
+
+impl Report {
+    /// Bytes allocated to which nothing refers.
+    pub fn leaked(&self) -> u64 {
+        self.space.iter().map(|space| space.leaked).sum()
+    }
+
+    /// Bytes referred to that are not allocated.
+    pub fn unallocated(&self) -> u64 {
+        self.space.iter().map(|space| space.unallocated).sum()
+    }
+
+    /// Whether nothing is wrong, missing devices aside.
+    pub fn is_clean(&self) -> bool {
+        self.repairable == 0
+            && self.lost == 0
+            && self.leaked() == 0
+            && self.unallocated() == 0
+            && self.double_bytes == 0
+            && self.outside_count == 0
+            && self.space.iter().all(|space| space.contradictions == 0)
+            && !self.notes.iter().any(|note| note.is_fault)
+    }
+}

@@ -1,0 +1,175 @@
+//! Blocks that may be referred to more than once: those in dedup tables, and cloned ones.
+//!
+//! Their counts are kept in memory, some 64 bytes for each such block, to be held against the
+//! references that are found.
+
+use std::collections::HashMap;
+
+use dmu::{Object, Objset};
+use ondisk::dedup::{
+    CloneTable, Copies, DedupKey, DedupValue, LogHeader, Records, Shape, TableName, clone_count,
+    clone_table_name,
+};
+use ondisk::{Dva, Reader};
+use parking_lot::Mutex;
+use spa::{Directory, Pool};
+use units::{BlockId, ObjectId, Txg, VdevId};
+use zap::Zap;
+
+use crate::Error;
+
+/// What a table says of a block, and what was found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sharing {
+    /// References as a table counts them.
+    told: u64,
+    found: u64,
+}
+
+/// The blocks that may be referred to more than once, by their first address.
+#[derive(Default)]
+pub(crate) struct Shared {
+    blocks: Mutex<HashMap<(VdevId, u64), Sharing>>,
+    is_empty: bool,
+}
+
+/// A block in a dedup table: the key and what is said of it.
+type Known = HashMap<[u64; 5], Vec<((VdevId, u64), u64)>>;
+
+impl Shared {
+    /// Reads all tables.
+    pub(crate) fn load(pool: &Pool) -> Result<Self, Error> {
+        let mut blocks = HashMap::new();
+        dedup(pool.mos(), pool.directory(), &mut blocks)?;
+        for (vdev, _) in pool.tree().tops() {
+            clones(pool, vdev, &mut blocks)?;
+        }
+        let is_empty = blocks.is_empty();
+        Ok(Self { blocks: Mutex::new(blocks), is_empty })
+    }
+
+    /// Notes a reference to a block; gives whether the block may be shared, and how many references
+    /// there were before.
+    pub(crate) fn refer(&self, dva: Dva) -> Option<u64> {
+        if self.is_empty {
+            return None;
+        }
+        let mut blocks = self.blocks.lock();
+        let sharing = blocks.get_mut(&(dva.vdev, dva.offset))?;
+        sharing.found += 1;
+        Some(sharing.found - 1)
+    }
+
+    /// How many blocks there are of which a table counts another number of references than were
+    /// found, and one of them: its vdev and offset, told, found.
+    pub(crate) fn differences(&self) -> (u64, Option<(VdevId, u64, u64, u64)>) {
+        let blocks = self.blocks.lock();
+        let mut wrong = blocks.iter().filter(|(_, sharing)| sharing.told != sharing.found);
+        let first = wrong.next().map(|((vdev, offset), s)| (*vdev, *offset, s.told, s.found));
+        (u64::from(first.is_some()) + wrong.count() as u64, first)
+    }
+}
+
+type Blocks = HashMap<(VdevId, u64), Sharing>;
+
+fn clones(pool: &Pool, vdev: VdevId, blocks: &mut Blocks) -> Result<(), Error> {
+    let Some(object) = pool.directory().object(&clone_table_name(vdev))? else { return Ok(()) };
+    let mut bonus = Reader::new("clone table", object.bonus(), object.bonus_order());
+    let table = CloneTable::read(&mut bonus)?;
+    if !table.entries.exists() {
+        return Ok(());
+    }
+    for entry in Zap::open(pool.mos().object(table.entries)?)?.entries() {
+        let entry = entry?;
+        let Some(&[offset]) = entry.key64.as_deref() else { continue };
+        let count = match entry.value.u64() {
+            Some(count) => count,
+            None => clone_count(entry.value.bytes(), object.bonus_order())?,
+        };
+        // the table counts the references beyond the first
+        blocks.entry((vdev, offset)).or_default().told += count.saturating_add(1);
+    }
+    Ok(())
+}
+
+fn dedup(mos: &Objset, directory: &Directory, blocks: &mut Blocks) -> Result<(), Error> {
+    for entry in directory.table().entries() {
+        let entry = entry?;
+        let name = String::from_utf8_lossy(&entry.name);
+        let Some(id) = entry.value.u64().map(ObjectId::new) else { continue };
+        let mut known = Known::new();
+        match TableName::parse(&name) {
+            Some(TableName::Table(..)) => table(mos, id, Shape::Traditional, &mut known)?,
+            Some(TableName::Directory(_)) => family(mos, id, &mut known)?,
+            _ => continue,
+        }
+        for (at, references) in known.into_values().flatten() {
+            blocks.entry(at).or_default().told += references;
+        }
+    }
+    Ok(())
+}
+
+/// The tables and logs of a checksum.
+fn family(mos: &Objset, id: ObjectId, known: &mut Known) -> Result<(), Error> {
+    let directory = Zap::open(mos.object(id)?)?;
+    let shape = Shape::from_flags(directory.lookup_u64(b"flags")?.unwrap_or(0));
+    let mut logs: Vec<(Txg, Object, u64)> = Vec::new();
+    for entry in directory.entries() {
+        let entry = entry?;
+        let name = String::from_utf8_lossy(&entry.name);
+        let Some(id) = entry.value.u64().map(ObjectId::new) else { continue };
+        match TableName::parse(&name) {
+            Some(TableName::Table(..)) => table(mos, id, shape, known)?,
+            Some(TableName::Log(..)) => {
+                let object = mos.object(id)?;
+                let mut bonus = Reader::new("dedup log", object.bonus(), object.bonus_order());
+                let header = LogHeader::read(&mut bonus)?;
+                logs.push((header.first_txg, object, header.length));
+            }
+            _ => {}
+        }
+    }
+    // what is younger overrules what is older
+    logs.sort_by_key(|log| log.0);
+    for (_, object, length) in logs {
+        let size = u64::from(object.block_size()).max(1);
+        for number in 0..length.div_ceil(size).min(object.max_block().get().saturating_add(1)) {
+            let Some(block) = object.block(BlockId::new(number))? else { continue };
+            for record in Records::new(&block, block.order(), shape) {
+                let record = record?;
+                known.insert(words(&record.key), addresses(&record.value));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(mos: &Objset, id: ObjectId, shape: Shape, known: &mut Known) -> Result<(), Error> {
+    for entry in Zap::open(mos.object(id)?)?.entries() {
+        let entry = entry?;
+        let Some(key) = entry.key64.as_deref().and_then(|words| <[u64; 5]>::try_from(words).ok())
+        else {
+            continue;
+        };
+        let key = DedupKey::from_words(&key)?;
+        let value = DedupValue::parse(entry.value.bytes(), shape)?;
+        known.insert(words(&key), addresses(&value));
+    }
+    Ok(())
+}
+
+fn words(key: &DedupKey) -> [u64; 5] {
+    let [a, b, c, d] = key.sum;
+    let form = u64::from(key.compression.number()) | u64::from(key.encrypted) << 7;
+    [a, b, c, d, u64::from(key.lsize) << 40 ^ u64::from(key.psize) << 8 ^ form]
+}
+
+fn addresses(value: &DedupValue) -> Vec<((VdevId, u64), u64)> {
+    let address = |copies: &Copies| {
+        let dva = copies.dvas.first().copied().flatten()?;
+        (copies.references > 0).then_some(((dva.vdev, dva.offset), copies.references))
+    };
+    value.sets().filter_map(|(_, copies)| address(copies)).collect()
+}
+

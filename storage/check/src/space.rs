@@ -1,0 +1,345 @@
+//! What is allocated, as the space maps say, against what is referred to, as was found.
+//!
+//! Both are kept as sets of sectors ([`crate::bits`]): at most 64 MiB for each TiB of 4 KiB
+//! sectors that is neither wholly used nor wholly free.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use dmu::Objset;
+use ondisk::spacemap::{Action, Entry, unflushed};
+use ondisk::{Blkptr, Dva};
+use parking_lot::Mutex;
+use spa::{Pool, TopSpace, space_map_entries};
+use units::{Ashift, BlockId, ObjectId, Place, Txg, VdevId};
+use vdev::{Kind, Tree};
+use zap::Zap;
+
+use crate::Error;
+use crate::bits::Bits;
+use crate::report::{DoubleUse, SpaceReport};
+
+/// More vdevs than this are never removed one into the other.
+const DEEPEST: u32 = 64;
+/// So many ranges of each kind are listed; the others are counted.
+const MOST_LISTED: usize = 1000;
+/// Bytes of a gang header.
+const GANG_HEADER: u64 = 512;
+
+/// A range of a vdev, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) vdev: VdevId,
+    /// Bytes from the end of the front labels.
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    /// The block that it belongs to.
+    pub(crate) place: Place,
+    /// Whether others may own it too.
+    pub(crate) shared: bool,
+}
+
+/// The space of one top-level vdev.
+struct Area {
+    top: TopSpace,
+    shift: u32,
+    allocated: Bits,
+    referenced: Mutex<Bits>,
+    /// Space that need not be allocated: blocks of intent logs, which only an import claims.
+    promised: Mutex<Bits>,
+    contradictions: u64,
+}
+
+/// The space of a pool.
+pub(crate) struct Space {
+    areas: HashMap<VdevId, Area>,
+    faults: Mutex<Faults>,
+}
+
+#[derive(Default)]
+struct Faults {
+    doubles: Vec<DoubleUse>,
+    double_bytes: u64,
+    outside: Vec<DoubleUse>,
+    outside_count: u64,
+}
+
+impl Space {
+    /// Reads all space maps, and the log of those changes that are not in them yet.
+    pub(crate) fn load(pool: &Pool) -> Result<Self, Error> {
+        let mut space = Self { areas: HashMap::new(), faults: Mutex::default() };
+        for top in pool.space()? {
+            let area = Area::load(pool, top)?;
+            space.areas.insert(area.top.vdev, area);
+        }
+        space.apply_log(pool)?;
+        Ok(space)
+    }
+
+    /// Bytes allocated in all.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.areas.values().map(|area| area.allocated.total() << area.shift).sum()
+    }
+
+    fn apply_log(&mut self, pool: &Pool) -> Result<(), Error> {
+        let Some(table) = pool.directory().object("com.delphix:log_spacemap_zap")? else {
+            return Ok(());
+        };
+        let mut since = HashMap::new();
+        for vdev in self.areas.keys() {
+            since.insert(*vdev, unflushed_txgs(pool, *vdev)?);
+        }
+        let mut maps = Vec::new();
+        for entry in Zap::open(table)?.entries() {
+            let entry = entry?;
+            let txg = std::str::from_utf8(&entry.name).ok();
+            let txg = txg.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            if let (Some(txg), Some(map)) = (txg, entry.value.u64()) {
+                maps.push((Txg::new(txg), ObjectId::new(map)));
+            }
+        }
+        maps.sort_unstable();
+        for (txg, map) in maps {
+            let object = pool.mos().object(map)?;
+            space_map_entries(&object, &mut |entry| {
+                let Entry::Range { action, vdev: Some(vdev), .. } = entry else { return };
+                let Some((start, length)) = entry.bytes(9, 0) else { return };
+                let Some(area) = self.areas.get_mut(&vdev) else { return };
+                let metaslab = usize::try_from(start >> area.top.metaslab_shift).ok();
+                let flushed = since.get(&vdev).zip(metaslab);
+                let flushed = flushed.and_then(|(all, index)| all.get(index).copied());
+                if txg >= flushed.unwrap_or(Txg::ZERO) {
+                    area.apply(action, start, length);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Notes that ranges are referred to.
+    pub(crate) fn refer(&self, tree: &Tree, extents: &mut Vec<Extent>) {
+        for extent in extents.drain(..) {
+            self.refer_one(tree, extent, 0);
+        }
+    }
+
+    fn refer_one(&self, tree: &Tree, extent: Extent, depth: u32) {
+        if let Some(area) = self.areas.get(&extent.vdev) {
+            let sectors = area.sectors(extent.offset, extent.length);
+            let mut referenced = area.referenced.lock();
+            let fits = sectors.end <= referenced.limit();
+            let already = referenced.put(sectors, true);
+            drop(referenced);
+            if already > 0 && !extent.shared {
+                self.faults.lock().double(extent, already << area.shift);
+            }
+            if fits {
+                return;
+            }
+        } else if let Some(pieces) = pieces(tree, extent)
+            && depth < DEEPEST
+        {
+            for piece in pieces {
+                self.refer_one(tree, piece, depth + 1);
+            }
+            return;
+        }
+        self.faults.lock().outside(extent);
+    }
+
+    /// Notes that a range is in use if it is allocated, and that it need not be.
+    pub(crate) fn promise(&self, extent: Extent) {
+        if let Some(area) = self.areas.get(&extent.vdev) {
+            let sectors = area.sectors(extent.offset, extent.length);
+            area.promised.lock().put(sectors, true);
+        }
+    }
+
+    /// Whether the first copy of a block has been referred to already.
+    pub(crate) fn is_referenced(&self, tree: &Tree, dva: Dva) -> bool {
+        let mut at = Extent {
+            vdev: dva.vdev,
+            offset: dva.offset,
+            length: 512,
+            place: Place::default(),
+            shared: true,
+        };
+        for _ in 0..DEEPEST {
+            if let Some(area) = self.areas.get(&at.vdev) {
+                return area.referenced.lock().count(area.sectors(at.offset, 1)) > 0;
+            }
+            match pieces(tree, at).as_deref() {
+                Some([first, ..]) => at = *first,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// What a copy of a block takes on its vdev.
+    pub(crate) fn extent(&self, tree: &Tree, dva: Dva, birth: Txg, place: Place) -> Extent {
+        let length = if dva.gang {
+            tree.asize(dva.vdev, GANG_HEADER, birth).unwrap_or_else(|| {
+                let shift = self.areas.get(&dva.vdev).map_or(9, |area| area.shift);
+                GANG_HEADER.max(1 << shift)
+            })
+        } else {
+            dva.asize
+        };
+        Extent { vdev: dva.vdev, offset: dva.offset, length, place, shared: false }
+    }
+
+    /// Compares, once all is referred to.
+    pub(crate) fn compare(&self) -> Vec<SpaceReport> {
+        let mut reports: Vec<SpaceReport> = self.areas.values().map(Area::compare).collect();
+        reports.sort_by_key(|report| report.vdev);
+        reports
+    }
+
+    /// What was used twice, and how many bytes; what lies where there is no space, and how often.
+    pub(crate) fn faults(&self) -> (Vec<DoubleUse>, u64, Vec<DoubleUse>, u64) {
+        let faults = self.faults.lock();
+        let Faults { doubles, double_bytes, outside, outside_count } = &*faults;
+        (doubles.clone(), *double_bytes, outside.clone(), *outside_count)
+    }
+}
+
+impl Faults {
+    fn double(&mut self, extent: Extent, bytes: u64) {
+        self.double_bytes = self.double_bytes.saturating_add(bytes);
+        if self.doubles.len() < MOST_LISTED {
+            self.doubles.push(extent.into());
+        }
+    }
+
+    fn outside(&mut self, extent: Extent) {
+        self.outside_count += 1;
+        if self.outside.len() < MOST_LISTED {
+            self.outside.push(extent.into());
+        }
+    }
+}
+
+impl From<Extent> for DoubleUse {
+    fn from(extent: Extent) -> Self {
+        let Extent { vdev, offset, length, place, .. } = extent;
+        Self { vdev, range: offset..offset.saturating_add(length), place }
+    }
+}
+
+impl Area {
+    fn load(pool: &Pool, top: TopSpace) -> Result<Self, Error> {
+        let config = pool.config().tree.as_ref();
+        let config = config.and_then(|root| root.children.iter().find(|c| c.id == top.vdev));
+        let shift = config.and_then(|config| config.ashift).and_then(Ashift::new);
+        let shift = shift.map_or(9, Ashift::get);
+        let limit = top.asize >> shift;
+        let mut area = Self {
+            shift,
+            allocated: Bits::new(limit),
+            referenced: Mutex::new(Bits::new(limit)),
+            promised: Mutex::new(Bits::new(limit)),
+            contradictions: 0,
+            top,
+        };
+        for (index, map) in (0_u64..).zip(area.top.maps.clone()) {
+            let Some(map) = map else { continue };
+            let start = index << area.top.metaslab_shift;
+            space_map_entries(&pool.mos().object(map)?, &mut |entry| {
+                let Entry::Range { action, .. } = entry else { return };
+                let Some((start, length)) = entry.bytes(shift, start) else { return };
+                area.apply(action, start, length);
+            })?;
+        }
+        Ok(area)
+    }
+
+    fn apply(&mut self, action: Action, start: u64, length: u64) {
+        let sectors = self.sectors(start, length);
+        let already = self.allocated.put(sectors, action == Action::Allocated);
+        self.contradictions = self.contradictions.saturating_add(already << self.shift);
+    }
+
+    fn sectors(&self, offset: u64, length: u64) -> Range<u64> {
+        let end = offset.saturating_add(length).div_ceil(1 << self.shift);
+        offset >> self.shift..end
+    }
+
+    fn compare(&self) -> SpaceReport {
+        let referenced = self.referenced.lock();
+        let promised = self.promised.lock();
+        let mut report = SpaceReport {
+            vdev: self.top.vdev,
+            allocated: self.allocated.total() << self.shift,
+            referenced: referenced.total() << self.shift,
+            contradictions: self.contradictions,
+            ..SpaceReport::default()
+        };
+        let bytes = |run: Range<u64>| run.start << self.shift..run.end << self.shift;
+        self.allocated.without(&referenced, &mut |run| {
+            let claimed = promised.count(run.clone()) << self.shift;
+            let run = bytes(run);
+            report.leaked += (run.end - run.start).saturating_sub(claimed);
+            if report.leaks.len() < MOST_LISTED && run.end - run.start > claimed {
+                report.leaks.push(run);
+            }
+        });
+        referenced.without(&self.allocated, &mut |run| {
+            let run = bytes(run);
+            report.unallocated += run.end - run.start;
+            if report.holes.len() < MOST_LISTED {
+                report.holes.push(run);
+            }
+        });
+        report
+    }
+}
+
+/// Where a range of a removed vdev lies now, if the vdev is one.
+fn pieces(tree: &Tree, extent: Extent) -> Option<Vec<Extent>> {
+    let Kind::Indirect(removed) = &tree.top(extent.vdev)?.kind else { return None };
+    let pieces = removed.mapping()?.pieces(extent.offset..extent.offset.checked_add(extent.length)?)?;
+    let moved = |piece: vdev::Segment| Extent {
+        vdev: piece.vdev,
+        offset: piece.offset,
+        length: piece.length,
+        ..extent
+    };
+    Some(pieces.into_iter().map(moved).collect())
+}
+
+/// Since when each metaslab of a vdev has changes in the log.
+fn unflushed_txgs(pool: &Pool, vdev: VdevId) -> Result<Vec<Txg>, Error> {
+    let config = pool.config().tree.as_ref();
+    let config = config.and_then(|root| root.children.iter().find(|c| c.id == vdev));
+    let Some(table) = config.and_then(|config| config.top_zap) else { return Ok(Vec::new()) };
+    let table = Zap::open(pool.mos().object(table)?)?;
+    let Some(id) = table.lookup_u64(b"com.delphix:ms_unflushed_phys_txgs")? else {
+        return Ok(Vec::new());
+    };
+    words(pool.mos(), ObjectId::new(id)).map(|(bytes, order)| unflushed(&bytes, order))
+}
+
+fn words(mos: &Objset, id: ObjectId) -> Result<(Vec<u8>, ondisk::Order), Error> {
+    let object = mos.object(id)?;
+    let mut all = Vec::new();
+    let mut order = mos_order(mos);
+    // an array of metaslabs is short: 2^17 at most
+    for number in 0..=object.max_block().get().min(1 << 12) {
+        match object.block(BlockId::new(number))? {
+            Some(block) => {
+                order = block.order();
+                all.extend_from_slice(&block);
+            }
+            None => all.resize(all.len() + object.block_size() as usize, 0),
+        }
+    }
+    Ok((all, order))
+}
+
+fn mos_order(mos: &Objset) -> ondisk::Order {
+    match mos.root() {
+        Blkptr::Regular(root) => root.order,
+        _ => ondisk::Order::Little,
+    }
+}
