@@ -1,0 +1,14 @@
+//! A pool as a mounted file system, without the kernel's ZFS.
+//!
+//! [`mount`] lays a tree ([`vfs::Tree`]) over a folder, read-only; the kernel's questions come in
+//! through /dev/fuse and are answered by several threads (`server.rs`). As nothing changes while a
+//! pool is mounted, the kernel keeps whatever it was told. It needs no root: fusermount3 does what
+//! only root may.
+#![forbid(unsafe_code)]
+
+mod convert;
+mod handles;
+mod mount;
+mod server;
+
+pub use mount::{Error, Mounted, Options, mount};

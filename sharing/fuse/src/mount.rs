@@ -1,0 +1,174 @@
+//! Mounting and unmounting.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use rustix::mount::UnmountFlags;
+use vfs::Tree;
+
+use crate::server::{LARGEST, Server};
+
+/// How a tree is mounted.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Other users may look, too; then the kernel checks permissions.
+    pub allow_other: bool,
+    /// What `mount` and `df` show as the source: the pool's name.
+    pub source: String,
+}
+
+/// Why a tree could not be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such folder.
+    #[error("{dir}: {why}")]
+    Folder {
+        /// The folder.
+        dir: String,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// It is something else.
+    #[error("{dir} is no folder: a pool can be mounted on an empty folder only")]
+    NotFolder {
+        /// The path.
+        dir: String,
+    },
+    /// It has something in it.
+    #[error("{dir} is not empty: mount the pool on an empty folder, such as one made for it")]
+    NotEmpty {
+        /// The folder.
+        dir: String,
+    },
+    /// The system cannot do it.
+    #[error("the pool cannot be mounted on {dir}: {why}; {hint}")]
+    Mount {
+        /// The folder.
+        dir: String,
+        /// What the system says.
+        why: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The root of the tree cannot be shown.
+    #[error(transparent)]
+    Root(#[from] vfs::Error),
+}
+
+/// A mounted tree. It is unmounted when this is dropped.
+pub struct Mounted {
+    dir: PathBuf,
+    unmounter: SessionUnmounter,
+    ended: Receiver<io::Result<()>>,
+}
+
+/// How many threads answer the kernel.
+const FEWEST_THREADS: usize = 4;
+const MOST_THREADS: usize = 16;
+
+/// Mounts a tree on an empty folder, read-only.
+pub fn mount(tree: Tree, dir: &Path, options: &Options) -> Result<Mounted, Error> {
+    check(dir)?;
+    let root = tree.root()?;
+    let failed = |why: &io::Error| Error::Mount {
+        dir: dir.display().to_string(),
+        why: why.to_string().trim().to_owned(),
+        hint: hint(why, options),
+    };
+    let server = Server::new(tree, root, options.allow_other);
+    let mut session = Session::new(server, dir, &config(options)).map_err(|why| failed(&why))?;
+    let unmounter = session.unmount_callable();
+    let (sender, ended) = channel();
+    let run = move || {
+        // nobody may be waiting for the end any more
+        let _ = sender.send(session.run());
+    };
+    let named = std::thread::Builder::new().name("fuse".to_owned());
+    named.spawn(run).map_err(|why| failed(&why))?;
+    read_ahead(dir);
+    Ok(Mounted { dir: dir.to_owned(), unmounter, ended })
+}
+
+fn check(dir: &Path) -> Result<(), Error> {
+    let shown = || dir.display().to_string();
+    let failed = |why| Error::Folder { dir: shown(), why };
+    if !fs::metadata(dir).map_err(failed)?.is_dir() {
+        return Err(Error::NotFolder { dir: shown() });
+    }
+    if fs::read_dir(dir).map_err(failed)?.next().is_some() {
+        return Err(Error::NotEmpty { dir: shown() });
+    }
+    Ok(())
+}
+
+fn config(options: &Options) -> Config {
+    let threads = std::thread::available_parallelism().map_or(FEWEST_THREADS, usize::from);
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::RO,
+        MountOption::NoAtime,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::Subtype("poolhouse".to_owned()),
+        MountOption::FSName(options.source.replace(',', "_")),
+    ];
+    if options.allow_other {
+        config.mount_options.push(MountOption::DefaultPermissions);
+        config.acl = SessionACL::All;
+    }
+    config.n_threads = Some(threads.clamp(FEWEST_THREADS, MOST_THREADS));
+    config.clone_fd = true;
+    config
+}
+
+fn hint(why: &io::Error, options: &Options) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::NotFound => "it takes /dev/fuse (modprobe fuse) and fusermount3 (package fuse3)",
+        io::ErrorKind::PermissionDenied if options.allow_other => {
+            "--allow-other takes root, or a line user_allow_other in /etc/fuse.conf"
+        }
+        _ => "may you write to the folder and to /dev/fuse, and is fusermount3 (package fuse3) there?",
+    }
+}
+
+/// Has the kernel read as far ahead as a request can be large; only root may ask for it, and all
+/// works without.
+fn read_ahead(dir: &Path) {
+    let Ok(found) = fs::metadata(dir) else { return };
+    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    let _ = fs::write(path, (LARGEST / 1024).to_string());
+}
+
+impl Mounted {
+    /// Waits until it is unmounted, by whomever, but not longer than `time`; none: not yet.
+    pub fn wait(&self, time: Duration) -> Option<io::Result<()>> {
+        match self.ended.recv_timeout(time) {
+            Ok(end) => Some(end),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Ok(())),
+        }
+    }
+
+    /// Unmounts it. While somebody is in it, it is only detached: nobody can go there any more, and
+    /// those who are there get errors when this program ends. Gives whether it is free.
+    pub fn unmount(&mut self) -> bool {
+        let is_free = self.unmounter.unmount().is_ok();
+        if !is_free {
+            // if this fails as well, it is not mounted any more
+            let _ = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH);
+        }
+        is_free
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}

@@ -1,0 +1,98 @@
+//! What there is to know of a node, as plain data.
+
+use engine::files::{Facts, Kind, Time};
+
+use crate::Item;
+
+/// What there is to know of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attributes {
+    /// Its number in the tree.
+    pub number: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Permissions with set-id and sticky bits: 12 bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes; of a directory its entries with `.` and `..`; of a link its target's length.
+    pub size: u64,
+    /// Bytes that it takes on the drives.
+    pub space: u64,
+    /// Bytes of a block of its content.
+    pub block_size: u64,
+    /// How many names it has.
+    pub links: u64,
+    /// When it was last read.
+    pub atime: Time,
+    /// When its content last changed.
+    pub mtime: Time,
+    /// When anything about it last changed.
+    pub ctime: Time,
+    /// When it was made.
+    pub crtime: Time,
+    /// Of a device node the device: major and minor.
+    pub rdev: (u32, u32),
+    /// Flags as Linux's FS_IOC_GETFLAGS gives them.
+    pub flags: u32,
+    /// The project that it is counted in.
+    pub project: u64,
+    /// Tells it from another that had its number before.
+    pub generation: u64,
+}
+
+impl Attributes {
+    pub(crate) fn of_file(number: u64, facts: &Facts, space: u64, block_size: u64) -> Self {
+        Self {
+            number,
+            kind: facts.kind,
+            mode: facts.mode,
+            uid: facts.uid,
+            gid: facts.gid,
+            size: facts.size,
+            space,
+            block_size,
+            links: facts.links,
+            atime: facts.atime,
+            mtime: facts.mtime,
+            ctime: facts.ctime,
+            crtime: facts.crtime,
+            rdev: facts.rdev,
+            flags: facts.flags,
+            project: facts.project,
+            generation: facts.generation,
+        }
+    }
+
+    /// Those of a name whose attributes cannot be read: all that a listing knows of it.
+    pub fn unknown(item: &Item) -> Self {
+        Self::made_up(item.number, item.kind)
+    }
+
+    /// Those of a directory that no dataset stores.
+    pub(crate) fn made_up(number: u64, kind: Kind) -> Self {
+        let is_directory = kind == Kind::Directory;
+        let none = Time::default();
+        Self {
+            number,
+            kind,
+            mode: if is_directory { 0o555 } else { 0o444 },
+            uid: 0,
+            gid: 0,
+            size: if is_directory { 2 } else { 0 },
+            space: 0,
+            block_size: 4096,
+            links: if is_directory { 2 } else { 1 },
+            atime: none,
+            mtime: none,
+            ctime: none,
+            crtime: none,
+            rdev: (0, 0),
+            flags: 0,
+            project: 0,
+            generation: 0,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A dataset that a tree shows, opened when somebody first goes there.
+
+use std::sync::OnceLock;
+
+use engine::Pool;
+use engine::files::{Content, Files};
+
+use crate::number::{Node, Place};
+use crate::{Error, Result};
+
+/// A file system, a snapshot of one, or a volume.
+pub(crate) struct Dataset {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    /// A snapshot has no `.zfs` and nothing below it.
+    pub(crate) is_snapshot: bool,
+    /// The file systems just below it, by the last part of their names.
+    pub(crate) children: Vec<(Vec<u8>, Place)>,
+    /// The volumes just below it.
+    pub(crate) volumes: Vec<(Vec<u8>, Place)>,
+    files: OnceLock<Result<Files>>,
+    content: OnceLock<Result<Content>>,
+    snapshots: OnceLock<Result<Vec<String>>>,
+}
+
+impl Dataset {
+    pub(crate) fn new(name: String, place: Place) -> Self {
+        Self {
+            is_snapshot: name.contains('@'),
+            name,
+            place,
+            children: Vec::new(),
+            volumes: Vec::new(),
+            files: OnceLock::new(),
+            content: OnceLock::new(),
+            snapshots: OnceLock::new(),
+        }
+    }
+
+    /// Its files. What its intent log could not give goes to `trouble`, once.
+    pub(crate) fn files(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Result<&Files> {
+        let open = || {
+            let (files, log) = pool.files(&self.name)?;
+            if let Some(why) = log.trouble {
+                trouble(&format!("{}: {why}", self.name));
+            }
+            Ok(files)
+        };
+        self.files.get_or_init(open).as_ref().map_err(Error::clone)
+    }
+
+    /// Its content, if it is a volume.
+    pub(crate) fn content(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Result<&Content> {
+        let open = || {
+            let (content, log) = pool.volume(&self.name)?;
+            if let Some(why) = log.trouble {
+                trouble(&format!("{}: {why}", self.name));
+            }
+            Ok(content)
+        };
+        self.content.get_or_init(open).as_ref().map_err(Error::clone)
+    }
+
+    /// The names of its snapshots.
+    pub(crate) fn snapshots(&self, pool: &Pool) -> Result<&[String]> {
+        let list = || Ok(pool.snapshot_names(&self.name)?);
+        let listed = self.snapshots.get_or_init(list);
+        listed.as_ref().map(Vec::as_slice).map_err(Error::clone)
+    }
+
+    /// The file system below it of that name.
+    pub(crate) fn child(&self, name: &[u8]) -> Option<Place> {
+        find(&self.children, name)
+    }
+
+    /// The volume below it of that name.
+    pub(crate) fn volume(&self, name: &[u8]) -> Option<Place> {
+        find(&self.volumes, name)
+    }
+
+    /// Where its root is, if it can be opened or not.
+    pub(crate) fn root(&self, files: Result<&Files>) -> Node {
+        match files {
+            Ok(files) => Node::File(self.place, files.root_id()),
+            Err(_) => Node::Closed(self.place),
+        }
+    }
+}
+
+fn find(among: &[(Vec<u8>, Place)], name: &[u8]) -> Option<Place> {
+    let at = among.binary_search_by(|(known, _)| known.as_slice().cmp(name)).ok()?;
+    among.get(at).map(|(_, place)| *place)
+}

@@ -1,0 +1,44 @@
+//! What people call a node, found from its number: for messages, not for every day.
+
+use engine::files::Files;
+
+use crate::Tree;
+use crate::number::Node;
+
+/// No path has more parts.
+const DEEPEST: usize = 2048;
+
+/// A node's name for people: `POOL/FS@SNAP:/PATH`.
+pub(crate) fn name(tree: &Tree, number: u64) -> String {
+    let Ok((node, dataset)) = tree.node(number) else { return format!("node {number}") };
+    let Node::File(_, object) = node else { return dataset.name.clone() };
+    let Ok(files) = tree.files(&dataset) else { return dataset.name.clone() };
+    match path(&files, object) {
+        Some(path) => format!("{}:{path}", dataset.name),
+        None => format!("{}: object {object}", dataset.name),
+    }
+}
+
+/// The path from the root to a file, as far as its directories know it.
+fn path(files: &Files, object: u64) -> Option<String> {
+    let (mut parts, mut at) = (Vec::new(), object);
+    while at != files.root_id() {
+        let parent = files.facts(at).ok()?.parent;
+        let dir = files.file(parent).ok()?;
+        let mut found = None;
+        let looked = files.list(&dir, &mut |name| {
+            if name.id == at {
+                found = Some(name.name);
+            }
+            found.is_none()
+        });
+        looked.ok()?;
+        parts.push(String::from_utf8_lossy(&found?).into_owned());
+        if parts.len() > DEEPEST {
+            return None;
+        }
+        at = parent;
+    }
+    parts.reverse();
+    Some(format!("/{}", parts.join("/")))
+}

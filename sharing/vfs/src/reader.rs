@@ -1,0 +1,252 @@
+//! The content of an open file: read by range, each block fetched once for all who ask for it at a
+//! time, and before they ask if the file is read in sequence.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::files::{Content, Piece};
+use parking_lot::{Condvar, Mutex};
+
+use crate::ahead::Ahead;
+use crate::workers::{Errands, Workers};
+use crate::{Error, Result};
+
+/// The content of an open file or volume.
+pub struct Reader {
+    content: Content,
+    size: u64,
+    block: u64,
+    errands: Errands,
+    state: Mutex<State>,
+    turned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ahead: Ahead,
+    /// A few blocks, the oldest first.
+    slots: VecDeque<Slot>,
+}
+
+struct Slot {
+    block: u64,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    /// A worker is to fetch it.
+    Wanted,
+    /// Somebody is fetching it.
+    Fetching,
+    /// It is there, or cannot be.
+    Done(Result<Piece>),
+}
+
+/// Bytes of blocks that a reader holds; they are shared with the pool's cache.
+const HELD: u64 = 16 << 20;
+/// And how many blocks at least and at most.
+const FEWEST: u64 = 4;
+const MOST: u64 = 128;
+
+impl Reader {
+    pub(crate) fn new(content: Content, workers: &Workers) -> Arc<Self> {
+        Arc::new(Self {
+            size: content.size(),
+            block: content.block_size().max(512),
+            content,
+            errands: workers.errands(),
+            state: Mutex::default(),
+            turned: Condvar::new(),
+        })
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reads up to `length` bytes from `offset` on and shows them to `give`: fewer at the end.
+    /// Without a copy if they are all in one block.
+    pub fn read<R>(
+        self: &Arc<Self>,
+        offset: u64,
+        length: usize,
+        give: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = length.min(left);
+        let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        if length == 0 {
+            return Ok(give(&[]));
+        }
+        self.plan(offset, length);
+        let first = self.piece(offset / self.block)?;
+        if let Some(bytes) = part(&first, offset, end) {
+            return Ok(give(bytes));
+        }
+        COPY.with_borrow_mut(|buffer| {
+            if buffer.len() < length {
+                buffer.resize(length, 0);
+            }
+            let (into, _) = buffer.split_at_mut(length);
+            self.gather(offset, first, into)?;
+            Ok(give(into))
+        })
+    }
+
+    /// Fills a buffer from `offset` on, block by block.
+    fn gather(self: &Arc<Self>, offset: u64, first: Piece, into: &mut [u8]) -> Result<()> {
+        let (mut at, mut rest, mut first) = (offset, into, Some(first));
+        while !rest.is_empty() {
+            let piece = match first.take() {
+                Some(piece) => piece,
+                None => self.piece(at / self.block)?,
+            };
+            let behind = (at / self.block).saturating_add(1).saturating_mul(self.block);
+            let count = usize::try_from(behind.saturating_sub(at)).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at_mut(count.min(rest.len()));
+            let end = at.saturating_add(u64::try_from(now.len()).unwrap_or(u64::MAX));
+            match part(&piece, at, end) {
+                Some(bytes) => now.copy_from_slice(bytes),
+                None if piece.bytes.is_none() && piece.start <= at && end <= piece.end => {
+                    now.fill(0);
+                }
+                // where a log lies over the content, pieces are smaller than blocks
+                None => {
+                    let count = self.content.read(at, now)?;
+                    now.iter_mut().skip(count).for_each(|byte| *byte = 0);
+                }
+            }
+            (at, rest) = (end, later);
+        }
+        Ok(())
+    }
+
+    /// Has the blocks of a range fetched by the workers, but for the first, and those behind it if
+    /// the file is read in sequence.
+    fn plan(self: &Arc<Self>, offset: u64, length: usize) {
+        let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        let mut state = self.state.lock();
+        let until = state.ahead.note(offset, length).unwrap_or(end).max(end).min(self.size);
+        let capacity = (HELD / self.block).clamp(FEWEST, MOST);
+        let first = offset / self.block;
+        let behind = until.div_ceil(self.block).min(first.saturating_add(capacity / 2));
+        let mut wanted = Vec::new();
+        for block in first.saturating_add(1)..behind {
+            if !state.slots.iter().any(|slot| slot.block == block) {
+                if !state.make_room(capacity) {
+                    break;
+                }
+                state.slots.push_back(Slot { block, what: What::Wanted });
+                wanted.push(block);
+            }
+        }
+        drop(state);
+        self.errands.send(self, &wanted);
+    }
+
+    /// A block: fetched here, unless somebody has it or is fetching it already.
+    fn piece(&self, block: u64) -> Result<Piece> {
+        let mut state = self.state.lock();
+        loop {
+            let Some(slot) = state.slots.iter_mut().find(|slot| slot.block == block) else {
+                state.make_room((HELD / self.block).clamp(FEWEST, MOST));
+                state.slots.push_back(Slot { block, what: What::Fetching });
+                break;
+            };
+            match &slot.what {
+                What::Done(piece) => return piece.clone(),
+                What::Wanted => {
+                    slot.what = What::Fetching;
+                    break;
+                }
+                What::Fetching => self.turned.wait(&mut state),
+            }
+        }
+        drop(state);
+        self.fetch(block)
+    }
+
+    /// Fetches a block that is wanted still.
+    pub(crate) fn fetch_ahead(&self, block: u64) {
+        let mut state = self.state.lock();
+        let wanted = state.slots.iter_mut().find(|slot| slot.block == block);
+        let Some(slot) = wanted.filter(|slot| matches!(slot.what, What::Wanted)) else { return };
+        slot.what = What::Fetching;
+        drop(state);
+        // who asks for it is told if it cannot be read
+        let _ = self.fetch(block);
+    }
+
+    /// Fetches a block whose slot says so.
+    fn fetch(&self, block: u64) -> Result<Piece> {
+        let mut landing = Landing { reader: self, block, piece: None };
+        let start = block.saturating_mul(self.block);
+        let end = start.saturating_add(self.block).min(self.size);
+        let piece = self.content.piece(start, end).map_err(Error::from);
+        landing.piece = Some(piece.clone());
+        piece
+    }
+
+    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        Ok(self.content.next_data(from)?)
+    }
+
+    /// The first byte from `from` on that is in a hole; the end is one.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        Ok(self.content.next_hole(from)?)
+    }
+}
+
+impl State {
+    /// Makes room for another slot; false if all are waited for.
+    fn make_room(&mut self, capacity: u64) -> bool {
+        if u64::try_from(self.slots.len()).unwrap_or(u64::MAX) < capacity {
+            return true;
+        }
+        let oldest = self.slots.iter().position(|slot| matches!(slot.what, What::Done(_)));
+        oldest.and_then(|at| self.slots.remove(at)).is_some()
+    }
+}
+
+/// Brings a block home to its slot, or gives the slot up if fetching panics, so that nobody waits
+/// for ever.
+struct Landing<'a> {
+    reader: &'a Reader,
+    block: u64,
+    piece: Option<Result<Piece>>,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.reader.state.lock();
+        let place = state.slots.iter().position(|slot| slot.block == self.block);
+        if let Some(place) = place {
+            match self.piece.take() {
+                Some(piece) => {
+                    if let Some(slot) = state.slots.get_mut(place) {
+                        slot.what = What::Done(piece);
+                    }
+                }
+                None => drop(state.slots.remove(place)),
+            }
+        }
+        drop(state);
+        self.reader.turned.notify_all();
+    }
+}
+
+/// The bytes of a range, if the piece has all of them.
+fn part(piece: &Piece, start: u64, end: u64) -> Option<&[u8]> {
+    let bytes = piece.bytes.as_ref()?;
+    let first = usize::try_from(start.checked_sub(piece.start)?).ok()?;
+    let behind = usize::try_from(end.checked_sub(piece.start)?).ok()?;
+    bytes.get(first..behind)
+}
+
+thread_local! {
+    /// The touch of fresh pages costs more than the copying.
+    static COPY: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+}

@@ -1,0 +1,171 @@
+//! What those who share files ask for besides: listings that go on where they stopped, single
+//! attributes, space on disk, and which datasets there are to be shared.
+
+use std::collections::BTreeMap;
+
+use dsl::Kind as DatasetKind;
+
+use super::{Error, File, Files, Kind, Name, Result};
+use crate::Pool;
+
+/// A file system or volume of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its full name.
+    pub name: String,
+    /// Whether it is a volume.
+    pub is_volume: bool,
+}
+
+/// What a dataset takes and may still take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that it refers to.
+    pub referenced: u64,
+    /// Bytes that are available to it.
+    pub available: u64,
+}
+
+/// Cookies from here on are those of names that the intent log brought; below are those of the
+/// dataset's own: 48 bits of the name's hash, then 13 bits of its number among those of one hash.
+const LOGGED: u64 = 1 << 61;
+const COLLISION_BITS: u32 = 13;
+const COLLISIONS: u64 = 1 << COLLISION_BITS;
+
+fn cookie(cursor: zap::Cursor) -> u64 {
+    let hash = cursor.hash >> 16;
+    // no directory has so many names of one hash; a broken one goes on with the next
+    match u64::from(cursor.collision) {
+        collision if collision < COLLISIONS => hash << COLLISION_BITS | collision,
+        _ => (hash.saturating_add(1) << COLLISION_BITS).min(LOGGED - 1),
+    }
+}
+
+fn cursor(cookie: u64) -> zap::Cursor {
+    let collision = u32::try_from(cookie % COLLISIONS).unwrap_or(0);
+    zap::Cursor { hash: cookie >> COLLISION_BITS << 16, collision }
+}
+
+impl Files {
+    /// Shows the names in a directory to `visit`, in the order in which they are stored, from a
+    /// cookie on until it says false; with each name comes the cookie of the place behind it.
+    /// Cookies grow, the first is 0, none reaches 2^62, and they are good as long as the pool is
+    /// open.
+    pub fn list_from(
+        &self,
+        dir: &File,
+        from: u64,
+        visit: &mut dyn FnMut(Name, u64) -> bool,
+    ) -> Result<()> {
+        let mut skip = from.saturating_sub(LOGGED);
+        let start = if from < LOGGED { cursor(from) } else { zap::Cursor::END };
+        let mut logged = LOGGED;
+        let mut last = from;
+        let mut show = |entry: zpl::Entry| {
+            let next = match entry.cursor {
+                zpl::Cursor::Stored(behind) => cookie(behind).max(last.saturating_add(1)),
+                zpl::Cursor::Logged(_) => {
+                    logged = logged.saturating_add(1);
+                    if skip > 0 {
+                        skip = skip.saturating_sub(1);
+                        return true;
+                    }
+                    logged
+                }
+            };
+            last = next;
+            let kind = Kind::from(entry.kind);
+            visit(Name { name: entry.name, id: entry.object.get(), kind }, next)
+        };
+        Ok(self.fs.read_dir(&dir.node, Some(&zpl::Cursor::Stored(start)), &mut show)?)
+    }
+
+    /// The number of the topmost directory.
+    pub fn root_id(&self) -> u64 {
+        self.fs.master().root.get()
+    }
+}
+
+impl File {
+    /// Bytes that it takes on the drives, its dnode with them.
+    pub fn space(&self) -> u64 {
+        let Some(object) = self.node.object() else { return 0 };
+        let dnode = object.dnode();
+        dnode.used_bytes.saturating_add(u64::from(dnode.slots).saturating_mul(512))
+    }
+
+    /// The names of the extended attributes that Linux would list.
+    pub fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
+        Ok(self.node.xattrs()?.into_iter().map(|xattr| xattr.name).collect())
+    }
+
+    /// The value of an extended attribute by its name as Linux lists it.
+    pub fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.node.xattr(name)?)
+    }
+}
+
+impl Pool {
+    /// A dataset's name and those of all file systems and volumes below it, sorted, parents before
+    /// their children. What cannot be told of is left out.
+    pub fn heads_below(&self, target: &str) -> Vec<Head> {
+        let target = self.full_name(target);
+        let mut found = BTreeMap::new();
+        for head in self.tree().heads().filter_map(std::result::Result::ok) {
+            let name = head.name();
+            let rest = name.strip_prefix(&target);
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+                let is_volume = matches!(head.kind(), Ok(DatasetKind::Volume));
+                found.insert(name, is_volume);
+            }
+        }
+        found.into_iter().map(|(name, is_volume)| Head { name, is_volume }).collect()
+    }
+
+    /// The names of a dataset's snapshots behind the `@`, oldest first.
+    pub fn snapshot_names(&self, dataset: &str) -> crate::Result<Vec<String>> {
+        let snapshots = self.find(dataset)?.snapshots();
+        let snapshots = snapshots.map_err(|why| crate::Error::of_dataset(dataset, &why))?;
+        Ok(snapshots.iter().filter_map(|each| each.part().map(str::to_owned)).collect())
+    }
+
+    /// What a dataset takes and may still take; zeros where that cannot be told.
+    pub fn room(&self, dataset: &str) -> Room {
+        let Ok(found) = self.find(dataset) else { return Room::default() };
+        let number = |name: &str| {
+            let value = found.property(name).ok().flatten();
+            value.and_then(|property| property.value.parse().ok()).unwrap_or(0)
+        };
+        Room { referenced: number("referenced"), available: number("available") }
+    }
+}
+
+impl Error {
+    /// Whether it says that a lookup or a listing was asked of something that is no directory.
+    pub fn is_no_directory(&self) -> bool {
+        matches!(self, Self::Files(zpl::Error::NotDirectory { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOGGED, cookie, cursor};
+
+    #[test]
+    fn cookies_stand_for_cursors() {
+        for hash in [0_u64, 1, 0x1234_5678_9abc, (1 << 48) - 1] {
+            for collision in [0, 1, 8191] {
+                let place = zap::Cursor { hash: hash << 16, collision };
+                assert_eq!(cursor(cookie(place)), place);
+                assert!(cookie(place) < LOGGED);
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_of_one_hash_go_on_with_the_next() {
+        let place = zap::Cursor { hash: 7 << 16, collision: 9000 };
+        assert_eq!(cursor(cookie(place)), zap::Cursor { hash: 8 << 16, collision: 0 });
+        assert!(cookie(zap::Cursor::END) < LOGGED);
+    }
+}
