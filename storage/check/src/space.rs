@@ -242,9 +242,12 @@ impl Area {
             contradictions: 0,
             top,
         };
+        // on a dRAID metaslabs begin with a group of columns
+        let draid = config.and_then(|config| Some((config.draid?.data, config.nparity?)));
+        let group = draid.map_or(1, |(data, parity)| data.saturating_add(parity) << shift);
         for (index, map) in (0_u64..).zip(area.top.maps.clone()) {
             let Some(map) = map else { continue };
-            let start = index << area.top.metaslab_shift;
+            let start = (index << area.top.metaslab_shift).next_multiple_of(group);
             space_map_entries(&pool.mos().object(map)?, &mut |entry| {
                 let Entry::Range { action, .. } = entry else { return };
                 let Some((start, length)) = entry.bytes(shift, start) else { return };

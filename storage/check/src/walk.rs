@@ -52,7 +52,11 @@ impl Inner {
 
     fn walk(&self, task: &Task, examiner: &Arc<Examiner>) -> bool {
         let born = task.since.is_zero() || task.root.birth() > task.since;
-        if task.root.is_hole() || !born || self.is_known(&task.root) {
+        if task.root.is_hole() || self.is_known(&task.root) {
+            return true;
+        }
+        if !born {
+            self.log_only(task);
             return true;
         }
         let source = Arc::clone(examiner) as Arc<dyn Source>;
@@ -79,6 +83,20 @@ impl Inner {
         }
         self.settle(&mut own);
         complete
+    }
+
+    /// The log of a head that shares its root block with the snapshot before it.
+    fn log_only(&self, task: &Task) {
+        if !task.log {
+            return;
+        }
+        // the root block itself is examined with that snapshot
+        let source = Arc::clone(self.pool.mos.source());
+        if let Ok(objset) = Objset::open(source, task.id, &task.root, None) {
+            let mut own = Tally::default();
+            self.log(task.id, &objset.header().log, &mut own);
+            self.settle(&mut own);
+        }
     }
 
     fn found(

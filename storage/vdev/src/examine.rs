@@ -117,9 +117,35 @@ fn examine_array(
         // with what slept through the writing, the block may still be had
         return if stale { array.read(request, into, &mut Vec::new()) } else { Err(error) };
     }
+    judge_padding(&array, &columns, request.size, into, faults);
     judge_parity(&array, &columns, into, faults);
     into.truncate(request.size);
     Ok(())
+}
+
+/// Behind the block the last sector has zeros, of which the checksum knows nothing and parity does.
+fn judge_padding(
+    array: &Array<'_>,
+    columns: &Columns,
+    size: usize,
+    data: &mut [u8],
+    faults: &mut Vec<LeafFault>,
+) {
+    for (row, good) in array.map.rows().zip(&columns.good) {
+        for (column, good) in row.data().iter().zip(&good[row.parity().len()..]) {
+            let range = column.data();
+            let padding = range.start.max(size)..range.end.min(data.len());
+            let Some(padding) = data.get_mut(padding) else { continue };
+            if padding.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            padding.fill(0);
+            // what was rebuilt came out wrong because parity is
+            if let (true, Some(child)) = (*good, array.children.get(column.child)) {
+                accuse(child, faults);
+            }
+        }
+    }
 }
 
 /// Holds the parity columns that could be read against what they should be.
