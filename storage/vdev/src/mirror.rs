@@ -53,7 +53,7 @@ fn verdict(node: &Node, wrong: usize) -> Error {
     if wrong > 0 {
         return Error::Mismatch;
     }
-    Error::Unavailable { missing: sides, spare: sides - 1 }
+    Error::Unavailable { missing: sides, spare: sides.saturating_sub(1) }
 }
 
 /// All sides, the one that this region is read from first.

@@ -83,3 +83,13 @@ fn a_drive_that_ends_too_early_is_an_error() {
     assert_eq!(result, Err(Error::Unavailable { missing: 1, spare: 0 }));
     assert_eq!(faults[0].trouble, Trouble::Unreadable);
 }
+
+/// A label may say so; a label is not to be trusted.
+#[test]
+fn a_mirror_without_sides_has_nothing() {
+    let any = |_: &[u8]| true;
+    let (mut into, mut faults) = (Vec::new(), Vec::new());
+    let result =
+        mirror(Vec::new()).read(VdevId::new(0), &request(BLOCK, &any), &mut into, &mut faults);
+    assert_eq!(result, Err(Error::Unavailable { missing: 0, spare: 0 }));
+}
