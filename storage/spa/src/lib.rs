@@ -19,6 +19,6 @@ pub use directory::Directory;
 pub use error::Error;
 pub use features::{FeatureState, Verdict};
 pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
-pub use open::{Choice, Options};
+pub use open::{Between, Choice, Options};
 pub use pool::Pool;
 pub use space::{TopSpace, space_map_entries};

@@ -40,9 +40,17 @@ pub struct Options {
     pub limits: Limits,
 }
 
+/// Puts something between the pool's vdevs and its cache.
+pub type Between<'a> = &'a dyn Fn(Arc<dyn Source>) -> Arc<dyn Source>;
+
 impl Candidate {
     /// Opens the pool for reading.
     pub fn open(&self, options: &Options) -> Result<Pool, Error> {
+        self.open_through(options, &|vdevs| vdevs)
+    }
+
+    /// The same, but blocks come through what `between` gives: tests can lie to a whole pool so.
+    pub fn open_through(&self, options: &Options, between: Between<'_>) -> Result<Pool, Error> {
         let label = self.config().ok_or(Error::NoConfig)?;
         if !(1..=28).contains(&label.pool.version) && label.pool.version != 5000 {
             return Err(Error::Version { version: label.pool.version });
@@ -52,17 +60,17 @@ impl Candidate {
         match options.choice {
             Choice::Newest => {
                 let newest = standing.first().ok_or(Error::NoUberblock { wanted: None })?;
-                self.open_at(newest, options)
+                self.open_at(newest, options, between)
             }
             Choice::Txg(wanted) => {
                 let found = standing.iter().find(|uberblock| uberblock.txg == wanted);
                 let wanted = Some(wanted);
-                self.open_at(found.ok_or(Error::NoUberblock { wanted })?, options)
+                self.open_at(found.ok_or(Error::NoUberblock { wanted })?, options, between)
             }
             Choice::Rewind => {
                 let mut last = Error::NoUberblock { wanted: None };
                 for uberblock in standing {
-                    match self.open_at(uberblock, options) {
+                    match self.open_at(uberblock, options, between) {
                         Ok(pool) => return Ok(pool),
                         Err(error) => last = error,
                     }
@@ -71,16 +79,22 @@ impl Candidate {
             }
             Choice::Checkpoint => {
                 let newest = standing.first().ok_or(Error::NoUberblock { wanted: None })?;
-                let pool = self.open_at(newest, options)?;
+                let pool = self.open_at(newest, options, between)?;
                 let kept = pool.checkpoint()?.ok_or(Error::NoCheckpoint)?;
-                self.open_at(&kept, options)
+                self.open_at(&kept, options, between)
             }
         }
     }
 
-    fn open_at(&self, uberblock: &Uberblock, options: &Options) -> Result<Pool, Error> {
+    fn open_at(
+        &self,
+        uberblock: &Uberblock,
+        options: &Options,
+        between: Between<'_>,
+    ) -> Result<Pool, Error> {
         let tops = self.tops();
-        let first = Opened::new(self.provisional(&tops, uberblock)?, uberblock, options)?;
+        let nodes = self.provisional(&tops, uberblock)?;
+        let first = Opened::new(nodes, uberblock, options, between)?;
         let features = features::read(&first.directory)?;
         if let Verdict::Refused(guids) = features::judge(&features) {
             return Err(Error::Features { guids });
@@ -91,7 +105,7 @@ impl Candidate {
         let opened = match &config.tree {
             Some(tree) => {
                 let nodes = self.trusted(tree, uberblock)?;
-                Opened::new(nodes, uberblock, options)?
+                Opened::new(nodes, uberblock, options, between)?
             }
             // so it was in the first versions: the labels know all there is to know
             None => first,
@@ -161,10 +175,15 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(nodes: Vec<Node>, uberblock: &Uberblock, options: &Options) -> Result<Self, Error> {
+    fn new(
+        nodes: Vec<Node>,
+        uberblock: &Uberblock,
+        options: &Options,
+        between: Between<'_>,
+    ) -> Result<Self, Error> {
         let tree = Arc::new(Tree::new(nodes));
         let reader = Arc::new(Reader::new(Arc::clone(&tree)));
-        let below: Arc<dyn Source> = Arc::clone(&reader) as Arc<dyn Source>;
+        let below = between(Arc::clone(&reader) as Arc<dyn Source>);
         let cache = Arc::new(Cache::new(below, options.limits));
         let source: Arc<dyn Source> = Arc::clone(&cache) as Arc<dyn Source>;
         let mos = Objset::open(source, ObjsetId::MOS, &uberblock.root, None)?;
