@@ -1,0 +1,140 @@
+//! Numbers that look random and are the same for the same seed (splitmix64).
+
+/// A stream of numbers.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The stream of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The stream of several numbers together: no order of asking, no thread can change it.
+    pub fn of(parts: &[u64]) -> Self {
+        let mut all = Self(0);
+        for part in parts {
+            all.0 ^= *part;
+            all.0 = all.next();
+        }
+        all
+    }
+
+    /// The next number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`; 0 if that is 0.
+    pub const fn below(&mut self, end: u64) -> u64 {
+        let next = self.next();
+        if end == 0 { 0 } else { next % end }
+    }
+
+    /// An index into `length` things.
+    pub fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or(0)
+    }
+
+    /// True in one of `many` cases.
+    pub const fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    /// One of the things given.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
+}
+
+/// Words that break what is not careful.
+const NASTY: [u64; 16] = [
+    0,
+    1,
+    2,
+    0x7f,
+    0xff,
+    0x200,
+    0x7fff,
+    0xffff,
+    0x10000,
+    0x7fff_ffff,
+    0xffff_ffff,
+    0x1_0000_0000,
+    1 << 48,
+    (1 << 63) - 1,
+    1 << 63,
+    u64::MAX,
+];
+
+/// Changes some bytes in one of many ways.
+pub fn damage(bytes: &mut [u8], random: &mut Random) {
+    let length = bytes.len();
+    if length < 8 {
+        return;
+    }
+    match random.below(10) {
+        0 | 1 => {
+            for _ in 0..=random.below(8) {
+                let at = random.index(length);
+                bytes[at] ^= 1 << random.below(8);
+            }
+        }
+        2 => {
+            for _ in 0..=random.below(16) {
+                let at = random.index(length);
+                bytes[at] = random.next().to_le_bytes()[0];
+            }
+        }
+        3..=6 => {
+            for _ in 0..=random.below(4) {
+                word(bytes, random);
+            }
+        }
+        7 => {
+            let (at, end) = range(length, random);
+            bytes[at..end].fill(random.pick(&[0, 0xff]));
+        }
+        8 => {
+            let (at, end) = range(length, random);
+            for byte in &mut bytes[at..end] {
+                *byte = random.next().to_le_bytes()[0];
+            }
+        }
+        _ => {
+            let (at, end) = range(length, random);
+            let to = random.index(length - (end - at) + 1) & !7;
+            bytes.copy_within(at..end, to);
+        }
+    }
+}
+
+/// Puts a nasty number where one may stand: of 1, 2, 4 or 8 bytes, in either order.
+fn word(bytes: &mut [u8], random: &mut Random) {
+    let width = random.pick(&[1, 2, 4, 8, 8, 8]);
+    let at = random.index(bytes.len() - 8) & !(width - 1);
+    let old = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+    let new = match random.below(5) {
+        0 => old.wrapping_add(1),
+        1 => old.wrapping_sub(1),
+        2 => old << random.below(16),
+        _ => random.pick(&NASTY),
+    };
+    let mut new = new.to_le_bytes();
+    if random.one_in(8) {
+        new.reverse();
+    }
+    bytes[at..at + width].copy_from_slice(&new[..width]);
+}
+
+/// A range of whole words, short more often than long.
+fn range(length: usize, random: &mut Random) -> (usize, usize) {
+    let at = random.index(length) & !7;
+    let longest = length - at;
+    let wanted = 8 << random.below(12);
+    (at, at + longest.min(wanted))
+}

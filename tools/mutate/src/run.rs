@@ -1,0 +1,230 @@
+//! Runs mutants by number, each in a thread of its own with an eye on the clock and on memory.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use device::{Device, File};
+use fixtures::Fixture;
+use peak_alloc::PeakAlloc;
+use units::Guid;
+
+use crate::Family;
+use crate::hostile::Plan;
+use crate::image::{self, Targets};
+use crate::seen::{self, Seen, Wish};
+
+/// Every program that makes mutants counts its memory.
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// No mutant may make us take more, in bytes.
+pub const MOST_MEMORY: usize = 1 << 30;
+
+/// A pool to make mutants of.
+#[derive(Debug)]
+pub struct Subject {
+    name: String,
+    devices: Vec<Arc<dyn Device>>,
+    others: Vec<Arc<dyn Device>>,
+    targets: Targets,
+    honest: Seen,
+    wish: Wish,
+    /// A crash or a running system left it: its logs end where they can be read no more.
+    has_logs: bool,
+    /// Datasets without checksums, of which nobody can say whether they are damaged.
+    unjudged: HashSet<String>,
+}
+
+/// What is wrong with a mutant's examination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The pool.
+    pub subject: String,
+    /// What was done to it.
+    pub family: &'static str,
+    /// Which of all that can be done.
+    pub seed: u64,
+    /// What then happened.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { subject, family, seed, what } = self;
+        write!(f, "mutate {subject} {family} {seed}: {what}")
+    }
+}
+
+impl Subject {
+    /// A fixture's pool; `other` lends devices of another pool.
+    ///
+    /// # Panics
+    /// If the fixture's images cannot be opened, or the pool in them.
+    pub fn new(fixture: &Fixture, other: Option<&Fixture>) -> Self {
+        let devices = devices_of(fixture);
+        let others = other.map(devices_of).unwrap_or_default();
+        let (found, _) = spa::scan(&devices);
+        let pool = found.iter().find(|pool| pool.name() == fixture.pool());
+        let open = pool.and_then(|pool| pool.open(&spa::Options::default()).ok());
+        let guid: Option<Guid> = open.as_ref().map(spa::Pool::guid);
+        let wish = Wish { guid, keys: fixture.keys(), plan: None };
+        let unjudged = without_checksums(fixture);
+        let mut honest = seen::look(&devices, &wish);
+        honest.shown.retain(|what, _| is_judged(what, &unjudged));
+        let targets = Targets::find(&devices, open.as_ref());
+        let has_logs = fixture.state() != "exported";
+        let name = fixture.name.clone();
+        Self { name, devices, others, targets, honest, wish, has_logs, unjudged }
+    }
+
+    /// What is seen of the pool as it is.
+    pub fn honest(&self) -> &Seen {
+        &self.honest
+    }
+
+    /// Looks at one mutant; says whether what is seen can be judged.
+    pub fn look(&self, family: Family, seed: u64) -> (Seen, bool) {
+        match family {
+            Family::Hostile => {
+                let wish = Wish { plan: Some(Plan::new(seed)), ..self.wish.clone() };
+                (seen::look(&self.devices, &wish), false)
+            }
+            Family::Image => {
+                let mutant = image::mutate(&self.devices, &self.others, &self.targets, seed);
+                let seen = seen::look(&mutant.devices, &self.wish);
+                (seen, !mutant.is_forged && !self.has_logs)
+            }
+        }
+    }
+
+    /// Examines one mutant; gives the lies that were told of it.
+    pub fn examine(&self, family: Family, seed: u64) -> Vec<String> {
+        let (mut seen, can_be_judged) = self.look(family, seed);
+        seen.shown.retain(|what, _| is_judged(what, &self.unjudged));
+        if can_be_judged { seen::lies(&self.honest, &seen) } else { Vec::new() }
+    }
+
+    /// What was done to make a mutant, for people.
+    pub fn story(&self, family: Family, seed: u64) -> Vec<String> {
+        match family {
+            Family::Hostile => vec![format!("{:?}", Plan::new(seed))],
+            Family::Image => image::mutate(&self.devices, &self.others, &self.targets, seed).story,
+        }
+    }
+}
+
+/// How mutants are run.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// At a time.
+    pub workers: usize,
+    /// A mutant that takes longer hangs.
+    pub longest: Duration,
+}
+
+/// Examines the mutants `seeds` of each family in turn, and gives what was wrong with them.
+///
+/// # Panics
+/// If no thread can be made.
+pub fn batch(
+    subject: &Arc<Subject>,
+    families: &[Family],
+    seeds: std::ops::Range<u64>,
+    pace: Pace,
+) -> Vec<Failure> {
+    let next = AtomicU64::new(seeds.start);
+    let mut failures = std::thread::scope(|scope| {
+        let work = || {
+            let mut failures = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end || failures.len() > 20 {
+                    return failures;
+                }
+                for family in families {
+                    failures.extend(one(subject, *family, seed, pace.longest));
+                }
+            }
+        };
+        let workers: Vec<_> = (0..pace.workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect::<Vec<_>>()
+    });
+    failures.sort_by_key(|failure| failure.seed);
+    failures
+}
+
+fn one(subject: &Arc<Subject>, family: Family, seed: u64, longest: Duration) -> Option<Failure> {
+    let theirs = Arc::clone(subject);
+    let label = format!("mutate {} {} {seed}", subject.name, family.name());
+    let what = watched(&label, longest, move || theirs.examine(family, seed));
+    let (subject, family) = (subject.name.clone(), family.name());
+    what.map(|what| Failure { subject, family, seed, what })
+}
+
+/// Does some work in a thread of its own and tells what is wrong with how it went: the lies it
+/// gives, a panic, too much time or memory. Work that hangs goes on in the background.
+///
+/// # Panics
+/// If no thread can be made.
+pub fn watched(
+    label: &str,
+    longest: Duration,
+    work: impl FnOnce() -> Vec<String> + Send + 'static,
+) -> Option<String> {
+    let (done, result) = channel();
+    let begun = Instant::now();
+    MEMORY.reset_peak_usage();
+    // a stack overflow, of which nobody can tell more, names the thread
+    let builder = std::thread::Builder::new().name(label.to_owned());
+    let thread = builder.spawn(move || {
+        let _ = done.send(std::panic::catch_unwind(AssertUnwindSafe(work)));
+    });
+    let thread = thread.expect("a thread");
+    let what = match result.recv_timeout(longest) {
+        Ok(Ok(lies)) if lies.is_empty() => None,
+        Ok(Ok(lies)) => Some(format!("lies: {}", lies[..lies.len().min(5)].join("; "))),
+        Ok(Err(panic)) => Some(format!("panics: {}", words(&*panic))),
+        Err(RecvTimeoutError::Timeout) => Some(format!("hangs for {longest:?}")),
+        Err(RecvTimeoutError::Disconnected) => Some("ends without a word".to_owned()),
+    };
+    if !thread.is_finished() && what.as_ref().is_none_or(|what| !what.starts_with("hangs")) {
+        let _ = thread.join();
+    }
+    let peak = MEMORY.peak_usage();
+    let what = what.or_else(|| (peak > MOST_MEMORY).then(|| format!("takes {} MiB", peak >> 20)));
+    if std::env::var_os("MUTATE_SHOW").is_some() {
+        eprintln!("{label}: {:?}, {} MiB, {what:?}", begun.elapsed(), peak >> 20);
+    }
+    what
+}
+
+fn is_judged(what: &str, unjudged: &HashSet<String>) -> bool {
+    what.split_once(':').is_none_or(|(dataset, _)| !unjudged.contains(dataset))
+}
+
+fn without_checksums(fixture: &Fixture) -> HashSet<String> {
+    let datasets = fixture.manifest.get("datasets").and_then(|datasets| datasets.as_array());
+    let is_off = |dataset: &&serde_json::Value| {
+        let checksum = &dataset["properties"]["checksum"];
+        checksum == "off" || checksum[0] == "off"
+    };
+    let names = datasets.into_iter().flatten().filter(is_off);
+    names.filter_map(|dataset| dataset["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn devices_of(fixture: &Fixture) -> Vec<Arc<dyn Device>> {
+    let open = |path: PathBuf| Arc::new(File::open(&path).expect("an image")) as Arc<dyn Device>;
+    fixture.images().into_iter().map(open).collect()
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    text.unwrap_or_else(|| "something".to_owned())
+}
