@@ -56,6 +56,7 @@ fn an_honest_pool_shows_its_manifest() {
         let fixture = fixtures::load(name);
         let seen = Subject::new(&fixture, None).honest().clone();
         assert_eq!(seen.faults.len(), 0, "{name}: {:?}", seen.faults);
+        assert_eq!(seen.is_clean, Some(true), "{name}");
         let mut count = 0;
         for dataset in fixture.manifest["datasets"].as_array().expect("datasets") {
             let set = dataset["name"].as_str().expect("a name");
