@@ -32,6 +32,10 @@ const SHIFTS: [u32; 3] = [24, 29, 34];
 /// A vdev with more metaslabs than this gives one to the intent log.
 const LOG_METASLAB_FROM: u64 = 64;
 
+/// Metaslabs that vdevs of any size were cut into before 0.8, and log2 of their smallest size.
+const METASLABS_BEFORE_0_8: u64 = 200;
+const LEAST_BEFORE_0_8: u32 = 17;
+
 /// Bounds of the space that a pool keeps back.
 const SLOP_SHIFT: u32 = 5;
 const SLOP_LEAST: u64 = 128 << 20;
@@ -82,6 +86,12 @@ pub fn metaslab_shift(asize: u64) -> u32 {
         return shift.max(least);
     }
     if asize >> most > MOST_METASLABS { bits(MOST_METASLABS) } else { most }
+}
+
+/// The same as releases before 0.8 made them: between 100 and 200 of them, whatever their size.
+pub fn metaslab_shift_before_0_8(asize: u64) -> u32 {
+    let size = asize / METASLABS_BEFORE_0_8;
+    (u64::BITS - size.leading_zeros()).max(LEAST_BEFORE_0_8)
 }
 
 /// What a vdev is for.
@@ -166,8 +176,10 @@ pub fn metaslab(layout: &Layout, index: u64, shift: u32) -> Metaslab {
 pub enum SlopRule {
     /// OpenZFS 2.1 and later: at most 128 GiB, and less by what the intent log has.
     Since2_1,
-    /// Before: a 32nd, however large the pool.
+    /// 0.6.4 to 2.0: a 32nd, however large the pool. No metaslab is the intent log's.
     Before2_1,
+    /// Until 0.6.3 (2014): a 64th.
+    Before0_6_4,
 }
 
 /// The space of a pool.
@@ -189,7 +201,10 @@ impl Pool {
         let counts = |vdev: &Vdev| vdev.class == Class::Normal && vdev.allocating;
         let normal = vdevs.iter().filter(|vdev| counts(vdev));
         let (deflated, log) = normal.fold((0_u64, 0_u64), |(all, log), vdev| {
-            let log_part = vdev.log_deflated.min(vdev.deflated);
+            let log_part = match rule {
+                SlopRule::Since2_1 => vdev.log_deflated.min(vdev.deflated),
+                SlopRule::Before2_1 | SlopRule::Before0_6_4 => 0,
+            };
             (all.saturating_add(vdev.deflated - log_part), log.saturating_add(log_part))
         });
         Self { size, deflated, slop: slop(deflated, log, rule) }
@@ -207,6 +222,7 @@ fn slop(deflated: u64, log: u64, rule: SlopRule) -> u64 {
     let share = deflated >> SLOP_SHIFT;
     let wanted = match rule {
         SlopRule::Before2_1 => share,
+        SlopRule::Before0_6_4 => share / 2,
         SlopRule::Since2_1 => {
             let share = share.min(SLOP_MOST);
             share - log.min(share / 2)

@@ -130,7 +130,9 @@ fn large_pools_keep_back_128_gib_and_give_the_log_a_metaslab() {
     assert_eq!(pool.size, 100 * tib);
     assert_eq!(pool.deflated, 100 * tib - (16 << 30));
     assert_eq!(pool.slop, (128 << 30) - (16 << 30));
-    assert_eq!(Pool::new(&[vdev], SlopRule::Before2_1).slop, pool.deflated / 32);
+    let before = Pool::new(&[vdev], SlopRule::Before2_1);
+    assert_eq!((before.deflated, before.slop), (100 * tib, 100 * tib / 32));
+    assert_eq!(Pool::new(&[vdev], SlopRule::Before0_6_4).slop, 100 * tib / 64);
 }
 
 #[test]

@@ -1,0 +1,386 @@
+//! What a layout holds, to the byte, and where the other bytes go.
+//!
+//! The arithmetic is [`geometry::capacity`], with which the engine allocates; this file deals the
+//! drives to the groups, and accounts for every byte of them:
+//!
+//! ```text
+//! all drives = partitions + labels + tails + spares + rounding + parity + padding + slop + usable
+//! ```
+//!
+//! Proved by: `real_pools_hold_what_is_planned`, `every_byte_is_accounted_for`.
+
+use geometry::capacity::{
+    Class, Pool, SlopRule, Vdev, leaf_space, metaslab_shift, metaslab_shift_before_0_8, vdev_space,
+};
+use geometry::{Layout, Raidz};
+use serde::Serialize;
+use units::{Ashift, Txg};
+
+use crate::drives::partition;
+use crate::words::{Group, Kind, Words};
+use crate::{Error, Mix};
+
+/// Whose rules the pool is made by, as they changed over the years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// Until 0.6.3: a 64th is kept back, metaslabs are a 200th of the vdev.
+    Of2014,
+    /// 0.6.4 to 0.7: a 32nd is kept back.
+    Of2015,
+    /// 0.8 and 2.0: metaslabs of 512 MiB to 16 GiB.
+    Of2019,
+    /// 2.1 and later: at most 128 GiB is kept back, and a metaslab of each vdev is the intent log's.
+    #[default]
+    Of2021,
+}
+
+impl Rules {
+    /// By the year that it is called by.
+    pub fn by_year(year: &str) -> Option<Self> {
+        Some(match year {
+            "2014" => Self::Of2014,
+            "2015" => Self::Of2015,
+            "2019" => Self::Of2019,
+            "2021" => Self::Of2021,
+            _ => return None,
+        })
+    }
+
+    fn slop(self) -> SlopRule {
+        match self {
+            Self::Of2014 => SlopRule::Before0_6_4,
+            Self::Of2015 | Self::Of2019 => SlopRule::Before2_1,
+            Self::Of2021 => SlopRule::Since2_1,
+        }
+    }
+
+    fn metaslab_shift(self, asize: u64) -> u32 {
+        match self {
+            Self::Of2014 | Self::Of2015 => metaslab_shift_before_0_8(asize),
+            Self::Of2019 | Self::Of2021 => metaslab_shift(asize),
+        }
+    }
+}
+
+/// A top-level vdev.
+#[derive(Clone, Debug, Serialize)]
+pub struct VdevPlan {
+    /// What it is, in zpool's words.
+    pub layout: String,
+    /// Its drives, bytes each.
+    pub drives: Vec<u64>,
+    /// Its address space, bytes. (`asize` in its label)
+    pub asize: u64,
+    /// log2 of the size of its metaslabs.
+    pub metaslab_shift: u32,
+    /// How many metaslabs it has.
+    pub metaslabs: u64,
+    /// Bytes in its metaslabs: its part of the pool's size.
+    pub size_bytes: u64,
+    /// What data can have of that by the pool's own count (of blocks of 128 KiB), before slop.
+    pub deflated_bytes: u64,
+    /// Bytes of each drive that the vdev uses for data, parity and spare space.
+    pub child_bytes: u64,
+    /// How many of its drives may fail at once.
+    pub tolerance: usize,
+    /// How it lays out blocks.
+    #[serde(skip)]
+    pub geometry: Layout,
+    /// The group it is (for a stripe, one drive of it).
+    #[serde(skip)]
+    pub group: Group,
+}
+
+/// Where the bytes of all drives go; they add up to the raw capacity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// What OpenZFS leaves of whole disks outside of the pool's partition.
+    pub partition_bytes: u64,
+    /// Labels and boot area.
+    pub label_bytes: u64,
+    /// What larger drives have more than the smallest of their vdev.
+    pub tail_bytes: u64,
+    /// Hot spares, and the spare space of dRAID.
+    pub spare_bytes: u64,
+    /// What is too little for another metaslab or row, and for the count of blocks.
+    pub rounding_bytes: u64,
+    /// Parity, or the other copies of mirrors.
+    pub parity_bytes: u64,
+    /// Padding of raidz and dRAID, in blocks of 128 KiB.
+    pub padding_bytes: u64,
+    /// The metaslabs that serve the intent log (less parity).
+    pub log_bytes: u64,
+    /// What the pool keeps back, so that it can always still delete.
+    pub slop_bytes: u64,
+    /// What is left: USED + AVAIL of the empty pool.
+    pub usable_bytes: u64,
+}
+
+impl Account {
+    /// The parts with their names, in the order in which they are shown.
+    pub fn parts(&self) -> [(&'static str, u64); 10] {
+        [
+            ("usable", self.usable_bytes),
+            ("slop", self.slop_bytes),
+            ("intent log", self.log_bytes),
+            ("parity", self.parity_bytes),
+            ("padding", self.padding_bytes),
+            ("rounding", self.rounding_bytes),
+            ("spare", self.spare_bytes),
+            ("tails", self.tail_bytes),
+            ("labels", self.label_bytes),
+            ("partitions", self.partition_bytes),
+        ]
+    }
+
+    /// All of it.
+    pub fn raw_bytes(&self) -> u64 {
+        self.parts().iter().map(|part| part.1).sum()
+    }
+}
+
+/// What blocks of one size make of the pool.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RecordPlan {
+    /// The block's size, bytes.
+    pub record_bytes: u64,
+    /// Part of the allocated bytes that is data.
+    pub efficiency: f64,
+    /// Part that is parity or other copies.
+    pub parity: f64,
+    /// Part that is padding.
+    pub padding: f64,
+    /// How much data of this kind fits, bytes; other than usable bytes, which suppose blocks of
+    /// 128 KiB. Not compressed.
+    pub fits_bytes: u64,
+}
+
+/// What a layout holds.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    /// SIZE in `zpool list`, bytes.
+    pub size_bytes: u64,
+    /// Drives less parity, as advertisements count; bytes.
+    pub net_bytes: u64,
+    /// What `df` shows as the size; bytes, less the little that the empty pool has used.
+    pub df_bytes: u64,
+    /// Where the bytes go.
+    pub account: Account,
+    /// The top-level vdevs.
+    pub vdevs: Vec<VdevPlan>,
+}
+
+/// How drives are taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taking {
+    /// log2 of the sector.
+    pub ashift: Ashift,
+    /// Whether OpenZFS partitions the drives.
+    pub whole_disks: bool,
+    /// By which rules.
+    pub rules: Rules,
+}
+
+impl Capacity {
+    /// Deals `drives` to the groups of `words`, in order.
+    pub fn new(words: &Words, drives: &[u64], taking: Taking, mix: &Mix) -> Result<Self, Error> {
+        let mut account = Account::default();
+        let (mut vdevs, mut spaces, mut net_bytes) = (Vec::new(), Vec::new(), 0_u64);
+        let mut rest = drives;
+        for group in &words.0 {
+            let (dealt, left) = rest
+                .split_at_checked(group.width)
+                .ok_or(Error::Count { wanted: group.width, given: rest.len() })?;
+            rest = left;
+            if group.kind == Kind::Spare {
+                account.spare_bytes += dealt.iter().sum::<u64>();
+                continue;
+            }
+            let single = Group::new(Kind::Stripe, 1);
+            let (each, size) = match group.kind {
+                Kind::Stripe => (single, 1),
+                _ => (*group, group.width),
+            };
+            for drives in dealt.chunks(size) {
+                let (vdev, space) = vdev(each, drives, taking, &mut account)?;
+                net_bytes = net_bytes.saturating_add(net(&vdev));
+                vdevs.push(vdev);
+                spaces.push(space);
+            }
+        }
+        let pool = Pool::new(&spaces, taking.rules.slop());
+        account.slop_bytes = pool.slop;
+        account.usable_bytes = pool.usable(0, 0);
+        let deflated: u64 = spaces.iter().map(|space| space.deflated).sum();
+        account.log_bytes = deflated - pool.deflated;
+        let df_bytes = account.usable_bytes - account.usable_bytes % mix.largest();
+        Ok(Self { size_bytes: pool.size, net_bytes, df_bytes, account, vdevs })
+    }
+
+    /// What blocks of `record` bytes make of it.
+    pub fn record(&self, record: u64) -> RecordPlan {
+        let mut plan = RecordPlan {
+            record_bytes: record,
+            efficiency: 0.0,
+            parity: 0.0,
+            padding: 0.0,
+            fits_bytes: 0,
+        };
+        let deflated: u64 = self.vdevs.iter().map(|vdev| vdev.deflated_bytes).sum();
+        // slop and log are taken from each vdev alike
+        let kept = ratio(self.account.usable_bytes, deflated.max(1));
+        let mut fits = 0.0;
+        for vdev in &self.vdevs {
+            let share = ratio(vdev.size_bytes, self.size_bytes.max(1));
+            let parts = Parts::of(vdev, record);
+            plan.efficiency += share * parts.data;
+            plan.parity += share * parts.parity;
+            plan.padding += share * parts.padding;
+            let taken = vdev.geometry.asize(record, Txg::ZERO).max(1);
+            let counted = vdev.geometry.deflated(taken).max(1);
+            fits += float(vdev.deflated_bytes) * kept * ratio(record, counted);
+        }
+        plan.fits_bytes = whole(fits);
+        plan
+    }
+}
+
+/// Sizes one top-level vdev, and accounts for what its drives lose on the way.
+fn vdev(
+    group: Group,
+    drives: &[u64],
+    taking: Taking,
+    account: &mut Account,
+) -> Result<(VdevPlan, Vdev), Error> {
+    let geometry = group.layout(taking.ashift)?;
+    let mut leaves = Vec::with_capacity(drives.len());
+    for &drive in drives {
+        let bytes = if taking.whole_disks { partition(drive) } else { drive };
+        let leaf = leaf_space(bytes).ok_or(Error::TooSmall { bytes })?;
+        account.partition_bytes += drive - bytes;
+        account.label_bytes += bytes - leaf;
+        leaves.push(leaf);
+    }
+    let smallest = leaves.iter().copied().min().ok_or(Error::NoDrives)?;
+    account.tail_bytes += leaves.iter().map(|leaf| leaf - smallest).sum::<u64>();
+    let asize = vdev_space(&geometry, smallest);
+    let shift = taking.rules.metaslab_shift(asize);
+    let space = Vdev::new(&geometry, asize, shift, Class::Normal);
+    let (copies, spares) = match group.kind {
+        Kind::Mirror => (drives.len() as u64, 0),
+        Kind::Draid { spares, .. } => (1, u64::from(spares)),
+        _ => (1, 0),
+    };
+    let plan = VdevPlan {
+        layout: group.to_string(),
+        drives: drives.to_vec(),
+        asize,
+        metaslab_shift: shift,
+        metaslabs: space.metaslabs,
+        size_bytes: space.space,
+        deflated_bytes: space.deflated,
+        child_bytes: smallest,
+        tolerance: group.tolerance(),
+        geometry,
+        group,
+    };
+    // what is not one of the others is rounding
+    let parts = Parts::of(&plan, 1 << 17);
+    let parity = whole(float(space.space) * parts.parity_on_vdev);
+    let padding = whole(float(space.space) * parts.padding_on_vdev);
+    let spare = smallest * spares;
+    let mirrored = space.space * (copies - 1);
+    let all = smallest * drives.len() as u64;
+    let named = space.deflated + parity + padding + spare + mirrored;
+    account.parity_bytes += parity + mirrored;
+    account.padding_bytes += padding;
+    account.spare_bytes += spare;
+    account.rounding_bytes += all.saturating_sub(named);
+    Ok((plan, space))
+}
+
+/// Drives less parity and spares, each as large as the smallest.
+fn net(vdev: &VdevPlan) -> u64 {
+    let smallest = vdev.drives.iter().copied().min().unwrap_or(0);
+    let count = vdev.drives.len() as u64;
+    match vdev.group.kind {
+        Kind::Spare => 0,
+        Kind::Stripe | Kind::Mirror => smallest,
+        Kind::Raidz(parity) => smallest * (count - u64::from(parity)),
+        Kind::Draid { parity, data, spares } => {
+            let places = u128::from(count - u64::from(spares)) * u128::from(smallest);
+            let net = places * u128::from(data) / u128::from(data + parity);
+            u64::try_from(net).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+/// How a block's allocation is made up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// Of all bytes on drives, copies of mirrors included.
+    pub(crate) data: f64,
+    pub(crate) parity: f64,
+    pub(crate) padding: f64,
+    /// Of the vdev's address space, in which a mirror's copies are one.
+    parity_on_vdev: f64,
+    padding_on_vdev: f64,
+}
+
+impl Parts {
+    pub(crate) fn of(vdev: &VdevPlan, record: u64) -> Self {
+        let ashift = vdev.geometry.ashift();
+        let sector = ashift.bytes();
+        let data = ashift.sectors(record);
+        let taken = vdev.geometry.asize(record, Txg::ZERO);
+        let parity = match vdev.group.kind {
+            Kind::Stripe | Kind::Mirror | Kind::Spare => 0,
+            Kind::Raidz(parity) => raidz_parity(data, vdev.drives.len() as u64, parity.into()),
+            Kind::Draid { parity, data: columns, .. } => {
+                data.div_ceil(columns.into()) * u64::from(parity)
+            }
+        };
+        let parity_part = ratio(parity * sector, taken);
+        let data_part = ratio(record, taken);
+        let padding_part = (1.0 - parity_part - data_part).max(0.0);
+        let copies = match vdev.group.kind {
+            Kind::Mirror => float(vdev.drives.len() as u64),
+            _ => 1.0,
+        };
+        Self {
+            data: data_part / copies,
+            parity: parity_part + (1.0 - parity_part) * (1.0 - 1.0 / copies),
+            padding: padding_part / copies,
+            parity_on_vdev: parity_part,
+            padding_on_vdev: padding_part,
+        }
+    }
+}
+
+/// Sectors of parity for `data` sectors on a raidz.
+fn raidz_parity(data: u64, width: u64, parity: u64) -> u64 {
+    data.div_ceil((width - parity).max(1)) * parity
+}
+
+/// The part of a block's allocation that is data, on a raidz of a width.
+pub fn raidz_efficiency(width: u32, parity: u32, ashift: Ashift, record: u64) -> Option<f64> {
+    let raidz = Raidz::new(width, parity, ashift).ok()?;
+    Some(ratio(record, raidz.asize(record)))
+}
+
+/// A count as a number to calculate with.
+#[expect(clippy::cast_precision_loss, reason = "shares and estimates need no more than 53 bits")]
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// `part` of `all`.
+pub(crate) fn ratio(part: u64, all: u64) -> f64 {
+    float(part) / float(all)
+}
+
+/// An estimate as a whole number; 0 for what is no number, or less.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+pub(crate) fn whole(number: f64) -> u64 {
+    number as u64
+}

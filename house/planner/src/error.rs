@@ -1,0 +1,91 @@
+//! Why there is no plan: what in the wish cannot be.
+
+use thiserror::Error;
+
+/// Why a question cannot be answered; all of these are about what the user wrote.
+#[derive(Debug, Error, Clone, PartialEq)]
+pub enum Error {
+    /// A part of the list of drives that cannot be read.
+    #[error("'{part}' is no drives: write 24x4TB, 2x3TiB or 6x4000787030016")]
+    Drives {
+        /// what was written
+        part: String,
+    },
+    /// More drives than a pool is planned for.
+    #[error("{count} drives are more than the {most} that can be planned for")]
+    TooMany {
+        /// drives given
+        count: usize,
+        /// the bound
+        most: usize,
+    },
+    /// No drives at all.
+    #[error("no drives are given")]
+    NoDrives,
+    /// A drive that no pool takes.
+    #[error("a drive of {bytes} bytes is too small: a pool takes those of 64 MiB and more")]
+    TooSmall {
+        /// the drive's (or its partition's) size, bytes
+        bytes: u64,
+    },
+    /// A word of the layout that is not one of zpool's.
+    #[error(
+        "'{word}' is no layout: write stripe 6, mirror 2 mirror 2, raidz2 6, draid2:8d:24c:1s, \
+         spare 1"
+    )]
+    Word {
+        /// what was written
+        word: String,
+    },
+    /// A group that is too small to be what it is called.
+    #[error("{layout} cannot be made: {why}")]
+    Group {
+        /// the group in zpool's words
+        layout: String,
+        /// which rule it breaks
+        why: String,
+    },
+    /// The layout takes another number of drives than there are.
+    #[error("the layout takes {wanted} drives, and {given} are given")]
+    Count {
+        /// drives that the layout takes
+        wanted: usize,
+        /// drives given
+        given: usize,
+    },
+    /// A layout of spares only.
+    #[error("a layout of spares alone holds nothing")]
+    OnlySpares,
+    /// Block sizes that cannot be read.
+    #[error("'{part}' is no record size: write 128K, or a mix as 16K=30%,1M=70%")]
+    Records {
+        /// what was written
+        part: String,
+    },
+    /// A figure outside of what it can be.
+    #[error("{what} cannot be {value}")]
+    Figure {
+        /// which figure
+        what: &'static str,
+        /// what was given
+        value: f64,
+    },
+    /// Prices that cannot be read.
+    #[error("'{part}' is no price: write 90 (each drive), or 4TB=90,8TB=150")]
+    Price {
+        /// what was written
+        part: String,
+    },
+    /// A drive without a price among those given.
+    #[error("no price is given for drives of {bytes} bytes")]
+    NoPrice {
+        /// the drive's size, bytes
+        bytes: u64,
+    },
+    /// No layout is sensible with these drives.
+    #[error("no layout makes sense with these drives; name one")]
+    NoLayout,
+    /// The arithmetic refuses the shape.
+    #[error(transparent)]
+    Geometry(#[from] geometry::Error),
+}

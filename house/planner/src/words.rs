@@ -1,0 +1,263 @@
+//! A layout in zpool's own words, with counts instead of names: `raidz2 6 mirror 2 spare 1`.
+
+use std::fmt;
+
+use geometry::draid::DraidShape;
+use geometry::{Draid, Layout, Raidz};
+use units::Ashift;
+
+use crate::Error;
+
+/// Data columns of a dRAID of which nobody says how many, where there are so many.
+const USUAL_DRAID_DATA: u32 = 8;
+
+/// What a group of drives is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Each drive a vdev of its own.
+    Stripe,
+    /// All drives hold the same.
+    Mirror,
+    /// raidz with so many parities.
+    Raidz(u32),
+    /// dRAID.
+    Draid {
+        /// parity columns of a row
+        parity: u32,
+        /// data columns of a row
+        data: u32,
+        /// distributed spares
+        spares: u32,
+    },
+    /// Hot spares.
+    Spare,
+}
+
+/// Drives that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// What they are.
+    pub kind: Kind,
+    /// How many.
+    pub width: usize,
+}
+
+impl Group {
+    /// A group, which may be impossible until [`Group::layout`] has been asked.
+    pub fn new(kind: Kind, width: usize) -> Self {
+        Self { kind, width }
+    }
+
+    /// How many of its drives may fail at once, whichever they are.
+    pub fn tolerance(&self) -> usize {
+        match self.kind {
+            Kind::Stripe | Kind::Spare => 0,
+            Kind::Mirror => self.width - 1,
+            Kind::Raidz(parity) | Kind::Draid { parity, .. } => parity as usize,
+        }
+    }
+
+    /// How the vdev lays out blocks.
+    pub fn layout(&self, ashift: Ashift) -> Result<Layout, Error> {
+        let refuse = |why: &str| Error::Group { layout: self.to_string(), why: why.to_owned() };
+        let width = u32::try_from(self.width).map_err(|_| refuse("too many drives"))?;
+        match self.kind {
+            Kind::Stripe | Kind::Spare => Ok(Layout::Plain(ashift)),
+            Kind::Mirror if width < 2 => Err(refuse("a mirror has 2 drives or more")),
+            Kind::Mirror => Ok(Layout::Plain(ashift)),
+            Kind::Raidz(parity) => Raidz::new(width, parity, ashift)
+                .map(|raidz| Layout::Raidz(raidz.into()))
+                .map_err(|error| refuse(&error.to_string())),
+            Kind::Draid { parity, data, spares } => {
+                let needed = u64::from(parity) + u64::from(data) + u64::from(spares);
+                if needed > u64::from(width) {
+                    return Err(refuse(&format!("it needs {needed} drives or more")));
+                }
+                Draid::new(DraidShape::planned(width, data, parity, spares), ashift)
+                    .map(Layout::Draid)
+                    .map_err(|error| refuse(&error.to_string()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.width;
+        match self.kind {
+            Kind::Stripe => write!(f, "stripe {width}"),
+            Kind::Mirror => write!(f, "mirror {width}"),
+            Kind::Raidz(parity) => write!(f, "raidz{parity} {width}"),
+            Kind::Draid { parity, data, spares } => {
+                write!(f, "draid{parity}:{data}d:{width}c:{spares}s")
+            }
+            Kind::Spare => write!(f, "spare {width}"),
+        }
+    }
+}
+
+/// A pool's groups of drives, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Words(pub Vec<Group>);
+
+impl Words {
+    /// Reads a layout for `drives` drives. The last group may go without a count: it takes the
+    /// drives that are left.
+    pub fn parse(text: &str, drives: usize) -> Result<Self, Error> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut tokens = text.split([',', ' ', '\t', '\n']).filter(|t| !t.is_empty()).peekable();
+        while let Some(word) = tokens.next() {
+            let draft = Draft::parse(word)?;
+            let count = tokens.peek().and_then(|next| next.parse::<usize>().ok());
+            if count.is_some() {
+                tokens.next();
+            }
+            let used: usize = groups.iter().map(|group| group.width).sum();
+            let wrong = || Error::Word { word: word.to_owned() };
+            let width = match (draft.children, count) {
+                (Some(_), Some(_)) => return Err(wrong()),
+                (Some(width), None) | (None, Some(width)) => width,
+                (None, None) => drives.saturating_sub(used),
+            };
+            if width == 0 || width > crate::MOST_DRIVES {
+                return Err(wrong());
+            }
+            groups.push(draft.group(width));
+        }
+        let wanted: usize = groups.iter().map(|group| group.width).sum();
+        if groups.iter().all(|group| group.kind == Kind::Spare) {
+            return Err(Error::OnlySpares);
+        }
+        if wanted != drives {
+            return Err(Error::Count { wanted, given: drives });
+        }
+        Ok(Self(groups))
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, group) in self.0.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{group}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A group's word, of which the count may come after it.
+struct Draft {
+    kind: Kind,
+    /// Whether the number of a dRAID's data columns is still to be chosen.
+    choose_data: bool,
+    children: Option<usize>,
+}
+
+impl Draft {
+    fn parse(word: &str) -> Result<Self, Error> {
+        let lower = word.to_ascii_lowercase();
+        let wrong = || Error::Word { word: word.to_owned() };
+        let kind = match lower.as_str() {
+            "stripe" => Kind::Stripe,
+            "mirror" => Kind::Mirror,
+            "raidz" | "raidz1" => Kind::Raidz(1),
+            "raidz2" => Kind::Raidz(2),
+            "raidz3" => Kind::Raidz(3),
+            "spare" | "spares" => Kind::Spare,
+            draid => return Self::draid(draid).ok_or_else(wrong),
+        };
+        Ok(Self { kind, choose_data: false, children: None })
+    }
+
+    /// Reads `draid2:8d:24c:1s`, where each part but the first may be missing.
+    fn draid(word: &str) -> Option<Self> {
+        let mut parts = word.split(':');
+        let parity = match parts.next()?.strip_prefix("draid")? {
+            "" => 1,
+            digits => digits.parse().ok()?,
+        };
+        let (mut data, mut children, mut spares) = (None, None, 0);
+        for part in parts {
+            let (digits, letter) = part.split_at_checked(part.len().checked_sub(1)?)?;
+            match letter {
+                "d" => data = Some(digits.parse::<u32>().ok().filter(|d| *d > 0)?),
+                "c" => children = Some(digits.parse().ok()?),
+                "s" => spares = digits.parse().ok().filter(|s| *s <= 100)?,
+                _ => return None,
+            }
+        }
+        let kind = Kind::Draid { parity, data: data.unwrap_or(USUAL_DRAID_DATA), spares };
+        Some(Self { kind, choose_data: data.is_none(), children })
+    }
+
+    fn group(self, width: usize) -> Group {
+        let kind = match self.kind {
+            Kind::Draid { parity, data, spares } if self.choose_data => {
+                let taken = (parity as usize).saturating_add(spares as usize);
+                let left = u32::try_from(width.saturating_sub(taken)).unwrap_or(data);
+                Kind::Draid { parity, data: data.min(left).max(1), spares }
+            }
+            kind => kind,
+        };
+        Group { kind, width }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Words};
+    use units::Ashift;
+
+    #[test]
+    fn layouts_are_read_and_written_in_zpools_words() {
+        for (text, drives, again) in [
+            ("stripe 6", 6, "stripe 6"),
+            ("mirror 2 mirror 2", 4, "mirror 2 mirror 2"),
+            ("raidz 3,raidz2 18 raidz3", 29, "raidz1 3 raidz2 18 raidz3 8"),
+            ("draid2:8d:24c:1s", 24, "draid2:8d:24c:1s"),
+            ("draid2:6d:24c", 24, "draid2:6d:24c:0s"),
+            ("draid:1s 12", 12, "draid1:8d:12c:1s"),
+            ("draid2", 6, "draid2:4d:6c:0s"),
+            ("raidz2 6 spare 1", 7, "raidz2 6 spare 1"),
+        ] {
+            assert_eq!(Words::parse(text, drives).map(|w| w.to_string()), Ok(again.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_layout_is_refused() {
+        for (text, drives) in [
+            ("", 1),
+            ("raidz4 8", 8),
+            ("6", 6),
+            ("mirror 2 mirror 2", 5),
+            ("draid2:0d:24c", 24),
+            ("draid2:8x:24c", 24),
+            ("draid2:8d:24c 24", 24),
+            ("spare 2", 2),
+            ("raidz2 0", 0),
+            ("draid2:", 4),
+            ("draidé", 4),
+        ] {
+            assert!(Words::parse(text, drives).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn impossible_groups_are_told() {
+        let ashift = Ashift::new(12).unwrap();
+        for text in ["mirror 1", "raidz2 2", "draid2:8d:6c:0s", "draid9:8d:24c"] {
+            let drives = Words::parse(text, 1).map_or_else(
+                |error| match error {
+                    crate::Error::Count { wanted, .. } => wanted,
+                    other => panic!("{other}"),
+                },
+                |_| 1,
+            );
+            let words = Words::parse(text, drives).unwrap();
+            assert!(words.0[0].layout(ashift).is_err(), "{text}");
+        }
+        assert_eq!(Words::parse("raidz3 8", 8).unwrap().0[0].tolerance(), 3);
+        assert_eq!(Words::parse("mirror 3", 3).unwrap().0[0].kind, Kind::Mirror);
+    }
+}

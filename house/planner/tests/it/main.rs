@@ -1,0 +1,3 @@
+//! The planner against real pools, published cases, and itself.
+
+mod capacity;
