@@ -11,8 +11,11 @@ mod inspect;
 mod keys;
 mod ordered;
 mod outcome;
+mod plan;
 mod print;
+mod progress;
 mod rescue;
+mod stop;
 mod table;
 mod time;
 

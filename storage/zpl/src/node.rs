@@ -61,10 +61,11 @@ impl Node {
         self.object.as_ref()
     }
 
-    /// Whether the intent log laid content over what the dataset has: then [`Node::object`] is not
-    /// the whole truth.
+    /// Whether [`Node::object`] is not the whole truth: the intent log laid content over what the
+    /// dataset has, or holes may be what was redacted.
     pub fn is_overlaid(&self) -> bool {
-        self.change().is_some_and(|change| !change.data.is_empty())
+        self.fs.inner.options.redacted
+            || self.change().is_some_and(|change| !change.data.is_empty())
     }
 
     pub(crate) fn change(&self) -> Option<&Change> {

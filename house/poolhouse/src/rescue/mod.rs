@@ -1,6 +1,8 @@
 //! `poolhouse rescue`: finds pools and gets everything out of them, reading only.
 
+mod attributes;
 pub(crate) mod cat;
+mod copy;
 pub(crate) mod du;
 mod entry;
 pub(crate) mod find;
@@ -10,8 +12,11 @@ pub(crate) mod list;
 pub(crate) mod ls;
 pub(crate) mod manifest;
 pub(crate) mod mount;
+mod place;
+mod report;
 pub(crate) mod scan;
 pub(crate) mod stat;
+mod tree;
 pub(crate) mod verify;
 pub(crate) mod volume;
 

@@ -98,6 +98,13 @@ impl Pool {
         }
     }
 
+    /// Bytes that a dataset refers to, before compression; 0 where that cannot be told.
+    pub fn logical_size(&self, name: &str) -> u64 {
+        let Ok(dataset) = self.find(name) else { return 0 };
+        let found = dataset.property("logicalreferenced").ok().flatten();
+        found.and_then(|property| property.value.parse().ok()).unwrap_or(0)
+    }
+
     /// The names of the file systems just below a dataset, by name.
     pub fn children(&self, name: &str) -> Vec<String> {
         let inside = format!("{}/", self.full_name(name));

@@ -1,0 +1,57 @@
+//! A progress bar on a terminal: bytes, rate, time left.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A progress bar; nothing is shown where nobody would see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+const KNOWN: &str =
+    "{bar:24} {percent:>3}% {bytes:>11} of {total_bytes:<11} {bytes_per_sec:>13} {eta:>4} left {msg}";
+const UNKNOWN: &str = "{spinner} {bytes:>11} {bytes_per_sec:>13} {elapsed:>4} {msg}";
+
+impl Progress {
+    /// A bar for so many bytes; 0: nobody knows how many.
+    pub(crate) fn new(total: u64, quiet: bool) -> Self {
+        let seen = !quiet && std::io::stderr().is_terminal();
+        let target =
+            if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target((total > 0).then_some(total), target);
+        let form = if total > 0 { KNOWN } else { UNKNOWN };
+        if let Ok(style) = ProgressStyle::with_template(form) {
+            bar.set_style(style.progress_chars("━━╌"));
+        }
+        if seen {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        Self { bar }
+    }
+
+    /// So many bytes more are done.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    /// What the work is at.
+    pub(crate) fn at(&self, what: &str) {
+        if !self.bar.is_hidden() {
+            let short: String = what.chars().rev().take(40).collect();
+            self.bar.set_message(short.chars().rev().collect::<String>());
+        }
+    }
+
+    /// Says something in spite of the bar.
+    pub(crate) fn warn(&self, what: &dyn std::fmt::Display) {
+        self.bar.suspend(|| crate::print::warning(what));
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

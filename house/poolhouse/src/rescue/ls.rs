@@ -1,0 +1,234 @@
+//! `poolhouse rescue ls`: lists folders and files, as `ls` does.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use engine::files::{Facts, File, Files, Kind, Name};
+
+use super::place::{Opened, Place, for_output, safe};
+use super::tree::{Step, walk};
+use crate::common::Common;
+use crate::outcome::{Done, Outcome};
+use crate::{print, time};
+
+/// List folders and files
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  poolhouse rescue ls -d ~/images -lR tank/home@monday:/ann")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
+pub(crate) struct Args {
+    /// POOL/FS[@SNAP]:/PATH
+    #[arg(required = true)]
+    pub(crate) targets: Vec<String>,
+    /// One line for each, with mode, owner, size and time
+    #[arg(short)]
+    pub(crate) long: bool,
+    /// All folders below, too
+    #[arg(short = 'R')]
+    pub(crate) recursive: bool,
+    /// Also names that begin with a dot
+    #[arg(short)]
+    pub(crate) all: bool,
+    /// With object numbers
+    #[arg(short)]
+    pub(crate) inode: bool,
+    /// The folder itself, not what is in it
+    #[arg(long)]
+    pub(crate) directory: bool,
+    /// Sizes in short form
+    #[arg(long)]
+    pub(crate) human: bool,
+}
+
+pub(crate) fn run(args: &Args, common: &Common) -> Done {
+    let mut opened = Opened::new(common);
+    let stdout = io::stdout().lock();
+    let terminal = stdout.is_terminal();
+    let out = BufWriter::with_capacity(64 << 10, stdout);
+    let mut lister = Lister { args, out, terminal, wrong: false };
+    for (index, target) in args.targets.iter().enumerate() {
+        let place = Place::parse(target)?;
+        let (files, file) = opened.find(&place)?;
+        if args.directory || !file.facts().is_directory() {
+            let name = Name { name: target.clone().into(), id: file.id(), kind: file.facts().kind };
+            lister.line(&files, &name)?;
+            continue;
+        }
+        let headed = args.recursive || args.targets.len() > 1;
+        if headed {
+            let gap = if index > 0 { "\n" } else { "" };
+            write!(lister.out, "{gap}{target}:\n")?;
+        }
+        lister.folder(&files, &file)?;
+        if args.recursive {
+            lister.below(&files, &file, &place)?;
+        }
+    }
+    lister.out.flush()?;
+    Ok(Outcome::unless(lister.wrong))
+}
+
+struct Lister<'a, W: Write> {
+    args: &'a Args,
+    out: BufWriter<W>,
+    terminal: bool,
+    wrong: bool,
+}
+
+impl<W: Write> Lister<'_, W> {
+    fn trouble(&mut self, what: &dyn std::fmt::Display) {
+        self.wrong = true;
+        print::warning(what);
+    }
+
+    /// The names in a folder.
+    fn folder(&mut self, files: &Files, folder: &File) -> io::Result<()> {
+        let names = match files.sorted(folder) {
+            Ok(names) => names,
+            Err(why) => {
+                self.trouble(&why);
+                return Ok(());
+            }
+        };
+        if self.args.all {
+            let here = Name { name: b".".to_vec(), id: folder.id(), kind: Kind::Directory };
+            let above = folder.facts().parent;
+            let above = Name { name: b"..".to_vec(), id: above, kind: Kind::Directory };
+            self.line(files, &here)?;
+            self.line(files, &above)?;
+        }
+        for name in names {
+            if self.args.all || !name.name.starts_with(b".") {
+                self.line(files, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The folders below a folder, each with a head.
+    fn below(&mut self, files: &Files, top: &File, place: &Place) -> io::Result<()> {
+        let mut done = Ok(());
+        walk(files, top, usize::MAX, &mut |step| {
+            match step {
+                Step::Entry(name, path) if name.kind == Kind::Directory => {
+                    if !self.args.all && path.split(|byte| *byte == b'/').any(is_hidden) {
+                        return true;
+                    }
+                    let head = for_output(&place.shown(path), self.terminal);
+                    done = self.out.write_all(b"\n").and_then(|()| self.out.write_all(&head));
+                    done = std::mem::replace(&mut done, Ok(()))
+                        .and_then(|()| self.out.write_all(b":\n"))
+                        .and_then(|()| match files.file(name.id) {
+                            Ok(folder) => self.folder(files, &folder),
+                            Err(why) => {
+                                self.trouble(&why);
+                                Ok(())
+                            }
+                        });
+                }
+                Step::Trouble(path, why) => {
+                    self.trouble(&format!("{}: {why}", safe(&place.shown(path))));
+                }
+                _ => {}
+            }
+            done.is_ok()
+        });
+        done
+    }
+
+    fn line(&mut self, files: &Files, name: &Name) -> io::Result<()> {
+        if self.args.inode {
+            write!(self.out, "{:>8} ", name.id)?;
+        }
+        if !self.args.long {
+            self.out.write_all(&for_output(&name.name, self.terminal))?;
+            return self.out.write_all(b"\n");
+        }
+        let facts = match files.facts(name.id) {
+            Ok(facts) => facts,
+            Err(why) => {
+                self.trouble(&format!("{}: {why}", safe(&name.name)));
+                write!(self.out, "?????????? ? ? ? ? ? ")?;
+                self.out.write_all(&for_output(&name.name, self.terminal))?;
+                return self.out.write_all(b"\n");
+            }
+        };
+        let size = match facts.kind {
+            Kind::CharDevice | Kind::BlockDevice => {
+                format!("{}, {}", facts.rdev.0, facts.rdev.1)
+            }
+            _ if self.args.human => human(facts.size),
+            _ => facts.size.to_string(),
+        };
+        let seconds = u64::try_from(facts.mtime.seconds).unwrap_or(0);
+        write!(
+            self.out,
+            "{} {:>3} {:>5} {:>5} {size:>10} {:<16} ",
+            mode(&facts),
+            facts.links,
+            facts.uid,
+            facts.gid,
+            time::short(seconds),
+        )?;
+        self.out.write_all(&for_output(&name.name, self.terminal))?;
+        if facts.kind == Kind::Symlink
+            && let Ok(target) = files.file(name.id).and_then(|link| link.target())
+        {
+            self.out.write_all(b" -> ")?;
+            self.out.write_all(&for_output(&target, self.terminal))?;
+        }
+        self.out.write_all(b"\n")
+    }
+}
+
+fn is_hidden(part: &[u8]) -> bool {
+    part.starts_with(b".")
+}
+
+/// "drwxr-xr-x" and the like.
+pub(crate) fn mode(facts: &Facts) -> String {
+    let bit = |shift: u32| facts.mode >> shift & 1 == 1;
+    let mut out = String::from(facts.kind.letter());
+    for (group, special, letters) in [(6, 11, ('s', 'S')), (3, 10, ('s', 'S')), (0, 9, ('t', 'T'))]
+    {
+        out.push(if bit(group + 2) { 'r' } else { '-' });
+        out.push(if bit(group + 1) { 'w' } else { '-' });
+        out.push(match (bit(group), bit(special)) {
+            (true, true) => letters.0,
+            (false, true) => letters.1,
+            (true, false) => 'x',
+            (false, false) => '-',
+        });
+    }
+    out
+}
+
+/// Bytes in short form: 1.5M.
+pub(crate) fn human(bytes: u64) -> String {
+    const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
+    let (mut unit, mut tenths) = (None, u128::from(bytes) * 10);
+    for next in UNITS {
+        if tenths < 10240 {
+            break;
+        }
+        (unit, tenths) = (Some(next), tenths.div_ceil(1024));
+    }
+    match unit {
+        None => bytes.to_string(),
+        Some(unit) if tenths < 100 => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+        Some(unit) => format!("{}{unit}", tenths.div_ceil(10)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn sizes_in_short_form_are_as_ls_has_them() {
+        let cases = [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1536, "1.5K"), (10240, "10K")];
+        for (bytes, wanted) in cases {
+            assert_eq!(human(bytes), wanted);
+        }
+        assert_eq!(human((1 << 20) + 1), "1.1M");
+        assert_eq!(human(u64::MAX), "16E");
+    }
+}

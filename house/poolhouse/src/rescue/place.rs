@@ -1,0 +1,148 @@
+//! `POOL/FS[@SNAP]:/PATH`: a file in a pool, as users name it.
+
+use std::collections::HashMap;
+
+use engine::files::{File, Files};
+use engine::{Error, Pool};
+
+use crate::common::{Common, pool_of};
+use crate::outcome::Failure;
+use crate::print;
+
+/// A file in a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The file system or snapshot, by its full name.
+    pub(crate) dataset: String,
+    /// The path in it, its parts split by `/`; empty for the root.
+    pub(crate) path: String,
+}
+
+impl Place {
+    /// From what the user typed. Names of datasets may have colons, but none before a `/`.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let (dataset, path) = match text.split_once(":/") {
+            Some((dataset, path)) => (dataset, path),
+            None => (text.strip_suffix(':').unwrap_or(text), ""),
+        };
+        if dataset.is_empty() || dataset.starts_with('/') {
+            return Err(Failure::usage(format!(
+                "'{text}' is no place in a pool; POOL/FS[@SNAP]:/PATH is wanted, as in tank/home:/ann"
+            )));
+        }
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        Ok(Self { dataset: dataset.to_owned(), path: parts.join("/") })
+    }
+
+    /// The last part of the path; of a root the last part of the dataset's name.
+    pub(crate) fn last(&self) -> &str {
+        let of = if self.path.is_empty() { &self.dataset } else { &self.path };
+        of.rsplit('/').next().unwrap_or(of)
+    }
+
+    /// How the place is shown with `below` behind it.
+    pub(crate) fn shown(&self, below: &[u8]) -> Vec<u8> {
+        let mut out = format!("{}:/{}", self.dataset, self.path).into_bytes();
+        if !below.is_empty() {
+            if !self.path.is_empty() {
+                out.push(b'/');
+            }
+            out.extend_from_slice(below);
+        }
+        out
+    }
+}
+
+/// The pools and file systems that a command line names, each opened once.
+pub(crate) struct Opened<'a> {
+    common: &'a Common,
+    pools: HashMap<String, Pool>,
+    files: HashMap<String, Files>,
+}
+
+impl<'a> Opened<'a> {
+    pub(crate) fn new(common: &'a Common) -> Self {
+        Self { common, pools: HashMap::new(), files: HashMap::new() }
+    }
+
+    /// The pool that a dataset is of.
+    pub(crate) fn pool(&mut self, dataset: &str) -> Result<Pool, Failure> {
+        let name = pool_of(dataset);
+        if let Some(pool) = self.pools.get(name) {
+            return Ok(pool.clone());
+        }
+        let pool = self.common.open_unlocked(dataset)?;
+        self.pools.insert(name.to_owned(), pool.clone());
+        Ok(pool)
+    }
+
+    /// A file system or snapshot by its full name.
+    pub(crate) fn files(&mut self, dataset: &str) -> Result<Files, Failure> {
+        if let Some(files) = self.files.get(dataset) {
+            return Ok(files.clone());
+        }
+        let (files, log) = self.pool(dataset)?.files(dataset)?;
+        if let Some(trouble) = log.trouble {
+            print::warning(&format!("{dataset}: {trouble}"));
+        }
+        self.files.insert(dataset.to_owned(), files.clone());
+        Ok(files)
+    }
+
+    /// The file at a place.
+    pub(crate) fn find(&mut self, place: &Place) -> Result<(Files, File), Failure> {
+        let files = self.files(&place.dataset)?;
+        let found = files.find(place.path.as_bytes()).map_err(|why| Error::Unreadable {
+            subject: String::from_utf8_lossy(&place.shown(b"")).into_owned(),
+            why: why.to_string(),
+        })?;
+        let missing = || Error::NoSuchFile {
+            dataset: place.dataset.clone(),
+            path: format!("/{}", place.path),
+        };
+        Ok((files, found.ok_or_else(missing)?))
+    }
+}
+
+/// Bytes of a name or path as they may be shown on a terminal: what would steer it is replaced.
+pub(crate) fn safe(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if !text.chars().any(char::is_control) {
+        return text.into_owned();
+    }
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+/// The same, but untouched if nobody looks at it on a terminal.
+pub(crate) fn for_output(bytes: &[u8], terminal: bool) -> Vec<u8> {
+    if terminal { safe(bytes).into_bytes() } else { bytes.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+
+    fn parse(text: &str) -> (String, String) {
+        let place = Place::parse(text).unwrap();
+        (place.dataset, place.path)
+    }
+
+    #[test]
+    fn places_are_parsed() {
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(parse("tank"), pair("tank", ""));
+        assert_eq!(parse("tank:"), pair("tank", ""));
+        assert_eq!(parse("tank/a@s:/"), pair("tank/a@s", ""));
+        assert_eq!(parse("tank/a@auto:12:/x//y:/z/"), pair("tank/a@auto:12", "x/y:/z"));
+        assert!(Place::parse("/tank").is_err() && Place::parse(":/x").is_err());
+    }
+
+    #[test]
+    fn places_are_shown_as_they_are_typed() {
+        let place = Place::parse("tank/a:/x").unwrap();
+        assert_eq!(place.shown(b"y"), b"tank/a:/x/y");
+        assert_eq!(Place::parse("tank").unwrap().shown(b"y"), b"tank:/y");
+        assert_eq!(place.last(), "x");
+        assert_eq!(Place::parse("tank/a@s").unwrap().last(), "a@s");
+    }
+}

@@ -1,0 +1,115 @@
+//! What came of copying, for people and as JSON.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::copy::Bad;
+use super::ls::human;
+
+/// A file that could not be read in full.
+#[derive(Debug)]
+pub(crate) struct Damaged {
+    /// Where it is in the pool.
+    pub(crate) path: String,
+    /// Where the rest of it is now.
+    pub(crate) dest: String,
+    /// What is missing.
+    pub(crate) bad: Vec<Bad>,
+}
+
+/// What came of copying.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// Files of any kind that were made.
+    pub(crate) copied: u64,
+    /// Bytes that were written.
+    pub(crate) bytes: u64,
+    /// Files that were there and complete.
+    pub(crate) skipped: u64,
+    /// Files that an earlier run had begun.
+    pub(crate) resumed: u64,
+    /// Files that could not be read in full.
+    pub(crate) damaged: Vec<Damaged>,
+    /// Files that were not made, and why.
+    pub(crate) failed: Vec<(String, String)>,
+    /// What could not be kept: what, how often, why the first time.
+    pub(crate) not_kept: Vec<(&'static str, u64, String)>,
+    /// Owners were not kept, as only root may give files away.
+    pub(crate) owners_left_out: bool,
+    /// It was stopped before the end.
+    pub(crate) stopped: bool,
+}
+
+/// So many damaged files and ranges are printed; all of them go into the report's file.
+const SHOWN: usize = 50;
+
+impl Report {
+    /// Whether anything is missing.
+    pub(crate) fn is_bad(&self) -> bool {
+        !self.damaged.is_empty() || !self.failed.is_empty()
+    }
+
+    /// Tells it on standard error.
+    pub(crate) fn print(&self) {
+        let mut text = format!("copied {} files, {}B", self.copied, human(self.bytes));
+        if self.skipped > 0 {
+            text += &format!("; skipped {} that are complete", self.skipped);
+        }
+        if self.resumed > 0 {
+            text += &format!("; went on with {}", self.resumed);
+        }
+        if !self.damaged.is_empty() {
+            text += &format!("; {} could not be read in full", self.damaged.len());
+        }
+        if !self.failed.is_empty() {
+            text += &format!("; {} could not be copied", self.failed.len());
+        }
+        text.push('\n');
+        if self.owners_left_out {
+            text += "owners were not kept: only root may give files to others\n";
+        }
+        for (what, count, why) in &self.not_kept {
+            text += &format!("{what} were not kept, {count} times: {why}\n");
+        }
+        for damaged in self.damaged.iter().take(SHOWN) {
+            text += &format!("not in full: {}\n", damaged.path);
+            for bad in damaged.bad.iter().take(SHOWN) {
+                text += &format!("  bytes {} to {} are missing: {}\n", bad.start, bad.end - 1, bad.why);
+            }
+            if damaged.bad.len() > SHOWN {
+                text += &format!("  and {} ranges more\n", damaged.bad.len() - SHOWN);
+            }
+        }
+        if self.damaged.len() > SHOWN {
+            text += &format!("and {} files more (--report FILE)\n", self.damaged.len() - SHOWN);
+        }
+        eprint!("{text}");
+    }
+
+    /// Writes it as JSON.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let range = |bad: &Bad| json!({"start": bad.start, "end": bad.end, "why": bad.why});
+        let damaged = |each: &Damaged| {
+            let ranges: Vec<Value> = each.bad.iter().map(range).collect();
+            json!({"path": each.path, "dest": each.dest, "ranges": ranges})
+        };
+        let failed = |(path, why): &(String, String)| json!({"path": path, "why": why});
+        let kept = |(what, count, why): &(&str, u64, String)| {
+            json!({"what": what, "count": count, "why": why})
+        };
+        let report = json!({
+            "copied": self.copied,
+            "bytes": self.bytes,
+            "skipped": self.skipped,
+            "resumed": self.resumed,
+            "stopped": self.stopped,
+            "owners_left_out": self.owners_left_out,
+            "damaged": self.damaged.iter().map(damaged).collect::<Vec<_>>(),
+            "failed": self.failed.iter().map(failed).collect::<Vec<_>>(),
+            "not_kept": self.not_kept.iter().map(kept).collect::<Vec<_>>(),
+        });
+        std::fs::write(path, format!("{report:#}\n"))
+    }
+}

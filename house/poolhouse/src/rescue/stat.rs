@@ -1,0 +1,95 @@
+//! `poolhouse rescue stat`: prints all that is known of files, as `stat` does.
+
+use std::io::{self, Write};
+
+use engine::files::{Facts, Kind, Time};
+
+use super::ls::mode;
+use super::place::{Opened, Place, safe};
+use crate::common::Common;
+use crate::outcome::{Done, Outcome};
+use crate::{print, time};
+
+/// Print all that is known of files
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  poolhouse rescue stat -d ~/images tank/home:/ann/notes.txt")]
+pub(crate) struct Args {
+    /// POOL/FS[@SNAP]:/PATH
+    #[arg(required = true)]
+    pub(crate) targets: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, common: &Common) -> Done {
+    let mut opened = Opened::new(common);
+    let mut out = io::stdout().lock();
+    let mut wrong = false;
+    for target in &args.targets {
+        let (_, file) = opened.find(&Place::parse(target)?)?;
+        let facts = file.facts();
+        let xattrs = file.xattrs().unwrap_or_else(|why| {
+            wrong = true;
+            print::warning(&format!("{target}: {why}"));
+            Vec::new()
+        });
+        let link = if facts.kind == Kind::Symlink { file.target().ok() } else { None };
+        if common.json {
+            let line = super::entry::stat_line(target, &facts, link.as_deref(), &xattrs);
+            writeln!(out, "{line}")?;
+            continue;
+        }
+        write!(out, "{}", describe(target, &facts, link.as_deref(), file.space()))?;
+        for (name, value) in xattrs {
+            writeln!(out, "     xattr: {} ({} bytes)", safe(&name), value.len())?;
+        }
+    }
+    Ok(Outcome::unless(wrong))
+}
+
+fn describe(target: &str, facts: &Facts, link: Option<&[u8]>, space: u64) -> String {
+    let arrow = link.map(|link| format!(" -> {}", safe(link))).unwrap_or_default();
+    let kind = match facts.kind {
+        Kind::File => "regular file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symbolic link",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+        Kind::CharDevice => "character device",
+        Kind::BlockDevice => "block device",
+        Kind::Other => "something unknown",
+    };
+    let mut out = format!("      file: {target}{arrow}\n      type: {kind}\n");
+    let mut row = |name: &str, value: String| {
+        out.push_str(&format!("{name:>10}: {value}\n"));
+    };
+    row("size", format!("{} bytes, {space} on disk", facts.size));
+    row("mode", format!("{:04o} ({})", facts.mode, mode(facts)));
+    row("owner", format!("{}, group {}", facts.uid, facts.gid));
+    row("links", facts.links.to_string());
+    row("object", format!("{}, made in txg {}", facts.id, facts.generation));
+    if matches!(facts.kind, Kind::CharDevice | Kind::BlockDevice) {
+        row("device", format!("{}, {}", facts.rdev.0, facts.rdev.1));
+    }
+    if facts.flags != 0 {
+        row("flags", format!("{:#x}", facts.flags));
+    }
+    if facts.project != 0 {
+        row("project", facts.project.to_string());
+    }
+    row("accessed", precise(facts.atime));
+    row("modified", precise(facts.mtime));
+    row("changed", precise(facts.ctime));
+    row("created", precise(facts.crtime));
+    out
+}
+
+/// Local time with nanoseconds.
+fn precise(at: Time) -> String {
+    match u64::try_from(at.seconds) {
+        Ok(seconds) if seconds > 0 => {
+            let local = time::local(seconds);
+            let (left, right) = local.split_at_checked(19).unwrap_or((&local, ""));
+            format!("{left}.{:09}{right}", at.nanoseconds)
+        }
+        _ => format!("{}.{:09} seconds after 1970", at.seconds, at.nanoseconds),
+    }
+}

@@ -1,0 +1,62 @@
+//! A walk down a tree, folder by folder, as `ls -R`, `find` and `du` make it.
+
+use engine::files::{Error, File, Files, Name};
+
+/// What a walk tells.
+pub(crate) enum Step<'a> {
+    /// An entry and its path below the start.
+    Entry(&'a Name, &'a [u8]),
+    /// The end of a folder, after all that is in it.
+    Leave(&'a [u8]),
+    /// A folder that cannot be listed.
+    Trouble(&'a [u8], &'a Error),
+}
+
+/// No path of a sound file system nests deeper; deeper ones are circles.
+const DEEPEST: usize = 4096;
+
+/// Shows all that lies below a folder to `visit`, the names of each folder in order, folders
+/// followed by what is in them, not deeper than `depth`; until it says false.
+pub(crate) fn walk(
+    files: &Files,
+    top: &File,
+    depth: usize,
+    visit: &mut dyn FnMut(Step<'_>) -> bool,
+) -> bool {
+    let mut stack: Vec<(std::vec::IntoIter<Name>, Vec<u8>)> = Vec::new();
+    match files.sorted(top) {
+        Ok(names) => stack.push((names.into_iter(), Vec::new())),
+        Err(why) => return visit(Step::Trouble(b"", &why)),
+    }
+    while let Some((names, path)) = stack.last_mut() {
+        let Some(name) = names.next() else {
+            let (_, path) = stack.pop().unwrap_or_default();
+            if !path.is_empty() && !visit(Step::Leave(&path)) {
+                return false;
+            }
+            continue;
+        };
+        let mut below = path.clone();
+        if !below.is_empty() {
+            below.push(b'/');
+        }
+        below.extend_from_slice(&name.name);
+        if !visit(Step::Entry(&name, &below)) {
+            return false;
+        }
+        if name.kind != engine::files::Kind::Directory
+            || stack.len() >= depth.min(DEEPEST)
+        {
+            continue;
+        }
+        match files.file(name.id).and_then(|folder| files.sorted(&folder)) {
+            Ok(names) => stack.push((names.into_iter(), below)),
+            Err(why) => {
+                if !visit(Step::Trouble(&below, &why)) {
+                    return false;
+                }
+            }
+        }
+    }
+    true
+}

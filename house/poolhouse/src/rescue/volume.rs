@@ -1,0 +1,113 @@
+//! `poolhouse rescue volume`: copies a volume to a sparse image.
+
+use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use engine::files::{Content, Time};
+
+use super::cat::print_range;
+use super::copy::{self, Copied, How};
+use super::report::{Damaged, Report};
+use crate::common::Common;
+use crate::ordered::threads;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::progress::Progress;
+use crate::{print, stop};
+
+/// Copy a volume to a sparse image
+#[derive(clap::Args, Debug)]
+#[command(after_help = "The image is written as .NAME.poolhouse-part and gets its name when it is
+whole; the same command goes on where it was stopped. A block device is written from end to end.
+
+Example:\n  poolhouse rescue volume -d ~/images tank/vm@monday vm.img")]
+pub(crate) struct Args {
+    /// POOL/VOL[@SNAP]
+    pub(crate) source: String,
+    /// The image or block device, or - for standard output
+    pub(crate) dest: String,
+    /// Overwrite an image that is there, or what is on a block device
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Begin anew where an earlier copy was broken off, instead of going on
+    #[arg(long)]
+    pub(crate) restart: bool,
+    /// No progress bar
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+pub(crate) fn run(args: &Args, common: &Common) -> Done {
+    let pool = common.open_unlocked(&args.source)?;
+    let (content, log) = pool.volume(&args.source)?;
+    if let Some(trouble) = log.trouble {
+        print::warning(&format!("{}: {trouble}", args.source));
+    }
+    if args.dest == "-" {
+        let mut out = io::stdout().lock();
+        let printed = print_range(&content, 0, content.size(), &mut out)?;
+        out.flush()?;
+        let subject = format!("'{}'", args.source);
+        let unreadable = |why| engine::Error::Unreadable { subject, why };
+        return Ok(printed.map(|()| Outcome::Complete).map_err(unreadable)?);
+    }
+    let dest = PathBuf::from(&args.dest);
+    let there = std::fs::metadata(&dest).ok();
+    let device = there.as_ref().is_some_and(|facts| facts.file_type().is_block_device());
+    if there.is_some() && !args.overwrite {
+        let reason = "it is there already; give --overwrite to write over it".to_owned();
+        let path = args.dest.clone();
+        return Err(engine::Error::Destination { path, reason }.into());
+    }
+    stop::listen();
+    let progress = Progress::new(content.size(), args.quiet);
+    // the txg stands for the state of a volume that may have changed since
+    let seconds = i64::try_from(pool.txg()).unwrap_or(0);
+    let how = How {
+        threads: threads(0),
+        mark: Time { seconds, nanoseconds: 0 },
+        restart: args.restart,
+        zeros: device,
+        progress: &progress,
+    };
+    let copied = if device { to_device(&content, &dest, &how) } else { to_file(&content, &dest, &how) };
+    progress.end();
+    let copied = copied.map_err(|error| Failure::file(&dest, &error))?;
+    if copied.stopped {
+        return Err(engine::Error::Interrupted.into());
+    }
+    let mut report = Report { copied: 1, bytes: copied.bytes, ..Report::default() };
+    report.resumed = u64::from(copied.before > 0);
+    if !copied.bad.is_empty() {
+        let (path, dest) = (args.source.clone(), args.dest.clone());
+        report.damaged.push(Damaged { path, dest, bad: copied.bad });
+    }
+    report.print();
+    Ok(Outcome::unless(report.is_bad()))
+}
+
+fn to_device(content: &Content, dest: &Path, how: &How<'_>) -> io::Result<Copied> {
+    let file = std::fs::OpenOptions::new().write(true).open(dest)?;
+    let copied = copy::copy(content, &file, 0, how)?;
+    file.sync_all()?;
+    Ok(copied)
+}
+
+fn to_file(content: &Content, dest: &Path, how: &How<'_>) -> io::Result<Copied> {
+    let name = dest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let part = dest.with_file_name(format!(".{name}.poolhouse-part"));
+    let (file, from) = copy::open_part(&part, content, how)?;
+    how.progress.add(from);
+    let copied = copy::copy(content, &file, from, how)?;
+    if copied.stopped {
+        return Ok(copied);
+    }
+    file.set_len(content.size())?;
+    file.sync_all()?;
+    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
+    rustix::fs::futimens(&file, &times)?;
+    drop(file);
+    std::fs::rename(&part, dest)?;
+    Ok(copied)
+}

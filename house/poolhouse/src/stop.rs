@@ -1,0 +1,20 @@
+//! Ctrl-C: long work comes to a clean end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C asks the work to stop; a second one ends the program at once.
+pub(crate) fn listen() {
+    // where no handler can be set, Ctrl-C ends the program as ever
+    let _ = ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    });
+}
+
+/// Whether the work should stop.
+pub(crate) fn wanted() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
