@@ -17,6 +17,8 @@ use vdev::Tree;
 
 /// A vdev with more metaslabs than this keeps one for the intent log.
 const LOG_SHARE: u64 = 64;
+/// No vdev is believed to have more metaslabs.
+const MOST: u64 = 1 << 20;
 /// 1/32 of the space is kept back.
 const KEPT_SHIFT: u32 = 5;
 /// But not less than this, and not more than that.
@@ -29,15 +31,17 @@ const TYPICAL: u64 = 1 << 17;
 pub(crate) fn usable(pool: &spa::Pool) -> u64 {
     let (mut space, mut logs) = (0_u64, 0_u64);
     let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
-    for top in tops.iter().filter(|top| is_normal(top)) {
+    for top in tops.iter().filter(|top| is_normal(pool, top)) {
         let (Some(asize), Some(shift)) = (top.asize, top.metaslab_shift) else { continue };
         if !(1..64).contains(&shift) || top.non_allocating || top.removing {
             continue;
         }
         let count = asize >> shift;
         let log = u64::from(count > LOG_SHARE);
-        space = space.saturating_add(deflated(pool.tree(), top, count.saturating_sub(log) << shift));
-        logs = logs.saturating_add(deflated(pool.tree(), top, log << shift));
+        let metaslabs = |from, to| -> u64 { (from..to).map(|n| metaslab(pool, top, n)).sum() };
+        let last = count.saturating_sub(log).min(MOST);
+        space = space.saturating_add(deflated(pool.tree(), top, metaslabs(0, last)));
+        logs = logs.saturating_add(deflated(pool.tree(), top, metaslabs(last, last + log)));
     }
     let mut kept = (space >> KEPT_SHIFT).min(KEPT_MOST);
     kept = kept.saturating_sub(logs.min(kept >> 1)).max(KEPT_LEAST.min(space >> 1));
@@ -48,10 +52,39 @@ pub(crate) fn usable(pool: &spa::Pool) -> u64 {
         .saturating_sub(kept)
 }
 
-fn is_normal(top: &VdevConfig) -> bool {
-    let other = matches!(top.kind, VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing);
-    let kept = matches!(top.bias, Some(Bias::Log | Bias::Special | Bias::Dedup));
-    !other && !kept && !top.is_log
+/// Whether blocks of common kinds lie on a vdev.
+fn is_normal(pool: &spa::Pool, top: &VdevConfig) -> bool {
+    !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing)
+        && !top.is_log
+        && bias(pool, top).is_none()
+}
+
+/// What a top-level vdev is kept for. The pool's own description leaves it to the vdev's table.
+pub(crate) fn bias(pool: &spa::Pool, top: &VdevConfig) -> Option<Bias> {
+    if top.bias.is_some() {
+        return top.bias.clone();
+    }
+    let table = zap::Zap::open(pool.mos().object(top.top_zap?).ok()?).ok()?;
+    let value = table.lookup(b"org.zfsonlinux:allocation_bias").ok()??;
+    match value.string() {
+        Some(name) => Some(Bias::from_name(name)),
+        None => Bias::from_number(value.u64()?),
+    }
+}
+
+/// Bytes of a vdev's metaslab that can be allocated: in a draid whole rows of its groups.
+fn metaslab(pool: &spa::Pool, top: &VdevConfig, number: u64) -> u64 {
+    let Some(shift) = top.metaslab_shift.and_then(|shift| u32::try_from(shift).ok()) else {
+        return 0;
+    };
+    let size = 1_u64.checked_shl(shift).unwrap_or(0);
+    let Some(vdev::Kind::Draid(draid, _)) = pool.tree().top(top.id).map(|node| &node.kind) else {
+        return size;
+    };
+    let row = draid.row_size();
+    let start = number.saturating_mul(size);
+    let cut = start.next_multiple_of(row.max(1)).saturating_sub(start);
+    size.saturating_sub(cut).checked_div(row).unwrap_or(0).saturating_mul(row)
 }
 
 /// Bytes of blocks that `space` bytes of a vdev hold.

@@ -75,7 +75,9 @@ pub enum Error {
         lacking: Vec<Lacking>,
     },
     /// The pool's own data are damaged.
-    #[error("pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: try --rewind, or --txg with one that `rescue scan -v` lists")]
+    #[error(
+        "pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: try --rewind, or --txg with one that `rescue scan -v` lists"
+    )]
     Damaged {
         /// The pool.
         pool: String,
@@ -99,7 +101,9 @@ pub enum Error {
         features: Vec<String>,
     },
     /// The pool has a version that is not known.
-    #[error("pool '{pool}' has version {version}; this version of poolhouse knows 1 to 28 and 5000 (feature flags)")]
+    #[error(
+        "pool '{pool}' has version {version}; this version of poolhouse knows 1 to 28 and 5000 (feature flags)"
+    )]
     Version {
         /// The pool.
         pool: String,
@@ -149,7 +153,9 @@ pub enum Error {
         reason: String,
     },
     /// A folder has nothing in it that could be a device.
-    #[error("'{path}' is a folder, and no image or device is in it (folders below are not searched)")]
+    #[error(
+        "'{path}' is a folder, and no image or device is in it (folders below are not searched)"
+    )]
     EmptyFolder {
         /// The folder.
         path: String,
@@ -169,7 +175,9 @@ pub enum Error {
         why: String,
     },
     /// An image ends too early.
-    #[error("'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}; pool '{pool}' cannot be opened with what is left")]
+    #[error(
+        "'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}; pool '{pool}' cannot be opened with what is left"
+    )]
     Truncated {
         /// The image.
         path: String,
@@ -181,7 +189,9 @@ pub enum Error {
         wanted: u64,
     },
     /// Another program uses a device.
-    #[error("'{path}' is in use by another program; stop that program first, as what it writes would change the pool under the reader")]
+    #[error(
+        "'{path}' is in use by another program; stop that program first, as what it writes would change the pool under the reader"
+    )]
     InUse {
         /// The device.
         path: String,
@@ -329,7 +339,8 @@ fn missing(pool: &str, lacking: &[Lacking]) -> String {
         let gone = each.missing.len();
         let (verb, spare) = (if gone == 1 { "is" } else { "are" }, each.spare);
         let comma = if index == 0 { "" } else { "; " };
-        let names = if gone == 0 { String::new() } else { format!(" ({})", each.missing.join(", ")) };
+        let names =
+            if gone == 0 { String::new() } else { format!(" ({})", each.missing.join(", ")) };
         let _ = if each.devices == 0 {
             write!(text, "{comma}all devices of {} are missing", each.vdev)
         } else if each.devices == 1 {

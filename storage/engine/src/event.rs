@@ -20,7 +20,9 @@ pub enum Event {
         devices: Vec<String>,
     },
     /// An image is shorter than its vdev.
-    #[error("'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}")]
+    #[error(
+        "'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}"
+    )]
     Truncated {
         /// The image.
         path: String,
@@ -30,7 +32,9 @@ pub enum Event {
         wanted: u64,
     },
     /// A device knows only older states of the pool.
-    #[error("'{path}' knows the pool only up to txg {txg}: it was away later, and is believed for older data only")]
+    #[error(
+        "'{path}' knows the pool only up to txg {txg}: it was away later, and is believed for older data only"
+    )]
     Stale {
         /// The device.
         path: String,

@@ -28,7 +28,8 @@ pub fn search(paths: &[PathBuf]) -> Search {
 impl Search {
     /// Describes every pool that was found, by name. Each is opened, to say whether it can be.
     pub fn summaries(&self, options: &OpenOptions) -> Vec<PoolSummary> {
-        let describe = |pool| summary::describe(pool, &self.others, &self.open_found(pool, options));
+        let describe =
+            |pool| summary::describe(pool, &self.others, &self.open_found(pool, options));
         self.pools.iter().map(describe).collect()
     }
 

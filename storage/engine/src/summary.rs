@@ -8,7 +8,7 @@ use spa::{Candidate, Labelled};
 
 pub(crate) use vdevs::{all_lacking, lacking, newest_sibling, trees, truncated, vdev_name};
 
-use crate::{Event, Pool, Result};
+use crate::{Event, Pool, Result, capacity};
 
 /// A pool that was found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -33,9 +33,11 @@ pub struct PoolSummary {
     pub size: u64,
     /// Bytes allocated, parity included; none where that cannot be read.
     pub allocated: Option<u64>,
-    /// Whether it can be read.
+    /// Whether it can be read, at least in part.
     pub readable: bool,
-    /// Why not.
+    /// Whether some of it is lost, as vdevs lack more devices than they can do without.
+    pub partly_lost: bool,
+    /// Why it cannot be read.
     pub reason: Option<String>,
     /// The exit status of commands that try to.
     pub status: u8,
@@ -167,7 +169,10 @@ pub(crate) fn describe(
     let pool = opened.as_ref().ok().map(Pool::spa);
     let failure = opened.as_ref().err();
     let label = candidate.config().map(|config| &config.pool);
-    let trees = trees(candidate, pool);
+    let mut trees = trees(candidate, pool);
+    if let Some(pool) = pool {
+        trees.iter_mut().for_each(|top| top.bias = capacity::bias(pool, top));
+    }
     let states: Vec<State> = candidate.uberblocks().into_iter().map(state).collect();
     let now = pool.map_or_else(|| states.first().cloned(), |pool| Some(state(pool.uberblock())));
     let space = pool.and_then(|pool| pool.space().ok());
@@ -187,6 +192,9 @@ pub(crate) fn describe(
         size: trees.iter().filter(|top| !has_log(top)).filter_map(|top| top.asize).sum(),
         allocated: space.map(|tops| tops.iter().map(|top| top.allocated).sum()),
         readable: failure.is_none(),
+        partly_lost: opened.as_ref().is_ok_and(|pool| {
+            pool.events().iter().any(|event| matches!(event, Event::Lost { .. }))
+        }),
         reason: failure.map(ToString::to_string),
         status: failure.map_or(0, crate::Error::status),
         warnings: opened.as_ref().map_or_else(

@@ -104,9 +104,7 @@ fn each(out: &mut dyn Write, all: &[Facts], indent: usize) -> io::Result<()> {
 fn is_plain(value: &Facts) -> bool {
     match value {
         Facts::Object(_) => false,
-        Facts::Array(all) => {
-            !all.is_empty() && all.len() <= 16 && all.iter().all(Facts::is_number)
-        }
+        Facts::Array(all) => !all.is_empty() && all.len() <= 16 && all.iter().all(Facts::is_number),
         _ => true,
     }
 }

@@ -92,12 +92,13 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         return Ok(Outcome::unless(incomplete));
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let table = if all || args.properties {
-        long(&found, args)
+    let table =
+        if all || args.properties { long(&found, args) } else { short(&found, &columns, args) };
+    if args.scripted {
+        table.print_tabs(&mut out)?
     } else {
-        short(&found, &columns, args)
+        table.print(&mut out)?
     };
-    if args.scripted { table.print_tabs(&mut out)? } else { table.print(&mut out)? };
     out.flush()?;
     Ok(Outcome::unless(incomplete))
 }

@@ -79,6 +79,7 @@ fn show(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Result<()
         fact("comment", comment.clone());
     }
     match &pool.reason {
+        None if pool.partly_lost => fact("readable", "in part, see the notes".to_owned()),
         None => fact("readable", "yes".to_owned()),
         Some(reason) => fact("readable", format!("no: {reason}")),
     }
@@ -123,17 +124,16 @@ fn states(all: &[State], verbose: bool) -> String {
     let txgs: Vec<String> = all.iter().map(|state| state.txg.to_string()).collect();
     match all {
         [] => "none".to_owned(),
-        _ if all.len() <= FEW || verbose => format!("{} (txg {})", all.len(), txgs.join(", ")),
-        [first, .., last] => {
+        [first, .., last] if all.len() > FEW && !verbose => {
             let (newest, oldest) = (first.txg, last.txg);
             format!("{} (txg {oldest} to {newest}; -v lists them)", all.len())
         }
+        _ => format!("{} (txg {})", all.len(), txgs.join(", ")),
     }
 }
 
 fn show_vdevs(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Result<()> {
-    let mut head =
-        vec![("VDEV", Align::Left), ("STATE", Align::Left), ("SIZE", Align::Right)];
+    let mut head = vec![("VDEV", Align::Left), ("STATE", Align::Left), ("SIZE", Align::Right)];
     head.push(("FOUND AT", Align::Left));
     if verbose {
         head.extend([("GUID", Align::Right), ("KNOWN AS", Align::Left)]);
@@ -241,7 +241,8 @@ fn wrap(words: &[String], width: usize) -> Vec<String> {
 
 fn show_rest(out: &mut dyn Write, found: &Found) -> io::Result<()> {
     let listed = |guid: u64| {
-        let of = |pool: &PoolSummary| pool.spares.iter().chain(&pool.caches).any(|v| v.guid == guid);
+        let of =
+            |pool: &PoolSummary| pool.spares.iter().chain(&pool.caches).any(|v| v.guid == guid);
         found.pools.iter().any(of)
     };
     let homeless: Vec<_> = found.others.iter().filter(|other| !listed(other.guid)).collect();

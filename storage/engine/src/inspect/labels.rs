@@ -54,7 +54,8 @@ pub fn labels(path: &Path) -> Result<Facts> {
         }
         if let Some(best) = best {
             if let Some((size, wanted)) = summary::truncated(&best) {
-                let what = format!("truncated: its vdev takes {wanted} bytes, it ends after {size}");
+                let what =
+                    format!("truncated: its vdev takes {wanted} bytes, it ends after {size}");
                 facts["problem"] = json!(what);
             }
             facts["uberblocks"] = json!(best.slots.len());

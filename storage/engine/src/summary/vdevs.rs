@@ -76,9 +76,7 @@ fn can_be_read(config: &VdevConfig, candidate: &Candidate) -> bool {
     let gone = || config.children.iter().filter(|child| !can_be_read(child, candidate)).count();
     match config.kind {
         VdevKind::Disk | VdevKind::File => device(candidate, config.guid).is_some(),
-        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
-            gone() < config.children.len()
-        }
+        VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => gone() < config.children.len(),
         VdevKind::Raidz | VdevKind::Draid => gone() <= spare(config),
         VdevKind::Missing => false,
         _ => true,
@@ -134,9 +132,8 @@ pub(super) fn describe(config: &VdevConfig, candidate: &Candidate, is_top: bool)
     let device = device(candidate, config.guid).filter(|_| is_device);
     let newest = device.map(|device| newest_sibling(candidate, device));
     let stale = device.map(Labelled::synced).filter(|synced| Some(*synced) < newest);
-    let whole = children
-        .iter()
-        .all(|child| matches!(child.state, VdevState::Online | VdevState::Removed));
+    let whole =
+        children.iter().all(|child| matches!(child.state, VdevState::Online | VdevState::Removed));
     let state = match config.kind {
         VdevKind::Indirect | VdevKind::Hole => VdevState::Removed,
         _ if !can_be_read(config, candidate) => VdevState::Missing,

@@ -1,0 +1,115 @@
+//! `rescue list` against what `zfs get all -p` said of the same pools.
+
+use serde_json::{Map, Value};
+
+use crate::poolhouse::{arg, good, json, key_files};
+
+/// What depends on the system that has the pool imported, not on the pool.
+const NOT_IN_THE_POOL: [&str; 2] = ["mounted", "keystatus"];
+
+/// A value as a manifest has it: a list is value and source where the source is not the common one.
+fn value_of(recorded: &Value) -> (&str, Option<&str>) {
+    match recorded {
+        Value::Array(both) => {
+            (both[0].as_str().unwrap_or_default(), both.get(1).and_then(Value::as_str))
+        }
+        other => (other.as_str().unwrap_or_default(), None),
+    }
+}
+
+fn differences(
+    name: &str,
+    recorded: &Map<String, Value>,
+    found: &Map<String, Value>,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (property, recorded) in recorded {
+        let (wanted, source) = value_of(recorded);
+        // an import for reading only sets properties for as long as it lasts
+        if source == Some("temporary") || NOT_IN_THE_POOL.contains(&property.as_str()) {
+            continue;
+        }
+        let found = found.get(property).and_then(Value::as_str);
+        if found != Some(wanted) {
+            wrong.push(format!("{name} {property}: {found:?}, and it is {wanted:?}"));
+        }
+    }
+    wrong
+}
+
+/// Name and properties of each dataset in the list.
+fn listed(list: &Value) -> Vec<(&str, Map<String, Value>)> {
+    let datasets = list["datasets"].as_array().expect("a list of datasets");
+    let plain = |dataset: &'_ Value| -> Map<String, Value> {
+        let all = dataset["properties"].as_array().expect("a list of properties");
+        all.iter()
+            .map(|each| {
+                (each["name"].as_str().unwrap_or_default().to_owned(), each["value"].clone())
+            })
+            .collect()
+    };
+    datasets.iter().map(|each| (each["name"].as_str().unwrap_or_default(), plain(each))).collect()
+}
+
+#[test]
+fn every_figure_is_that_of_zfs_get() {
+    let mut wrong = Vec::new();
+    for fixture in fixtures::all() {
+        let keys = key_files(&fixture, "list-keys");
+        let dir = arg(&fixture.dir);
+        let mut args = vec!["rescue", "list", "-d", dir, fixture.pool(), "--properties", "--json"];
+        args.extend(keys.iter().map(String::as_str));
+        let list = json(&args);
+        let listed = listed(&list);
+        let datasets = fixture.manifest["datasets"].as_array().expect("it has datasets");
+        for dataset in datasets {
+            let name = dataset["name"].as_str().expect("it has a name");
+            let recorded = dataset["properties"].as_object().expect("it has properties");
+            match listed.iter().find(|found| found.0 == name) {
+                Some((_, found)) => {
+                    let all = differences(name, recorded, found);
+                    wrong.extend(all.iter().map(|each| format!("{}: {each}", fixture.name)));
+                }
+                None => wrong.push(format!("{}: {name} is not listed", fixture.name)),
+            }
+        }
+        for (name, _) in &listed {
+            let known = datasets.iter().any(|dataset| dataset["name"] == *name);
+            if !known {
+                wrong.push(format!("{}: {name} is listed, and there is none", fixture.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn columns_are_those_asked_for() {
+    let fixture = fixtures::load("mirror-2");
+    let list = |more: &[&str]| {
+        let mut args = vec!["rescue", "list", "-d", arg(&fixture.dir), "tank"];
+        args.extend(more);
+        good(&args)
+    };
+    let used = fixture.manifest["datasets"][0]["properties"]["used"].as_str().unwrap_or_default();
+    let first = list(&["-Hp", "-o", "name,used", "--depth", "0"]);
+    assert_eq!(first, format!("tank\t{used}\n"));
+    let table = list(&["-t", "filesystem"]);
+    assert!(table.starts_with("NAME "), "{table}");
+    assert!(
+        table.lines().next().is_some_and(|head| head.contains("AVAIL  REFER  RATIO")),
+        "{table}"
+    );
+    assert!(!table.contains('@'), "only file systems were asked for: {table}");
+    let all = list(&["-o", "all", "--depth", "0"]);
+    assert!(all.starts_with("NAME  PROPERTY ") && all.contains("  compression "), "{all}");
+}
+
+#[test]
+fn locked_datasets_are_listed_as_locked() {
+    let fixture = fixtures::load("encryption");
+    let out = good(&["rescue", "list", "-d", arg(&fixture.dir), "tank"]);
+    let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(line("tank/pass ").contains("filesystem (locked)"), "{out}");
+    assert!(!line("tank/plain ").contains("locked"), "{out}");
+}

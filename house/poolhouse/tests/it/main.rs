@@ -1,0 +1,6 @@
+//! The command as users run it: on pools made by real OpenZFS, and on what is no pool.
+
+mod list;
+mod looking;
+mod poolhouse;
+mod trouble;

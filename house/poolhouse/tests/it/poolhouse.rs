@@ -1,0 +1,58 @@
+//! Running the command.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// What a run gave.
+pub(crate) struct Run {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs `poolhouse` with the arguments, with nobody to be asked.
+pub(crate) fn run(args: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(args).env("TZ", "UTC").stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().expect("the command starts");
+    Run {
+        status: status.code().unwrap_or(-1),
+        out: String::from_utf8(stdout).expect("it prints text"),
+        err: String::from_utf8(stderr).expect("it prints text"),
+    }
+}
+
+/// Runs it and wants it to do all of its work.
+pub(crate) fn good(args: &[&str]) -> String {
+    let run = run(args);
+    assert_eq!(run.status, 0, "{args:?}: {}", run.err);
+    run.out
+}
+
+/// The same, and its output is JSON.
+pub(crate) fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&good(args)).expect("it prints JSON")
+}
+
+/// A path as an argument.
+pub(crate) fn arg(path: &Path) -> &str {
+    path.to_str().expect("paths of tests are text")
+}
+
+/// The fixture's keys in files, as arguments.
+pub(crate) fn key_files(fixture: &fixtures::Fixture, scratch: &str) -> Vec<String> {
+    let keys = fixture.keys();
+    if keys.is_empty() {
+        return Vec::new();
+    }
+    let dir = fixtures::scratch(&format!("{scratch}-{}", fixture.name));
+    let mut args = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        let path = dir.join(format!("key{index}"));
+        std::fs::write(&path, key.file_content()).expect("a file");
+        args.extend(["--key".to_owned(), format!("{}={}", key.dataset, arg(&path))]);
+    }
+    args
+}
