@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod capacity;
+pub mod check;
 pub mod dataset;
 pub mod error;
 pub mod event;

@@ -1,11 +1,33 @@
-//! `poolhouse rescue verify`: reads every block, each copy of it and its parity, and says what is wrong.
+//! `poolhouse rescue verify`: reads every block, each copy of it and its parity, and says what is
+//! wrong.
+
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::check::{Blocks, Damaged, DamagedRange, Findings, SpaceRange, Verify};
+use job::Job;
+use serde::Serialize;
+use units::human_bytes;
 
 use crate::common::Common;
-use crate::outcome::{Done, Failure};
+use crate::ordered::threads;
+use crate::outcome::{Done, Outcome};
+use crate::progress::Progress;
+use crate::table::{Align, Table, safe};
+use crate::{print, stop};
 
 /// Read and check every block, copy and parity
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  poolhouse rescue verify -d ~/images tank")]
+#[command(after_help = "Every block that a dataset, a snapshot or the pool itself refers to is read:
+each copy on every device, and parity. Nothing is repaired. What the space maps have as allocated is
+held against what is referred to. Files with damage are named with their ranges: REPAIRABLE ones read
+well thanks to redundancy, LOST ones do not any more. Exit status: 0 nothing is wrong (devices may be
+missing), 1 something is, 130 interrupted, and what was found up to then is told.
+
+Examples:
+  poolhouse rescue verify -d ~/images tank
+  poolhouse rescue verify -d /dev/sdb1 -d /dev/sdc1 --json tank > findings.json")]
 pub(crate) struct Args {
     /// The pool, by name or guid
     pub(crate) pool: String,
@@ -17,6 +39,256 @@ pub(crate) struct Args {
     pub(crate) quiet: bool,
 }
 
-pub(crate) fn run(_args: &Args, _common: &Common) -> Done {
-    Err(Failure::usage("this version has no `rescue verify` yet"))
+/// Findings, and how long it took.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    findings: Findings,
+    seconds: f64,
+    bytes_per_second: f64,
+    threads: usize,
+}
+
+/// How often the bar is told how far the work has come.
+const TICK: Duration = Duration::from_millis(100);
+/// So many ranges are printed of each file and each vdev; JSON has more.
+const MOST_RANGES: usize = 10;
+
+pub(crate) fn run(args: &Args, common: &Common) -> Done {
+    let pool = common.open(&args.pool)?;
+    let threads = threads(args.jobs);
+    stop::listen();
+    let start = Instant::now();
+    let job = Arc::new(Job::default());
+    let verify = Verify::new(&pool, Arc::clone(&job))?;
+    let progress = Progress::new(job.progress.bytes_total(), args.quiet);
+    loop {
+        round(&verify, threads, &job, &progress);
+        if !verify.next_round() {
+            break;
+        }
+    }
+    progress.end();
+    let seconds = start.elapsed().as_secs_f64();
+    let findings = verify.findings();
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
+    let bytes_per_second = findings.examined_bytes as f64 / seconds.max(1e-9);
+    let answer = Answer { findings, seconds, bytes_per_second, threads };
+    if common.json {
+        print::json(&answer)?;
+    } else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        report(&answer, &mut out)?;
+        out.flush()?;
+    }
+    if !answer.findings.complete {
+        return Err(engine::Error::Interrupted.into());
+    }
+    Ok(Outcome::unless(!answer.findings.clean))
+}
+
+/// Works on all threads until they all come back; this one shows how far they are.
+fn round(verify: &Verify, threads: usize, job: &Job, progress: &Progress) {
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| verify.work())).collect();
+        let mut shown = job.progress.bytes_done();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            if stop::wanted() {
+                job.cancel.cancel();
+            }
+            let done = job.progress.bytes_done();
+            progress.add(done.saturating_sub(shown));
+            shown = done;
+            // short work need not wait for a whole tick
+            let until = Instant::now() + TICK;
+            while Instant::now() < until && workers.iter().any(|worker| !worker.is_finished()) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    });
+}
+
+fn report(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
+    let found = &answer.findings;
+    blocks(found, out)?;
+    summary(answer, out)?;
+    devices(found, out)?;
+    space(found, out)?;
+    for note in &found.notes {
+        let word = if note.is_fault { "FAULT" } else { "note" };
+        writeln!(out, "{word}: {}", safe(&note.what))?;
+    }
+    damaged(found, out)?;
+    verdict(found, out)
+}
+
+fn row(name: String, blocks: &Blocks) -> [String; 5] {
+    let Blocks { blocks, logical_bytes, stored_bytes, allocated_bytes } = *blocks;
+    let size = human_bytes;
+    [name, blocks.to_string(), size(logical_bytes), size(stored_bytes), size(allocated_bytes)]
+}
+
+fn blocks(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+    let columns = |first| {
+        let right = Align::Right;
+        [
+            (first, Align::Left),
+            ("BLOCKS", right),
+            ("LOGICAL", right),
+            ("STORED", right),
+            ("ALLOCATED", right),
+        ]
+    };
+    let mut table = Table::with_head(&columns("TYPE"));
+    for each in &found.types {
+        let level = if each.level == 0 { String::new() } else { format!(" L{}", each.level) };
+        table.row(row(format!("{}{level}", each.kind), &each.blocks));
+    }
+    table.row(row("total".to_owned(), &found.total));
+    table.print(out)?;
+    writeln!(out)?;
+    let mut table = Table::with_head(&columns("SIZE UP TO"));
+    for each in &found.sizes {
+        table.row(row(human_bytes(each.up_to), &each.blocks));
+    }
+    table.print(out)?;
+    writeln!(out)
+}
+
+fn summary(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
+    let found = &answer.findings;
+    #[expect(clippy::cast_possible_truncation, reason = "a rate fits")]
+    #[expect(clippy::cast_sign_loss, reason = "a rate is not below 0")]
+    let rate = human_bytes(answer.bytes_per_second as u64);
+    writeln!(
+        out,
+        "{} as of txg {}: {} of {} datasets and snapshots, {} blocks, {} read with all copies and \
+         parity in {:.1} s, {rate}/s with {} threads",
+        safe(&found.pool),
+        found.txg,
+        found.datasets_done,
+        found.datasets,
+        found.total.blocks,
+        human_bytes(found.examined_bytes),
+        answer.seconds,
+        answer.threads
+    )?;
+    let also = [
+        (found.embedded, "stand in their pointers"),
+        (found.gangs, "are in pieces"),
+        (found.shared, "are further references to shared blocks"),
+        (found.redacted, "were left out by a redacted send"),
+        (found.waiting.blocks, "wait to be freed"),
+    ];
+    for (count, what) in also.into_iter().filter(|(count, _)| *count > 0) {
+        writeln!(out, "  {count} blocks {what}")?;
+    }
+    Ok(())
+}
+
+fn devices(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+    for device in &found.devices {
+        let facts = [
+            (device.wrong, "wrong"),
+            (device.unreadable, "unreadable"),
+            (device.absent, "not there"),
+            (device.stale, "written while it was away"),
+        ];
+        let mut said: Vec<String> = Vec::new();
+        if device.missing {
+            said.push("missing".to_owned());
+        }
+        let counted = facts.iter().filter(|(count, _)| *count > 0);
+        said.extend(counted.map(|(count, what)| format!("its part of {count} blocks {what}")));
+        if !said.is_empty() {
+            writeln!(out, "{}: {}", safe(&device.path), said.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+fn space(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+    for space in &found.space {
+        let head = format!("vdev {}", space.vdev);
+        let facts = [
+            (space.leaked_bytes, "allocated, and nothing refers to it", &space.leaks),
+            (space.unallocated_bytes, "in use, and not allocated", &space.unallocated),
+            (space.contradicting_bytes, "allocated or freed twice in the space maps", &Vec::new()),
+        ];
+        for (bytes, what, ranges) in facts.into_iter().filter(|(bytes, ..)| *bytes > 0) {
+            writeln!(out, "{head}: {} {what}", human_bytes(bytes))?;
+            some_ranges(ranges, out)?;
+        }
+    }
+    if found.double_bytes > 0 {
+        writeln!(out, "{} claimed by two blocks", human_bytes(found.double_bytes))?;
+        some_ranges(&found.doubles, out)?;
+    }
+    if found.outside > 0 {
+        writeln!(out, "{} blocks lie where there is no space", found.outside)?;
+        some_ranges(&found.outsiders, out)?;
+    }
+    Ok(())
+}
+
+fn some_ranges(ranges: &[SpaceRange], out: &mut impl Write) -> io::Result<()> {
+    for range in ranges.iter().take(MOST_RANGES) {
+        let place = range.place.as_ref().map(|place| format!("  {place}")).unwrap_or_default();
+        let length = range.end.saturating_sub(range.start);
+        writeln!(out, "  {}:{:x}:{length:x}{place}", range.vdev, range.start)?;
+    }
+    rest(ranges.len(), out)
+}
+
+fn rest(count: usize, out: &mut impl Write) -> io::Result<()> {
+    match count.saturating_sub(MOST_RANGES) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more"),
+    }
+}
+
+fn damaged(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+    for object in &found.damaged {
+        let word = if object.is_lost() { "LOST" } else { "REPAIRABLE" };
+        writeln!(out, "{word}: {}", safe(&object.name()))?;
+        for range in object.ranges.iter().take(MOST_RANGES) {
+            writeln!(out, "  {}", safe(&range_line(object, range)))?;
+        }
+        rest(object.ranges.len(), out)?;
+    }
+    if found.unnamed > 0 {
+        writeln!(out, "{} more damaged blocks are not named", found.unnamed)?;
+    }
+    Ok(())
+}
+
+fn range_line(object: &Damaged, range: &DamagedRange) -> String {
+    let DamagedRange { start, end, lost, devices, why } = range;
+    let mut line = match object.part {
+        "content" if *end == u64::MAX => "somewhere in it".to_owned(),
+        "content" => format!("bytes {start} to {end}"),
+        "objects" => format!("objects {start} to {end}"),
+        _ => "not its content".to_owned(),
+    };
+    line += if *lost { ": lost" } else { ": redundancy makes up for it" };
+    if !devices.is_empty() {
+        line += &format!("; wrong on {}", devices.join(", "));
+    }
+    if let Some(why) = why {
+        line += &format!("; {why}");
+    }
+    line
+}
+
+fn verdict(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+    let degraded = match found.degraded {
+        0 => String::new(),
+        count => format!(" ({count} blocks were put together without devices that are missing)"),
+    };
+    let what = match (found.complete, found.clean) {
+        (false, _) => "stopped before the end; what is said above holds for what was examined",
+        (true, true) => "nothing is wrong",
+        (true, false) => "not all is well",
+    };
+    writeln!(out, "{} blocks lost, {} repairable{degraded}: {what}", found.lost, found.repairable)
 }

@@ -1,0 +1,112 @@
+//! Damage that is done here, to copies of fixtures.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use check::Report;
+use dmu::{Found, Next, Plan};
+use dsl::PoolFacts;
+use ondisk::{Blkptr, Dva, ObjectType};
+use units::ObjectId;
+
+use crate::examine::{examine, open};
+
+/// Bytes of labels and boot area in front of the allocatable space.
+const FRONT: u64 = 4 << 20;
+
+fn copy(name: &str, test: &str) -> PathBuf {
+    let below = fixtures::scratch(test);
+    fixtures::unpack(name, &below).unwrap().dir
+}
+
+/// The data blocks of files of the root dataset: object, block, and where they lie.
+fn file_blocks(dir: &Path) -> BTreeMap<(ObjectId, u64), Dva> {
+    let pool = open(dir);
+    let facts = PoolFacts { name: pool.name().to_owned(), usable: 0 };
+    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    let mut found = BTreeMap::new();
+    for head in tree.heads() {
+        let objset = head.unwrap().objset(None).unwrap();
+        objset.walk(&Plan::default(), &mut |place, what| {
+            if let Found::Pointer(Blkptr::Regular(block)) = what
+                && block.kind == ObjectType::PLAIN_FILE
+                && place.level.get() == 0
+                && block.psize > 4096
+                && let Some(dva) = block.dvas[0]
+            {
+                found.insert((place.object, place.block.get()), dva);
+            }
+            Next::Deeper
+        });
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+fn spoil(image: &Path, offset: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
+    let mut bytes = [0; 64];
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    file.write_all_at(&bytes, offset).unwrap();
+}
+
+fn wrong(report: &Report) -> Vec<u64> {
+    report.leaves.iter().map(|leaf| leaf.wrong).collect()
+}
+
+#[test]
+fn one_wrong_side_of_a_mirror_is_told_and_the_file_is_not_lost() {
+    let dir = copy("mirror-2", "check-one-side");
+    let ((object, _), dva) = file_blocks(&dir).into_iter().next_back().unwrap();
+    spoil(&dir.join("d1.img"), FRONT + dva.offset + 100);
+    let report = examine(&dir, 2);
+    assert_eq!((report.repairable, report.lost), (1, 0));
+    assert_eq!(wrong(&report), [0, 1]);
+    assert!(!report.is_clean());
+    let [file] = &report.damaged[..] else { panic!("{:?}", report.damaged) };
+    assert_eq!(file.object, object);
+    assert!(file.path.is_some() && !file.is_lost());
+}
+
+#[test]
+fn what_no_side_has_is_lost_by_name_and_range() {
+    let dir = copy("mirror-2", "check-both-sides");
+    let ((object, block), dva) = file_blocks(&dir).into_iter().next_back().unwrap();
+    for image in ["d0.img", "d1.img"] {
+        spoil(&dir.join(image), FRONT + dva.offset + 100);
+    }
+    let report = examine(&dir, 2);
+    assert_eq!((report.repairable, report.lost), (0, 1));
+    assert_eq!(wrong(&report), [1, 1]);
+    let [file] = &report.damaged[..] else { panic!("{:?}", report.damaged) };
+    assert!(file.is_lost() && file.path.is_some());
+    assert_eq!(file.object, object);
+    let [range] = &file.ranges[..] else { panic!("{:?}", file.ranges) };
+    let size = range.range.end - range.range.start;
+    assert_eq!(range.range.start, block * size);
+    // nothing else is the worse for it
+    assert_eq!((report.leaked(), report.unallocated()), (0, 0));
+}
+
+#[test]
+fn a_lost_root_block_leaves_leaks_and_the_rest_is_examined() {
+    let dir = copy("mirror-2", "check-lost-root");
+    let pool = open(&dir);
+    let facts = PoolFacts { name: pool.name().to_owned(), usable: 0 };
+    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    let head = tree.heads().map(Result::unwrap).last().unwrap();
+    let Blkptr::Regular(root) = &head.phys().unwrap().root else { panic!("a root is a block") };
+    for dva in root.copies() {
+        for image in ["d0.img", "d1.img"] {
+            spoil(&dir.join(image), FRONT + dva.offset + 10);
+        }
+    }
+    let report = examine(&dir, 2);
+    assert_eq!(report.lost, 1);
+    assert!(report.leaked() > 0 && report.unallocated() == 0);
+    let [object] = &report.damaged[..] else { panic!("{:?}", report.damaged) };
+    assert_eq!(object.dataset, head.name());
+}

@@ -1,0 +1,5 @@
+//! Pools by real OpenZFS, examined: sound ones, ones with damage, ones damaged here.
+
+mod examine;
+mod fixture_pools;
+mod injected;

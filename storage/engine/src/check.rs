@@ -1,0 +1,409 @@
+//! Verifying a pool: every block, each copy of it and its parity, and the space maps.
+//!
+//! [`Verify`] is worked on by as many threads as the caller brings:
+//!
+//! ```text
+//! let verify = Verify::new(&pool, job)?;
+//! loop {
+//!     (on each thread) verify.work();
+//!     if !verify.next_round() { break }
+//! }
+//! let findings = verify.findings();
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::check::report::{Counts, DamagedObject, DoubleUse, Part, Report, SpaceReport};
+use job::Job;
+use serde::Serialize;
+use units::Guid;
+
+use crate::{Error, Pool, Result};
+
+/// How many blocks, and how large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Blocks {
+    /// Pointers to blocks.
+    pub blocks: u64,
+    /// Bytes as their objects see them.
+    pub logical_bytes: u64,
+    /// Bytes as stored, once.
+    pub stored_bytes: u64,
+    /// Bytes allocated, all copies, parity included.
+    pub allocated_bytes: u64,
+}
+
+/// The blocks of one type on one level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TypeBlocks {
+    /// What they are part of.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Their height in the objects' trees; 0: what the object itself is made of.
+    pub level: u8,
+    /// How many.
+    #[serde(flatten)]
+    pub blocks: Blocks,
+}
+
+/// The blocks of one size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SizeBlocks {
+    /// Bytes as stored: not more than this, and more than half of it.
+    pub up_to: u64,
+    /// How many.
+    #[serde(flatten)]
+    pub blocks: Blocks,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// The path by which it was opened; of one that is missing the one the pool knows.
+    pub path: String,
+    /// Its identity.
+    pub guid: u64,
+    /// Whether it was not found.
+    pub missing: bool,
+    /// Blocks of which it has a part with wrong bytes.
+    pub wrong: u64,
+    /// Blocks of which it failed to read its part.
+    pub unreadable: u64,
+    /// Blocks of which its part is not there, as it is missing.
+    pub absent: u64,
+    /// Blocks that were written while it was away.
+    pub stale: u64,
+}
+
+/// A damaged range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DamagedRange {
+    /// From this byte on (of a table of objects: from this number on).
+    pub start: u64,
+    /// To before this.
+    pub end: u64,
+    /// Whether it cannot be read any more; else redundancy still gives it.
+    pub lost: bool,
+    /// The devices whose part is wrong or could not be read.
+    pub devices: Vec<String>,
+    /// Why it cannot be read.
+    pub why: Option<String>,
+}
+
+/// A file, or another object, with damage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Damaged {
+    /// The dataset; empty: the pool's own data.
+    pub dataset: String,
+    /// The object's number.
+    pub object: u64,
+    /// The path in the dataset, where it is known. What is no UTF-8 in it is replaced.
+    pub path: Option<String>,
+    /// The same as it is, in hexadecimal digits, if it is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_hex: Option<String>,
+    /// What the object is made of.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// "content", "objects" (a part of the table of all objects: ranges are numbers of objects) or
+    /// "rest" (what belongs to the object and is not its content).
+    pub part: &'static str,
+    /// What is damaged.
+    pub ranges: Vec<DamagedRange>,
+}
+
+impl Damaged {
+    /// Whether some of it cannot be read any more.
+    pub fn is_lost(&self) -> bool {
+        self.ranges.iter().any(|range| range.lost)
+    }
+
+    /// What a person calls it.
+    pub fn name(&self) -> String {
+        let dataset = if self.dataset.is_empty() { "the pool's own data" } else { &self.dataset };
+        match (&self.path, self.part) {
+            (Some(path), _) => format!("{dataset}:{path}"),
+            (None, "objects") => format!("{dataset}: the table of all objects"),
+            (None, _) if self.object == 0 => format!("{dataset}: its root or intent log"),
+            (None, _) => {
+                let kind = self.kind.as_deref().unwrap_or("unknown");
+                format!("{dataset}: object {} ({kind})", self.object)
+            }
+        }
+    }
+}
+
+/// A range of a vdev, in bytes from the end of its front labels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SpaceRange {
+    /// The top-level vdev.
+    pub vdev: u32,
+    /// The first byte.
+    pub start: u64,
+    /// Behind the last.
+    pub end: u64,
+    /// Whose block claims it, if that is the question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+}
+
+/// The space of a top-level vdev.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Space {
+    /// Which.
+    pub vdev: u32,
+    /// Bytes that the space maps have as allocated.
+    pub allocated_bytes: u64,
+    /// Bytes that are referred to.
+    pub referenced_bytes: u64,
+    /// Bytes allocated to which nothing refers.
+    pub leaked_bytes: u64,
+    /// Where, the first thousand ranges.
+    pub leaks: Vec<SpaceRange>,
+    /// Bytes referred to that are not allocated.
+    pub unallocated_bytes: u64,
+    /// Where, the first thousand ranges.
+    pub unallocated: Vec<SpaceRange>,
+    /// Bytes that the space maps allocate or free twice.
+    pub contradicting_bytes: u64,
+}
+
+/// Something to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// Whether it is a fault.
+    pub is_fault: bool,
+    /// What it is.
+    pub what: String,
+}
+
+/// What verifying a pool found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// The pool's name.
+    pub pool: String,
+    /// Its identity.
+    pub guid: u64,
+    /// As of when.
+    pub txg: u64,
+    /// Whether everything was examined; false: the work was stopped.
+    pub complete: bool,
+    /// Whether nothing is wrong, missing devices aside.
+    pub clean: bool,
+    /// Object sets with blocks of their own: the pool's, each dataset, each snapshot.
+    pub datasets: u64,
+    /// How many of them were examined to the end.
+    pub datasets_done: u64,
+    /// Bytes read, all copies and parity.
+    pub examined_bytes: u64,
+    /// All blocks.
+    pub total: Blocks,
+    /// Blocks by type and level.
+    pub types: Vec<TypeBlocks>,
+    /// Blocks by size.
+    pub sizes: Vec<SizeBlocks>,
+    /// Blocks that stand in their pointers.
+    pub embedded: u64,
+    /// Blocks that a redacted send stream left out.
+    pub redacted: u64,
+    /// Blocks in pieces (gangs).
+    pub gangs: u64,
+    /// References to shared blocks beyond the first (dedup, clones).
+    pub shared: u64,
+    /// Bytes that these would take.
+    pub shared_bytes: u64,
+    /// Blocks that wait to be freed; they are not examined.
+    pub waiting: Blocks,
+    /// Blocks that were put together without devices that are missing or were away.
+    pub degraded: u64,
+    /// Blocks with damage that redundancy makes up for.
+    pub repairable: u64,
+    /// Blocks that cannot be read any more.
+    pub lost: u64,
+    /// The devices.
+    pub devices: Vec<Device>,
+    /// Files and other objects with damage.
+    pub damaged: Vec<Damaged>,
+    /// Damaged blocks beyond those that are named.
+    pub unnamed: u64,
+    /// What is allocated against what is referred to; empty if the work was stopped.
+    pub space: Vec<Space>,
+    /// Bytes that two blocks claim.
+    pub double_bytes: u64,
+    /// Where, the first thousand.
+    pub doubles: Vec<SpaceRange>,
+    /// Addresses at which there is no space.
+    pub outside: u64,
+    /// Which, the first thousand.
+    pub outsiders: Vec<SpaceRange>,
+    /// All else.
+    pub notes: Vec<Note>,
+}
+
+/// The verification of a pool. Shared between the threads that do it.
+#[derive(Clone)]
+pub struct Verify {
+    check: ::check::Check,
+    pool: Pool,
+}
+
+impl Verify {
+    /// Reads what is needed for a start. `job` is told of progress, in bytes allocated, and may be
+    /// cancelled.
+    pub fn new(pool: &Pool, job: Arc<Job>) -> Result<Self> {
+        let check = ::check::Check::new(pool.spa(), job).map_err(|why| Error::Damaged {
+            pool: pool.name().to_owned(),
+            why: why.to_string(),
+        })?;
+        Ok(Self { check, pool: pool.clone() })
+    }
+
+    /// Works until there is nothing left to do, or the job was cancelled.
+    pub fn work(&self) {
+        self.check.work();
+    }
+
+    /// Whether, all threads having come back, there is another round of work.
+    pub fn next_round(&self) -> bool {
+        self.check.next_round()
+    }
+
+    /// What was found.
+    pub fn findings(&self) -> Findings {
+        let report = self.check.report(Some(self.pool.tree()), Duration::ZERO, 0);
+        findings(report)
+    }
+}
+
+fn blocks(counts: &Counts) -> Blocks {
+    Blocks {
+        blocks: counts.blocks,
+        logical_bytes: counts.lsize,
+        stored_bytes: counts.psize,
+        allocated_bytes: counts.asize,
+    }
+}
+
+fn findings(report: Report) -> Findings {
+    let types = report.kinds.iter().map(|each| TypeBlocks {
+        kind: each.kind.to_string(),
+        level: each.level.get(),
+        blocks: blocks(&each.counts),
+    });
+    let sizes = report
+        .sizes
+        .iter()
+        .map(|each| SizeBlocks { up_to: each.up_to, blocks: blocks(&each.counts) });
+    Findings {
+        clean: report.is_clean(),
+        guid: report.guid.get(),
+        txg: report.txg.get(),
+        complete: report.complete,
+        datasets: report.objsets,
+        datasets_done: report.objsets_done,
+        examined_bytes: report.examined_bytes,
+        total: blocks(&report.total),
+        types: types.collect(),
+        sizes: sizes.collect(),
+        embedded: report.embedded,
+        redacted: report.redacted,
+        gangs: report.gangs,
+        shared: report.shared,
+        shared_bytes: report.shared_bytes,
+        waiting: blocks(&report.waiting),
+        degraded: report.degraded,
+        repairable: report.repairable,
+        lost: report.lost,
+        devices: devices(&report),
+        damaged: report.damaged.iter().map(|object| damaged(object, &report)).collect(),
+        unnamed: report.unnamed,
+        space: report.space.iter().map(space).collect(),
+        double_bytes: report.double_bytes,
+        doubles: report.doubles.iter().map(claimed).collect(),
+        outside: report.outside_count,
+        outsiders: report.outside.iter().map(claimed).collect(),
+        notes: report
+            .notes
+            .iter()
+            .map(|note| Note { is_fault: note.is_fault, what: note.what.clone() })
+            .collect(),
+        pool: report.pool,
+    }
+}
+
+fn devices(report: &Report) -> Vec<Device> {
+    let device = |leaf: &::check::report::LeafReport| Device {
+        path: leaf.path.clone(),
+        guid: leaf.guid.get(),
+        missing: leaf.missing,
+        wrong: leaf.wrong,
+        unreadable: leaf.unreadable,
+        absent: leaf.absent,
+        stale: leaf.stale,
+    };
+    report.leaves.iter().map(device).collect()
+}
+
+fn damaged(object: &DamagedObject, report: &Report) -> Damaged {
+    let path_of = |guid: &Guid| {
+        let leaf = report.leaves.iter().find(|leaf| leaf.guid == *guid);
+        leaf.map_or_else(|| guid.to_string(), |leaf| leaf.path.clone())
+    };
+    let range = |range: &::check::report::DamagedRange| DamagedRange {
+        start: range.range.start,
+        end: range.range.end,
+        lost: range.lost,
+        devices: range.leaves.iter().map(path_of).collect(),
+        why: range.why.clone(),
+    };
+    let path = object.path.as_deref();
+    let is_text = path.is_none_or(|path| std::str::from_utf8(path).is_ok());
+    let hex = |path: &[u8]| path.iter().map(|byte| format!("{byte:02x}")).collect();
+    Damaged {
+        dataset: object.dataset.clone(),
+        object: object.object.get(),
+        path: path.map(|path| String::from_utf8_lossy(path).into_owned()),
+        path_hex: path.filter(|_| !is_text).map(hex),
+        kind: object.kind.map(|kind| kind.to_string()),
+        part: match object.part {
+            Part::Content => "content",
+            Part::Objects => "objects",
+            Part::Rest => "rest",
+        },
+        ranges: object.ranges.iter().map(range).collect(),
+    }
+}
+
+fn space(space: &SpaceReport) -> Space {
+    let vdev = space.vdev.get();
+    let ranges = |ranges: &[Range<u64>]| {
+        let range = |range: &Range<u64>| SpaceRange {
+            vdev,
+            start: range.start,
+            end: range.end,
+            place: None,
+        };
+        ranges.iter().map(range).collect()
+    };
+    Space {
+        vdev,
+        allocated_bytes: space.allocated,
+        referenced_bytes: space.referenced,
+        leaked_bytes: space.leaked,
+        leaks: ranges(&space.leaks),
+        unallocated_bytes: space.unallocated,
+        unallocated: ranges(&space.holes),
+        contradicting_bytes: space.contradictions,
+    }
+}
+
+fn claimed(double: &DoubleUse) -> SpaceRange {
+    SpaceRange {
+        vdev: double.vdev.get(),
+        start: double.range.start,
+        end: double.range.end,
+        place: Some(double.place.to_string()),
+    }
+}
