@@ -1,16 +1,53 @@
 //! What a layout of drives gives before they are bought: bytes, speed, safety, cost, pictures.
+//!
+//! ```text
+//! file      question it answers
+//! drives    which drives, and what of a whole disk becomes the pool's
+//! words     which layout, in zpool's words
+//! records   which block sizes
+//! class     what a drive is like
+//! capacity  what the layout holds, to the byte, and where the other bytes go
+//! speed     how fast it may be, and how long a resilver takes
+//! safety    how likely it is lost
+//! simulate  the same, played
+//! cost      what it costs
+//! rank      which layouts make sense, and which is best for a goal
+//! plan      all of that as one object
+//! report    as text for a terminal
+//! picture   as SVG, and as one HTML page
+//! ```
+//!
+//! Sizes are exact: they come from the arithmetic with which the engine allocates. All else is an
+//! estimate, whose assumptions [`Plan::assumptions`] names.
 #![forbid(unsafe_code)]
 
 mod capacity;
+mod class;
+mod cost;
 mod drives;
 mod error;
+pub mod picture;
 mod plan;
+mod rank;
 mod records;
+pub mod report;
+mod safety;
+mod simulate;
+mod speed;
 mod words;
 
 pub use capacity::{Account, Capacity, RecordPlan, Rules, Taking, VdevPlan, raidz_efficiency};
+pub use class::{Class, Drive, parse_rate};
+pub use cost::{Cost, Prices};
 pub use drives::{MOST_DRIVES, parse_drives, partition};
 pub use error::Error;
 pub use plan::{LayoutPlan, Plan, Question, RECORDS};
+pub use rank::{Goal, sensible};
 pub use records::Mix;
+pub use safety::Safety;
+pub use simulate::Simulation;
+pub use speed::Speed;
 pub use words::{Group, Kind, Words};
+
+/// Bytes of one operation of a resilver at most.
+pub(crate) const RESILVER_RUN: f64 = 1_048_576.0;

@@ -3,7 +3,13 @@
 use serde::Serialize;
 use units::Ashift;
 
-use crate::capacity::{Account, Capacity, RecordPlan, Taking, VdevPlan};
+use crate::capacity::{Account, Capacity, RecordPlan, Taking, VdevPlan, float, ratio, whole};
+use crate::class::{Class, Drive};
+use crate::cost::{Cost, Prices};
+use crate::rank::{self, Goal};
+use crate::safety::{Hazard, SCRUBS_A_YEAR, Safety, safety};
+use crate::simulate::{Simulation, simulate};
+use crate::speed::{Speed, resilver_hours};
 use crate::words::Words;
 use crate::{Error, Mix, Rules};
 
@@ -24,6 +30,92 @@ pub struct Question {
     pub whole_disks: bool,
     /// Whose rules the pool is made by.
     pub rules: Rules,
+    /// What each drive is like.
+    pub drive: Drive,
+    /// Part of the pool that is in use, for resilver times and safety; 0 to 1.
+    pub fill: f64,
+    /// Hours from a drive's failure until its replacement begins to be filled.
+    pub wait_hours: f64,
+    /// What the drives cost.
+    pub prices: Option<Prices>,
+    /// What a kWh costs.
+    pub price_per_kwh: f64,
+    /// How often to play 5 years; 0 for not at all.
+    pub plays: u64,
+    /// The seed of those plays.
+    pub seed: u64,
+}
+
+impl Question {
+    /// What these drives give, with everything else as usual.
+    pub fn new(drives: Vec<u64>, ashift: Ashift) -> Self {
+        Self {
+            drives,
+            ashift,
+            records: Mix::default(),
+            whole_disks: false,
+            rules: Rules::default(),
+            drive: Class::default().into(),
+            fill: 0.8,
+            wait_hours: 24.0,
+            prices: None,
+            price_per_kwh: 0.30,
+            plays: 0,
+            seed: 1,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.drive.check()?;
+        let hours = 0.0..1e6;
+        for (what, value, range) in [
+            ("the part in use", self.fill, &(0.0..1.000_001)),
+            ("hours until a replacement", self.wait_hours, &hours),
+            ("the price of a kWh", self.price_per_kwh, &hours),
+        ] {
+            if !range.contains(&value) {
+                return Err(Error::Figure { what, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the estimates suppose, in sentences.
+    pub fn assumptions(&self) -> Vec<String> {
+        let Drive {
+            bytes_per_second,
+            operations_per_second,
+            annual_failure_rate,
+            unreadable_per_bit,
+            ..
+        } = self.drive;
+        let wait = self.wait_hours;
+        vec![
+            format!(
+                "A drive streams {:.0} MB/s and does {operations_per_second:.0} random operations a \
+                 second; nothing but drives limits (no bus, CPU, or network).",
+                bytes_per_second / 1e6
+            ),
+            format!(
+                "{:.2} % of drives fail in a year, each by itself; one bit in {:.0e} cannot be \
+                 read. Batches that fail together, heat, power and people are not counted.",
+                annual_failure_rate * 100.0,
+                1.0 / unreadable_per_bit.max(f64::MIN_POSITIVE)
+            ),
+            format!(
+                "The pool is {:.0} % full; a replacement begins {wait:.0} h after a failure (at once \
+                 on dRAID with a spare), and resilvers while the pool has nothing else to do, in \
+                 runs of at most 1 MiB.",
+                self.fill * 100.0
+            ),
+            format!(
+                "\"Lost\" is the whole pool. \"Damaged\" is that, or a block that could not be read \
+                 when no redundancy was left; a pool without any is scrubbed {SCRUBS_A_YEAR:.0} times \
+                 a year.",
+            ),
+            "Data are not compressed, and blocks are as large as the record size.".to_owned(),
+        ]
+    }
 }
 
 /// What a layout gives.
@@ -55,17 +147,39 @@ pub struct LayoutPlan {
     pub records: Vec<RecordPlan>,
     /// How much data fits with the block sizes asked for; bytes, not compressed.
     pub mix_fits_bytes: u64,
+    /// Expected speed.
+    pub speed: Speed,
+    /// Chances of loss.
+    pub safety: Safety,
+    /// The same, played.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulation: Option<Simulation>,
+    /// Money and power.
+    pub cost: Cost,
+    /// Whether no other layout of this answer is better in room, safety and speed at once.
+    pub pareto_best: bool,
+    /// Whether `zpool create` asks for `-f`: its groups differ in kind or redundancy.
+    pub needs_force: bool,
 }
 
 impl LayoutPlan {
     /// Plans one layout.
     pub fn new(question: &Question, words: &Words) -> Result<Self, Error> {
-        let Question { ashift, whole_disks, rules, .. } = *question;
-        let taking = Taking { ashift, whole_disks, rules };
+        question.check()?;
+        let Question { ashift, whole_disks, rules, drive, fill, .. } = question;
+        let taking = Taking { ashift: *ashift, whole_disks: *whole_disks, rules: *rules };
         let capacity = Capacity::new(words, &question.drives, taking, &question.records)?;
-        let fits = |record| crate::capacity::float(capacity.record(record).fits_bytes);
+        let fits = |record| float(capacity.record(record).fits_bytes);
+        let hazards: Vec<Hazard> = (capacity.vdevs.iter())
+            .map(|vdev| {
+                let resilver = resilver_hours(vdev, drive, &question.records, *fill);
+                Hazard::new(vdev, drive, *fill, resilver, question.wait_hours)
+            })
+            .collect();
         let usable_bytes = capacity.account.usable_bytes;
         let raw_bytes = question.drives.iter().sum();
+        let simulation = (question.plays > 0)
+            .then(|| simulate(&hazards, question.plays, question.seed));
         Ok(Self {
             layout: words.to_string(),
             raw_bytes,
@@ -75,18 +189,79 @@ impl LayoutPlan {
             df_bytes: capacity.df_bytes,
             net_bytes: capacity.net_bytes,
             slop_bytes: capacity.account.slop_bytes,
-            efficiency: crate::capacity::ratio(usable_bytes, raw_bytes),
-            mix_fits_bytes: crate::capacity::whole(question.records.rate(fits)),
+            efficiency: ratio(usable_bytes, raw_bytes),
+            mix_fits_bytes: whole(question.records.rate(fits)),
             records: RECORDS.iter().map(|record| capacity.record(*record)).collect(),
             account: capacity.account,
+            speed: Speed::new(&capacity.vdevs, drive, &question.records, *fill),
+            safety: safety(&hazards),
+            simulation,
+            cost: Cost::new(
+                &question.drives,
+                usable_bytes,
+                question.prices.as_ref(),
+                drive.watts,
+                question.price_per_kwh,
+            )?,
+            pareto_best: true,
+            needs_force: differ(&capacity.vdevs),
             vdevs: capacity.vdevs,
         })
     }
 }
 
+/// Whether vdevs differ in kind, width or redundancy, or drives in size within one.
+fn differ(vdevs: &[VdevPlan]) -> bool {
+    let kinds = vdevs.windows(2).any(|pair| pair[0].layout != pair[1].layout);
+    kinds || vdevs.iter().any(|vdev| vdev.drives.iter().any(|drive| *drive != vdev.drives[0]))
+}
+
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// What each layout gives.
+    /// What each layout gives; the best for the goal first, if there is one.
     pub layouts: Vec<LayoutPlan>,
+    /// log2 of the sector.
+    pub ashift: u32,
+    /// What each drive is supposed to be like.
+    pub drive: Drive,
+    /// What the estimates suppose.
+    pub assumptions: Vec<String>,
+}
+
+impl Plan {
+    /// What some layouts give, in their order.
+    pub fn of(question: &Question, layouts: &[Words]) -> Result<Self, Error> {
+        let layouts = layouts.iter().map(|words| LayoutPlan::new(question, words));
+        let mut layouts = layouts.collect::<Result<Vec<_>, _>>()?;
+        rank::mark_pareto(&mut layouts);
+        Ok(Self::with(question, layouts))
+    }
+
+    /// What every sensible layout gives: the best for `goal` first, or as they come. Drives are
+    /// taken in the order of their sizes, the largest first.
+    pub fn ranked(question: &Question, goal: Option<Goal>) -> Result<Self, Error> {
+        let mut question = question.clone();
+        question.drives.sort_unstable_by(|a, b| b.cmp(a));
+        let words = rank::sensible(&question.drives);
+        let layouts = words.iter().map(|words| LayoutPlan::new(&question, words));
+        let mut layouts = layouts.collect::<Result<Vec<_>, _>>()?;
+        if layouts.is_empty() {
+            return Err(Error::NoLayout);
+        }
+        rank::mark_pareto(&mut layouts);
+        if let Some(goal) = goal {
+            rank::sort(&mut layouts, goal);
+        }
+        Ok(Self::with(&question, layouts))
+    }
+
+    fn with(question: &Question, layouts: Vec<LayoutPlan>) -> Self {
+        Self {
+            layouts,
+            ashift: question.ashift.get(),
+            drive: question.drive,
+            assumptions: question.assumptions(),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The command line's definition: all commands, from which completions and man pages are made.
 
 use crate::outcome::Done;
-use crate::{generate, inspect, rescue};
+use crate::{generate, inspect, plan, rescue};
 
 /// A NAS in one program: real OpenZFS pools, in user space.
 #[derive(clap::Parser, Debug)]
@@ -22,6 +22,8 @@ enum Command {
     Rescue(rescue::Rescue),
     /// Look at the structures on disk
     Inspect(inspect::Inspect),
+    /// What a layout of drives gives, before they are bought
+    Plan(plan::Plan),
     /// Print the completions for a shell
     #[command(hide = true)]
     Completions(generate::Completions),
@@ -36,6 +38,7 @@ impl Cli {
         match &self.command {
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),
+            Command::Plan(plan) => plan.run(),
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),
         }

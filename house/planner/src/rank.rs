@@ -1,0 +1,163 @@
+//! Which layouts make sense with some drives, and which of them serves a goal best.
+
+use crate::plan::LayoutPlan;
+use crate::words::{Group, Kind, Words};
+
+/// Drives left as hot spares at most when groups do not come out even.
+const MOST_LEFT: usize = 2;
+/// The widest raidz that is suggested: beyond it resilvers get too long for what is gained.
+const WIDEST: [usize; 3] = [8, 14, 24];
+/// The fewest drives for which dRAID is suggested.
+const DRAID_FROM: usize = 12;
+/// A chance below which more safety no longer counts: the building burns more often.
+const SAFE_ENOUGH: f64 = 1e-9;
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// As much room as possible, with redundancy.
+    Capacity,
+    /// As little loss as possible.
+    Safety,
+    /// As many random operations, and as much throughput, as possible.
+    Speed,
+    /// Something of all.
+    Balance,
+}
+
+impl Goal {
+    /// By its name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "capacity" => Self::Capacity,
+            "safety" => Self::Safety,
+            "speed" => Self::Speed,
+            "balance" => Self::Balance,
+            _ => return None,
+        })
+    }
+}
+
+/// All layouts that make sense with `drives`, which should be sorted by size (then drives of a size
+/// are never put together with others, if there are several sizes with enough of each).
+pub fn sensible(drives: &[u64]) -> Vec<Words> {
+    let classes: Vec<usize> = drives.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
+    let mut all: Vec<Words> = families(drives.len());
+    if classes.len() > 1 {
+        // the same family for each size of drives
+        for family in 0..=4 {
+            let parts: Option<Vec<Group>> = classes
+                .iter()
+                .map(|count| one_family(family, *count))
+                .collect::<Option<Vec<_>>>()
+                .map(|parts| parts.concat());
+            all.extend(parts.map(Words));
+        }
+    }
+    let mut seen = Vec::new();
+    all.retain(|words| {
+        let new = !seen.contains(words);
+        seen.push(words.clone());
+        new
+    });
+    all
+}
+
+/// Groups of one kind for drives of one size, if there are enough: mirrors, raidz1 to 3, stripe.
+fn one_family(family: u32, count: usize) -> Option<Vec<Group>> {
+    match family {
+        0 => (count >= 2).then(|| {
+            let mut groups = vec![Group::new(Kind::Mirror, 2); count / 2];
+            if count % 2 == 1 {
+                groups[0].width = 3;
+            }
+            groups
+        }),
+        parity @ 1..=3 => (count > parity as usize + 1)
+            .then(|| vec![Group::new(Kind::Raidz(parity), count)]),
+        _ => Some(vec![Group::new(Kind::Stripe, count)]),
+    }
+}
+
+/// All ways to make equal groups of one kind.
+fn families(count: usize) -> Vec<Words> {
+    let mut all = vec![Words(vec![Group::new(Kind::Stripe, count)])];
+    let mut equal = |kind: Kind, width: usize| {
+        let (groups, left) = (count / width, count % width);
+        if groups > 0 && left <= MOST_LEFT {
+            let mut words = vec![Group::new(kind, width); groups];
+            if left > 0 {
+                words.push(Group::new(Kind::Spare, left));
+            }
+            all.push(Words(words));
+        }
+    };
+    equal(Kind::Mirror, 2);
+    equal(Kind::Mirror, 3);
+    for (parity, widest) in (1_u32..).zip(WIDEST) {
+        let least = parity as usize + 2;
+        for width in least..=widest.min(count) {
+            equal(Kind::Raidz(parity), width);
+        }
+    }
+    if count >= DRAID_FROM {
+        for parity in 1..=3 {
+            for data in [4, 8] {
+                for spares in 1..=2 {
+                    let needed = parity + data + spares;
+                    if needed as usize <= count && count <= 255 {
+                        equal(Kind::Draid { parity, data, spares }, count);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Marks those that no other beats in capacity, safety and speed at once.
+pub(crate) fn mark_pareto(plans: &mut [LayoutPlan]) {
+    let merits: Vec<[f64; 3]> = plans.iter().map(merits).collect();
+    for (plan, own) in plans.iter_mut().zip(&merits) {
+        let beaten = merits.iter().any(|other| {
+            let pairs = || other.iter().zip(own);
+            pairs().all(|(theirs, mine)| theirs >= mine) && pairs().any(|(a, b)| a > b)
+        });
+        plan.pareto_best = !beaten;
+    }
+}
+
+/// Room, safety, speed: more is better.
+fn merits(plan: &LayoutPlan) -> [f64; 3] {
+    let safety = -plan.safety.lost_5_years.max(SAFE_ENOUGH).log10();
+    let speed = (plan.speed.random_reads * plan.speed.random_writes).sqrt();
+    [plan.efficiency, safety, speed]
+}
+
+/// Sorts by a goal, the best first. What has no redundancy comes last for any goal but speed.
+pub(crate) fn sort(plans: &mut [LayoutPlan], goal: Goal) {
+    let best = plans.iter().map(merits).fold([f64::MIN_POSITIVE; 3], |mut best, own| {
+        best.iter_mut().zip(own).for_each(|(best, own)| *best = best.max(own));
+        best
+    });
+    let score = |plan: &LayoutPlan| {
+        let merits = merits(plan);
+        let [room, safety, speed] = [0, 1, 2].map(|index| merits[index].max(0.0) / best[index]);
+        let streams = plan.speed.sequential_read + plan.speed.sequential_write;
+        match goal {
+            Goal::Capacity => [plan.efficiency, safety, speed],
+            Goal::Safety => [-plan.safety.lost_5_years, room, speed],
+            Goal::Speed => [speed, streams, safety],
+            Goal::Balance => [(room * safety * speed).cbrt(), safety, room],
+        }
+    };
+    plans.sort_by(|a, b| {
+        let bare = |plan: &LayoutPlan| plan.safety.tolerance == 0 && goal != Goal::Speed;
+        let ordered = bare(a).cmp(&bare(b));
+        let (a, b) = (score(a), score(b));
+        let pairs = a.iter().zip(&b);
+        ordered.then(pairs.fold(std::cmp::Ordering::Equal, |so_far, (a, b)| {
+            so_far.then(b.total_cmp(a))
+        }))
+    });
+}

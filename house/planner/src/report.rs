@@ -1,0 +1,248 @@
+//! A plan as text for a terminal: one layout in full, several as a table.
+
+use std::fmt::Write;
+
+use units::human_bytes;
+
+use crate::capacity::ratio;
+use crate::plan::{LayoutPlan, Plan};
+
+const TB: u64 = 1_000_000_000_000;
+
+/// The plan as text.
+pub fn text(plan: &Plan) -> String {
+    let mut out = String::new();
+    match plan.layouts.as_slice() {
+        [one] => layout(&mut out, one),
+        several => table(&mut out, several),
+    }
+    out.push_str("\nSizes are exact. The rest is estimated, supposing:\n");
+    for assumption in &plan.assumptions {
+        out.push_str(&wrapped(assumption));
+    }
+    out
+}
+
+/// A chance, as people read it.
+pub(crate) fn chance(part: f64) -> String {
+    if part >= 0.1 {
+        format!("{:.0} %", part * 100.0)
+    } else if part >= 1e-4 {
+        format!("{:.2} %", part * 100.0)
+    } else if part < 1e-12 {
+        "< 1e-12".to_owned()
+    } else {
+        format!("{part:.0e}")
+    }
+}
+
+/// Bytes a second.
+pub(crate) fn rate(bytes: f64) -> String {
+    if bytes >= 1e10 { format!("{:.1} GB/s", bytes / 1e9) } else { format!("{:.0} MB/s", bytes / 1e6) }
+}
+
+/// Hours, or days.
+pub(crate) fn duration(hours: f64) -> String {
+    match hours {
+        h if h <= 0.0 => "-".to_owned(),
+        h if h < 48.0 => format!("{h:.1} h"),
+        h => format!("{:.1} d", h / 24.0),
+    }
+}
+
+/// Bytes in decimal TB.
+pub(crate) fn decimal(bytes: u64) -> String {
+    format!("{:.2} TB", ratio(bytes, TB))
+}
+
+/// A part of all in percent.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+fn layout(out: &mut String, plan: &LayoutPlan) {
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<22}{value}");
+    };
+    line("layout", plan.layout.clone());
+    line("drives", format!("{} in all ({})", decimal(plan.raw_bytes), human_bytes(plan.raw_bytes)));
+    line("zpool list shows", format!("{} ({} bytes)", human_bytes(plan.size_bytes), plan.size_bytes));
+    line("zfs list shows", format!("{} ({} bytes)", plan.usable_shown, plan.usable_bytes));
+    line("df shows", format!("{} or a little less", human_bytes(plan.df_bytes)));
+    line("advertised net", decimal(plan.net_bytes));
+    line("usable of raw", percent(plan.efficiency));
+    line("your records fit", format!("{}, not compressed", human_bytes(plan.mix_fits_bytes)));
+    out.push_str("\nwhere the bytes go (parity and padding for blocks of 128K)\n");
+    for (name, bytes) in plan.account.parts() {
+        if bytes > 0 {
+            let part = ratio(bytes, plan.raw_bytes);
+            let _ = writeln!(out, "  {name:<12}{:>8}  {:>7}", human_bytes(bytes), percent(part));
+        }
+    }
+    vdevs(out, plan);
+    records(out, plan);
+    estimates(out, plan);
+}
+
+fn vdevs(out: &mut String, plan: &LayoutPlan) {
+    let _ = writeln!(out, "\n  {:<22}{:>18}{:>12}{:>8}", "vdev", "asize", "metaslabs", "each");
+    // the same ones in a row are one line
+    for same in plan.vdevs.chunk_by(|a, b| (&a.layout, a.asize) == (&b.layout, b.asize)) {
+        let Some(vdev) = same.first() else { continue };
+        let name = match same.len() {
+            1 => vdev.layout.clone(),
+            count => format!("{count} x {}", vdev.layout),
+        };
+        let each = human_bytes(1_u64.checked_shl(vdev.metaslab_shift).unwrap_or(0));
+        let _ = writeln!(out, "  {name:<22}{:>18}{:>12}{each:>8}", vdev.asize, vdev.metaslabs);
+    }
+}
+
+fn records(out: &mut String, plan: &LayoutPlan) {
+    let _ = writeln!(
+        out,
+        "\n  {:<10}{:>8}{:>9}{:>9}{:>9}",
+        "records", "data", "parity", "padding", "fits"
+    );
+    for record in &plan.records {
+        let _ = writeln!(
+            out,
+            "  {:<10}{:>8}{:>9}{:>9}{:>9}",
+            human_bytes(record.record_bytes),
+            percent(record.efficiency),
+            percent(record.parity),
+            percent(record.padding),
+            human_bytes(record.fits_bytes)
+        );
+    }
+}
+
+fn estimates(out: &mut String, plan: &LayoutPlan) {
+    let (speed, safety, cost) = (&plan.speed, &plan.safety, &plan.cost);
+    out.push('\n');
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<22}{value}");
+    };
+    let (read, write) = (rate(speed.sequential_read), rate(speed.sequential_write));
+    line("sequential", format!("read {read}, write {write}"));
+    let (reads, writes) = (speed.random_reads, speed.random_writes);
+    line("random records", format!("read {reads:.0}/s, write {writes:.0}/s"));
+    line("resilver", duration(speed.resilver_hours));
+    line("drives that may fail", safety.tolerance.to_string());
+    let pair = |one: f64, five: f64| format!("{} in a year, {} in 5", chance(one), chance(five));
+    line("chance: lost", pair(safety.lost_1_year, safety.lost_5_years));
+    line("chance: damaged", pair(safety.damaged_1_year, safety.damaged_5_years));
+    if let Some(played) = &plan.simulation {
+        let [low, high] = played.lost_5_years_between.map(chance);
+        let lost = pair(played.lost_1_year, played.lost_5_years);
+        line("played: lost", format!("{lost} (between {low} and {high}, {} times)", played.plays));
+        line("played: damaged", pair(played.damaged_1_year, played.damaged_5_years));
+    }
+    if let (Some(price), Some(each)) = (cost.price, cost.price_per_usable_tib) {
+        line("price", format!("{price:.2}, {each:.2} for each usable TiB"));
+    }
+    line("power", format!("{:.0} W, {:.0} a year", cost.watts, cost.power_per_year));
+    if plan.needs_force {
+        line("note", "zpool create wants -f: vdevs differ, or drives within one".to_owned());
+    }
+}
+
+fn table(out: &mut String, plans: &[LayoutPlan]) {
+    let priced = plans.iter().any(|plan| plan.cost.price.is_some());
+    let names: Vec<String> = plans.iter().map(|plan| short(&plan.layout)).collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max("LAYOUT".len());
+    let _ = write!(
+        out,
+        "  {:width$} {:>7} {:>6} {:>5} {:>8} {:>8} {:>10} {:>7} {:>8}",
+        "LAYOUT", "USABLE", "OF RAW", "FAIL", "LOST 5Y", "DAMAGED", "STREAM", "RANDOM", "RESILVER"
+    );
+    out.push_str(if priced { "  PER TiB\n" } else { "\n" });
+    for (plan, name) in plans.iter().zip(&names) {
+        let _ = write!(
+            out,
+            "{} {name:width$} {:>7} {:>5.0}% {:>5} {:>8} {:>8} {:>10} {:>7.0} {:>8}",
+            if plan.pareto_best { '*' } else { ' ' },
+            plan.usable_shown,
+            plan.efficiency * 100.0,
+            plan.safety.tolerance,
+            chance(plan.safety.lost_5_years),
+            chance(plan.safety.damaged_5_years),
+            rate(plan.speed.sequential_read),
+            plan.speed.random_reads,
+            duration(plan.speed.resilver_hours),
+        );
+        match plan.cost.price_per_usable_tib {
+            Some(price) => {
+                let _ = writeln!(out, " {price:>8.2}");
+            }
+            None => out.push('\n'),
+        }
+    }
+    out.push_str(
+        "\n* no other is better in room, safety and random speed at once.  FAIL: drives that may \
+         fail\nat once.  RANDOM: records read a second.\n",
+    );
+}
+
+/// A layout with the same groups in a row counted: `3 x raidz2 8`.
+pub(crate) fn short(layout: &str) -> String {
+    let mut groups: Vec<(String, usize)> = Vec::new();
+    let mut words = layout.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let group = match words.next_if(|next| next.bytes().all(|byte| byte.is_ascii_digit())) {
+            Some(count) => format!("{word} {count}"),
+            None => word.to_owned(),
+        };
+        match groups.last_mut() {
+            Some((last, count)) if *last == group => *count += 1,
+            _ => groups.push((group, 1)),
+        }
+    }
+    let one = |(group, count): &(String, usize)| match count {
+        1 => group.clone(),
+        _ => format!("{count} x {group}"),
+    };
+    groups.iter().map(one).collect::<Vec<_>>().join(" + ")
+}
+
+/// A sentence in lines of a terminal, as a list's item.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::from(" -");
+    let mut column = 2;
+    for word in text.split_whitespace() {
+        if column + 1 + word.len() > 80 {
+            lines.push_str("\n  ");
+            column = 2;
+        }
+        lines.push(' ');
+        lines.push_str(word);
+        column += 1 + word.len();
+    }
+    lines.push('\n');
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chance, short, wrapped};
+
+    #[test]
+    fn the_same_groups_are_counted() {
+        assert_eq!(short("mirror 2 mirror 2 mirror 3 spare 1"), "2 x mirror 2 + mirror 3 + spare 1");
+        assert_eq!(short("draid2:8d:24c:1s draid2:8d:24c:1s"), "2 x draid2:8d:24c:1s");
+    }
+
+    #[test]
+    fn chances_read_well() {
+        assert_eq!(chance(0.256), "26 %");
+        assert_eq!(chance(0.00123), "0.12 %");
+        assert_eq!(chance(3.2e-7), "3e-7");
+        assert_eq!(chance(0.0), "< 1e-12");
+    }
+
+    #[test]
+    fn lines_fit_a_terminal() {
+        let text = wrapped(&"word ".repeat(60));
+        assert!(text.lines().all(|line| line.len() <= 80));
+    }
+}

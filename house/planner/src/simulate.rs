@@ -1,0 +1,171 @@
+//! The same chances by playing a pool's years many times, drive by drive (Monte Carlo).
+//!
+//! Where the Markov chain supposes that repairs end after any time, they take here exactly as long
+//! as they take. Drives fail independently, and a rebuilt one is new. The random numbers come from
+//! a seed, so that a result can be had again.
+
+use serde::Serialize;
+
+use crate::capacity::float;
+use crate::safety::{HOURS_A_YEAR, Hazard};
+
+const YEARS: f64 = 5.0;
+
+/// What many plays gave.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Simulation {
+    /// How often 5 years were played.
+    pub plays: u64,
+    /// The seed of the random numbers.
+    pub seed: u64,
+    /// Part of them in which the pool was lost within a year.
+    pub lost_1_year: f64,
+    /// Within 5 years.
+    pub lost_5_years: f64,
+    /// In which the pool or a block was lost within a year.
+    pub damaged_1_year: f64,
+    /// Within 5 years.
+    pub damaged_5_years: f64,
+    /// The chance of losing the pool in 5 years lies between these with a certainty of 95 %.
+    pub lost_5_years_between: [f64; 2],
+}
+
+/// Plays 5 years of a pool.
+pub(crate) fn simulate(hazards: &[Hazard], plays: u64, seed: u64) -> Simulation {
+    let mut random = Random(seed);
+    let mut counts = [0_u64; 4];
+    for _ in 0..plays {
+        let mut pool = Fate::default();
+        for hazard in hazards {
+            pool = pool.or(play(hazard, &mut random));
+        }
+        let within = |when: f64, years: f64| u64::from(when <= years * HOURS_A_YEAR);
+        counts[0] += within(pool.lost, 1.0);
+        counts[1] += within(pool.lost, YEARS);
+        counts[2] += within(pool.damaged, 1.0);
+        counts[3] += within(pool.damaged, YEARS);
+    }
+    let [lost_1_year, lost_5_years, damaged_1_year, damaged_5_years] =
+        counts.map(|count| float(count) / float(plays.max(1)));
+    Simulation {
+        plays,
+        seed,
+        lost_1_year,
+        lost_5_years,
+        damaged_1_year,
+        damaged_5_years,
+        lost_5_years_between: interval(counts[1], plays),
+    }
+}
+
+/// When things went wrong, hours from the start; never is infinity.
+#[derive(Clone, Copy, Debug)]
+struct Fate {
+    lost: f64,
+    damaged: f64,
+}
+
+impl Default for Fate {
+    fn default() -> Self {
+        Self { lost: f64::INFINITY, damaged: f64::INFINITY }
+    }
+}
+
+impl Fate {
+    fn or(self, other: Self) -> Self {
+        Self { lost: self.lost.min(other.lost), damaged: self.damaged.min(other.damaged) }
+    }
+}
+
+/// Plays one vdev until it is lost or the years are over.
+fn play(hazard: &Hazard, random: &mut Random) -> Fate {
+    let mut fate = Fate::default();
+    if hazard.decay > 0.0 {
+        fate.damaged = random.waiting(hazard.decay);
+    }
+    let (mut now, end) = (0.0, YEARS * HOURS_A_YEAR);
+    // when the drives that have failed will be whole again
+    let mut repairs: Vec<f64> = Vec::new();
+    loop {
+        // drives have no memory, so the next failure of those that work can be drawn anew each time
+        let working = float((hazard.width - repairs.len()) as u64);
+        let failure = now + random.waiting(working * hazard.failures);
+        let repair = repairs.iter().copied().fold(f64::INFINITY, f64::min);
+        now = failure.min(repair);
+        if now > end {
+            return fate;
+        }
+        if repair <= failure {
+            repairs.retain(|when| *when > repair);
+            continue;
+        }
+        repairs.push(now + hazard.repair_hours);
+        if repairs.len() > hazard.tolerance {
+            return fate.or(Fate { lost: now, damaged: now });
+        }
+        if repairs.len() == hazard.tolerance && random.part() < hazard.unreadable {
+            fate.damaged = fate.damaged.min(now);
+        }
+    }
+}
+
+/// Wilson's interval for a part of `of`, 95 %.
+fn interval(count: u64, of: u64) -> [f64; 2] {
+    let (n, z) = (float(of.max(1)), 1.96_f64);
+    let part = float(count) / n;
+    let middle = part + z * z / (2.0 * n);
+    let half = z * (part * (1.0 - part) / n + z * z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z * z / n;
+    [((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0)]
+}
+
+/// Random numbers from a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 to below 1.
+    fn part(&mut self) -> f64 {
+        float(self.next() >> 11) / float(1 << 53)
+    }
+
+    /// How long to wait for what happens at a rate.
+    fn waiting(&mut self, rate: f64) -> f64 {
+        -(-self.part()).ln_1p() / rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{interval, simulate};
+    use crate::safety::{HOURS_A_YEAR, Hazard, safety};
+
+    #[test]
+    fn plays_agree_with_the_chain() {
+        let failures = -(-0.2_f64).ln_1p() / HOURS_A_YEAR;
+        let hazard =
+            Hazard { width: 6, tolerance: 1, failures, repair_hours: 100.0, unreadable: 0.2, decay: 0.0 };
+        let chain = safety(&[hazard, hazard]);
+        let played = simulate(&[hazard, hazard], 20_000, 7);
+        // four standard errors of a part near a quarter, and what exact repairs change
+        assert!((chain.lost_5_years - played.lost_5_years).abs() < 0.02, "{chain:?} {played:?}");
+        assert!((chain.damaged_1_year - played.damaged_1_year).abs() < 0.02);
+        let [low, high] = played.lost_5_years_between;
+        assert!(low < played.lost_5_years && played.lost_5_years < high);
+        let again = simulate(&[hazard, hazard], 20_000, 7);
+        assert!((again.lost_5_years - played.lost_5_years).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn no_loss_seen_is_not_no_loss() {
+        let [low, high] = interval(0, 1000);
+        assert!(low < 1e-12 && (0.003..0.005).contains(&high), "{low} {high}");
+    }
+}

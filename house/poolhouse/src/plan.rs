@@ -1,0 +1,186 @@
+//! `poolhouse plan`: what a layout of drives gives, to the byte, before they are bought.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use planner::{Class, Drive, Goal, Mix, Plan as Answer, Prices, Question, Rules, Words};
+use units::Ashift;
+
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+
+/// `poolhouse plan`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse plan --drives 24x4TB                   which layouts make sense?
+  poolhouse plan --drives 8x12TB --for balance     and which is best?
+  poolhouse plan --drives 24x4TB --layout 'raidz2 18 raidz2 6'
+  poolhouse plan --drives 6x4000787030016,4x8TB --layout 'raidz2 6 mirror 2 mirror 2' --json
+  poolhouse plan --drives 6x8TB --price 8TB=150 --recordsize 16K=20%,1M=80% --html plan.html")]
+pub(crate) struct Plan {
+    /// The drives: counts and sizes (24x4TB, 2x3TiB,3x2TB); TB is decimal, TiB and T are binary
+    #[arg(long, value_name = "LIST")]
+    drives: String,
+    /// The layout in zpool's words with counts: stripe 6, mirror 2 mirror 2, raidz2 18 raidz2 6,
+    /// draid2:8d:24c:1s, spare 1; drives are dealt to the groups in order. May be repeated.
+    /// Without it, all layouts that make sense are shown
+    #[arg(long, value_name = "WORDS")]
+    layout: Vec<String>,
+    /// Sort the layouts by what serves this best
+    #[arg(long = "for", value_name = "GOAL", conflicts_with = "layout")]
+    #[arg(value_parser = ["capacity", "safety", "speed", "balance"])]
+    goal: Option<String>,
+    /// log2 of the sector: 9 for 512 bytes, 12 for 4 KiB
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(9..=16))]
+    ashift: u64,
+    /// The recordsize or volblocksize, or a mix of them: 128K, or 16K=30%,1M=70%
+    #[arg(long, value_name = "SIZES", default_value = "128K")]
+    recordsize: String,
+    /// The drives are whole disks, which OpenZFS partitions; otherwise files or partitions
+    #[arg(long)]
+    whole_disks: bool,
+    /// Whose rules of keeping space back: 2014 (until 0.6.3), 2015 (0.6.4), 2019 (0.8), 2021 (2.1)
+    #[arg(long, value_name = "YEAR", default_value = "2021")]
+    #[arg(value_parser = ["2014", "2015", "2019", "2021"])]
+    slop: String,
+    #[command(flatten)]
+    drive: DriveFigures,
+    #[command(flatten)]
+    use_of: Use,
+    /// Play 5 years of each layout this many times, besides calculating
+    #[arg(long, value_name = "TIMES", default_value_t = 0, default_missing_value = "100000")]
+    #[arg(num_args = 0..=1, value_parser = clap::value_parser!(u64).range(..=100_000_000))]
+    simulate: u64,
+    /// The seed of the played years
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write a page with pictures
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the pictures as SVG files into a folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Print it for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a drive is like.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "What a drive is like")]
+struct DriveFigures {
+    /// The class of drive, which sets the figures below where they are not given
+    #[arg(long, default_value = "nas")]
+    #[arg(value_parser = ["desktop", "nas", "enterprise", "ssd", "nvme"])]
+    class: String,
+    /// Sequential speed, a second: 180MB
+    #[arg(long, value_name = "BYTES")]
+    drive_speed: Option<String>,
+    /// Random operations a second
+    #[arg(long, value_name = "N")]
+    drive_iops: Option<f64>,
+    /// Percent of drives that fail in a year
+    #[arg(long, value_name = "PERCENT")]
+    afr: Option<f64>,
+    /// Chance that a bit cannot be read: 1e-14
+    #[arg(long, value_name = "CHANCE")]
+    ure: Option<f64>,
+    /// What a drive draws in the mean
+    #[arg(long, value_name = "WATTS")]
+    watts: Option<f64>,
+}
+
+/// How it is used, and paid for.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Use and money")]
+struct Use {
+    /// Percent of the pool that is in use, for resilver times and safety
+    #[arg(long, value_name = "PERCENT", default_value_t = 80.0)]
+    fill: f64,
+    /// Hours from a failure until a replacement begins to be filled
+    #[arg(long, value_name = "HOURS", default_value_t = 24.0)]
+    wait: f64,
+    /// What a drive costs: 90, or by size 4TB=90,8TB=150
+    #[arg(long, value_name = "PRICES")]
+    price: Option<String>,
+    /// What a kWh costs
+    #[arg(long, value_name = "PRICE", default_value_t = 0.30)]
+    kwh: f64,
+}
+
+impl Plan {
+    /// Answers.
+    pub(crate) fn run(&self) -> Done {
+        let question = self.question()?;
+        let answer = if self.layout.is_empty() {
+            let goal = self.goal.as_deref().and_then(Goal::by_name);
+            Answer::ranked(&question, goal)
+        } else {
+            let read = |text: &String| Words::parse(text, question.drives.len());
+            let words = self.layout.iter().map(read).collect::<Result<Vec<_>, _>>();
+            words.and_then(|words| Answer::of(&question, &words))
+        }
+        .map_err(usage)?;
+        if let Some(path) = &self.html {
+            write(path, &planner::picture::page(&answer, &question))?;
+        }
+        if let Some(dir) = &self.svg {
+            std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
+            for (name, svg) in planner::picture::files(&answer, &question) {
+                write(&dir.join(format!("{name}.svg")), &svg)?;
+            }
+        }
+        if self.json {
+            print::json(&answer)?;
+        } else {
+            let text = planner::report::text(&answer);
+            std::io::stdout().lock().write_all(text.as_bytes())?;
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn question(&self) -> Result<Question, Failure> {
+        let drives = planner::parse_drives(&self.drives).map_err(usage)?;
+        let ashift = Ashift::new(self.ashift)
+            .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {}", self.ashift)))?;
+        Ok(Question {
+            records: Mix::parse(&self.recordsize).map_err(usage)?,
+            whole_disks: self.whole_disks,
+            rules: Rules::by_year(&self.slop).unwrap_or_default(),
+            drive: self.drive.drive()?,
+            fill: self.use_of.fill / 100.0,
+            wait_hours: self.use_of.wait,
+            prices: self.use_of.price.as_deref().map(Prices::parse).transpose().map_err(usage)?,
+            price_per_kwh: self.use_of.kwh,
+            plays: self.simulate,
+            seed: self.seed,
+            ..Question::new(drives, ashift)
+        })
+    }
+}
+
+impl DriveFigures {
+    fn drive(&self) -> Result<Drive, Failure> {
+        let usual = Drive::from(Class::by_name(&self.class).unwrap_or_default());
+        let speed = match &self.drive_speed {
+            None => usual.bytes_per_second,
+            Some(text) => planner::parse_rate(text)
+                .ok_or_else(|| Failure::usage(format!("'{text}' is no speed: write 180MB")))?,
+        };
+        Ok(Drive {
+            bytes_per_second: speed,
+            operations_per_second: self.drive_iops.unwrap_or(usual.operations_per_second),
+            annual_failure_rate: self.afr.map_or(usual.annual_failure_rate, |afr| afr / 100.0),
+            unreadable_per_bit: self.ure.unwrap_or(usual.unreadable_per_bit),
+            watts: self.watts.unwrap_or(usual.watts),
+        })
+    }
+}
+
+fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| Failure::file(path, &error))
+}
+
+fn usage(error: planner::Error) -> Failure {
+    Failure::usage(error.to_string())
+}
