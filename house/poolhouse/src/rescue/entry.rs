@@ -85,7 +85,8 @@ pub(crate) fn describe(files: &Files, id: u64, path: &[u8]) -> (String, bool) {
         Ok(_) => line.text(b"path", path),
         Err(_) => line.text(b"path_hex", hex(path).as_bytes()),
     }
-    let wrong = match files.file(id).and_then(|file| facts(&file, &mut line)) {
+    let shown = if path == b"." { (files.root_inode(), files.more_root_links()) } else { (id, 0) };
+    let wrong = match files.file(id).and_then(|file| facts(&file, shown, &mut line)) {
         Ok(wrong) => wrong,
         Err(why) => Some(why),
     };
@@ -95,15 +96,16 @@ pub(crate) fn describe(files: &Files, id: u64, path: &[u8]) -> (String, bool) {
     (line.close(), wrong.is_some())
 }
 
-/// What is known of a file; gives why not all of it is, if so.
-fn facts(file: &File, line: &mut Line) -> Result<Option<Error>, Error> {
+/// What is known of a file, which Linux shows with that inode and so many more links than are
+/// stored; gives why not all of it is, if so.
+fn facts(file: &File, (inode, more): (u64, u64), line: &mut Line) -> Result<Option<Error>, Error> {
     let facts = file.facts();
     line.text(b"type", facts.kind.name().as_bytes());
-    line.number("ino", facts.id);
+    line.number("ino", inode);
     line.text(b"mode", format!("{:04o}", facts.mode).as_bytes());
     line.number("uid", facts.uid);
     line.number("gid", facts.gid);
-    line.number("nlink", facts.links);
+    line.number("nlink", facts.links.saturating_add(more));
     line.number("size", facts.size);
     line.number("mtime_ns", facts.mtime.total_nanoseconds());
     match facts.kind {
@@ -150,7 +152,7 @@ pub(crate) fn stat_line(
     line.text(b"mode", format!("{:04o}", facts.mode).as_bytes());
     line.number("uid", facts.uid);
     line.number("gid", facts.gid);
-    line.number("nlink", facts.links);
+    line.number("nlink", facts.links.saturating_add(more));
     line.number("size", facts.size);
     for (name, time) in [
         ("atime_ns", facts.atime),

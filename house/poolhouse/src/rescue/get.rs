@@ -41,7 +41,7 @@ Examples:
 pub(crate) struct Args {
     /// POOL/FS[@SNAP]:/PATH to be copied, one or more, and the folder to copy them to
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DEST"])]
-    pub(crate) paths: Vec<String>,
+    pub(crate) places: Vec<String>,
     /// The datasets below those of SRC, too, as folders
     #[arg(short, long)]
     pub(crate) recursive: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, common: &Common) -> Done {
-    let Some((dest, sources)) = args.paths.split_last() else {
+    let Some((dest, sources)) = args.places.split_last() else {
         return Err(Failure::usage("SRC and DEST are wanted"));
     };
     let dest = PathBuf::from(dest);

@@ -48,6 +48,9 @@ pub struct Log {
 #[derive(Clone)]
 pub struct Files {
     fs: zpl::Fs,
+    is_snapshot: bool,
+    /// Among the topmost directory's names `.zfs` is listed.
+    lists_snapshots: bool,
 }
 
 /// A file of any kind. Cheap to clone.
@@ -82,12 +85,31 @@ impl Files {
         } else if let Some(zil::Stop::Failed(why)) = log.as_ref().and_then(Records::stop) {
             trouble = Some(format!("the intent log: {why}"));
         }
-        Ok((Self { fs }, Log { records: replayed.records, trouble }))
+        let is_snapshot = dataset.is_snapshot();
+        let snapdir = dataset.property("snapdir").ok().flatten().filter(|_| !is_snapshot);
+        let lists_snapshots = snapdir.is_some_and(|found| found.value == "visible");
+        let log = Log { records: replayed.records, trouble };
+        Ok((Self { fs, is_snapshot, lists_snapshots }, log))
     }
 
     /// The topmost directory.
     pub fn root(&self) -> Result<File> {
         Ok(File { node: self.fs.root()? })
+    }
+
+    /// The topmost directory's number as Linux shows it: that of a snapshot is made of the
+    /// snapshot's own, below the numbers of `.zfs`.
+    pub fn root_inode(&self) -> u64 {
+        if self.is_snapshot {
+            return SNAPSHOTS.saturating_sub(self.fs.objset().id().get());
+        }
+        self.fs.master().root.get()
+    }
+
+    /// Links that Linux shows the topmost directory to have beyond those that are stored: one for
+    /// `.zfs`, where that is listed.
+    pub fn more_root_links(&self) -> u64 {
+        u64::from(self.lists_snapshots)
     }
 
     /// The file of that number.
@@ -143,6 +165,9 @@ impl Files {
         Ok(names)
     }
 }
+
+/// From here downwards the roots of snapshots have their numbers (ZFSCTL_INO_SNAPDIRS).
+const SNAPSHOTS: u64 = 0xffff_ffff_fffd;
 
 impl File {
     /// Its number: the inode.

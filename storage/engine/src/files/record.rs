@@ -193,6 +193,9 @@ impl Pool {
         properties: &[Property],
         troubles: &mut Vec<String>,
     ) -> Held {
+        if matches!(dataset.kind(), Ok(Kind::Bookmark)) {
+            return Held::Nothing;
+        }
         let kind = match dataset.content_kind() {
             Ok(kind) => kind,
             Err(dsl::Error::NoContent { .. }) => return Held::Nothing,
