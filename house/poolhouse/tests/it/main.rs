@@ -2,5 +2,6 @@
 
 mod list;
 mod looking;
+mod manifest;
 mod poolhouse;
 mod trouble;

@@ -167,7 +167,7 @@ impl Files {
 }
 
 /// From here downwards the roots of snapshots have their numbers (ZFSCTL_INO_SNAPDIRS).
-const SNAPSHOTS: u64 = 0xffff_ffff_fffd;
+const SNAPSHOTS: u64 = 0xffff_ffff_fffc;
 
 impl File {
     /// Its number: the inode.

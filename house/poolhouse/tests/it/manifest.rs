@@ -1,0 +1,174 @@
+//! `rescue manifest`: what it tells of every fixture is what OpenZFS told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fixtures::Fixture;
+use serde_json::{Map, Value};
+
+use crate::poolhouse::{arg, key_files, run};
+
+/// What is an import's and not the images'.
+const PASSING: [&str; 5] =
+    ["mounted", "readonly", "snapshots_changed", "keystatus", "altroot"];
+
+/// The manifest of a fixture from images given one by one, as arguments.
+fn manifest(fixture: &Fixture, images: &[&Path], scratch: &str) -> Value {
+    let keys = key_files(fixture, scratch);
+    let mut args = vec!["rescue", "manifest", fixture.pool()];
+    for image in images {
+        args.extend(["-d", arg(image)]);
+    }
+    args.extend(keys.iter().map(String::as_str));
+    let run = run(&args);
+    assert_eq!(run.status, 0, "{}: {}", fixture.name, run.err);
+    serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{}: {error}", fixture.name))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// What differs, a line each.
+fn differences(was: &Value, now: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let names = |manifest: &Value| {
+        list(&manifest["datasets"]).iter().map(|each| each["name"].clone()).collect::<Vec<_>>()
+    };
+    if names(was) != names(now) {
+        out.push(format!("datasets: {:?} became {:?}", names(was), names(now)));
+    }
+    let known: BTreeMap<_, _> =
+        list(&now["datasets"]).iter().map(|each| (each["name"].to_string(), each)).collect();
+    for was in list(&was["datasets"]) {
+        let name = was["name"].to_string();
+        if let Some(now) = known.get(&name) {
+            dataset(&name, was, now, &mut out);
+        }
+    }
+    out
+}
+
+fn dataset(name: &str, was: &Value, now: &Value, out: &mut Vec<String>) {
+    for part in ["type", "space", "holds", "volume", "refused"] {
+        if was[part] != now[part] {
+            out.push(format!("{name}: {part}: {} became {}", was[part], now[part]));
+        }
+    }
+    let kept = |properties: &Value| {
+        let mut kept = properties.as_object().cloned().unwrap_or_default();
+        kept.retain(|property, _| !PASSING.contains(&property.as_str()));
+        kept
+    };
+    compare(name, &kept(&was["properties"]), &kept(&now["properties"]), out);
+    let path = |entry: &Value| (entry["path"].clone(), entry["path_hex"].clone());
+    let (before, after) = (list(&was["entries"]), list(&now["entries"]));
+    if !before.iter().map(path).eq(after.iter().map(path)) {
+        out.push(format!("{name}: other entries, or another order"));
+        return;
+    }
+    for (was, now) in before.iter().zip(after) {
+        let (Some(was), Some(mut now)) = (was.as_object(), now.as_object().cloned()) else {
+            out.push(format!("{name}: an entry is no object"));
+            continue;
+        };
+        if !was.contains_key("mtime_ns") {
+            now.remove("mtime_ns"); // a replay sets its own time
+        }
+        let path = was.get("path").or(was.get("path_hex")).map(Value::to_string);
+        compare(&format!("{name}: {}", path.unwrap_or_default()), was, &now, out);
+    }
+}
+
+fn compare(place: &str, was: &Map<String, Value>, now: &Map<String, Value>, out: &mut Vec<String>) {
+    let keys: BTreeSet<_> = was.keys().chain(now.keys()).collect();
+    for key in keys {
+        let words = key == "error" && was.contains_key(key) && now.contains_key(key);
+        if was.get(key) != now.get(key) && !words {
+            out.push(format!("{place}: {key}: {:?} became {:?}", was.get(key), now.get(key)));
+        }
+    }
+}
+
+fn check(fixture: &Fixture, left_out: &[usize], scratch: &str) {
+    let images = fixture.images();
+    let there: Vec<&Path> = images
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !left_out.contains(index))
+        .map(|(_, path)| path.as_path())
+        .collect();
+    let found = differences(&fixture.manifest, &manifest(fixture, &there, scratch));
+    let shown: Vec<_> = found.iter().take(20).collect();
+    assert!(found.is_empty(), "{} without {left_out:?}: {shown:#?}", fixture.name);
+}
+
+#[test]
+fn manifests_of_all_fixtures_are_as_openzfs_recorded_them() {
+    let mut count = 0;
+    for fixture in fixtures::all() {
+        check(&fixture, &[], "manifest");
+        count += 1;
+    }
+    assert!(count >= 10, "only {count} fixtures");
+}
+
+/// All sets of at most `most` of so many images, but the empty one.
+fn sets(images: usize, most: usize) -> Vec<Vec<usize>> {
+    let all = (1_u32..1 << images).filter(|set| set.count_ones() as usize <= most);
+    all.map(|set| (0..images).filter(|image| set >> image & 1 == 1).collect()).collect()
+}
+
+#[test]
+fn devices_may_be_missing_as_far_as_the_redundancy_goes() {
+    // how many images may be missing, of those pools that are one vdev with nothing wrong in it
+    let redundancies = [
+        ("mirror-2", 1), ("mirror-3", 2), ("draid1", 1), ("expanded", 1), ("raidz3-5", 3),
+        ("raidz1-3", 1), ("checkpoint", 1), ("version-28", 1), ("expanding", 2),
+        ("compat", 1), ("scrub-paused", 1), ("intent-log", 1), ("in-use", 1),
+        ("dedup-legacy", 1), ("encryption", 1), ("gang", 1), ("limits-and-freeing", 1),
+        ("version-28-upgraded", 1), ("volumes", 1), ("whole-disk", 1), ("attributes", 1),
+    ];
+    let mut count = 0;
+    for (name, most) in redundancies.into_iter().filter(|(name, _)| fixtures::has(name)) {
+        let fixture = fixtures::load(name);
+        for set in sets(fixture.images().len(), most) {
+            check(&fixture, &set, "manifest-missing");
+            count += 1;
+        }
+    }
+    assert!(count >= 15, "only {count} sets");
+}
+
+#[test]
+fn one_device_more_than_the_redundancy_is_told_and_not_made_up_for() {
+    let fixture = fixtures::load("expanded");
+    let images = fixture.images();
+    let mut args = vec!["rescue", "manifest", fixture.pool()];
+    for image in &images[2..] {
+        args.extend(["-d", arg(image)]);
+    }
+    let run = run(&args);
+    assert!(matches!(run.status, 1 | 5 | 6), "{}: {}", run.status, run.err);
+    assert!(run.err.contains("missing"), "{}", run.err);
+}
+
+#[test]
+fn a_target_is_what_it_names_and_what_lies_below() {
+    let fixture = fixtures::load("snapshots");
+    let names = |target: &str, more: &[&str]| -> Vec<String> {
+        let mut args = vec!["rescue", "manifest", target, "-d", arg(&fixture.dir)];
+        args.extend(more);
+        let run = run(&args);
+        assert_eq!(run.status, 0, "{}", run.err);
+        let all: Value = serde_json::from_str(&run.out).expect("JSON");
+        let name = |each: &Value| each["name"].as_str().unwrap_or_default().to_owned();
+        list(&all["datasets"]).iter().map(name).collect()
+    };
+    assert_eq!(names("tank/a/b@one", &[]), ["tank/a/b@one"]);
+    let below = names("tank/a", &[]);
+    assert!(below.contains(&"tank/a/b@two".to_owned()), "{below:?}");
+    assert!(below.iter().all(|name| name.starts_with("tank/a")), "{below:?}");
+    let alone = names("tank/a", &["--no-children"]);
+    assert!(alone.iter().all(|name| !name.starts_with("tank/a/")), "{alone:?}");
+}
