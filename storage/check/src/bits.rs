@@ -7,6 +7,8 @@ use std::ops::Range;
 
 /// 64-bit words of a chunk.
 const WORDS: usize = 1024;
+/// Bits of a chunk.
+const BITS: u32 = 64 * 1024;
 /// Sectors of a chunk.
 const CHUNK: u64 = 64 * WORDS as u64;
 
@@ -141,7 +143,7 @@ impl Chunk {
             }
             (Self::Empty, true) => *self = Self::Mixed(Box::new([0; WORDS]), 0),
             (Self::Full, false) => {
-                *self = Self::Mixed(Box::new([u64::MAX; WORDS]), CHUNK as u32);
+                *self = Self::Mixed(Box::new([u64::MAX; WORDS]), BITS);
             }
             (Self::Mixed(..), _) => {}
         }
@@ -180,6 +182,7 @@ fn mask(first: u32, length: u32) -> u64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "numbers below 200,000")]
 mod tests {
     use super::Bits;
 

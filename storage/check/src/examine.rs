@@ -38,7 +38,7 @@ impl Inner {
                 Work::Batch(batch) => self.batch(batch, &mut tally),
                 Work::Task(task) => {
                     if !self.job.cancel.is_cancelled() {
-                        self.task(task);
+                        self.task(&task);
                     }
                     self.queue.done();
                 }
@@ -124,8 +124,7 @@ impl Examiner {
             return Some(item(true));
         }
         match inner.shared.refer(dva) {
-            None => Some(item(false)),
-            Some(0) => Some(item(false)),
+            None | Some(0) => Some(item(false)),
             Some(_) => {
                 let mut tally = self.tally.lock();
                 tally.count(block);

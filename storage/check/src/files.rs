@@ -231,4 +231,3 @@ mod tests {
         assert_eq!(all, [range(0..20, false), range(20..30, true)]);
     }
 }
-

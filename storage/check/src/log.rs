@@ -107,8 +107,7 @@ impl Inner {
     fn is_log_known(&self, block: &Regular) -> bool {
         let first = block.dvas[0];
         let checkpoint = self.checkpoint.load(std::sync::atomic::Ordering::Relaxed);
-        checkpoint
-            && first.is_some_and(|dva| self.space.is_referenced(&self.pool.tree, dva))
+        checkpoint && first.is_some_and(|dva| self.space.is_referenced(&self.pool.tree, dva))
     }
 
     /// Whether a block was written after the last txg, so that the space maps do not know it.

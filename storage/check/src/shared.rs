@@ -172,4 +172,3 @@ fn addresses(value: &DedupValue) -> Vec<((VdevId, u64), u64)> {
     };
     value.sets().filter_map(|(_, copies)| address(copies)).collect()
 }
-

@@ -301,7 +301,8 @@ impl Area {
 /// Where a range of a removed vdev lies now, if the vdev is one.
 fn pieces(tree: &Tree, extent: Extent) -> Option<Vec<Extent>> {
     let Kind::Indirect(removed) = &tree.top(extent.vdev)?.kind else { return None };
-    let pieces = removed.mapping()?.pieces(extent.offset..extent.offset.checked_add(extent.length)?)?;
+    let pieces =
+        removed.mapping()?.pieces(extent.offset..extent.offset.checked_add(extent.length)?)?;
     let moved = |piece: vdev::Segment| Extent {
         vdev: piece.vdev,
         offset: piece.offset,

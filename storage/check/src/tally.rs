@@ -85,9 +85,8 @@ impl Tally {
         for fault in &faults {
             *self.leaves.entry((fault.leaf, fault.trouble)).or_default() += 1;
         }
-        let hurt = |fault: &&LeafFault| {
-            matches!(fault.trouble, Trouble::Wrong | Trouble::Unreadable)
-        };
+        let hurt =
+            |fault: &&LeafFault| matches!(fault.trouble, Trouble::Wrong | Trouble::Unreadable);
         let mut leaves: Vec<Guid> = faults.iter().filter(hurt).map(|fault| fault.leaf).collect();
         leaves.dedup();
         if lost.is_none() && leaves.is_empty() {

@@ -41,9 +41,9 @@ struct Gathered {
 
 impl Inner {
     /// Walks an object set to its end.
-    pub(crate) fn task(self: &Arc<Self>, task: Task) {
+    pub(crate) fn task(self: &Arc<Self>, task: &Task) {
         let examiner = Examiner::new(self);
-        let complete = self.walk(&task, &examiner);
+        let complete = self.walk(task, &examiner);
         self.settle(&mut examiner.tally.lock());
         if complete {
             self.objsets_done.fetch_add(1, Relaxed);
@@ -74,7 +74,7 @@ impl Inner {
             if self.job.cancel.is_cancelled() {
                 return Next::Stop;
             }
-            self.found(place, found, examiner, &mut gathered, &mut own)
+            self.found(place, &found, examiner, &mut gathered, &mut own)
         });
         self.flush(&mut gathered, &mut own);
         if task.log {
@@ -102,7 +102,7 @@ impl Inner {
     fn found(
         &self,
         place: Place,
-        found: Found<'_>,
+        found: &Found<'_>,
         examiner: &Arc<Examiner>,
         gathered: &mut Gathered,
         own: &mut Tally,

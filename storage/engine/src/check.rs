@@ -253,10 +253,8 @@ impl Verify {
     /// Reads what is needed for a start. `job` is told of progress, in bytes allocated, and may be
     /// cancelled.
     pub fn new(pool: &Pool, job: Arc<Job>) -> Result<Self> {
-        let check = ::check::Check::new(pool.spa(), job).map_err(|why| Error::Damaged {
-            pool: pool.name().to_owned(),
-            why: why.to_string(),
-        })?;
+        let check = ::check::Check::new(pool.spa(), job)
+            .map_err(|why| Error::Damaged { pool: pool.name().to_owned(), why: why.to_string() })?;
         Ok(Self { check, pool: pool.clone() })
     }
 

@@ -19,7 +19,8 @@ use crate::{print, stop};
 
 /// Read and check every block, copy and parity
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Every block that a dataset, a snapshot or the pool itself refers to is read:
+#[command(
+    after_help = "Every block that a dataset, a snapshot or the pool itself refers to is read:
 each copy on every device, and parity. Nothing is repaired. What the space maps have as allocated is
 held against what is referred to. Files with damage are named with their ranges: REPAIRABLE ones read
 well thanks to redundancy, LOST ones do not any more. Exit status: 0 nothing is wrong (devices may be
@@ -27,7 +28,8 @@ missing), 1 something is, 130 interrupted, and what was found up to then is told
 
 Examples:
   poolhouse rescue verify -d ~/images tank
-  poolhouse rescue verify -d /dev/sdb1 -d /dev/sdc1 --json tank > findings.json")]
+  poolhouse rescue verify -d /dev/sdb1 -d /dev/sdc1 --json tank > findings.json"
+)]
 pub(crate) struct Args {
     /// The pool, by name or guid
     pub(crate) pool: String,

@@ -49,7 +49,9 @@ fn spoil(image: &Path, offset: u64) {
     let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
     let mut bytes = [0; 64];
     file.read_exact_at(&mut bytes, offset).unwrap();
-    bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    for byte in &mut bytes {
+        *byte ^= 0x5a;
+    }
     file.write_all_at(&bytes, offset).unwrap();
 }
 
