@@ -147,13 +147,13 @@ class Recipe:
 
     def churn(self, name, steps=None):
         self.churns += 1
-        self.say(f"churn /{name} {self.seed}.{self.churns} {steps or self.one(30, 60, 120)}")
+        self.say(f"churn /{name} {self.seed}.{self.churns} {steps or self.one(15, 30, 60)}")
 
     # ---- what happens ------------------------------------------------------------------------
 
     def history(self, filesystems, volumes):
         snapshots = []
-        for step in range(self.rng.randint(0, 6)):
+        for step in range(self.rng.randint(0, 5)):
             name = self.rng.choice(filesystems)
             what = self.rng.randrange(8)
             if what <= 2:

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             println!("{}: {:#?}", family.name(), subject.story(*family, first));
         }
     }
-    let pace = Pace { workers: 2, longest: Duration::from_secs(60) };
+    let pace = Pace { workers: 2, longest: Duration::from_mins(1) };
     let failures = batch(&subject, &families, first..first.saturating_add(count), pace);
     for failure in &failures {
         println!("{failure}");

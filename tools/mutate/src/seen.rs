@@ -79,14 +79,17 @@ pub fn look(devices: &[Arc<dyn Device>], wish: &Wish) -> Seen {
         }
         match eye.open(candidate) {
             Some(pool) => eye.pool(&pool),
-            None => eye.fault("", "the pool does not open"),
+            None => eye.fault("", &"the pool does not open"),
         }
     }
     if found.is_empty() {
-        eye.fault("", "no pool is found");
+        eye.fault("", &"no pool is found");
     }
     eye.seen
 }
+
+/// Reads from an offset on; gives how many bytes.
+type Read<'a, E> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<usize, E>;
 
 struct Eye<'a> {
     wish: &'a Wish,
@@ -96,13 +99,13 @@ struct Eye<'a> {
 }
 
 impl Eye<'_> {
-    fn fault(&mut self, dataset: &str, why: impl ToString) {
+    fn fault(&mut self, dataset: &str, why: &dyn ToString) {
         self.seen.faults.entry(dataset.to_owned()).or_default().push(why.to_string());
     }
 
     /// The result, or its error noted.
     fn noted<T, E: ToString>(&mut self, dataset: &str, result: Result<T, E>) -> Option<T> {
-        result.map_err(|why| self.fault(dataset, why)).ok()
+        result.map_err(|why| self.fault(dataset, &why)).ok()
     }
 
     fn open(&mut self, candidate: &Candidate) -> Option<Pool> {
@@ -123,7 +126,7 @@ impl Eye<'_> {
                 Err(why) => last = Some(why),
             }
         }
-        self.fault("", last?);
+        self.fault("", &last?);
         None
     }
 
@@ -142,7 +145,7 @@ impl Eye<'_> {
         let facts = PoolFacts { name: pool.name().to_owned(), usable: 1 << 30 };
         let Some(tree) = self.noted("", Tree::open(mos.clone(), facts)) else { return };
         for (dir, why) in tree.faults() {
-            self.fault("", format!("{dir}: {why}"));
+            self.fault("", &format!("{dir}: {why}"));
         }
         for key in &self.wish.keys {
             let unlocked =
@@ -206,7 +209,7 @@ impl Eye<'_> {
             if left == 0 { Next::Stop } else { Next::Deeper }
         });
         for why in faults {
-            self.fault(dataset, why);
+            self.fault(dataset, &why);
         }
     }
 
@@ -237,7 +240,7 @@ impl Eye<'_> {
                 let opened = Fs::open(objset, zpl::Options::default(), Some(&mut log));
                 let Some((fs, replayed)) = self.noted(name, opened) else { return };
                 if let Some((_, why)) = replayed.failed {
-                    self.fault(name, why);
+                    self.fault(name, &why);
                 }
                 self.files(name, &fs);
             }
@@ -249,7 +252,7 @@ impl Eye<'_> {
                     self.seen.shown.insert(format!("{name}:"), shown);
                 }
             }
-            _ => self.fault(name, "neither a file system nor a volume"),
+            _ => self.fault(name, &"neither a file system nor a volume"),
         }
     }
 
@@ -305,7 +308,7 @@ impl Eye<'_> {
     fn describe(&mut self, node: &Node) -> zpl::Result<String> {
         let a = node.attributes();
         let _ = node.acl();
-        let mut out = format!(
+        let mut out = vec![format!(
             "{} {:?} {:o} {} {} {} {} {:?}",
             node.id(),
             a.kind,
@@ -315,18 +318,18 @@ impl Eye<'_> {
             a.links,
             a.size,
             a.mtime
-        );
+        )];
         match a.kind {
-            Kind::Symlink => out.push_str(&format!(" -> {:?}", node.readlink()?)),
-            Kind::File => out.push_str(&self.content(node)?),
+            Kind::Symlink => out.push(format!("-> {:?}", node.readlink()?)),
+            Kind::File => out.push(self.content(node)?),
             _ => {}
         }
         for xattr in node.xattrs()? {
             let name = String::from_utf8_lossy(&xattr.name).into_owned();
             let value = node.xattr_value(xattr)?;
-            out.push_str(&format!(" {name}={}", hex(&Sha256::digest(&value))));
+            out.push(format!("{name}={}", hex(&Sha256::digest(&value))));
         }
-        Ok(out)
+        Ok(out.join(" "))
     }
 
     /// As the manifests have it: a digest, or of a large file its ranges of data.
@@ -334,38 +337,32 @@ impl Eye<'_> {
         let size = node.attributes().size;
         let mut read = |at, into: &mut [u8]| node.read(at, into);
         if size <= LARGE {
-            return Ok(format!(" sha256 {}", self.digest(0, size, &mut read)?));
+            return Ok(format!("sha256 {}", self.digest(0..size, &mut read)?));
         }
-        let (mut out, mut at) = (String::new(), 0);
+        let (mut out, mut at) = (Vec::new(), 0);
         for _ in 0..MOST_RANGES {
-            let Some(start) = node.next_data(at)? else { return Ok(out) };
+            let Some(start) = node.next_data(at)? else { return Ok(out.join(" ")) };
             let end = node.next_hole(start)?;
-            let digest = self.digest(start, end.saturating_sub(start), &mut read)?;
-            out.push_str(&format!(" {start}+{} {digest}", end.saturating_sub(start)));
+            out.push(format!("{start}-{end} {}", self.digest(start..end, &mut read)?));
             if end <= at {
                 break;
             }
             at = end;
         }
         self.seen.is_cut = true;
-        Ok(out)
+        Ok(out.join(" "))
     }
 
     fn volume(&mut self, volume: &Volume) -> Result<String, zvol::Error> {
         let size = volume.size();
         let mut read = |at, into: &mut [u8]| volume.read(at, into);
-        Ok(format!("{size} bytes, sha256 {}", self.digest(0, size, &mut read)?))
+        Ok(format!("{size} bytes, sha256 {}", self.digest(0..size, &mut read)?))
     }
 
-    fn digest<E>(
-        &mut self,
-        offset: u64,
-        length: u64,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize, E>,
-    ) -> Result<String, E> {
+    fn digest<E>(&mut self, range: std::ops::Range<u64>, read: Read<'_, E>) -> Result<String, E> {
         let mut sha = Sha256::new();
         let mut buffer = vec![0xaa; 1 << 20];
-        let (mut at, end) = (offset, offset.saturating_add(length));
+        let (mut at, end) = (range.start, range.end);
         while at < end {
             let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
             if self.left < want as u64 {
@@ -397,7 +394,7 @@ fn examine(pool: &Pool, tree: &Tree) -> Option<bool> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// What a look shows wrongly, without an error: a line each. A look at an older txg is none, nor

@@ -9,7 +9,7 @@ use mutate::seen::{Seen, lies};
 use serde_json::Value;
 
 /// No mutant of these small pools takes a tenth of it, on a busy machine either.
-const PACE: Pace = Pace { workers: 2, longest: Duration::from_secs(60) };
+const PACE: Pace = Pace { workers: 2, longest: Duration::from_mins(1) };
 
 fn subject(name: &str) -> Arc<Subject> {
     let other = fixtures::load(if name == "mirror-3" { "stripe-copies" } else { "mirror-3" });

@@ -1,0 +1,98 @@
+//! Rounds: random pools from real OpenZFS in a VM, and what we read of them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tools/oracle").to_owned()
+}
+
+/// Why no pools can be made here, if so.
+fn lacking() -> Option<String> {
+    let cache = std::env::var_os("ZFS_VM_CACHE").map(PathBuf::from);
+    let image = cache.unwrap_or_else(|| "/var/cache/zfs-vm".into()).join("image.cpio");
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        return Some("qemu-system-x86_64 is not installed".to_owned());
+    }
+    let build = "fixtures/recipes/zfs-vm build makes it";
+    (!image.exists()).then(|| format!("there is no {} ({build})", image.display()))
+}
+
+/// The program beside the tests, which cargo has built as well: `target/PROFILE/poolhouse`.
+fn poolhouse() -> PathBuf {
+    let here = std::env::current_exe().expect("a path");
+    let beside = here.ancestors().nth(2).expect("target/PROFILE").join("poolhouse");
+    std::env::var_os("POOLHOUSE").map_or(beside, PathBuf::from)
+}
+
+fn succeeds(command: &mut Command) -> Vec<u8> {
+    let done = command.output().expect("the command starts");
+    let words = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{command:?}: {words}");
+    done.stdout
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// `ROUNDS` pools (10) from `SEED` (the time), each compared.
+#[test]
+#[ignore = "long: pools are made in a VM, a minute or more each"]
+fn random_pools_are_as_openzfs_shows_them() {
+    if let Some(why) = lacking() {
+        println!("no rounds against real OpenZFS: {why}");
+        return;
+    }
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let (rounds, seed) = (number("ROUNDS").unwrap_or(10), number("SEED").unwrap_or_else(now));
+    println!("SEED={seed} ROUNDS={rounds}");
+    let scratch = fixtures::scratch("rounds");
+    let recipes = scratch.join("recipes.sh");
+    let recipe = root().join("tools/oracle/recipe.py");
+    let mut python = Command::new("python3");
+    let text = succeeds(python.arg(recipe).arg(seed.to_string()).arg(rounds.to_string()));
+    std::fs::write(&recipes, text).expect("a file");
+    let mut wrong = Vec::new();
+    for number in 0..rounds {
+        // one start of the VM each: what one recipe breaks must not take the others with it
+        let name = format!("r{seed}-{number}");
+        let mut make = Command::new(root().join("fixtures/recipes/make-fixtures"));
+        make.arg("--recipes").arg(&recipes).arg("--out").arg(&scratch).arg(&name);
+        let made = make.output().expect("the command starts");
+        let packed = scratch.join(format!("{name}.tar.zst"));
+        if !packed.exists() {
+            let words = String::from_utf8_lossy(&made.stdout).into_owned();
+            println!("{name}: OpenZFS could not make it: {words}");
+            continue;
+        }
+        succeeds(Command::new("tar").arg("-C").arg(&scratch).arg("--zstd").arg("-xf").arg(&packed));
+        match oracle::judge(&poolhouse(), &scratch.join(&name)) {
+            Ok(lines) if lines.is_empty() => println!("{name}: agrees"),
+            Ok(lines) => wrong.extend(lines.iter().take(20).map(|line| format!("{name}: {line}"))),
+            Err(why) => wrong.push(format!("{name}: {why}")),
+        }
+    }
+    assert!(wrong.is_empty(), "SEED={seed} ROUNDS={rounds}:\n{}", wrong.join("\n"));
+}
+
+/// The same seed gives the same recipes, and bash understands them.
+#[test]
+fn recipes_are_the_same_each_time_and_valid() {
+    let recipe = root().join("tools/oracle/recipe.py");
+    let write = |seed: &str| {
+        let mut python = Command::new("python3");
+        succeeds(python.arg(&recipe).args([seed, "30"]))
+    };
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("no python3 here: recipes are not tried");
+        return;
+    }
+    let first = write("7");
+    assert_eq!(first, write("7"));
+    assert_ne!(first, write("8"));
+    let path = fixtures::scratch("recipes").join("recipes.sh");
+    std::fs::write(&path, first).expect("a file");
+    succeeds(Command::new("bash").arg("-n").arg(path));
+}
