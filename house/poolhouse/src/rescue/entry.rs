@@ -152,7 +152,7 @@ pub(crate) fn stat_line(
     line.text(b"mode", format!("{:04o}", facts.mode).as_bytes());
     line.number("uid", facts.uid);
     line.number("gid", facts.gid);
-    line.number("nlink", facts.links.saturating_add(more));
+    line.number("nlink", facts.links);
     line.number("size", facts.size);
     for (name, time) in [
         ("atime_ns", facts.atime),
