@@ -174,6 +174,7 @@ impl Pool {
         let held = self.held(dataset, &properties, &mut troubles);
         let space = match (&kind, &held) {
             (Ok(Kind::Filesystem), Held::Files(files)) => Some(space(files, &mut troubles)),
+            (Ok(Kind::Filesystem), _) => Some(Space::default()),
             _ => None,
         };
         Record {
