@@ -1,13 +1,43 @@
 //! Pictures of a plan: SVG, and one HTML page that holds them all.
+//!
+//! All are 400 units wide, so that their words can be read on a phone, and take light or dark
+//! colours as the reader's system does. Nothing is fetched, and no script runs.
+
+mod bars;
+mod heat;
+mod page;
+mod scatter;
+mod svg;
+
+pub use page::page;
+use units::Ashift;
 
 use crate::plan::{Plan, Question};
 
-/// The page.
-pub fn page(_plan: &Plan, _question: &Question) -> String {
-    String::new()
+/// Layouts that a picture shows at most.
+const MOST_LAYOUTS: usize = 40;
+
+/// The pictures as files, each with its name.
+pub fn files(plan: &Plan, question: &Question) -> Vec<(String, String)> {
+    let mut all = vec![
+        ("bytes".to_owned(), bars::draw(plan)),
+        ("capacity-safety".to_owned(), scatter::draw(plan)),
+    ];
+    for ashift in ashifts(question) {
+        for parity in 1..=3 {
+            let name = format!("efficiency-raidz{parity}-ashift{ashift}");
+            all.push((name, heat::draw(parity, ashift)));
+        }
+    }
+    all.into_iter().map(|(name, svg)| (name, svg.file())).collect()
 }
 
-/// The pictures, each with its name.
-pub fn files(_plan: &Plan, _question: &Question) -> Vec<(&'static str, String)> {
-    Vec::new()
+/// The sectors that the heat maps compare: the one asked for, and the usual ones.
+fn ashifts(question: &Question) -> Vec<Ashift> {
+    let mut all: Vec<Ashift> = [9, 12, 13].into_iter().filter_map(Ashift::new).collect();
+    if !all.contains(&question.ashift) {
+        all.push(question.ashift);
+        all.sort_unstable();
+    }
+    all
 }

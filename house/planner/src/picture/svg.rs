@@ -1,0 +1,118 @@
+//! Writing SVG: a few marks, words, and the colours of light and dark.
+
+use std::fmt::Write;
+
+/// Width of every picture; about a phone's, so that 12 units are letters that can be read.
+pub(super) const WIDTH: f64 = 400.0;
+
+/// Colours and letters, by class. The page has the same once for all its pictures.
+pub(super) const STYLE: &str = "
+:root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2330; --soft: #5b6475; \
+--line: #d9dde5; --heat: #0b5fa5; --on-heat: #ffffff; --usable: #2a78c2; --kept: #8c94a3; \
+--parity: #e08a1e; --padding: #c2452d; --rounding: #c4c9d2; --spare: #2a9d78; --tails: #a65fa8; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171c; --ink: #e8ebf0; --soft: #a3acbb; \
+--line: #343b47; --heat: #66b1f2; --on-heat: #0c1116; --usable: #4b97dd; --kept: #7d8696; \
+--parity: #dd9433; --padding: #d9634c; --rounding: #4c5463; --spare: #3bb28c; --tails: #b778b9; } }
+svg { font: 12px system-ui, sans-serif; } svg text { fill: var(--ink); }
+svg .soft { fill: var(--soft); } svg .small { font-size: 11px; } svg .on { fill: var(--on-heat); }
+svg .bold { font-weight: 600; } svg .end { text-anchor: end; } svg .mid { text-anchor: middle; }
+svg .line { stroke: var(--line); fill: none; } svg .heat { fill: var(--heat); }
+svg .other { fill: var(--kept); fill-opacity: .55; } svg .best { fill: var(--usable); }
+svg .usable { fill: var(--usable); } svg .kept { fill: var(--kept); }
+svg .parity { fill: var(--parity); } svg .padding { fill: var(--padding); }
+svg .rounding { fill: var(--rounding); } svg .spare { fill: var(--spare); }
+svg .tails { fill: var(--tails); }
+";
+
+/// A picture in the making.
+pub(super) struct Svg {
+    label: String,
+    height: f64,
+    body: String,
+}
+
+/// A place in a picture, units from the upper left corner.
+#[derive(Clone, Copy)]
+pub(super) struct At(pub(super) f64, pub(super) f64);
+
+impl Svg {
+    /// A picture `height` units high; `label` says what it shows to those who do not see it.
+    pub(super) fn new(label: &str, height: f64) -> Self {
+        Self { label: escape(label), height, body: String::new() }
+    }
+
+    /// Words.
+    pub(super) fn text(&mut self, At(x, y): At, class: &str, words: &str) {
+        let words = escape(words);
+        self.mark(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>"));
+    }
+
+    /// A straight line.
+    pub(super) fn line(&mut self, At(x, y): At, At(to_x, to_y): At) {
+        self.mark(format_args!("<path class=\"line\" d=\"M{x:.1} {y:.1}L{to_x:.1} {to_y:.1}\"/>"));
+    }
+
+    /// A rectangle, of which `opacity` is visible; `hint` shows when pointed at.
+    pub(super) fn rect(&mut self, At(x, y): At, size: At, class: &str, opacity: f64, hint: &str) {
+        let (At(width, height), hint) = (size, escape(hint));
+        let opacity = match opacity {
+            o if o < 1.0 => format!(" fill-opacity=\"{o:.2}\""),
+            _ => String::new(),
+        };
+        self.mark(format_args!(
+            "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{height:.1}\" \
+             class=\"{class}\"{opacity}><title>{hint}</title></rect>"
+        ));
+    }
+
+    /// A disc.
+    pub(super) fn disc(&mut self, At(x, y): At, radius: f64, class: &str, hint: &str) {
+        let hint = escape(hint);
+        self.mark(format_args!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\">\
+             <title>{hint}</title></circle>"
+        ));
+    }
+
+    fn mark(&mut self, mark: std::fmt::Arguments<'_>) {
+        let _ = writeln!(self.body, "{mark}");
+    }
+
+    /// As a part of a page that has the style.
+    pub(super) fn inline(&self) -> String {
+        self.element("", "")
+    }
+
+    /// As a file.
+    pub(super) fn file(&self) -> String {
+        let paper = "<rect width=\"100%\" height=\"100%\" style=\"fill: var(--paper)\"/>\n";
+        let head = format!("<style>{STYLE}</style>\n{paper}");
+        self.element(" xmlns=\"http://www.w3.org/2000/svg\"", &head)
+    }
+
+    fn element(&self, space: &str, head: &str) -> String {
+        let Self { label, height, body } = self;
+        format!(
+            "<svg{space} viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{label}\">\n\
+             {head}{body}</svg>\n"
+        )
+    }
+}
+
+/// Text as XML wants it.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{At, Svg};
+
+    #[test]
+    fn words_cannot_break_the_picture() {
+        let mut svg = Svg::new("a \"b\"", 10.0);
+        svg.text(At(0.0, 0.0), "soft", "<script>&");
+        let text = svg.file();
+        assert!(text.contains("&lt;script&gt;&amp;") && text.contains("aria-label=\"a &quot;b&quot;\""));
+    }
+}
