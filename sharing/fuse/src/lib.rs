@@ -11,4 +11,4 @@ mod handles;
 mod mount;
 mod server;
 
-pub use mount::{Error, Mounted, Options, mount};
+pub use mount::{Error, Mounted, Options, check, mount};

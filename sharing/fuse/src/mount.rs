@@ -91,10 +91,12 @@ pub fn mount(tree: Tree, dir: &Path, options: &Options) -> Result<Mounted, Error
     let named = std::thread::Builder::new().name("fuse".to_owned());
     named.spawn(run).map_err(|why| failed(&why))?;
     read_ahead(dir);
-    Ok(Mounted { dir: dir.to_owned(), unmounter, ended })
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    Ok(Mounted { dir, unmounter, ended })
 }
 
-fn check(dir: &Path) -> Result<(), Error> {
+/// Whether a pool can be mounted there: it is an empty folder.
+pub fn check(dir: &Path) -> Result<(), Error> {
     let shown = || dir.display().to_string();
     let failed = |why| Error::Folder { dir: shown(), why };
     if !fs::metadata(dir).map_err(failed)?.is_dir() {

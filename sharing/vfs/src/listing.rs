@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use engine::files::{Files, Kind};
+use engine::files::{File, Files, Kind};
 use parking_lot::Mutex;
 
 use crate::control;
@@ -125,7 +125,7 @@ impl Listing {
             return Ok(items);
         };
         let files = self.tree.files(&self.dataset)?;
-        if from < BELOW && !self.stored(&files, object, from, &mut items)? {
+        if from < BELOW && !self.stored(&files, &files.file(object)?, from, &mut items)? {
             return Ok(items);
         }
         if object == files.root_id() {
@@ -138,15 +138,14 @@ impl Listing {
     fn stored(
         &self,
         files: &Files,
-        object: u64,
+        dir: &File,
         from: u64,
         items: &mut Vec<Item>,
     ) -> Result<bool> {
-        let is_root = object == files.root_id();
-        let dir = files.file(object)?;
+        let is_root = dir.id() == files.root_id();
         let before = items.len();
         let mut is_all = true;
-        let listed = files.list_from(&dir, from.saturating_sub(STORED), &mut |name, next| {
+        let listed = files.list_from(dir, from.saturating_sub(STORED), &mut |name, next| {
             let child = if is_root { self.dataset.child(&name.name) } else { None };
             let kind = if child.is_some() { Kind::Directory } else { name.kind };
             let number = match child {

@@ -2,6 +2,7 @@
 //! time, and before they ask if the file is read in sequence.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use engine::files::{Content, Piece};
@@ -82,7 +83,7 @@ impl Reader {
         }
         self.plan(offset, length);
         let first = self.piece(offset / self.block)?;
-        if let Some(bytes) = part(&first, offset, end) {
+        if let Some(bytes) = part(&first, offset..end) {
             return Ok(give(bytes));
         }
         COPY.with_borrow_mut(|buffer| {
@@ -107,7 +108,7 @@ impl Reader {
             let count = usize::try_from(behind.saturating_sub(at)).unwrap_or(usize::MAX);
             let (now, later) = rest.split_at_mut(count.min(rest.len()));
             let end = at.saturating_add(u64::try_from(now.len()).unwrap_or(u64::MAX));
-            match part(&piece, at, end) {
+            match part(&piece, at..end) {
                 Some(bytes) => now.copy_from_slice(bytes),
                 None if piece.bytes.is_none() && piece.start <= at && end <= piece.end => {
                     now.fill(0);
@@ -239,10 +240,10 @@ impl Drop for Landing<'_> {
 }
 
 /// The bytes of a range, if the piece has all of them.
-fn part(piece: &Piece, start: u64, end: u64) -> Option<&[u8]> {
+fn part(piece: &Piece, range: Range<u64>) -> Option<&[u8]> {
     let bytes = piece.bytes.as_ref()?;
-    let first = usize::try_from(start.checked_sub(piece.start)?).ok()?;
-    let behind = usize::try_from(end.checked_sub(piece.start)?).ok()?;
+    let first = usize::try_from(range.start.checked_sub(piece.start)?).ok()?;
+    let behind = usize::try_from(range.end.checked_sub(piece.start)?).ok()?;
     bytes.get(first..behind)
 }
 

@@ -253,6 +253,11 @@ impl Tree {
         }
         (self.0.report)(&format!("{}: {why}", self.name(number)));
     }
+
+    /// Whether anything turned out to be unreadable.
+    pub fn has_complained(&self) -> bool {
+        !self.0.told.lock().is_empty()
+    }
 }
 
 /// The attributes of a file of that dataset.

@@ -1,21 +1,93 @@
 //! `poolhouse rescue mount`: mounts a pool, read-only.
 
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fuse::{Mounted, Options};
+use vfs::Tree;
+
 use crate::common::Common;
-use crate::outcome::{Done, Failure};
+use crate::outcome::{Done, Failure, Outcome};
+use crate::{print, stop};
 
 /// Mount a pool read-only, its datasets and snapshots in place
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  poolhouse rescue mount -d ~/images tank /mnt")]
+#[command(
+    after_help = "The file systems below the target are in place at their names, each snapshot is in
+.zfs/snapshot/NAME of its file system, each volume is a file in .zfs/volume of the
+file system that it is in. Datasets that are locked are empty folders: give their
+keys with --key. It ends with Ctrl-C, or when somebody runs fusermount3 -u DIR.
+
+Examples:
+  poolhouse rescue mount -d ~/images tank ~/mnt
+  poolhouse rescue mount -d ~/images --key tank/safe=key.txt tank/safe@monday ~/mnt"
+)]
 pub(crate) struct Args {
     /// POOL[/FS][@SNAP]
     pub(crate) target: String,
-    /// Where; the folder must be there
-    pub(crate) dir: std::path::PathBuf,
-    /// Let other users see it
+    /// Where: an empty folder
+    pub(crate) dir: PathBuf,
+    /// Let other users see it, as far as owners and modes of the files allow; needs root or
+    /// user_allow_other in /etc/fuse.conf
     #[arg(long)]
     pub(crate) allow_other: bool,
 }
 
-pub(crate) fn run(_args: &Args, _common: &Common) -> Done {
-    Err(Failure::usage("this version has no `rescue mount` yet"))
+/// How often to look whether the user wants it to end.
+const TICK: Duration = Duration::from_millis(200);
+/// How long to wait for the kernel to let go.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(args: &Args, common: &Common) -> Done {
+    // said before any passphrase is asked for
+    fuse::check(&args.dir).map_err(|why| failed(&args.dir, &why))?;
+    let pool = common.open_unlocked(&args.target)?;
+    let options = Options { allow_other: args.allow_other, source: pool.name().to_owned() };
+    let report = Box::new(|what: &str| print::warning(&what));
+    stop::listen();
+    let tree = Tree::open(pool, &args.target, report)?;
+    let mounted =
+        fuse::mount(tree.clone(), &args.dir, &options).map_err(|why| failed(&args.dir, &why))?;
+    let dir = args.dir.display();
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{} is mounted on {dir}, read-only; press Ctrl-C or run `fusermount3 -u {dir}` to end.",
+        args.target
+    )?;
+    out.flush()?;
+    drop(out);
+    wait(mounted, &args.dir)?;
+    Ok(Outcome::unless(tree.has_complained()))
+}
+
+/// Waits until it is unmounted or the user wants it to be.
+fn wait(mut mounted: Mounted, dir: &Path) -> Result<(), Failure> {
+    let ended = loop {
+        if let Some(end) = mounted.wait(TICK) {
+            break end;
+        }
+        if stop::wanted() {
+            if !mounted.unmount() {
+                let dir = dir.display();
+                print::warning(&format!("programs still use {dir}: they get errors from now on"));
+            }
+            break mounted.wait(PATIENCE).unwrap_or(Ok(()));
+        }
+    };
+    ended.map_err(|why| Failure::file(dir, &why))
+}
+
+fn failed(dir: &Path, why: &fuse::Error) -> Failure {
+    match why {
+        fuse::Error::Folder { why, .. } => Failure::file(dir, why),
+        fuse::Error::Mount { .. } => {
+            Failure::Engine(engine::Error::Destination {
+                path: dir.display().to_string(),
+                reason: why.to_string(),
+            })
+        }
+        why => Failure::usage(why.to_string()),
+    }
 }

@@ -1,0 +1,4 @@
+//! Pools mounted, and looked at through the kernel.
+
+mod mounted;
+mod seen;

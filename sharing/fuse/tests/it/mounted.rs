@@ -1,0 +1,201 @@
+//! Mounts fixtures, where this machine can: it takes /dev/fuse and, unless one is root,
+//! fusermount3.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Pool;
+use fixtures::Fixture;
+use fuse::{Mounted, Options};
+use parking_lot::Mutex;
+use serde_json::Value;
+use vfs::Tree;
+
+use crate::seen;
+
+/// A fixture that is mounted.
+pub(crate) struct Mount {
+    pub(crate) dir: PathBuf,
+    pub(crate) complaints: Arc<Mutex<Vec<String>>>,
+    mounted: Option<Mounted>,
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let Some(mut mounted) = self.mounted.take() else { return };
+        let is_free = mounted.unmount();
+        let end = mounted.wait(Duration::from_secs(10));
+        if !std::thread::panicking() {
+            assert!(is_free, "{} is in use", self.dir.display());
+            assert!(matches!(end, Some(Ok(()))), "the session ended with {end:?}");
+        }
+    }
+}
+
+/// Whether this machine can mount; if not, it is said.
+fn can_mount() -> bool {
+    let opens = OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let has = std::env::split_paths(&paths).any(|dir| dir.join("fusermount3").exists());
+    if !(opens && has) {
+        println!("skipped: mounting takes /dev/fuse and fusermount3");
+    }
+    opens && has
+}
+
+fn open(fixture: &Fixture) -> Pool {
+    let search = engine::search(std::slice::from_ref(&fixture.dir));
+    let pool = search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool");
+    for key in fixture.keys() {
+        pool.unlock(&key.dataset, &key.file_content()).expect("a key that fits");
+    }
+    pool
+}
+
+fn mount(name: &str, pool: Pool, target: &str) -> Mount {
+    let dir = fixtures::scratch(&format!("mount-{name}"));
+    let complaints = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&complaints);
+    let report = Box::new(move |what: &str| heard.lock().push(what.to_owned()));
+    let options = Options { allow_other: false, source: pool.name().to_owned() };
+    let tree = Tree::open(pool, target, report).expect("a tree");
+    let mounted = fuse::mount(tree, &dir, &options).expect("a mount");
+    Mount { dir, complaints, mounted: Some(mounted) }
+}
+
+/// Where a dataset is below the mount point.
+fn place(dir: &Path, pool: &str, name: &str) -> PathBuf {
+    let (head, snapshot) = name.split_once('@').map_or((name, None), |(a, b)| (a, Some(b)));
+    let below = head.strip_prefix(pool).expect("a name in the pool").trim_start_matches('/');
+    let head = dir.join(below);
+    match snapshot {
+        Some(snapshot) => head.join(".zfs/snapshot").join(snapshot),
+        None => head,
+    }
+}
+
+/// The names of the file systems just below a dataset: they lie over what it has there.
+fn covered<'a>(datasets: &'a [Value], name: &str) -> Vec<&'a str> {
+    let heads = datasets.iter().filter(|each| each["type"] == "filesystem");
+    let names = heads.filter_map(|each| each["name"].as_str());
+    let inside = format!("{name}/");
+    names
+        .filter_map(|each| each.strip_prefix(&inside))
+        .filter(|rest| !rest.contains('/'))
+        .collect()
+}
+
+/// What differs between a mounted fixture and its manifest, a line each.
+fn differences(fixture: &Fixture, dir: &Path) -> Vec<String> {
+    let datasets = fixture.manifest["datasets"].as_array().expect("datasets");
+    let mut out = Vec::new();
+    for dataset in datasets {
+        let name = dataset["name"].as_str().expect("a name");
+        if let Some(entries) = dataset["entries"].as_array() {
+            let top = place(dir, fixture.pool(), name);
+            let found = seen::differences(&top, entries, &covered(datasets, name), name);
+            out.extend(found.into_iter().map(|line| format!("{name}: {line}")));
+        }
+    }
+    out
+}
+
+fn check(name: &str) {
+    if !can_mount() {
+        return;
+    }
+    let fixture = fixtures::load(name);
+    let mount = mount(name, open(&fixture), fixture.pool());
+    let out = differences(&fixture, &mount.dir);
+    let shown: Vec<&String> = out.iter().take(40).collect();
+    assert!(out.is_empty(), "{} differences: {shown:#?}", out.len());
+    assert_eq!(*mount.complaints.lock(), Vec::<String>::new());
+}
+
+#[test]
+fn compressed_datasets() {
+    check("mirror-2");
+}
+
+#[test]
+fn snapshots_and_clones() {
+    check("snapshots");
+}
+
+#[test]
+fn unlocked_datasets() {
+    check("encryption");
+}
+
+#[test]
+fn an_intent_log() {
+    check("intent-log-slog");
+}
+
+#[test]
+fn a_pool_in_trouble() {
+    check("raidz3-8-mixed-trouble");
+}
+
+#[test]
+fn locked_datasets_are_there_but_say_that_a_key_is_wanted() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = fixtures::load("encryption");
+    let search = engine::search(std::slice::from_ref(&fixture.dir));
+    let pool = search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool");
+    let mount = mount("locked", pool, fixture.pool());
+    let keys = fixture.keys();
+    let heads = keys.iter().filter(|key| key.dataset != fixture.pool());
+    let mut count = 0;
+    for key in heads {
+        let dir = place(&mount.dir, fixture.pool(), &key.dataset);
+        let below = covered(fixture.manifest["datasets"].as_array().expect("it"), &key.dataset);
+        assert!(fs::metadata(&dir).expect("it is there").is_dir());
+        if below.is_empty() {
+            let why = fs::read_dir(&dir).expect_err("it is locked");
+            assert_eq!(why.raw_os_error(), Some(126), "{why}");
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
+#[test]
+fn control_folders_are_hidden_but_there() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = fixtures::load("snapshots");
+    let mount = mount("hidden", open(&fixture), fixture.pool());
+    let names = |dir: &Path| -> Vec<String> {
+        let entries = fs::read_dir(dir).expect("a folder");
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        entries.map(|entry| name(entry.expect("an entry"))).collect()
+    };
+    assert!(!names(&mount.dir).contains(&".zfs".to_owned()));
+    assert_eq!(names(&mount.dir.join(".zfs")), ["snapshot"]);
+    let datasets = fixture.manifest["datasets"].as_array().expect("datasets");
+    let inside = format!("{}@", fixture.pool());
+    let all = datasets.iter().filter_map(|each| each["name"].as_str()?.strip_prefix(&inside));
+    let mut all: Vec<&str> = all.collect();
+    let mut listed = names(&mount.dir.join(".zfs/snapshot"));
+    all.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, all);
+    let why = fs::write(mount.dir.join("new"), b"x").expect_err("it is read-only");
+    assert_eq!(why.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn only_empty_folders_are_mounted_on() {
+    let dir = fixtures::scratch("not-empty");
+    let file = dir.join("file");
+    fs::write(&file, b"x").expect("a file");
+    assert!(matches!(fuse::check(&dir), Err(fuse::Error::NotEmpty { .. })));
+    assert!(matches!(fuse::check(&file), Err(fuse::Error::NotFolder { .. })));
+    assert!(matches!(fuse::check(&dir.join("none")), Err(fuse::Error::Folder { .. })));
+}

@@ -1,0 +1,3 @@
+//! Trees over real pools.
+
+mod tree;
