@@ -90,10 +90,16 @@ mod tests {
     #[test]
     fn a_sink_that_has_enough_ends_it() {
         let mut seen = 0;
-        let end = ordered(2, 4, 0.., |job: u64| job, |_| {
-            seen += 1;
-            if seen == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
+        let end = ordered(
+            2,
+            4,
+            0..,
+            |job: u64| job,
+            |_| {
+                seen += 1;
+                if seen == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            },
+        );
         assert!(end.is_break());
         assert_eq!(seen, 10);
     }

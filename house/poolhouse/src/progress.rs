@@ -11,16 +11,14 @@ pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
-const KNOWN: &str =
-    "{bar:24} {percent:>3}% {bytes:>11} of {total_bytes:<11} {bytes_per_sec:>13} {eta:>4} left {msg}";
+const KNOWN: &str = "{bar:24} {percent:>3}% {bytes:>11} of {total_bytes:<11} {bytes_per_sec:>13} {eta:>4} left {msg}";
 const UNKNOWN: &str = "{spinner} {bytes:>11} {bytes_per_sec:>13} {elapsed:>4} {msg}";
 
 impl Progress {
     /// A bar for so many bytes; 0: nobody knows how many.
     pub(crate) fn new(total: u64, quiet: bool) -> Self {
         let seen = !quiet && std::io::stderr().is_terminal();
-        let target =
-            if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target((total > 0).then_some(total), target);
         let form = if total > 0 { KNOWN } else { UNKNOWN };
         if let Ok(style) = ProgressStyle::with_template(form) {

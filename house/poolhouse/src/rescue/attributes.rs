@@ -87,8 +87,7 @@ fn xattrs(path: &Path, file: &File, not_kept: &NotKept) {
 
 fn set_times(path: &Path, accessed: Time, modified: Time) -> io::Result<()> {
     let spec = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
-    let times =
-        Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
+    let times = Timestamps { last_access: spec(accessed), last_modification: spec(modified) };
     Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 

@@ -86,19 +86,13 @@ pub(crate) fn open_part(path: &Path, content: &Content, how: &How<'_>) -> io::Re
 /// Sets or takes away the mark that lets a later run go on.
 fn mark(file: &File, time: Option<Time>) -> io::Result<()> {
     let time = time.unwrap_or_default();
-    let last_access =
-        Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    let last_access = Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
     let last_modification = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     Ok(rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?)
 }
 
 /// Copies content from `from` on. Sets the file's length where it is done.
-pub(crate) fn copy(
-    content: &Content,
-    file: &File,
-    from: u64,
-    how: &How<'_>,
-) -> io::Result<Copied> {
+pub(crate) fn copy(content: &Content, file: &File, from: u64, how: &How<'_>) -> io::Result<Copied> {
     let mut copied = Copied { before: from, ..Copied::default() };
     let size = content.size();
     let mut outcome = Ok(());

@@ -15,7 +15,9 @@ use crate::print;
 /// Print the space that folders take
 #[derive(clap::Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "Example:\n  poolhouse rescue du -d ~/images -sh tank/home:/ann tank/home:/bob")]
+#[command(
+    after_help = "Example:\n  poolhouse rescue du -d ~/images -sh tank/home:/ann tank/home:/bob"
+)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
 pub(crate) struct Args {
     /// POOL/FS[@SNAP]:/PATH

@@ -10,7 +10,9 @@ use crate::print;
 
 /// Find files by name, type and size
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  poolhouse rescue find -d ~/images tank:/ --name '*.jpg' --type f")]
+#[command(
+    after_help = "Example:\n  poolhouse rescue find -d ~/images tank:/ --name '*.jpg' --type f"
+)]
 pub(crate) struct Args {
     /// POOL/FS[@SNAP]:/PATH
     #[arg(required = true)]
@@ -216,14 +218,27 @@ mod tests {
     #[test]
     fn patterns_are_the_shells() {
         for (pattern, text) in [
-            ("*.jpg", "a.jpg"), ("*", ""), ("a?c", "aüc"), ("[a-c]x", "bx"), ("[!a]", "b"),
-            ("a*b*c", "a--b-b--c"), ("\\*", "*"), ("[]x]", "]"), ("[", "["), ("**a", "ba"),
+            ("*.jpg", "a.jpg"),
+            ("*", ""),
+            ("a?c", "aüc"),
+            ("[a-c]x", "bx"),
+            ("[!a]", "b"),
+            ("a*b*c", "a--b-b--c"),
+            ("\\*", "*"),
+            ("[]x]", "]"),
+            ("[", "["),
+            ("**a", "ba"),
         ] {
             assert!(fits(pattern, text), "{pattern} fits {text}");
         }
         for (pattern, text) in [
-            ("*.jpg", "a.jpeg"), ("?", ""), ("[a-c]", "d"), ("[!a]", "a"), ("a*b", "abc"),
-            ("\\*", "x"), ("", "x"),
+            ("*.jpg", "a.jpeg"),
+            ("?", ""),
+            ("[a-c]", "d"),
+            ("[!a]", "a"),
+            ("a*b", "abc"),
+            ("\\*", "x"),
+            ("", "x"),
         ] {
             assert!(!fits(pattern, text), "{pattern} does not fit {text}");
         }

@@ -278,9 +278,7 @@ impl Copier<'_> {
                         Found::File(Job { id: name.id, from, to }, links > 1)
                     }
                 }
-                Step::Trouble(path, why) => {
-                    Found::Trouble(tree.place.shown(path), why.to_string())
-                }
+                Step::Trouble(path, why) => Found::Trouble(tree.place.shown(path), why.to_string()),
                 Step::Leave(_) => return !stop::wanted(),
             };
             send.send(found).is_ok() && !stop::wanted()

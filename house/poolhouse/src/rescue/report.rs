@@ -76,7 +76,8 @@ impl Report {
         for damaged in self.damaged.iter().take(SHOWN) {
             text += &format!("not in full: {}\n", damaged.path);
             for bad in damaged.bad.iter().take(SHOWN) {
-                text += &format!("  bytes {} to {} are missing: {}\n", bad.start, bad.end - 1, bad.why);
+                text +=
+                    &format!("  bytes {} to {} are missing: {}\n", bad.start, bad.end - 1, bad.why);
             }
             if damaged.bad.len() > SHOWN {
                 text += &format!("  and {} ranges more\n", damaged.bad.len() - SHOWN);
@@ -96,9 +97,7 @@ impl Report {
             json!({"path": each.path, "dest": each.dest, "ranges": ranges})
         };
         let failed = |(path, why): &(String, String)| json!({"path": path, "why": why});
-        let kept = |(what, count, why): &(&str, u64, String)| {
-            json!({"what": what, "count": count, "why": why})
-        };
+        let kept = |(what, count, why): &(&str, u64, String)| json!({"what": what, "count": count, "why": why});
         let report = json!({
             "copied": self.copied,
             "bytes": self.bytes,

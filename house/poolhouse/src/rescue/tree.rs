@@ -44,9 +44,7 @@ pub(crate) fn walk(
         if !visit(Step::Entry(&name, &below)) {
             return false;
         }
-        if name.kind != engine::files::Kind::Directory
-            || stack.len() >= depth.min(DEEPEST)
-        {
+        if name.kind != engine::files::Kind::Directory || stack.len() >= depth.min(DEEPEST) {
             continue;
         }
         match files.file(name.id).and_then(|folder| files.sorted(&folder)) {

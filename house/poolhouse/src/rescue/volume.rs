@@ -70,7 +70,8 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         zeros: device,
         progress: &progress,
     };
-    let copied = if device { to_device(&content, &dest, &how) } else { to_file(&content, &dest, &how) };
+    let copied =
+        if device { to_device(&content, &dest, &how) } else { to_file(&content, &dest, &how) };
     progress.end();
     let copied = copied.map_err(|error| Failure::file(&dest, &error))?;
     if copied.stopped {

@@ -9,8 +9,7 @@ use serde_json::{Map, Value};
 use crate::poolhouse::{arg, key_files, run};
 
 /// What is an import's and not the images'.
-const PASSING: [&str; 5] =
-    ["mounted", "readonly", "snapshots_changed", "keystatus", "altroot"];
+const PASSING: [&str; 5] = ["mounted", "readonly", "snapshots_changed", "keystatus", "altroot"];
 
 /// The manifest of a fixture from images given one by one, as arguments.
 fn manifest(fixture: &Fixture, images: &[&Path], scratch: &str) -> Value {
@@ -123,11 +122,27 @@ fn sets(images: usize, most: usize) -> Vec<Vec<usize>> {
 fn devices_may_be_missing_as_far_as_the_redundancy_goes() {
     // how many images may be missing, of those pools that are one vdev with nothing wrong in it
     let redundancies = [
-        ("mirror-2", 1), ("mirror-3", 2), ("draid1", 1), ("expanded", 1), ("raidz3-5", 3),
-        ("raidz1-3", 1), ("checkpoint", 1), ("version-28", 1), ("expanding", 2),
-        ("compat", 1), ("scrub-paused", 1), ("intent-log", 1), ("in-use", 1),
-        ("dedup-legacy", 1), ("encryption", 1), ("gang", 1), ("limits-and-freeing", 1),
-        ("version-28-upgraded", 1), ("volumes", 1), ("whole-disk", 1), ("attributes", 1),
+        ("mirror-2", 1),
+        ("mirror-3", 2),
+        ("draid1", 1),
+        ("expanded", 1),
+        ("raidz3-5", 3),
+        ("raidz1-3", 1),
+        ("checkpoint", 1),
+        ("version-28", 1),
+        ("expanding", 2),
+        ("compat", 1),
+        ("scrub-paused", 1),
+        ("intent-log", 1),
+        ("in-use", 1),
+        ("dedup-legacy", 1),
+        ("encryption", 1),
+        ("gang", 1),
+        ("limits-and-freeing", 1),
+        ("version-28-upgraded", 1),
+        ("volumes", 1),
+        ("whole-disk", 1),
+        ("attributes", 1),
     ];
     let mut count = 0;
     for (name, most) in redundancies.into_iter().filter(|(name, _)| fixtures::has(name)) {

@@ -110,9 +110,9 @@ impl Pool {
         let inside = format!("{}/", self.full_name(name));
         let heads = self.tree().heads().filter_map(std::result::Result::ok);
         let names = heads.filter(|head| matches!(head.kind(), Ok(Kind::Filesystem)));
-        let below = names.map(|head| head.name()).filter(|name| {
-            name.strip_prefix(&inside).is_some_and(|rest| !rest.contains('/'))
-        });
+        let below = names
+            .map(|head| head.name())
+            .filter(|name| name.strip_prefix(&inside).is_some_and(|rest| !rest.contains('/')));
         below.collect()
     }
 
@@ -188,12 +188,7 @@ impl Pool {
         }
     }
 
-    fn held(
-        &self,
-        dataset: &Dataset,
-        properties: &[Property],
-        troubles: &mut Vec<String>,
-    ) -> Held {
+    fn held(&self, dataset: &Dataset, properties: &[Property], troubles: &mut Vec<String>) -> Held {
         if matches!(dataset.kind(), Ok(Kind::Bookmark)) {
             return Held::Nothing;
         }
@@ -204,8 +199,9 @@ impl Pool {
         };
         let look = self.look(dataset);
         let opened = match kind {
-            ondisk::objset::Kind::Volume => open_volume(dataset, look)
-                .map(|(content, log)| (Held::Volume(content), log)),
+            ondisk::objset::Kind::Volume => {
+                open_volume(dataset, look).map(|(content, log)| (Held::Volume(content), log))
+            }
             ondisk::objset::Kind::Filesystem => {
                 if properties.iter().any(|property| property.name == "redact_snaps") {
                     return Held::Redacted;
