@@ -1,6 +1,7 @@
 //! Blocks that change after their checksums were judged: valid in every way but what they say.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use ondisk::{Blkptr, ObjectType};
 use units::{ObjsetId, Place};
@@ -50,6 +51,8 @@ pub struct Plan {
     sparsity: u64,
     /// Changed blocks cannot be read instead.
     fails: bool,
+    /// Changed blocks are other blocks of their kind instead, whole and in the wrong place.
+    mixes: bool,
     /// The lies begin only when the pool is open.
     pub late: bool,
 }
@@ -67,7 +70,8 @@ impl Plan {
             _ => Scope::Type(random.pick(&TYPES)),
         };
         let sparsity = random.pick(&[1, 2, 4, 8, 16, 32, 64]);
-        Self { seed, scope, sparsity, fails: random.one_in(12), late: !random.one_in(3) }
+        let (fails, mixes) = (random.one_in(12), random.one_in(5));
+        Self { seed, scope, sparsity, fails, mixes, late: !random.one_in(3) }
     }
 
     fn covers(&self, pointer: &Blkptr, place: Place) -> bool {
@@ -91,12 +95,32 @@ impl Plan {
 pub struct Hostile {
     below: Arc<dyn Source>,
     plan: Plan,
+    /// Some of the blocks that were read, by what they could be taken for.
+    seen: Mutex<HashMap<Looks, Vec<Block>>>,
 }
+
+/// What tells blocks that are no match from such as are: type, level and size.
+type Looks = (ObjectType, u8, usize);
+
+/// Blocks of one kind that are kept.
+const KEPT: usize = 16;
 
 impl Hostile {
     /// Lies about what comes from below.
     pub fn new(below: Arc<dyn Source>, plan: Plan) -> Self {
-        Self { below, plan }
+        Self { below, plan, seen: Mutex::default() }
+    }
+
+    /// Another block that looks the same from outside, if one was read before.
+    fn another(&self, pointer: &Blkptr, block: &Block, random: &mut Random) -> Option<Block> {
+        let looks = (pointer.kind(), pointer.level().get(), block.len());
+        let mut seen = self.seen.lock().ok()?;
+        let kept = seen.entry(looks).or_default();
+        let found = (!kept.is_empty()).then(|| kept[random.index(kept.len())].clone());
+        if kept.len() < KEPT {
+            kept.push(block.clone());
+        }
+        found
     }
 }
 
@@ -111,11 +135,19 @@ impl Source for Hostile {
             place.block.get(),
         ];
         let mut random = Random::of(&parts);
-        if !self.plan.covers(pointer, place) || !random.one_in(self.plan.sparsity) {
+        if !self.plan.covers(pointer, place) {
+            return Ok(block);
+        }
+        let another =
+            if self.plan.mixes { self.another(pointer, &block, &mut random) } else { None };
+        if !random.one_in(self.plan.sparsity) {
             return Ok(block);
         }
         if self.plan.fails {
             return Err(Error::Unreadable { place, faults: Vec::new() });
+        }
+        if self.plan.mixes {
+            return Ok(another.unwrap_or(block));
         }
         let mut bytes = block.to_vec();
         for _ in 0..=random.below(3) {

@@ -32,6 +32,11 @@ fn main() -> ExitCode {
     }
     let pace = Pace { workers: 2, longest: Duration::from_mins(1) };
     let failures = batch(&subject, &families, first..first.saturating_add(count), pace);
+    if count == 1 && failures.is_empty() {
+        for family in &families {
+            println!("{}: {:#?}", family.name(), subject.look(*family, first).0.faults);
+        }
+    }
     for failure in &failures {
         println!("{failure}");
     }

@@ -77,7 +77,7 @@ pub fn damage(bytes: &mut [u8], random: &mut Random) {
     if length < 8 {
         return;
     }
-    match random.below(10) {
+    match random.below(13) {
         0 | 1 => {
             for _ in 0..=random.below(8) {
                 let at = random.index(length);
@@ -88,6 +88,11 @@ pub fn damage(bytes: &mut [u8], random: &mut Random) {
             for _ in 0..=random.below(16) {
                 let at = random.index(length);
                 bytes[at] = random.next().to_le_bytes()[0];
+            }
+        }
+        10..=12 => {
+            for _ in 0..=random.below(4) {
+                link(bytes, random);
             }
         }
         3..=6 => {
@@ -129,6 +134,24 @@ fn word(bytes: &mut [u8], random: &mut Random) {
         new.reverse();
     }
     bytes[at..at + width].copy_from_slice(&new[..width]);
+}
+
+/// Makes a small number another small number: object numbers so lead elsewhere, or in a circle.
+fn link(bytes: &mut [u8], random: &mut Random) {
+    let words = bytes.len() / 8;
+    let start = random.index(words);
+    for step in 0..words {
+        let at = (start + step) % words * 8;
+        let old = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        if (1..1 << 12).contains(&old) {
+            let new = match random.below(3) {
+                0 => old - 1,
+                1 => old + 1,
+                _ => random.below(256),
+            };
+            return bytes[at..at + 8].copy_from_slice(&new.to_le_bytes());
+        }
+    }
 }
 
 /// A range of whole words, short more often than long.
