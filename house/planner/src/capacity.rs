@@ -20,6 +20,9 @@ use crate::drives::partition;
 use crate::words::{Group, Kind, Words};
 use crate::{Error, Mix};
 
+/// Bytes of all drives at most, so that no sum overflows.
+const MOST_BYTES: u64 = 1 << 60;
+
 /// Whose rules the pool is made by, as they changed over the years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
@@ -184,6 +187,10 @@ pub struct Taking {
 impl Capacity {
     /// Deals `drives` to the groups of `words`, in order.
     pub fn new(words: &Words, drives: &[u64], taking: Taking, mix: &Mix) -> Result<Self, Error> {
+        let raw = drives.iter().try_fold(0_u64, |sum, drive| sum.checked_add(*drive));
+        if raw.is_none_or(|raw| raw > MOST_BYTES) {
+            return Err(Error::TooLarge);
+        }
         let mut account = Account::default();
         let (mut vdevs, mut spaces, mut net_bytes) = (Vec::new(), Vec::new(), 0_u64);
         let mut rest = drives;

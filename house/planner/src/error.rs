@@ -19,6 +19,9 @@ pub enum Error {
         /// the bound
         most: usize,
     },
+    /// More bytes than can be reckoned with.
+    #[error("the drives have more than 1 EiB together")]
+    TooLarge,
     /// No drives at all.
     #[error("no drives are given")]
     NoDrives,

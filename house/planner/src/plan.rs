@@ -10,7 +10,7 @@ use crate::rank::{self, Goal};
 use crate::safety::{Hazard, SCRUBS_A_YEAR, Safety, safety};
 use crate::simulate::{Simulation, simulate};
 use crate::speed::{Speed, resilver_hours};
-use crate::words::Words;
+use crate::words::{Kind, Words};
 use crate::{Error, Mix, Rules};
 
 /// Block sizes that every plan tells about.
@@ -104,8 +104,8 @@ impl Question {
             ),
             format!(
                 "The pool is {:.0} % full; a replacement begins {wait:.0} h after a failure (at once \
-                 on dRAID with a spare), and resilvers while the pool has nothing else to do, in \
-                 runs of at most 1 MiB.",
+                 where there is a spare, which is taken to be replaced in time), and resilvers \
+                 while the pool has nothing else to do, in runs of at most 1 MiB.",
                 self.fill * 100.0
             ),
             format!(
@@ -170,16 +170,18 @@ impl LayoutPlan {
         let taking = Taking { ashift: *ashift, whole_disks: *whole_disks, rules: *rules };
         let capacity = Capacity::new(words, &question.drives, taking, &question.records)?;
         let fits = |record| float(capacity.record(record).fits_bytes);
+        let spared = words.0.iter().any(|group| group.kind == Kind::Spare);
+        let wait = if spared { 0.0 } else { question.wait_hours };
         let hazards: Vec<Hazard> = (capacity.vdevs.iter())
             .map(|vdev| {
                 let resilver = resilver_hours(vdev, drive, &question.records, *fill);
-                Hazard::new(vdev, drive, *fill, resilver, question.wait_hours)
+                Hazard::new(vdev, drive, *fill, resilver, wait)
             })
             .collect();
         let usable_bytes = capacity.account.usable_bytes;
         let raw_bytes = question.drives.iter().sum();
-        let simulation = (question.plays > 0)
-            .then(|| simulate(&hazards, question.plays, question.seed));
+        let simulation =
+            (question.plays > 0).then(|| simulate(&hazards, question.plays, question.seed));
         Ok(Self {
             layout: words.to_string(),
             raw_bytes,

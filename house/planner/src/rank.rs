@@ -9,6 +9,10 @@ const MOST_LEFT: usize = 2;
 const WIDEST: [usize; 3] = [8, 14, 24];
 /// The fewest drives for which dRAID is suggested.
 const DRAID_FROM: usize = 12;
+/// The same where all are weighed together: rather room than a million years.
+const SAFE_IN_BALANCE: f64 = 1e-6;
+/// How much speed weighs in the balance: twice as fast is as good as a fifth more room.
+const SPEED_IN_BALANCE: f64 = 0.25;
 /// A chance below which more safety no longer counts: the building burns more often.
 const SAFE_ENOUGH: f64 = 1e-9;
 
@@ -45,7 +49,7 @@ pub fn sensible(drives: &[u64]) -> Vec<Words> {
     let mut all: Vec<Words> = families(drives.len());
     if classes.len() > 1 {
         // the same family for each size of drives
-        for family in 0..=4 {
+        for family in 0..=3 {
             let parts: Option<Vec<Group>> = classes
                 .iter()
                 .map(|count| one_family(family, *count))
@@ -63,7 +67,7 @@ pub fn sensible(drives: &[u64]) -> Vec<Words> {
     all
 }
 
-/// Groups of one kind for drives of one size, if there are enough: mirrors, raidz1 to 3, stripe.
+/// Groups of one kind for drives of one size, if there are enough: mirrors, raidz1 to 3.
 fn one_family(family: u32, count: usize) -> Option<Vec<Group>> {
     match family {
         0 => (count >= 2).then(|| {
@@ -73,9 +77,10 @@ fn one_family(family: u32, count: usize) -> Option<Vec<Group>> {
             }
             groups
         }),
-        parity @ 1..=3 => (count > parity as usize + 1)
-            .then(|| vec![Group::new(Kind::Raidz(parity), count)]),
-        _ => Some(vec![Group::new(Kind::Stripe, count)]),
+        1 if count == 2 => Some(vec![Group::new(Kind::Mirror, 2)]),
+        parity => {
+            (count > parity as usize + 1).then(|| vec![Group::new(Kind::Raidz(parity), count)])
+        }
     }
 }
 
@@ -148,7 +153,11 @@ pub(crate) fn sort(plans: &mut [LayoutPlan], goal: Goal) {
             Goal::Capacity => [plan.efficiency, safety, speed],
             Goal::Safety => [-plan.safety.lost_5_years, room, speed],
             Goal::Speed => [speed, streams, safety],
-            Goal::Balance => [(room * safety * speed).cbrt(), safety, room],
+            Goal::Balance => {
+                let lost = plan.safety.lost_5_years.clamp(SAFE_IN_BALANCE, 1.0);
+                let safe_enough = lost.log10() / SAFE_IN_BALANCE.log10();
+                [room * safe_enough * speed.powf(SPEED_IN_BALANCE), safety, room]
+            }
         }
     };
     plans.sort_by(|a, b| {
@@ -156,8 +165,8 @@ pub(crate) fn sort(plans: &mut [LayoutPlan], goal: Goal) {
         let ordered = bare(a).cmp(&bare(b));
         let (a, b) = (score(a), score(b));
         let pairs = a.iter().zip(&b);
-        ordered.then(pairs.fold(std::cmp::Ordering::Equal, |so_far, (a, b)| {
-            so_far.then(b.total_cmp(a))
-        }))
+        ordered.then(
+            pairs.fold(std::cmp::Ordering::Equal, |so_far, (a, b)| so_far.then(b.total_cmp(a))),
+        )
     });
 }

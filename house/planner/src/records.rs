@@ -26,7 +26,8 @@ impl Mix {
                 None => (part, 1.0),
             };
             let bytes = units::parse_bytes(size).ok_or_else(wrong)?;
-            let sound = bytes.is_power_of_two() && (512..=geometry::MAX_BLOCK as u64).contains(&bytes);
+            let sound =
+                bytes.is_power_of_two() && (512..=geometry::MAX_BLOCK as u64).contains(&bytes);
             if !sound || !share.is_finite() || share <= 0.0 {
                 return Err(wrong());
             }

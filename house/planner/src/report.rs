@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use units::human_bytes;
 
-use crate::capacity::ratio;
+use crate::capacity::{float, ratio};
 use crate::plan::{LayoutPlan, Plan};
 
 const TB: u64 = 1_000_000_000_000;
@@ -38,7 +38,11 @@ pub(crate) fn chance(part: f64) -> String {
 
 /// Bytes a second.
 pub(crate) fn rate(bytes: f64) -> String {
-    if bytes >= 1e10 { format!("{:.1} GB/s", bytes / 1e9) } else { format!("{:.0} MB/s", bytes / 1e6) }
+    if bytes >= 1e10 {
+        format!("{:.1} GB/s", bytes / 1e9)
+    } else {
+        format!("{:.0} MB/s", bytes / 1e6)
+    }
 }
 
 /// Hours, or days.
@@ -66,7 +70,10 @@ fn layout(out: &mut String, plan: &LayoutPlan) {
     };
     line("layout", plan.layout.clone());
     line("drives", format!("{} in all ({})", decimal(plan.raw_bytes), human_bytes(plan.raw_bytes)));
-    line("zpool list shows", format!("{} ({} bytes)", human_bytes(plan.size_bytes), plan.size_bytes));
+    line(
+        "zpool list shows",
+        format!("{} ({} bytes)", human_bytes(plan.size_bytes), plan.size_bytes),
+    );
     line("zfs list shows", format!("{} ({} bytes)", plan.usable_shown, plan.usable_bytes));
     line("df shows", format!("{} or a little less", human_bytes(plan.df_bytes)));
     line("advertised net", decimal(plan.net_bytes));
@@ -134,14 +141,16 @@ fn estimates(out: &mut String, plan: &LayoutPlan) {
     line("chance: damaged", pair(safety.damaged_1_year, safety.damaged_5_years));
     if let Some(played) = &plan.simulation {
         let [low, high] = played.lost_5_years_between.map(chance);
-        let lost = pair(played.lost_1_year, played.lost_5_years);
-        line("played: lost", format!("{lost} (between {low} and {high}, {} times)", played.plays));
-        line("played: damaged", pair(played.damaged_1_year, played.damaged_5_years));
+        let seen = |part: f64| format!("{:.0}", part * float(played.plays));
+        let (lost, damaged) = (seen(played.lost_5_years), seen(played.damaged_5_years));
+        let odds = format!("{lost} times of {} in 5 years", played.plays);
+        line("played: lost", format!("{odds} (a chance between {low} and {high})"));
+        line("played: damaged", format!("{damaged} times"));
     }
     if let (Some(price), Some(each)) = (cost.price, cost.price_per_usable_tib) {
-        line("price", format!("{price:.2}, {each:.2} for each usable TiB"));
+        line("price", format!("{price:.2} euros, {each:.2} for each usable TiB"));
     }
-    line("power", format!("{:.0} W, {:.0} a year", cost.watts, cost.power_per_year));
+    line("power", format!("{:.0} W, {:.0} euros a year", cost.watts, cost.power_per_year));
     if plan.needs_force {
         line("note", "zpool create wants -f: vdevs differ, or drives within one".to_owned());
     }
@@ -153,21 +162,21 @@ fn table(out: &mut String, plans: &[LayoutPlan]) {
     let width = names.iter().map(String::len).max().unwrap_or(0).max("LAYOUT".len());
     let _ = write!(
         out,
-        "  {:width$} {:>7} {:>6} {:>5} {:>8} {:>8} {:>10} {:>7} {:>8}",
-        "LAYOUT", "USABLE", "OF RAW", "FAIL", "LOST 5Y", "DAMAGED", "STREAM", "RANDOM", "RESILVER"
+        "  {:width$} {:>7} {:>4} {:>4} {:>8} {:>8} {:>6} {:>7} {:>8}",
+        "LAYOUT", "USABLE", "RAW", "FAIL", "LOST 5Y", "DAMAGED", "MB/s", "RANDOM", "RESILVER"
     );
     out.push_str(if priced { "  PER TiB\n" } else { "\n" });
     for (plan, name) in plans.iter().zip(&names) {
         let _ = write!(
             out,
-            "{} {name:width$} {:>7} {:>5.0}% {:>5} {:>8} {:>8} {:>10} {:>7.0} {:>8}",
+            "{} {name:width$} {:>7} {:>3.0}% {:>4} {:>8} {:>8} {:>6.0} {:>7.0} {:>8}",
             if plan.pareto_best { '*' } else { ' ' },
             plan.usable_shown,
             plan.efficiency * 100.0,
             plan.safety.tolerance,
             chance(plan.safety.lost_5_years),
             chance(plan.safety.damaged_5_years),
-            rate(plan.speed.sequential_read),
+            plan.speed.sequential_read / 1e6,
             plan.speed.random_reads,
             duration(plan.speed.resilver_hours),
         );
@@ -179,8 +188,9 @@ fn table(out: &mut String, plans: &[LayoutPlan]) {
         }
     }
     out.push_str(
-        "\n* no other is better in room, safety and random speed at once.  FAIL: drives that may \
-         fail\nat once.  RANDOM: records read a second.\n",
+        "\n* no other is better in room, safety and random speed at once.\nRAW: usable part of all \
+         bytes.  FAIL: drives that may fail at once.  MB/s: sequential reads.\nRANDOM: records read \
+         a second.  PER TiB: euros for each usable TiB.\n",
     );
 }
 
@@ -228,7 +238,10 @@ mod tests {
 
     #[test]
     fn the_same_groups_are_counted() {
-        assert_eq!(short("mirror 2 mirror 2 mirror 3 spare 1"), "2 x mirror 2 + mirror 3 + spare 1");
+        assert_eq!(
+            short("mirror 2 mirror 2 mirror 3 spare 1"),
+            "2 x mirror 2 + mirror 3 + spare 1"
+        );
         assert_eq!(short("draid2:8d:24c:1s draid2:8d:24c:1s"), "2 x draid2:8d:24c:1s");
     }
 

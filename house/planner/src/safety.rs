@@ -201,8 +201,7 @@ impl Square {
     /// Makes each row add up to 1, by its diagonal, which alone has lost digits.
     fn normalise(&mut self) {
         for row in 0..self.side {
-            let others: f64 =
-                (0..self.side).filter(|c| *c != row).map(|c| self.at(row, c)).sum();
+            let others: f64 = (0..self.side).filter(|c| *c != row).map(|c| self.at(row, c)).sum();
             self.cells[row * self.side + row] = (1.0 - others).max(0.0);
         }
     }

@@ -150,8 +150,14 @@ mod tests {
     #[test]
     fn plays_agree_with_the_chain() {
         let failures = -(-0.2_f64).ln_1p() / HOURS_A_YEAR;
-        let hazard =
-            Hazard { width: 6, tolerance: 1, failures, repair_hours: 100.0, unreadable: 0.2, decay: 0.0 };
+        let hazard = Hazard {
+            width: 6,
+            tolerance: 1,
+            failures,
+            repair_hours: 100.0,
+            unreadable: 0.2,
+            decay: 0.0,
+        };
         let chain = safety(&[hazard, hazard]);
         let played = simulate(&[hazard, hazard], 20_000, 7);
         // four standard errors of a part near a quarter, and what exact repairs change

@@ -14,7 +14,8 @@ body { margin: 0 auto; padding: 16px; max-width: 1100px; background: var(--paper
 color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: .4em 0; } h2 { font-size: 1.15rem; margin: 2em 0 .6em; }
 p, li { max-width: 70ch; } .soft { color: var(--soft); } svg { display: block; width: 100%; height: auto; \
-max-width: 560px; } .maps { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); \
+max-width: 560px; } .pair { display: grid; gap: 0 40px; \
+grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); } .pair > div { min-width: 0; } .maps { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); \
 gap: 24px; } .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .875rem; \
 font-variant-numeric: tabular-nums; } th { text-align: right; color: var(--soft); font-weight: 500; \
 vertical-align: bottom; } td { text-align: right; white-space: nowrap; } th, td { padding: 5px 10px 5px 0; \
@@ -33,10 +34,13 @@ pub fn page(plan: &Plan, question: &Question) -> String {
     );
     introduce(&mut out, plan, question);
     table(&mut out, plan);
+    out.push_str("<div class=\"pair\">\n<div>\n");
     section(&mut out, "Where the bytes go", "Parity and padding are those of blocks of 128K.");
     out.push_str(&bars::draw(plan).inline());
+    out.push_str("</div>\n<div>\n");
     section(&mut out, "Room against safety", "Numbers are at the layouts that no other beats.");
     out.push_str(&scatter::draw(plan).inline());
+    out.push_str("</div>\n</div>\n");
     section(
         &mut out,
         "How much of a raidz is data",
@@ -44,7 +48,8 @@ pub fn page(plan: &Plan, question: &Question) -> String {
          large sectors waste the most.",
     );
     for ashift in ashifts(question) {
-        let _ = writeln!(out, "<h3>Sectors of {} (ashift {ashift})</h3>", human_bytes(ashift.bytes()));
+        let _ =
+            writeln!(out, "<h3>Sectors of {} (ashift {ashift})</h3>", human_bytes(ashift.bytes()));
         out.push_str("<div class=\"maps\">\n");
         for parity in 1..=3 {
             out.push_str(&heat::draw(parity, ashift).inline());
@@ -91,7 +96,7 @@ fn section(out: &mut String, title: &str, words: &str) {
 
 fn table(out: &mut String, plan: &Plan) {
     let priced = plan.layouts.iter().any(|layout| layout.cost.price.is_some());
-    let price = if priced { "<th>price per TiB</th>" } else { "" };
+    let price = if priced { "<th>euros per TiB</th>" } else { "" };
     let _ = writeln!(
         out,
         "<h2>Layouts</h2>\n<p class=\"soft\">In bold: no other is better in room, safety and random \
@@ -106,7 +111,10 @@ fn table(out: &mut String, plan: &Plan) {
     out.push_str("</table></div>\n");
     if let Some(first) = plan.layouts.first() {
         let (watts, year) = (first.cost.watts, first.cost.power_per_year);
-        let _ = writeln!(out, "<p class=\"soft\">The drives draw {watts:.0} W: {year:.0} a year.</p>");
+        let _ = writeln!(
+            out,
+            "<p class=\"soft\">The drives draw {watts:.0} W: {year:.0} euros a year.</p>"
+        );
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn draw(plan: &Plan) -> Svg {
     for (index, layout) in best.iter().enumerate() {
         let number = (index + 1).to_string();
         let At(x, y) = axes.place(layout);
-        svg.disc(At(x, y), 8.5, "best", &hint(layout));
+        svg.disc(At(x, y), 8.0, "best", &hint(layout));
         svg.text(At(x, y + 4.0), "small mid on bold", &number);
         let line = KEY + KEY_ROW * float(index as u64);
         svg.text(At(18.0, line), "small end bold", &number);
@@ -90,7 +90,7 @@ impl Axes {
     }
 
     fn draw(&self, svg: &mut Svg) {
-        svg.text(At(0.0, 12.0), "bold", "Room against safety");
+        svg.text(At(0.0, 12.0), "soft small", "chance of losing the pool in 5 years");
         svg.text(At(WIDTH, 12.0), "soft small end", "up is safer, right is roomier");
         for mark in 0..=whole(self.room / self.step) {
             let tib = float(mark) * self.step;
@@ -106,8 +106,7 @@ impl Axes {
             let words = if power == 0 { "1".to_owned() } else { format!("1e-{power}") };
             svg.text(At(LEFT - 6.0, y + 4.0), "soft small end", &words);
         }
-        let words = "usable TiB; upwards: chance of losing the pool in 5 years";
-        svg.text(At(RIGHT, BOTTOM + 31.0), "soft small end", words);
+        svg.text(At(RIGHT, BOTTOM + 31.0), "soft small end", "usable TiB");
     }
 }
 

@@ -26,9 +26,8 @@ fn real_pools_hold_what_is_planned() {
         let drives: Vec<u64> = real["drives"].as_array().unwrap().iter().map(number).collect();
         let layout = real["layout"].as_str().unwrap();
         let planned = plan(layout, &drives, number(&real["ashift"]), Rules::Of2021, false);
-        let vdevs: Vec<(u64, u64)> = (planned.vdevs.iter())
-            .map(|vdev| (vdev.asize, vdev.metaslab_shift.into()))
-            .collect();
+        let vdevs: Vec<(u64, u64)> =
+            (planned.vdevs.iter()).map(|vdev| (vdev.asize, vdev.metaslab_shift.into())).collect();
         let told: Vec<(u64, u64)> = (real["vdevs"].as_array().unwrap().iter())
             .map(|vdev| (number(&vdev["asize"]), number(&vdev["metaslab_shift"])))
             .collect();
@@ -60,7 +59,8 @@ fn published_cases() {
     assert_eq!(short(&of_2014("raidz3 24", 9)), "73.9T");
     assert_eq!(of_2014("raidz2 18 raidz2 6", 9).account.usable_bytes >> 40, 71);
     assert_eq!(of_2014("raidz2 18 raidz2 6", 12).account.usable_bytes >> 40, 71);
-    for (size, single, double) in [("3TB", 9, 6), ("4TB", 12, 8), ("6TB", 18, 12), ("8TB", 24, 16)] {
+    for (size, single, double) in [("3TB", 9, 6), ("4TB", 12, 8), ("6TB", 18, 12), ("8TB", 24, 16)]
+    {
         let net = |words| plan(words, &drives(&format!("4x{size}")), 12, Rules::Of2021, false);
         assert_eq!(net("raidz 4").net_bytes, single * 1_000_000_000_000);
         assert_eq!(net("raidz2 4").net_bytes, double * 1_000_000_000_000);

@@ -1,3 +1,4 @@
 //! The planner against real pools, published cases, and itself.
 
 mod capacity;
+mod plan;
