@@ -130,11 +130,13 @@ fn config(options: &Options) -> Config {
 
 fn hint(why: &io::Error, options: &Options) -> &'static str {
     match why.kind() {
-        io::ErrorKind::NotFound => "it takes /dev/fuse (modprobe fuse) and fusermount3 (package fuse3)",
+        io::ErrorKind::NotFound => {
+            "it takes /dev/fuse (modprobe fuse) and fusermount3 (package fuse3)"
+        }
         io::ErrorKind::PermissionDenied if options.allow_other => {
             "--allow-other takes root, or a line user_allow_other in /etc/fuse.conf"
         }
-        _ => "may you write to the folder and to /dev/fuse, and is fusermount3 (package fuse3) there?",
+        _ => "is the folder yours, and are /dev/fuse and fusermount3 (package fuse3) there?",
     }
 }
 

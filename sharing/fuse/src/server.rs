@@ -27,7 +27,7 @@ pub(crate) struct Server {
 }
 
 /// Nothing changes while the pool is mounted.
-const FOR_EVER: Duration = Duration::from_secs(365 * 86400);
+const FOR_EVER: Duration = Duration::from_hours(365 * 24);
 /// Bytes of the largest request.
 pub(crate) const LARGEST: u32 = 1 << 20;
 
@@ -125,13 +125,7 @@ impl Filesystem for Server {
         }
     }
 
-    fn getattr(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: Option<FileHandle>,
-        reply: ReplyAttr,
-    ) {
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         match self.tree.attributes(self.number(ino)) {
             Ok(found) => reply.attr(&FOR_EVER, &attributes(&found)),
             Err(why) => reply.error(self.failed(ino, &why)),

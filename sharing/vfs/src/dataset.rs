@@ -79,8 +79,8 @@ impl Dataset {
     }
 
     /// Where its root is, if it can be opened or not.
-    pub(crate) fn root(&self, files: Result<&Files>) -> Node {
-        match files {
+    pub(crate) fn root(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Node {
+        match self.files(pool, trouble) {
             Ok(files) => Node::File(self.place, files.root_id()),
             Err(_) => Node::Closed(self.place),
         }

@@ -59,10 +59,8 @@ impl Listing {
     pub(crate) fn open(tree: &Tree, number: u64) -> Result<Self> {
         let (node, dataset) = tree.node(number)?;
         match node {
-            Node::File(_, object) => {
-                if !tree.files(&dataset)?.facts(object)?.is_directory() {
-                    return Err(Error::NotDirectory);
-                }
+            Node::File(_, object) if !tree.files(&dataset)?.facts(object)?.is_directory() => {
+                return Err(Error::NotDirectory);
             }
             Node::Closed(_) if dataset.children.is_empty() => {
                 return Err(control::why_closed(tree, &dataset));
@@ -135,13 +133,7 @@ impl Listing {
     }
 
     /// Adds names that the dataset stores; gives whether these were all.
-    fn stored(
-        &self,
-        files: &Files,
-        dir: &File,
-        from: u64,
-        items: &mut Vec<Item>,
-    ) -> Result<bool> {
+    fn stored(&self, files: &Files, dir: &File, from: u64, items: &mut Vec<Item>) -> Result<bool> {
         let is_root = dir.id() == files.root_id();
         let before = items.len();
         let mut is_all = true;

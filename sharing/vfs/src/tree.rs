@@ -99,7 +99,7 @@ impl Tree {
     }
 
     pub(crate) fn root_of(&self, dataset: &Dataset) -> Node {
-        dataset.root(dataset.files(self.pool(), &self.0.report))
+        dataset.root(self.pool(), &self.0.report)
     }
 
     /// The place of a snapshot that is there.
@@ -141,9 +141,7 @@ impl Tree {
     pub fn attributes(&self, number: u64) -> Result<Attributes> {
         let (node, dataset) = self.node(number)?;
         match node {
-            Node::File(place, object) => {
-                attributes_of(place, &self.files(&dataset)?.file(object)?)
-            }
+            Node::File(place, object) => attributes_of(place, &self.files(&dataset)?.file(object)?),
             Node::Volume(_) => {
                 let mut made_up = Attributes::made_up(number, Kind::File);
                 if let Ok(content) = self.content(&dataset) {

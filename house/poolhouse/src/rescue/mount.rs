@@ -82,12 +82,10 @@ fn wait(mut mounted: Mounted, dir: &Path) -> Result<(), Failure> {
 fn failed(dir: &Path, why: &fuse::Error) -> Failure {
     match why {
         fuse::Error::Folder { why, .. } => Failure::file(dir, why),
-        fuse::Error::Mount { .. } => {
-            Failure::Engine(engine::Error::Destination {
-                path: dir.display().to_string(),
-                reason: why.to_string(),
-            })
-        }
+        fuse::Error::Mount { .. } => Failure::Engine(engine::Error::Destination {
+            path: dir.display().to_string(),
+            reason: why.to_string(),
+        }),
         why => Failure::usage(why.to_string()),
     }
 }

@@ -81,10 +81,7 @@ fn covered<'a>(datasets: &'a [Value], name: &str) -> Vec<&'a str> {
     let heads = datasets.iter().filter(|each| each["type"] == "filesystem");
     let names = heads.filter_map(|each| each["name"].as_str());
     let inside = format!("{name}/");
-    names
-        .filter_map(|each| each.strip_prefix(&inside))
-        .filter(|rest| !rest.contains('/'))
-        .collect()
+    names.filter_map(|each| each.strip_prefix(&inside)).filter(|rest| !rest.contains('/')).collect()
 }
 
 /// What differs between a mounted fixture and its manifest, a line each.
