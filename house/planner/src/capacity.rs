@@ -32,7 +32,7 @@ pub enum Rules {
     Of2015,
     /// 0.8 and 2.0: metaslabs of 512 MiB to 16 GiB.
     Of2019,
-    /// 2.1 and later: at most 128 GiB is kept back, and a metaslab of each vdev is the intent log's.
+    /// 2.1 and later: at most 128 GiB is kept back, and each vdev gives a metaslab to the log.
     #[default]
     Of2021,
 }
@@ -96,6 +96,7 @@ pub struct VdevPlan {
 
 /// Where the bytes of all drives go; they add up to the raw capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "programs read the unit in the names")]
 pub struct Account {
     /// What OpenZFS leaves of whole disks outside of the pool's partition.
     pub partition_bytes: u64,

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::Error;
-use crate::capacity::float;
+use crate::capacity::{float, ratio};
 use crate::safety::HOURS_A_YEAR;
 
-const TIB: f64 = (1_u64 << 40) as f64;
+const TIB: u64 = 1 << 40;
 
 /// What drives cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,7 @@ impl Cost {
             None => None,
         };
         let watts = watts * float(drives.len() as u64);
-        let tib = float(usable) / TIB;
+        let tib = ratio(usable, TIB);
         Ok(Self {
             price,
             price_per_usable_tib: price.filter(|_| usable > 0).map(|price| price / tib),

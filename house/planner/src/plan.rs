@@ -92,26 +92,27 @@ impl Question {
         let wait = self.wait_hours;
         vec![
             format!(
-                "A drive streams {:.0} MB/s and does {operations_per_second:.0} random operations a \
-                 second; nothing but drives limits (no bus, CPU, or network).",
+                "A drive streams {:.0} MB/s and does {operations_per_second:.0} random operations \
+                 a second; nothing but drives limits (no bus, CPU, or network).",
                 bytes_per_second / 1e6
             ),
             format!(
                 "{:.2} % of drives fail in a year, each by itself; one bit in {:.0e} cannot be \
-                 read. Batches that fail together, heat, power and people are not counted.",
+                 read, as makers promise at worst. Batches that fail together, \
+                 heat, power and people are not counted.",
                 annual_failure_rate * 100.0,
                 1.0 / unreadable_per_bit.max(f64::MIN_POSITIVE)
             ),
             format!(
-                "The pool is {:.0} % full; a replacement begins {wait:.0} h after a failure (at once \
-                 where there is a spare, which is taken to be replaced in time), and resilvers \
-                 while the pool has nothing else to do, in runs of at most 1 MiB.",
+                "The pool is {:.0} % full; a replacement begins {wait:.0} h after a failure (at \
+                 once where there is a spare, which is taken to be replaced in time), and \
+                 resilvers while the pool has nothing else to do, in runs of at most 1 MiB.",
                 self.fill * 100.0
             ),
             format!(
-                "\"Lost\" is the whole pool. \"Damaged\" is that, or a block that could not be read \
-                 when no redundancy was left; a pool without any is scrubbed {SCRUBS_A_YEAR:.0} times \
-                 a year.",
+                "\"Lost\" is the whole pool. \"Damaged\" is that, or a block that could not be \
+                 read when no redundancy was left; a pool without any is scrubbed \
+                 {SCRUBS_A_YEAR:.0} times a year.",
             ),
             "Data are not compressed, and blocks are as large as the record size.".to_owned(),
         ]

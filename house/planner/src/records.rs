@@ -37,7 +37,9 @@ impl Mix {
         if mix.is_empty() {
             return Err(Error::Records { part: text.to_owned() });
         }
-        mix.iter_mut().for_each(|part| part.1 /= sum);
+        for part in &mut mix {
+            part.1 /= sum;
+        }
         Ok(Self(mix))
     }
 

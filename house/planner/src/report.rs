@@ -189,8 +189,8 @@ fn table(out: &mut String, plans: &[LayoutPlan]) {
     }
     out.push_str(
         "\n* no other is better in room, safety and random speed at once.\nRAW: usable part of all \
-         bytes.  FAIL: drives that may fail at once.  MB/s: sequential reads.\nRANDOM: records read \
-         a second.  PER TiB: euros for each usable TiB.\n",
+         bytes.  FAIL: drives that may fail at once.  MB/s: sequential reads.\nRANDOM: records \
+         read a second.  PER TiB: euros for each usable TiB.\n",
     );
 }
 

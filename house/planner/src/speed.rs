@@ -127,13 +127,12 @@ pub(crate) fn resilver_hours(vdev: &VdevPlan, drive: &Drive, mix: &Mix, fill: f6
         return 0.0;
     }
     let bytes = float(vdev.child_bytes) * fill;
-    let run = match vdev.group.kind {
-        Kind::Draid { .. } => RESILVER_RUN,
-        _ => {
-            let record = mix.mean_block();
-            let (data, _) = columns(vdev, crate::capacity::whole(record));
-            (record / data * SORTED_COLUMNS).min(RESILVER_RUN)
-        }
+    let run = if let Kind::Draid { .. } = vdev.group.kind {
+        RESILVER_RUN
+    } else {
+        let record = mix.mean_block();
+        let (data, _) = columns(vdev, crate::capacity::whole(record));
+        (record / data * SORTED_COLUMNS).min(RESILVER_RUN)
     };
     let per_byte = 1.0 / drive.bytes_per_second + 1.0 / (drive.operations_per_second * run);
     let seconds = match vdev.group.kind {

@@ -62,9 +62,8 @@ impl Group {
         let refuse = |why: &str| Error::Group { layout: self.to_string(), why: why.to_owned() };
         let width = u32::try_from(self.width).map_err(|_| refuse("too many drives"))?;
         match self.kind {
-            Kind::Stripe | Kind::Spare => Ok(Layout::Plain(ashift)),
             Kind::Mirror if width < 2 => Err(refuse("a mirror has 2 drives or more")),
-            Kind::Mirror => Ok(Layout::Plain(ashift)),
+            Kind::Stripe | Kind::Spare | Kind::Mirror => Ok(Layout::Plain(ashift)),
             Kind::Raidz(parity) => Raidz::new(width, parity, ashift)
                 .map(|raidz| Layout::Raidz(raidz.into()))
                 .map_err(|error| refuse(&error.to_string())),

@@ -12,15 +12,23 @@ use crate::report::{chance, decimal, duration, percent, rate, short};
 const PAGE_STYLE: &str = "
 body { margin: 0 auto; padding: 16px; max-width: 1100px; background: var(--paper); \
 color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: .4em 0; } h2 { font-size: 1.15rem; margin: 2em 0 .6em; }
-p, li { max-width: 70ch; } .soft { color: var(--soft); } svg { display: block; width: 100%; height: auto; \
-max-width: 560px; } .pair { display: grid; gap: 0 40px; \
-grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); } .pair > div { min-width: 0; } .maps { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); \
-gap: 24px; } .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .875rem; \
-font-variant-numeric: tabular-nums; } th { text-align: right; color: var(--soft); font-weight: 500; \
-vertical-align: bottom; } td { text-align: right; white-space: nowrap; } th, td { padding: 5px 10px 5px 0; \
-border-bottom: 1px solid var(--line); } th:first-child, td:first-child { text-align: left; white-space: normal; \
-min-width: 8.5rem; } tr.best td:first-child { font-weight: 600; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: .4em 0; }
+h2 { font-size: 1.15rem; margin: 2em 0 .6em; } h3 { font-size: 1rem; margin: 1.6em 0 .8em; }
+p, li { max-width: 70ch; } .soft { color: var(--soft); }
+svg { display: block; width: 100%; height: auto; max-width: 560px; }
+.pair { display: grid; gap: 0 40px; \
+grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
+.pair > div { min-width: 0; }
+.maps { display: grid; gap: 24px; \
+grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th { text-align: right; color: var(--soft); font-weight: 500; vertical-align: bottom; }
+td { text-align: right; white-space: nowrap; }
+th, td { padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 8.5rem; }
+@media (min-width: 700px) { td:first-child { white-space: nowrap; } }
+tr.best td:first-child { font-weight: 600; }
 ";
 
 /// The page.
@@ -99,8 +107,8 @@ fn table(out: &mut String, plan: &Plan) {
     let price = if priced { "<th>euros per TiB</th>" } else { "" };
     let _ = writeln!(
         out,
-        "<h2>Layouts</h2>\n<p class=\"soft\">In bold: no other is better in room, safety and random \
-         speed at once.</p>\n<div class=\"scroll\"><table>\n<tr><th>layout</th>\
+        "<h2>Layouts</h2>\n<p class=\"soft\">In bold: no other is better in room, safety and \
+         random speed at once.</p>\n<div class=\"scroll\"><table>\n<tr><th>layout</th>\
          <th>zfs list shows</th><th>of raw</th><th>your records fit</th><th>may fail</th>\
          <th>lost in 5 years</th><th>damaged in 5 years</th><th>streams</th>\
          <th>random reads</th><th>resilver</th>{price}</tr>"

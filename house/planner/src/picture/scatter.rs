@@ -96,7 +96,7 @@ impl Axes {
             let tib = float(mark) * self.step;
             let x = self.x(tib);
             svg.line(At(x, TOP), At(x, BOTTOM));
-            let digits = if self.step < 1.0 { 1 } else { 0 };
+            let digits = usize::from(self.step < 1.0);
             svg.text(At(x, BOTTOM + 15.0), "soft small mid", &format!("{tib:.digits$}"));
         }
         let every = if self.powers > 7.0 { 2 } else { 1 };
@@ -112,5 +112,5 @@ impl Axes {
 
 /// How many powers of ten a layout is away from certain loss.
 fn power(layout: &LayoutPlan) -> f64 {
-    -layout.safety.lost_5_years.max(LEAST).min(1.0).log10()
+    -layout.safety.lost_5_years.clamp(LEAST, 1.0).log10()
 }

@@ -17,7 +17,8 @@ svg { font: 12px system-ui, sans-serif; } svg text { fill: var(--ink); }
 svg .soft { fill: var(--soft); } svg .small { font-size: 11px; } svg .on { fill: var(--on-heat); }
 svg .bold { font-weight: 600; } svg .end { text-anchor: end; } svg .mid { text-anchor: middle; }
 svg .line { stroke: var(--line); fill: none; } svg .heat { fill: var(--heat); }
-svg .other { fill: var(--kept); fill-opacity: .6; } svg .best { fill: var(--usable); stroke: var(--paper); }
+svg .other { fill: var(--kept); fill-opacity: .6; }
+svg .best { fill: var(--usable); stroke: var(--paper); }
 svg .usable { fill: var(--usable); } svg .kept { fill: var(--kept); }
 svg .parity { fill: var(--parity); } svg .padding { fill: var(--padding); }
 svg .rounding { fill: var(--rounding); } svg .spare { fill: var(--spare); }

@@ -154,3 +154,38 @@ fn pictures_are_whole_and_stand_by_themselves() {
         assert!(!svg.contains("NaN"), "{name}");
     }
 }
+
+/// Whether every number of a plan is one, prices apart.
+fn sound(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Null => name.starts_with("price"),
+        Value::Array(items) => items.iter().all(|item| sound(item, name)),
+        Value::Object(fields) => fields.iter().all(|(name, field)| sound(field, name)),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
+#[test]
+fn the_smallest_and_the_largest_pools_have_sound_figures() {
+    let layouts =
+        ["stripe 6", "mirror 6", "raidz3 6", "draid1:2d:6c:1s", "mirror 2 raidz1 3 spare 1"];
+    for (drives, ashift) in [("6x64MiB", 9), ("6x64MiB", 16), ("6x100PiB", 12), ("6x24TB", 16)] {
+        let mut question = question(drives);
+        question.ashift = Ashift::new(ashift).unwrap();
+        for layout in layouts {
+            let words = Words::parse(layout, 6).unwrap();
+            let plan = Plan::of(&question, &[words]).unwrap();
+            let account = plan.layouts[0].account;
+            assert_eq!(account.raw_bytes(), plan.layouts[0].raw_bytes, "{drives} {layout}");
+            assert!(sound(&serde_json::to_value(&plan).unwrap(), ""), "{drives} {layout}");
+            picture::page(&plan, &question);
+            report::text(&plan);
+        }
+    }
+}
+
+#[test]
+fn a_rack_full_of_drives_is_planned_too() {
+    let plan = Plan::ranked(&question("1000x20TB"), Some(Goal::Balance)).unwrap();
+    assert!(plan.layouts[0].safety.tolerance >= 2);
+}
