@@ -14,6 +14,8 @@ const TOP: f64 = 30.0;
 const BOTTOM: f64 = 290.0;
 const KEY: f64 = 340.0;
 const KEY_ROW: f64 = 18.0;
+/// Between two numbers, so that both can be read.
+const APART: f64 = 18.0;
 /// The smallest chance that is told apart.
 const LEAST: f64 = 1e-14;
 const TIB: u64 = 1 << 40;
@@ -28,9 +30,14 @@ pub(super) fn draw(plan: &Plan) -> Svg {
     for layout in plan.layouts.iter().filter(|layout| !layout.pareto_best) {
         svg.disc(axes.place(layout), 4.0, "other", &hint(layout));
     }
+    let mut taken: Vec<At> = Vec::new();
     for (index, layout) in best.iter().enumerate() {
         let number = (index + 1).to_string();
-        let At(x, y) = axes.place(layout);
+        let place = axes.place(layout);
+        let At(x, y) = free(place, &taken);
+        taken.push(At(x, y));
+        svg.line(place, At(x, y));
+        svg.disc(place, 3.0, "best", &hint(layout));
         svg.disc(At(x, y), 8.0, "best", &hint(layout));
         svg.text(At(x, y + 4.0), "small mid on bold", &number);
         let line = KEY + KEY_ROW * float(index as u64);
@@ -49,6 +56,22 @@ fn numbered(plan: &Plan) -> Vec<&LayoutPlan> {
     best.sort_by_key(|layout| layout.usable_bytes);
     best.truncate(MOST_LAYOUTS);
     best
+}
+
+/// A place for a number: where its point is, or beside it if another number is there.
+fn free(At(x, y): At, taken: &[At]) -> At {
+    let rings = [0.0, 1.0, 2.0, 3.0].map(|ring| ring * APART);
+    let around = [(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)];
+    let corners = [(0.7, -0.7), (0.7, 0.7), (-0.7, 0.7), (-0.7, -0.7)];
+    let directions = around.into_iter().chain(corners);
+    let mut places = rings.into_iter().flat_map(|ring| {
+        directions.clone().map(move |(right, down)| At(x + ring * right, y + ring * down))
+    });
+    let clear = |At(x, y): At| {
+        let inside = (LEFT..=WIDTH - 8.0).contains(&x) && (TOP..=BOTTOM).contains(&y);
+        inside && taken.iter().all(|At(to_x, to_y)| (x - to_x).hypot(y - to_y) >= APART - 1.0)
+    };
+    places.find(|place| clear(*place)).unwrap_or(At(x, y))
 }
 
 fn hint(layout: &LayoutPlan) -> String {
