@@ -119,8 +119,7 @@ impl Plan {
             let read = |text: &String| Words::parse(text, question.drives.len());
             let words = self.layout.iter().map(read).collect::<Result<Vec<_>, _>>();
             words.and_then(|words| Answer::of(&question, &words))
-        }
-        .map_err(usage)?;
+        }?;
         if let Some(path) = &self.html {
             write(path, &planner::picture::page(&answer, &question))?;
         }
@@ -140,17 +139,17 @@ impl Plan {
     }
 
     fn question(&self) -> Result<Question, Failure> {
-        let drives = planner::parse_drives(&self.drives).map_err(usage)?;
+        let drives = planner::parse_drives(&self.drives)?;
         let ashift = Ashift::new(self.ashift)
             .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {}", self.ashift)))?;
         Ok(Question {
-            records: Mix::parse(&self.recordsize).map_err(usage)?,
+            records: Mix::parse(&self.recordsize)?,
             whole_disks: self.whole_disks,
             rules: Rules::by_year(&self.slop).unwrap_or_default(),
             drive: self.drive.drive()?,
             fill: self.use_of.fill / 100.0,
             wait_hours: self.use_of.wait,
-            prices: self.use_of.price.as_deref().map(Prices::parse).transpose().map_err(usage)?,
+            prices: self.use_of.price.as_deref().map(Prices::parse).transpose()?,
             price_per_kwh: self.use_of.kwh,
             plays: self.simulate,
             seed: self.seed,
@@ -181,6 +180,58 @@ fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|error| Failure::file(path, &error))
 }
 
-fn usage(error: planner::Error) -> Failure {
-    Failure::usage(error.to_string())
+impl From<planner::Error> for Failure {
+    fn from(error: planner::Error) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Plan;
+
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        plan: Plan,
+    }
+
+    fn asked(words: &[&str]) -> Result<planner::Question, String> {
+        let line = Line::try_parse_from(["plan"].iter().chain(words)).map_err(|e| e.to_string())?;
+        line.plan.question().map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn the_line_says_what_is_planned() {
+        let words =
+            "--drives 2x4TB,1x3TB --class enterprise --afr 2 --drive-speed 200MB/s --fill 50";
+        let question = asked(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_eq!(question.drives, [4_000_000_000_000, 4_000_000_000_000, 3_000_000_000_000]);
+        let figures = [
+            (question.drive.annual_failure_rate, 0.02),
+            (question.drive.bytes_per_second, 200e6),
+            (question.drive.operations_per_second, 120.0),
+            (question.fill, 0.5),
+        ];
+        for (told, expected) in figures {
+            assert!((told - expected).abs() < 1e-9, "{told} is not {expected}");
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for words in [
+            &["--drives", "four"][..],
+            &["--drives", "4x4TB", "--ashift", "8"],
+            &["--drives", "4x4TB", "--slop", "2013"],
+            &["--drives", "4x4TB", "--recordsize", "100K"],
+            &["--drives", "4x4TB", "--price", "much"],
+            &["--drives", "4x4TB", "--drive-speed", "fast"],
+            &["--drives", "4x4TB", "--for", "money"],
+        ] {
+            assert!(asked(words).is_err(), "{words:?}");
+        }
+    }
 }
