@@ -12,6 +12,7 @@ const ANYWHERE: &str = "/dev";
 
 /// The options of all commands that read pools.
 #[derive(clap::Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
 pub(crate) struct Common {
     /// Where to look for pools: a folder, an image file, a disk or a partition; may be repeated
     #[arg(short = 'd', value_name = "PATH", global = true, help_heading = "Which pool")]
@@ -57,7 +58,7 @@ impl Common {
             (None, false, true) => Moment::Checkpoint,
             (None, false, false) => Moment::Newest,
         };
-        OpenOptions { moment, no_zil: self.no_zil, ..OpenOptions::default() }
+        OpenOptions { moment, no_zil: self.no_zil }
     }
 
     /// Opens the pool of that name or guid, and loads the keys that were given for it. What is

@@ -24,6 +24,7 @@ use crate::{Error, Pool, Result};
 
 /// How many blocks, and how large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
 pub struct Blocks {
     /// Pointers to blocks.
     pub blocks: u64,

@@ -31,7 +31,7 @@ pub struct EncryptionRoot {
 
 impl Pool {
     /// The encryption roots in the pool, by name.
-    pub fn encryption_roots(&self) -> Result<Vec<EncryptionRoot>> {
+    pub fn encryption_roots(&self) -> Vec<EncryptionRoot> {
         let mut roots: Vec<EncryptionRoot> = Vec::new();
         for head in self.tree().heads() {
             let Ok(head) = head else { continue };
@@ -52,7 +52,7 @@ impl Pool {
                 state: key_state(&root),
             });
         }
-        Ok(roots)
+        roots
     }
 
     /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret`

@@ -29,7 +29,7 @@ impl Search {
     /// Describes every pool that was found, by name. Each is opened, to say whether it can be.
     pub fn summaries(&self, options: &OpenOptions) -> Vec<PoolSummary> {
         let describe =
-            |pool| summary::describe(pool, &self.others, &self.open_found(pool, options));
+            |pool| summary::describe(pool, &self.others, &Self::open_found(pool, options));
         self.pools.iter().map(describe).collect()
     }
 
@@ -87,13 +87,12 @@ impl Search {
         if let Some(busy) = self.busy(candidate) {
             return Err(busy);
         }
-        let mut pool = self.open_found(candidate, options)?;
+        let mut pool = Self::open_found(candidate, options)?;
         let named = |path: &str| self.paths.iter().any(|own| own.to_string_lossy() == path);
         for refused in &self.found.refused {
             let error = Error::of_device(refused);
-            let path = match refused {
-                device::Error::Open { path, .. } | device::Error::Kind { path } => path,
-                _ => continue,
+            let (device::Error::Open { path, .. } | device::Error::Kind { path }) = refused else {
+                continue;
             };
             if named(path) {
                 pool.add_event(Event::Refused { reason: error.to_string() });
@@ -140,7 +139,7 @@ impl Search {
         })
     }
 
-    fn open_found(&self, candidate: &Candidate, options: &OpenOptions) -> Result<Pool> {
+    fn open_found(candidate: &Candidate, options: &OpenOptions) -> Result<Pool> {
         let opened = candidate.open(&options.below());
         let opened = opened.map_err(|error| explain(candidate, error))?;
         let name = opened.name().to_owned();

@@ -171,7 +171,9 @@ pub(crate) fn describe(
     let label = candidate.config().map(|config| &config.pool);
     let mut trees = trees(candidate, pool);
     if let Some(pool) = pool {
-        trees.iter_mut().for_each(|top| top.bias = capacity::bias(pool, top));
+        for top in &mut trees {
+            top.bias = capacity::bias(pool, top);
+        }
     }
     let states: Vec<State> = candidate.uberblocks().into_iter().map(state).collect();
     let now = pool.map_or_else(|| states.first().cloned(), |pool| Some(state(pool.uberblock())));

@@ -145,7 +145,8 @@ mod tests {
         let (mut at, end) = (0, out.len() as u64);
         while at < end {
             let piece = extents.piece(at, end);
-            let range = &mut out[piece.start as usize..piece.end as usize];
+            let place = |at: u64| usize::try_from(at).unwrap();
+            let range = &mut out[place(piece.start)..place(piece.end)];
             match piece.content {
                 Some(Content::Bytes { all, .. }) => copy(all, extents.skipped(at), range),
                 Some(_) => range.fill(b'0'),

@@ -106,7 +106,9 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     if !keep.owner && !args.no_owner {
         report.owners_left_out = true;
     }
-    let done = trees.iter().try_for_each(|tree| copier.tree(tree, &mut report));
+    for tree in &trees {
+        copier.tree(tree, &mut report);
+    }
     copier.progress.end();
     report.not_kept = copier.not_kept.all();
     report.stopped = stop::wanted();
@@ -114,7 +116,6 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     if let Some(path) = &args.report {
         report.write(path).map_err(|error| Failure::file(path, &error))?;
     }
-    done?;
     if report.stopped {
         return Err(engine::Error::Interrupted.into());
     }
@@ -200,15 +201,15 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    fn tree(&self, tree: &Tree, report: &mut Report) -> Result<(), Failure> {
+    fn tree(&self, tree: &Tree, report: &mut Report) {
         if stop::wanted() {
-            return Ok(());
+            return;
         }
         let mut plan = Plan::default();
         // what the walk meets is copied while it goes on: it runs as the source of the jobs
         let (send, receive) = std::sync::mpsc::sync_channel::<Found>(1024);
         std::thread::scope(|scope| {
-            scope.spawn(move || self.walk(tree, &send));
+            scope.spawn(move || Self::walk(tree, &send));
             let jobs = receive.iter().filter_map(|found| match found {
                 Found::File(job, links) => plan.take(job, links),
                 Found::Folder(id, to) => {
@@ -225,7 +226,7 @@ impl Copier<'_> {
                 (job, made)
             };
             let _ = ordered(self.threads, self.threads * 16, jobs, work, |(job, made)| {
-                self.count(job, made, report);
+                self.count(&job, made, report);
                 ControlFlow::Continue(())
             });
         });
@@ -233,7 +234,7 @@ impl Copier<'_> {
             report.failed.push((safe(&from), why));
         }
         if stop::wanted() {
-            return Ok(());
+            return;
         }
         for (job, first) in std::mem::take(&mut plan.links) {
             self.link(&job, &first, report);
@@ -244,11 +245,10 @@ impl Copier<'_> {
                 Err(why) => report.failed.push((to.display().to_string(), why.to_string())),
             }
         }
-        Ok(())
     }
 
     /// Walks the tree, makes its folders, and tells what else there is to be made.
-    fn walk(&self, tree: &Tree, send: &std::sync::mpsc::SyncSender<Found>) {
+    fn walk(tree: &Tree, send: &std::sync::mpsc::SyncSender<Found>) {
         let facts = tree.file.facts();
         let start = tree.place.shown(b"");
         if !facts.is_directory() {
@@ -285,7 +285,7 @@ impl Copier<'_> {
         });
     }
 
-    fn count(&self, job: Job, made: Made, report: &mut Report) {
+    fn count(&self, job: &Job, made: Made, report: &mut Report) {
         let from = safe(&job.from);
         match made {
             Made::Copied { bytes, resumed } => {

@@ -37,7 +37,9 @@ fn digest_ahead(content: &Content, start: u64, end: u64, sha: &mut Sha256) -> Re
     };
     let _ = ordered(1, 3, jobs, read, |found| match found {
         Ok(found) => {
-            found.iter().for_each(|piece| update(sha, piece));
+            for piece in &found {
+                update(sha, piece);
+            }
             trash.borrow_mut().push(found);
             ControlFlow::Continue(())
         }

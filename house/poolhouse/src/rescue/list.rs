@@ -95,10 +95,10 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     let table =
         if all || args.properties { long(&found, args) } else { short(&found, &columns, args) };
     if args.scripted {
-        table.print_tabs(&mut out)?
+        table.print_tabs(&mut out)?;
     } else {
-        table.print(&mut out)?
-    };
+        table.print(&mut out)?;
+    }
     out.flush()?;
     Ok(Outcome::unless(incomplete))
 }
@@ -177,9 +177,10 @@ fn long(found: &[Dataset], args: &Args) -> Table {
     }
     for dataset in found {
         for property in &dataset.properties {
-            let value = match args.parsable {
-                true => property.value.clone(),
-                false => readable(&property.name, &property.value),
+            let value = if args.parsable {
+                property.value.clone()
+            } else {
+                readable(&property.name, &property.value)
             };
             let (name, source) = (property.name.clone(), property.source.clone());
             table.row([dataset.name.clone(), name, value, source]);

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         let headed = args.recursive || args.targets.len() > 1;
         if headed {
             let gap = if index > 0 { "\n" } else { "" };
-            write!(lister.out, "{gap}{target}:\n")?;
+            writeln!(lister.out, "{gap}{target}:")?;
         }
         lister.folder(&files, &file)?;
         if args.recursive {

@@ -1,5 +1,7 @@
 //! The command as users run it: on pools made by real OpenZFS, and on what is no pool.
 
+mod copying;
+mod fixtures;
 mod list;
 mod looking;
 mod manifest;

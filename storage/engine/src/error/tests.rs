@@ -13,6 +13,7 @@ fn all() -> Vec<(u8, Error, &'static str)> {
     all
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of all sentences")]
 fn of_pools() -> Vec<(u8, Error, &'static str)> {
     let paths = vec![text("/images")];
     let lacking = vec![Lacking {

@@ -1,7 +1,7 @@
 //! Space maps, an indirect mapping and a dedup log of fixture pools, against `zdb`.
 
 use ondisk::dedup::{DedupValue, LogHeader, Records, Shape};
-use ondisk::indirect::{Birth, Mapping, MappingHeader};
+use ondisk::indirect::{Birth, Mapping, MappingEntry, MappingHeader};
 use ondisk::spacemap::{Action, Entries, Entry};
 use ondisk::{Order, Reader};
 
@@ -73,7 +73,7 @@ fn where_a_removed_disk_went() {
     let mapping = Mapping::parse(&content, Order::Little).expect("a mapping");
     let mapped: u64 = mapping.entries().iter().map(|entry| entry.target.asize).sum();
     assert_eq!(mapped, header.bytes_mapped);
-    assert_eq!(mapping.entries().last().map(|entry| entry.end()), Some(header.max_offset));
+    assert_eq!(mapping.entries().last().map(MappingEntry::end), Some(header.max_offset));
     assert_eq!(mapping.find(0x28000).map(|entry| entry.target.offset), Some(0x13f000));
 }
 

@@ -1,0 +1,69 @@
+//! A test for each fixture, by its name: what it holds is what OpenZFS told, and an examination
+//! finds the damage that was put there and nothing else. COMPAT.md names these tests.
+
+use crate::manifest::check;
+use crate::poolhouse::{arg, key_files, run};
+
+/// Everything about a fixture.
+fn holds(name: &str) {
+    let fixture = fixtures::load(name);
+    check(&fixture, &[], "fixtures");
+    let keys = key_files(&fixture, "fixtures-verify");
+    let mut args =
+        vec!["rescue", "verify", "-q", "--json", "-d", arg(&fixture.dir), fixture.pool()];
+    args.extend(keys.iter().map(String::as_str));
+    let run = run(&args);
+    let found: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    let damaged = fixture.damaged();
+    assert_eq!(found["clean"], damaged.is_empty(), "{name}: {}\n{}", run.out, run.err);
+    assert_eq!(run.status, i32::from(!damaged.is_empty()), "{name}: {}", run.err);
+    for device in found["devices"].as_array().expect("a list") {
+        let path = device["path"].as_str().unwrap_or_default();
+        let hurt = damaged.iter().any(|image| path.ends_with(image));
+        assert_eq!(device["wrong"] != 0, hurt, "{name}: {device}");
+        let missing = fixture.missing().iter().any(|image| path.ends_with(image));
+        assert_eq!(device["missing"], missing, "{name}: {device}");
+    }
+    assert_eq!(found["lost"], 0, "{name}: {}", run.out);
+}
+
+macro_rules! fixture_tests {
+    ($($test:ident = $name:literal,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                holds($name);
+            }
+        )*
+
+        #[test]
+        fn no_fixture_is_forgotten() {
+            let tested = [$($name),*];
+            for name in fixtures::names() {
+                if std::env::var_os("POOLHOUSE_FIXTURES").is_some() && !tested.contains(&&*name) {
+                    holds(&name);
+                } else {
+                    assert!(tested.contains(&&*name), "{name} has no test");
+                }
+            }
+        }
+    };
+}
+
+fixture_tests! {
+    dedup_legacy = "dedup-legacy",
+    draid1 = "draid1",
+    encryption = "encryption",
+    expanded = "expanded",
+    gang = "gang",
+    intent_log_slog = "intent-log-slog",
+    limits_and_freeing = "limits-and-freeing",
+    mirror_2 = "mirror-2",
+    mirror_3 = "mirror-3",
+    raidz3_8_mixed_trouble = "raidz3-8-mixed-trouble",
+    removed_twice = "removed-twice",
+    resilver_midway = "resilver-midway",
+    snapshots = "snapshots",
+    stripe_copies = "stripe-copies",
+    version_28_upgraded = "version-28-upgraded",
+}
