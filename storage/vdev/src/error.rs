@@ -35,9 +35,7 @@ pub enum Error {
     #[error("the address is impossible: {0}")]
     Address(String),
     /// Too many devices are missing (Unavailable).
-    #[error(
-        "{missing} devices are missing or failing, which is more than {spare} that the vdev can do without"
-    )]
+    #[error("{missing} devices are missing or failing, and the vdev can do without {spare}")]
     Unavailable {
         /// Columns or sides that cannot be read.
         missing: usize,

@@ -107,8 +107,8 @@ impl Bench {
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
         let rate = |times: &[f64]| bytes as f64 / median(times) / 1e9;
         println!(
-            "verify, bytes on the drives:         {:.2} GB/s   plain reads {:.2} GB/s   {:.2} of them \
-             (wanted: {VERIFY_AGAINST_RAW})",
+            "verify, bytes on the drives:         {:.2} GB/s   plain reads {:.2} GB/s   {:.2} of \
+             them (wanted: {VERIFY_AGAINST_RAW})",
             rate(&pair.ours),
             rate(&pair.theirs),
             pair.speedup(),

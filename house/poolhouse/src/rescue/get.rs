@@ -98,7 +98,8 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     let copier = Copier {
         args,
         keep,
-        threads: threads(args.jobs),
+        // one more than cores: while some write into the cache of the destination, others read
+        threads: threads(args.jobs) + usize::from(args.jobs == 0),
         progress: Progress::new(total, args.quiet),
         not_kept: NotKept::default(),
     };

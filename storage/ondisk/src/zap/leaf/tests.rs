@@ -1,3 +1,5 @@
+//! Leaves of real tables, and leaves made of anything.
+
 use super::Leaf;
 use crate::Order;
 
