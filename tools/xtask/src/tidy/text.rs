@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn columns_are_counted_in_characters() {
-        let fits = format!("//! {}", "é".repeat(96));
+        let fits = format!("//! {}", "é".repeat(126));
         assert_eq!(check(&File::strict("a.rs", &fits)), []);
         assert_eq!(check(&File::strict("a.rs", &format!("{fits}x"))).len(), 1);
     }
