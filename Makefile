@@ -23,7 +23,7 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 test: setup lint
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; \
 	else echo "make test: cargo-deny is not installed, so licences and advisories were not checked (make deny)"; fi
