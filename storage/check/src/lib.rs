@@ -13,8 +13,8 @@
 //! workers:     v  each copy, parity -> counts, faults, extents -> sets of sectors
 //! ```
 //!
-//! Memory is bounded by the sets of sectors ([`bits`]: 64 MiB a TiB at most), the blocks that are
-//! shared ([`shared`]: 64 bytes each), and the damage that is named (100,000 blocks).
+//! Memory is bounded by the sets of sectors (`bits`: 64 MiB a TiB at most), the blocks that are
+//! shared (`shared`: 64 bytes each), and the damage that is named (100,000 blocks).
 #![forbid(unsafe_code)]
 
 mod bits;

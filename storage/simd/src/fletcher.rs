@@ -12,7 +12,7 @@
 //! **Lanes.** A vector of N lanes sums words k, k+N, k+2N... in lane k. A word with `r` words
 //! from itself to the end, itself included, counts in a, b, c, d with the weights
 //! 1, r, r(r+1)/2, r(r+1)(r+2)/6; a lane knows only x, the iterations from the word to the end.
-//! As r = N*x - k, the true weights are fixed combinations of the lane's own: [`join4`].
+//! As r = N*x - k, the true weights are fixed combinations of the lane's own: `join4`.
 //!
 //! **Pieces.** Words that stood `n` words before the end stand `n + m` before it once `m` words
 //! follow: [`Fletcher4::append`] uses the same weights the other way round.
