@@ -5,13 +5,13 @@
 
 use std::cell::RefCell;
 
-use geometry::{Block, Draid};
+use geometry::Draid;
 use units::VdevId;
 
 use crate::mirror::accuse;
 use crate::node::Spot;
 use crate::raidz::{Array, Columns};
-use crate::tree::{Top, address};
+use crate::tree::Top;
 use crate::{Error, Kind, LeafFault, Node, Request, Tree, Trouble};
 
 thread_local! {
@@ -31,16 +31,10 @@ impl Tree {
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
         let top = self.entry(vdev).ok_or(Error::NoVdev(vdev))?;
-        let block = Block { offset: request.offset, size: request.size };
+        if let Some((map, draid)) = top.node.map(request)? {
+            return examine_array(top, &map, top.node.children(), draid, request, into, faults);
+        }
         match &top.node.kind {
-            Kind::Raidz(raidz, children) => {
-                let map = raidz.map(block, request.birth).map_err(address)?;
-                examine_array(top, &map, children, None, request, into, faults)
-            }
-            Kind::Draid(draid, children) => {
-                let map = draid.map(block).map_err(address)?;
-                examine_array(top, &map, children, Some(draid), request, into, faults)
-            }
             Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {
                 examine_sides(&top.node, request, into, faults)
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use geometry::Block;
+use geometry::{Block, Draid, Map};
 use parking_lot::Mutex;
 use units::{Guid, Txg, VdevId};
 
@@ -111,31 +111,37 @@ impl Tree {
         depth: u32,
     ) -> Result<(), Error> {
         let top = self.entry(vdev).ok_or(Error::NoVdev(vdev))?;
-        let block = Block { offset: request.offset, size: request.size };
+        if let Some((map, draid)) = top.node.map(request)? {
+            let (children, suspects) = (top.node.children(), &top.suspects);
+            return raidz::Array { map: &map, children, draid, suspects }
+                .read(request, into, faults);
+        }
         match &top.node.kind {
-            Kind::Raidz(raidz, children) => {
-                let map = raidz.map(block, request.birth).map_err(address)?;
-                raidz::Array { map: &map, children, draid: None, suspects: &top.suspects }
-                    .read(request, into, faults)
-            }
-            Kind::Draid(draid, children) => {
-                let map = draid.map(block).map_err(address)?;
-                raidz::Array { map: &map, children, draid: Some(draid), suspects: &top.suspects }
-                    .read(request, into, faults)
-            }
             Kind::Indirect(removed) => {
                 indirect::read(self, vdev, removed, request, into, faults, depth)
             }
-            Kind::Hole | Kind::Missing | Kind::DistributedSpare(_) => Err(Error::NoVdev(vdev)),
             Kind::Leaf(_) | Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {
                 mirror::read(&top.node, request, into, faults)
             }
+            _ => Err(Error::NoVdev(vdev)),
         }
     }
 }
 
-pub(crate) fn address(error: geometry::Error) -> Error {
-    Error::Address(error.to_string())
+impl Node {
+    /// Where the block's columns are, if this is an array.
+    pub(crate) fn map(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<Option<(Map, Option<&Draid>)>, Error> {
+        let block = Block { offset: request.offset, size: request.size };
+        let found = match &self.kind {
+            Kind::Raidz(raidz, _) => raidz.map(block, request.birth).map(|map| (map, None)),
+            Kind::Draid(draid, _) => draid.map(block).map(|map| (map, Some(&**draid))),
+            _ => return Ok(None),
+        };
+        found.map(Some).map_err(|error| Error::Address(error.to_string()))
+    }
 }
 
 fn id(index: usize) -> VdevId {
