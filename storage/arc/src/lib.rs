@@ -1,7 +1,8 @@
 //! The read cache.
 //!
-//! A block's address and birth name its content for good: nothing is ever changed in place. So the
-//! cache never has to be told of anything; it only has to stay within its limit. Metadata and data
+//! A block's address, birth and checksum name its content for good: nothing that a txg on disk knows
+//! is ever changed in place. So the cache never has to be told of anything; it only has to stay
+//! within its limit. Metadata and data
 //! have limits of their own, lest one long file drive out the tree that leads to it. Within each,
 //! blocks stand in a queue; one that was asked for again since it entered gets a second turn.
 #![forbid(unsafe_code)]

@@ -5,13 +5,15 @@ use std::collections::{HashMap, VecDeque};
 use ondisk::Blkptr;
 use zio::Block;
 
-/// What names a block's content for good: its first address and when it was written there.
+/// What names a block's content for good: its first address, when it was written there, and the
+/// first word of its checksum, since a block born in the syncing txg may be written there again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Identity {
     vdev: u32,
     offset: u64,
     birth: u64,
     size: u32,
+    sum: u64,
 }
 
 impl Identity {
@@ -24,6 +26,7 @@ impl Identity {
             offset: dva.offset,
             birth: block.birth_physical.get(),
             size: block.lsize,
+            sum: block.sum[0],
         })
     }
 

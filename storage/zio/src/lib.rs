@@ -10,9 +10,11 @@ mod block;
 mod error;
 mod gang;
 mod reader;
+mod sink;
 mod source;
 
 pub use block::Block;
 pub use error::{CopyFault, Error};
 pub use reader::{Examined, Reader};
+pub use sink::{Class, Policy, Sink, WriteRequest};
 pub use source::{Key, Source};
