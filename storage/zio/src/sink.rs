@@ -1,0 +1,98 @@
+//! Where the floors above give blocks to.
+
+use ondisk::{Blkptr, Checksum, Compression, ObjectType};
+use units::{Level, Place, Txg};
+
+use crate::{Error, Key};
+
+/// Takes blocks and says where they went: the drives, or memory in their place.
+pub trait Sink: Send + Sync {
+    /// Stores the block and gives the pointer to it: a hole, the block within the pointer, or
+    /// addresses. A pointer equal to `request.previous` means that nothing had to be written.
+    fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error>;
+
+    /// In that txg the block is no longer wanted: all its copies, and the pieces of a gang.
+    fn free(&self, pointer: &Blkptr, txg: Txg);
+}
+
+/// One block that is to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteRequest<'a> {
+    /// The content: as many bytes as the object sees (lsize, whole sectors).
+    pub data: &'a [u8],
+    /// What the block is part of.
+    pub kind: ObjectType,
+    /// Its height in the object's tree.
+    pub level: Level,
+    /// Non-hole blocks (for a dnode block: dnodes in use) at and below it.
+    pub fill: u64,
+    /// The txg that is being written.
+    pub txg: Txg,
+    /// How it is to be stored.
+    pub policy: &'a Policy,
+    /// What stood in its place until now. If this was written in the same txg, its room is used
+    /// again.
+    pub previous: &'a Blkptr,
+    /// Where it belongs, for errors.
+    pub place: Place,
+}
+
+/// How blocks are to be stored: what the properties of a dataset come to for one kind of blocks.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "features and properties, each on its own")]
+pub struct Policy {
+    /// An algorithm (nothing that is inherited).
+    pub checksum: Checksum,
+    /// An algorithm, or off.
+    pub compression: Compression,
+    /// For zstd: 1 to 19, the fast ones below 0; 0 is the default.
+    pub zstd_level: i32,
+    /// How many copies, 1 to 3.
+    pub copies: u8,
+    /// Where a block with the same strong checksum stands already, it is left there.
+    pub nopwrite: bool,
+    /// The pool may have blocks within their pointers (feature `embedded_data`).
+    pub embed: bool,
+    /// Zeros are stored as a hole.
+    pub hole_of_zeros: bool,
+    /// Holes say when they came to be (feature `hole_birth`).
+    pub hole_birth: bool,
+    /// The key of an encrypted dataset.
+    pub key: Option<Key>,
+    /// Which drives it is meant for.
+    pub class: Class,
+}
+
+impl Default for Policy {
+    /// One copy with fletcher4, as it is; zeros are holes.
+    fn default() -> Self {
+        Self {
+            checksum: Checksum::Fletcher4,
+            compression: Compression::Off,
+            zstd_level: 0,
+            copies: 1,
+            nopwrite: false,
+            embed: false,
+            hole_of_zeros: true,
+            hole_birth: true,
+            key: None,
+            class: Class::Normal,
+        }
+    }
+}
+
+/// What drives are for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Class {
+    /// Whatever has no drives of its own.
+    #[default]
+    Normal,
+    /// The intent log (slog).
+    Log,
+    /// The intent log where it has no drives of its own.
+    EmbeddedLog,
+    /// Metadata and small blocks.
+    Special,
+    /// The tables of deduplication.
+    Dedup,
+}
