@@ -1,13 +1,9 @@
 //! Pictures of a plan: SVG, and one HTML page that holds them all.
-//!
-//! All are 400 units wide, so that their words can be read on a phone, and take light or dark
-//! colours as the reader's system does. Nothing is fetched, and no script runs.
 
 mod bars;
 mod heat;
 mod page;
 mod scatter;
-mod svg;
 
 pub use page::page;
 use units::Ashift;

@@ -1,9 +1,9 @@
 //! Where the bytes of all drives go, a bar for each layout.
 
+use ::picture::{At, Svg, WIDTH};
 use units::human_bytes;
 
 use super::MOST_LAYOUTS;
-use super::svg::{At, Svg, WIDTH};
 use crate::capacity::{Account, float, ratio};
 use crate::plan::Plan;
 use crate::report::{percent, short};

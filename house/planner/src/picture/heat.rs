@@ -1,8 +1,8 @@
 //! How much of a raidz is data, by its width and the block's size.
 
+use ::picture::{At, Svg, WIDTH};
 use units::{Ashift, human_bytes};
 
-use super::svg::{At, Svg, WIDTH};
 use crate::capacity::float;
 use crate::plan::RECORDS;
 use crate::raidz_efficiency;

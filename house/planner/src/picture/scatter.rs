@@ -1,9 +1,9 @@
 //! Room against safety: a point for each layout, numbers at those that no other beats.
 
+use ::picture::{At, Svg, WIDTH};
 use units::human_bytes;
 
 use super::MOST_LAYOUTS;
-use super::svg::{At, Svg, WIDTH};
 use crate::capacity::{float, ratio, whole};
 use crate::plan::{LayoutPlan, Plan};
 use crate::report::{chance, short};

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 /// Width of every picture; about a phone's, so that 12 units are letters that can be read.
-pub(super) const WIDTH: f64 = 400.0;
+pub const WIDTH: f64 = 400.0;
 
 /// Colours and letters, by class. The page has the same once for all its pictures.
-pub(super) const STYLE: &str = "
+pub const STYLE: &str = "
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2330; --soft: #5b6475; \
 --line: #d9dde5; --heat: #0b5fa5; --on-heat: #ffffff; --usable: #2a78c2; --kept: #8c94a3; \
 --parity: #e08a1e; --padding: #c2452d; --rounding: #c4c9d2; --spare: #2a9d78; --tails: #a65fa8; }
@@ -26,35 +26,36 @@ svg .tails { fill: var(--tails); }
 ";
 
 /// A picture in the making.
-pub(super) struct Svg {
+#[derive(Clone, Debug)]
+pub struct Svg {
     label: String,
     height: f64,
     body: String,
 }
 
-/// A place in a picture, units from the upper left corner.
-#[derive(Clone, Copy)]
-pub(super) struct At(pub(super) f64, pub(super) f64);
+/// A place in a picture: units to the right of its upper left corner, and down from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct At(pub f64, pub f64);
 
 impl Svg {
     /// A picture `height` units high; `label` says what it shows to those who do not see it.
-    pub(super) fn new(label: &str, height: f64) -> Self {
+    pub fn new(label: &str, height: f64) -> Self {
         Self { label: escape(label), height, body: String::new() }
     }
 
     /// Words.
-    pub(super) fn text(&mut self, At(x, y): At, class: &str, words: &str) {
+    pub fn text(&mut self, At(x, y): At, class: &str, words: &str) {
         let words = escape(words);
         self.mark(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>"));
     }
 
     /// A straight line.
-    pub(super) fn line(&mut self, At(x, y): At, At(to_x, to_y): At) {
+    pub fn line(&mut self, At(x, y): At, At(to_x, to_y): At) {
         self.mark(format_args!("<path class=\"line\" d=\"M{x:.1} {y:.1}L{to_x:.1} {to_y:.1}\"/>"));
     }
 
     /// A rectangle, of which `opacity` is visible; `hint` shows when pointed at.
-    pub(super) fn rect(&mut self, At(x, y): At, size: At, class: &str, opacity: f64, hint: &str) {
+    pub fn rect(&mut self, At(x, y): At, size: At, class: &str, opacity: f64, hint: &str) {
         let (At(width, height), hint) = (size, escape(hint));
         let opacity = match opacity {
             o if o < 1.0 => format!(" fill-opacity=\"{o:.2}\""),
@@ -67,7 +68,7 @@ impl Svg {
     }
 
     /// A disc.
-    pub(super) fn disc(&mut self, At(x, y): At, radius: f64, class: &str, hint: &str) {
+    pub fn disc(&mut self, At(x, y): At, radius: f64, class: &str, hint: &str) {
         let hint = escape(hint);
         self.mark(format_args!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\">\
@@ -80,12 +81,12 @@ impl Svg {
     }
 
     /// As a part of a page that has the style.
-    pub(super) fn inline(&self) -> String {
+    pub fn inline(&self) -> String {
         self.element("", "")
     }
 
     /// As a file.
-    pub(super) fn file(&self) -> String {
+    pub fn file(&self) -> String {
         let paper = "<rect width=\"100%\" height=\"100%\" style=\"fill: var(--paper)\"/>\n";
         let head = format!("<style>{STYLE}</style>\n{paper}");
         self.element(" xmlns=\"http://www.w3.org/2000/svg\"", &head)
@@ -101,7 +102,7 @@ impl Svg {
 }
 
 /// Text as XML wants it.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

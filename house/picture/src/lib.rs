@@ -1,0 +1,16 @@
+//! Pictures and pages in SVG and HTML, which stand by themselves.
+//!
+//! ```text
+//! svg   marks and words, in the colours of light and dark
+//! page  a page around them: title, sections, tables
+//! ```
+//!
+//! Nothing is fetched, and no script runs. Pictures are 400 units wide, so that their words can be
+//! read on a phone; colours are classes, which one style gives for all pictures of a page.
+#![forbid(unsafe_code)]
+
+mod page;
+mod svg;
+
+pub use page::{Page, Table};
+pub use svg::{At, STYLE, Svg, WIDTH, escape};

@@ -1,0 +1,166 @@
+//! One page with words, tables and pictures, which stands by itself and can be read on a phone.
+
+use std::fmt::Write;
+
+use crate::svg::{STYLE, Svg, escape};
+
+const PAGE_STYLE: &str = "
+body { margin: 0 auto; padding: 16px; max-width: 1100px; background: var(--paper); \
+color: var(--ink); font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: .4em 0; }
+h2 { font-size: 1.15rem; margin: 2em 0 .6em; } h3 { font-size: 1rem; margin: 1.6em 0 .8em; }
+p, li { max-width: 70ch; } .soft { color: var(--soft); }
+svg { display: block; width: 100%; height: auto; max-width: 560px; }
+.pair { display: grid; gap: 0 40px; \
+grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
+.pair > div { min-width: 0; }
+.maps { display: grid; gap: 24px; \
+grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th { text-align: right; color: var(--soft); font-weight: 500; vertical-align: bottom; }
+td { text-align: right; white-space: nowrap; }
+th, td { padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 8.5rem; }
+@media (min-width: 700px) { td:first-child { white-space: nowrap; } }
+tr.best td:first-child { font-weight: 600; }
+";
+
+/// A page in the making.
+#[derive(Clone, Debug)]
+pub struct Page {
+    out: String,
+}
+
+impl Page {
+    /// A page with a title.
+    pub fn new(title: &str) -> Self {
+        let title = escape(title);
+        Self {
+            out: format!(
+                "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+                 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+                 <title>{title}</title>\n<style>{STYLE}{PAGE_STYLE}</style>\n</head>\n<body>\n\
+                 <h1>{title}</h1>\n"
+            ),
+        }
+    }
+
+    /// A section begins, with what is to be known of it; nothing where that is empty.
+    pub fn section(&mut self, title: &str, words: &str) {
+        let _ = writeln!(self.out, "<h2>{}</h2>", escape(title));
+        if !words.is_empty() {
+            self.soft(words);
+        }
+    }
+
+    /// A part of a section begins.
+    pub fn part(&mut self, title: &str) {
+        let _ = writeln!(self.out, "<h3>{}</h3>", escape(title));
+    }
+
+    /// Words.
+    pub fn words(&mut self, words: &str) {
+        let _ = writeln!(self.out, "<p>{}</p>", escape(words));
+    }
+
+    /// Words that stand back.
+    pub fn soft(&mut self, words: &str) {
+        let _ = writeln!(self.out, "<p class=\"soft\">{}</p>", escape(words));
+    }
+
+    /// A list.
+    pub fn list(&mut self, items: impl IntoIterator<Item = impl AsRef<str>>) {
+        self.out.push_str("<ul>\n");
+        for item in items {
+            let _ = writeln!(self.out, "<li>{}</li>", escape(item.as_ref()));
+        }
+        self.out.push_str("</ul>\n");
+    }
+
+    /// A table.
+    pub fn table(&mut self, table: &Table) {
+        let cells = |out: &mut String, name: &str, cells: &[String]| {
+            for cell in cells {
+                let _ = write!(out, "<{name}>{}</{name}>", escape(cell));
+            }
+        };
+        self.out.push_str("<div class=\"scroll\"><table>\n<tr>");
+        cells(&mut self.out, "th", &table.head);
+        self.out.push_str("</tr>\n");
+        for (best, row) in &table.rows {
+            self.out.push_str(if *best { "<tr class=\"best\">" } else { "<tr>" });
+            cells(&mut self.out, "td", row);
+            self.out.push_str("</tr>\n");
+        }
+        self.out.push_str("</table></div>\n");
+    }
+
+    /// A picture.
+    pub fn picture(&mut self, svg: &Svg) {
+        self.out.push_str(&svg.inline());
+    }
+
+    /// Pictures side by side, as many as find room.
+    pub fn pictures<'a>(&mut self, svgs: impl IntoIterator<Item = &'a Svg>) {
+        self.out.push_str("<div class=\"maps\">\n");
+        for svg in svgs {
+            self.picture(svg);
+        }
+        self.out.push_str("</div>\n");
+    }
+
+    /// Sections side by side, where there is room; `fill` gets the number of each.
+    pub fn side_by_side(&mut self, count: usize, mut fill: impl FnMut(&mut Self, usize)) {
+        self.out.push_str("<div class=\"pair\">\n");
+        for index in 0..count {
+            self.out.push_str("<div>\n");
+            fill(self, index);
+            self.out.push_str("</div>\n");
+        }
+        self.out.push_str("</div>\n");
+    }
+
+    /// The whole page.
+    pub fn end(mut self) -> String {
+        self.out.push_str("</body>\n</html>\n");
+        self.out
+    }
+}
+
+/// A table in the making: words in the first column, numbers in the others.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<(bool, Vec<String>)>,
+}
+
+impl Table {
+    /// A table with a head.
+    pub fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; the `best` ones stand out.
+    pub fn row(&mut self, best: bool, cells: impl IntoIterator<Item = String>) {
+        self.rows.push((best, cells.into_iter().collect()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Page, Table};
+
+    #[test]
+    fn words_cannot_break_the_page() {
+        let mut page = Page::new("<a>");
+        page.section("b & c", "d < e");
+        let mut table = Table::new(["\"f\""]);
+        table.row(true, ["<g>".to_owned()]);
+        page.table(&table);
+        let text = page.end();
+        for part in ["<title>&lt;a&gt;</title>", "b &amp; c", "d &lt; e", "<td>&lt;g&gt;</td>"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
