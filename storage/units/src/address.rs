@@ -7,6 +7,10 @@ number!(
     VdevId(u32)
 );
 number!(
+    /// The index of a metaslab in its top-level vdev: a stretch of space with its own map.
+    MetaslabId(u32)
+);
+number!(
     /// A count of 512-byte sectors, the unit of addresses and sizes in block pointers.
     Sectors(u64)
 );

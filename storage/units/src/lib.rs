@@ -10,7 +10,7 @@ mod number;
 mod place;
 mod size;
 
-pub use address::{Ashift, Sectors, VdevId};
+pub use address::{Ashift, MetaslabId, Sectors, VdevId};
 pub use number::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg};
 pub use place::Place;
 pub use size::{bytes as human_bytes, parse_bytes};

@@ -1,0 +1,32 @@
+//! Free space: who may write where, and when what was freed may be used again.
+//!
+//! All in memory, no I/O: `spa` reads space maps and [loads](Allocator::load) them, takes the
+//! [changes](Allocator::take_changes) of each txg and writes them down. An [`Allocator`] has
+//! top-level vdevs, they have metaslabs, and each of those is for one [`Class`] of blocks.
+//!
+//! ```text
+//! allocator   the pool: copies, classes, what is asked from above
+//!  └ rotor    whose turn it is among the vdevs of a class, by what is free
+//!    └ top    a vdev: which metaslab is in use
+//!      └ slab a metaslab: free, allocated, waiting; what each txg changed
+//!        └ free, ranges   where a piece fits
+//! ```
+//!
+//! What must hold (`tests/it`): no byte is given out twice; none is lost; nothing that was freed is
+//! given out before its txg and two more are on disk.
+#![forbid(unsafe_code)]
+
+mod allocator;
+mod class;
+mod error;
+mod free;
+mod ranges;
+mod rotor;
+mod slab;
+mod top;
+
+pub use allocator::{Allocator, Change, Usage, Want};
+pub use class::Class;
+pub use error::Error;
+pub use ranges::Ranges;
+pub use top::{Cost, TopSpec};

@@ -1,0 +1,3 @@
+//! What the allocator promises.
+
+mod basics;
