@@ -25,6 +25,8 @@
 //!
 //! Learnt from: `zdb -bbbb` of the fixtures. Proved by: `golden_pointers` and the fixture tests.
 
+mod encode;
+
 use units::{Level, Txg};
 
 use crate::{Dva, Error, ObjectType, Order, Reader, Result};

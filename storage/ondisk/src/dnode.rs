@@ -30,6 +30,8 @@
 //!
 //! Learnt from: `zdb -dddddd` of the fixtures and dnode.h. Proved by: `golden_dnodes`.
 
+mod encode;
+
 use units::BlockId;
 
 use crate::{Blkptr, Error, ObjectType, Order, Reader, Result};

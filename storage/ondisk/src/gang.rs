@@ -13,6 +13,7 @@
 //!
 //! Learnt from: the `gang` fixture. Proved by: `golden_gang_header`.
 
+use crate::words::Room;
 use crate::{Blkptr, Order, Reader, Result};
 
 /// The head of a block in pieces.
@@ -49,6 +50,17 @@ impl GangHeader {
         }
         reader.skip(32)?;
         Ok(Self { pieces })
+    }
+
+    /// The header's bytes, with no checksum yet: that is sealed where the address is known.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        let mut room = Room::new(&mut bytes);
+        for piece in &self.pieces {
+            room.bytes(&piece.encode());
+        }
+        room.zeros(88).u64(EMBEDDED_CHECKSUM_MAGIC).zeros(32);
+        bytes
     }
 
     /// The pieces that are there.

@@ -29,6 +29,7 @@ mod reader;
 pub mod sa;
 pub mod spacemap;
 pub mod uberblock;
+mod words;
 pub mod zap;
 pub mod zil;
 pub mod znode;

@@ -32,6 +32,8 @@
 //!
 //! Learnt from: `zdb -dddd` of the fixtures, dmu_objset.h, zil.h. Proved by: `golden_objsets`.
 
+mod encode;
+
 use units::Txg;
 
 use crate::dnode::Dnode;

@@ -1,0 +1,156 @@
+//! A block pointer's way back to its 128 bytes (drawn in the parent module).
+
+use super::{Blkptr, Embedded, Hole, Protection, Regular};
+use crate::Order;
+
+const EMBEDDED: u64 = 1 << 39;
+const REDACTED: u64 = 2 << 40;
+const CRYPT: u64 = 1 << 61;
+const DEDUP: u64 = 1 << 62;
+const LITTLE: u64 = 1 << 63;
+
+impl Blkptr {
+    /// The bytes as they stand in a little-endian block.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let words = match self {
+            Self::Hole(hole) => hole_words(hole),
+            Self::Redacted(hole) => {
+                let mut words = hole_words(hole);
+                words[6] |= EMBEDDED | REDACTED;
+                words
+            }
+            Self::Regular(block) => regular_words(block),
+            Self::Embedded(block) => embedded_words(block),
+        };
+        let mut bytes = [0; Self::SIZE];
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.to_le_bytes();
+        }
+        bytes
+    }
+}
+
+/// Bytes as sectors less one, as the format keeps sizes.
+fn sectors(bytes: u32) -> u64 {
+    u64::from((bytes >> 9).saturating_sub(1) & 0xffff)
+}
+
+fn flag(set: bool, bit: u64) -> u64 {
+    if set { bit } else { 0 }
+}
+
+fn hole_words(hole: &Hole) -> [u64; 16] {
+    let mut words = [0; 16];
+    words[6] = sectors(hole.lsize)
+        | (u64::from(hole.kind.0) << 48)
+        | (u64::from(hole.level.get() & 0x1f) << 56);
+    words[10] = hole.birth.get();
+    words
+}
+
+fn regular_words(block: &Regular) -> [u64; 16] {
+    let mut words = [0; 16];
+    let pairs = words.as_chunks_mut::<2>().0;
+    for (pair, dva) in pairs.iter_mut().zip(block.dvas) {
+        *pair = dva.map_or([0; 2], super::Dva::to_words);
+    }
+    words[6] = sectors(block.lsize)
+        | (sectors(block.psize) << 16)
+        | (u64::from(block.compression.number()) << 32)
+        | (u64::from(block.checksum.number()) << 40)
+        | (u64::from(block.kind.0) << 48)
+        | (u64::from(block.level.get() & 0x1f) << 56)
+        | flag(block.protection != Protection::None, CRYPT)
+        | flag(block.dedup, DEDUP)
+        | flag(block.order == Order::Little, LITTLE);
+    if block.birth_physical != block.birth {
+        words[9] = block.birth_physical.get();
+    }
+    words[10] = block.birth.get();
+    words[11] = block.fill;
+    [words[12], words[13], words[14], words[15]] = block.sum;
+    protect(&mut words, block);
+    words
+}
+
+/// Lays salt, nonce and code where a block of an encrypted dataset has them.
+fn protect(words: &mut [u64; 16], block: &Regular) {
+    let order = block.order;
+    match block.protection {
+        Protection::None | Protection::Objset => {}
+        Protection::Authenticated { mac } | Protection::Indirect { mac } => {
+            [words[14], words[15]] = halves(mac, order);
+        }
+        Protection::Encrypted { salt, iv, mac } => {
+            let [a, b, c, d, e, f, g, h, rest @ ..] = iv;
+            words[4] = laid(salt, order);
+            words[5] = laid([a, b, c, d, e, f, g, h], order);
+            let rest = match order {
+                Order::Little => u32::from_le_bytes(rest),
+                Order::Big => u32::from_be_bytes(rest),
+            };
+            words[11] = (block.fill & u64::from(u32::MAX)) | (u64::from(rest) << 32);
+            [words[14], words[15]] = halves(mac, order);
+        }
+    }
+}
+
+fn embedded_words(block: &Embedded) -> [u64; 16] {
+    let mut payload = [0; Blkptr::PAYLOAD];
+    payload.iter_mut().zip(&block.payload).for_each(|(to, from)| *to = *from);
+    let mut payload = payload.as_chunks().0.iter();
+    let mut words: [u64; 16] = std::array::from_fn(|index| match index {
+        6 | 10 => 0,
+        _ => payload.next().map_or(0, |bytes| u64::from_le_bytes(*bytes)),
+    });
+    let psize = u64::try_from(block.payload.len()).unwrap_or(u64::MAX).saturating_sub(1);
+    words[6] = (u64::from(block.lsize).saturating_sub(1) & 0x01ff_ffff)
+        | ((psize & 0x7f) << 25)
+        | (u64::from(block.compression.number()) << 32)
+        | EMBEDDED
+        | (u64::from(block.kind.0) << 48)
+        | (u64::from(block.level.get() & 0x1f) << 56)
+        | flag(block.order == Order::Little, LITTLE);
+    words[10] = block.birth.get();
+    words
+}
+
+/// The two words of a code.
+fn halves(mac: [u8; 16], order: Order) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = mac;
+    [laid([a, b, c, d, e, f, g, h], order), laid(rest, order)]
+}
+
+/// Bytes as a machine of that order takes them for a word.
+const fn laid(bytes: [u8; 8], order: Order) -> u64 {
+    match order {
+        Order::Little => u64::from_le_bytes(bytes),
+        Order::Big => u64::from_be_bytes(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Blkptr;
+    use crate::Order;
+
+    proptest::proptest! {
+        /// What a pointer is read as is what its bytes are read as.
+        #[test]
+        fn any_pointer_survives_its_bytes(mut bytes: [u8; 128], shape in 0_u8..4) {
+            match shape {
+                // data within the pointer
+                0 => { bytes[53] = 0; bytes[52] = 0x80 | 15; }
+                1 => bytes[..16].fill(0),
+                2 => { bytes[52] = 15; bytes[53] = 7; }
+                _ => { bytes[52] = 15; bytes[53] = 7; bytes[54] = 19; bytes[55] |= 0x20; }
+            }
+            for order in [Order::Little, Order::Big] {
+                if let Ok(pointer) = Blkptr::parse(&bytes, order) {
+                    let again = Blkptr::parse(&pointer.encode(), Order::Little).unwrap();
+                    proptest::prop_assert_eq!(again, pointer);
+                }
+            }
+        }
+    }
+}
