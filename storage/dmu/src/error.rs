@@ -45,6 +45,24 @@ pub enum Error {
         /// The object.
         place: Place,
     },
+    /// There is an object of this number already.
+    #[error("objset {} has an object {} already", .place.objset, .place.object)]
+    Exists {
+        /// The object.
+        place: Place,
+    },
+    /// The object set was opened to be read.
+    #[error("objset {} was opened read-only", .place.objset)]
+    ReadOnly {
+        /// The object.
+        place: Place,
+    },
+    /// The size of blocks can be changed while there is one at most.
+    #[error("{place}: the object has more than one block, their size is fixed")]
+    TooLate {
+        /// The block beyond.
+        place: Place,
+    },
     /// The pointer to the object set is empty.
     #[error("objset {} has no content", .place.objset)]
     NoContent {
@@ -62,6 +80,9 @@ impl Error {
             | Self::Mismatch { place, .. }
             | Self::OutOfTree { place }
             | Self::NoSuchObject { place }
+            | Self::Exists { place }
+            | Self::ReadOnly { place }
+            | Self::TooLate { place }
             | Self::NoContent { place } => *place,
         }
     }

@@ -10,6 +10,7 @@
 )]
 
 mod error;
+mod live;
 mod object;
 mod objects;
 mod objset;
@@ -20,8 +21,10 @@ mod tree;
 mod walk;
 
 pub use error::Error;
+pub use live::NewObject;
 pub use object::{Object, SPILL};
 pub use objects::Objects;
+pub(crate) use objset::live_place;
 pub use objset::{Objset, Special};
 pub use pieces::{Piece, Pieces};
 pub use recent::Recent;

@@ -7,6 +7,7 @@ use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Place};
 use zio::Block;
 
+use crate::live::{Entry, see};
 use crate::tree::Tree;
 use crate::walk::{Found, Next, Plan, walk_tree};
 use crate::{Error, Objset, Pieces, Result};
@@ -19,6 +20,8 @@ pub const SPILL: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
 pub struct Object {
     objset: Objset,
     pub(crate) tree: Arc<Tree>,
+    /// Of a live object set: what is changed.
+    entry: Option<Arc<Entry>>,
 }
 
 impl std::fmt::Debug for Object {
@@ -29,7 +32,16 @@ impl std::fmt::Debug for Object {
 
 impl Object {
     pub(crate) fn new(objset: Objset, tree: Arc<Tree>) -> Self {
-        Self { objset, tree }
+        Self { objset, tree, entry: None }
+    }
+
+    /// One of a live object set. `tree` has the dnode as it is now.
+    pub(crate) fn live(objset: Objset, tree: Arc<Tree>, entry: Arc<Entry>) -> Self {
+        Self { objset, tree, entry: Some(entry) }
+    }
+
+    pub(crate) fn entry(&self) -> Option<&Arc<Entry>> {
+        self.entry.as_ref()
     }
 
     /// Its number.
@@ -59,6 +71,11 @@ impl Object {
 
     /// The block in which the bonus goes on, if there is one.
     pub fn spill(&self) -> Result<Option<Block>> {
+        if let Some((_, spill)) =
+            self.entry().and_then(|entry| entry.state.read().spill.last().cloned())
+        {
+            return Ok(spill);
+        }
         let Some(pointer) = self.dnode().spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
             return Ok(None);
         };
@@ -86,14 +103,22 @@ impl Object {
         self.tree.place(0, block.get())
     }
 
-    /// The pointer to a block of any level; a hole where it, or one above it, is.
+    /// The pointer to a block of any level; a hole where it, or one above it, is. What waits to be
+    /// written has none yet.
     pub fn pointer(&self, level: Level, block: BlockId) -> Result<Blkptr> {
         self.tree.find(level.get(), block.get()).map(|spot| spot.pointer)
     }
 
     /// A data block; `None` in a hole and beyond the last.
     pub fn block(&self, block: BlockId) -> Result<Option<Block>> {
-        self.tree.block(block.get())
+        self.content(block.get())
+    }
+
+    fn content(&self, block: u64) -> Result<Option<Block>> {
+        match self.entry() {
+            Some(entry) => see::block(entry, block),
+            None => self.tree.block(block),
+        }
     }
 
     /// Content from `offset` on: zeros in holes and beyond the last block.
@@ -106,7 +131,7 @@ impl Object {
             let whole = usize::try_from(size).unwrap_or(usize::MAX);
             let count = whole.saturating_sub(skip).min(into.len());
             let (now, rest) = std::mem::take(&mut into).split_at_mut(count);
-            match self.tree.block(block)? {
+            match self.content(block)? {
                 Some(content) => match content.get(skip..skip.saturating_add(count)) {
                     Some(bytes) => now.copy_from_slice(bytes),
                     None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
@@ -122,13 +147,21 @@ impl Object {
     /// The content of a run of blocks, a piece at a time, without a copy; holes of any size are
     /// one piece each. The run ends with the last block.
     pub fn blocks(&self, range: std::ops::Range<BlockId>) -> Pieces {
-        Pieces::new(Arc::clone(&self.tree), range.start.get(), range.end.get())
+        let (start, end) = (range.start.get(), range.end.get());
+        match self.entry() {
+            Some(entry) => Pieces::live(Arc::clone(entry), start, end),
+            None => Pieces::new(Arc::clone(&self.tree), start, end),
+        }
     }
 
     /// The first byte from `from` on that is in a block which is there; `None` if there is none.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         let size = u64::from(self.block_size());
         let mut block = from.checked_div(size).unwrap_or(u64::MAX);
+        if let Some(entry) = self.entry() {
+            let found = see::next_data(entry, block)?;
+            return Ok(found.map(|block| block.saturating_mul(size).max(from)));
+        }
         while block < self.tree.end_block() {
             let spot = self.tree.find(0, block)?;
             if !spot.pointer.is_hole() {
@@ -144,6 +177,9 @@ impl Object {
     pub fn next_hole(&self, from: u64) -> Result<u64> {
         let size = u64::from(self.block_size());
         let mut block = from.checked_div(size).unwrap_or(u64::MAX);
+        if let Some(entry) = self.entry() {
+            return Ok(see::next_hole(entry, block)?.saturating_mul(size).max(from));
+        }
         while block < self.tree.end_block() {
             if self.tree.find(0, block)?.pointer.is_hole() {
                 break;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ondisk::dnode::Dnode;
-use ondisk::objset::ObjsetHeader;
+use ondisk::objset::{Flags, Kind, LogHeader, ObjsetHeader};
 use ondisk::{Blkptr, ObjectType};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place};
 use zio::{Block, Key, Source};
 
+use crate::live::{Live, NewObject};
 use crate::recent::Recent;
 use crate::tree::Tree;
 use crate::walk::{Found, Next, Plan, walk_objset};
@@ -36,6 +37,28 @@ impl Special {
             Self::ProjectUsed => ObjectId::new(u64::MAX.wrapping_sub(2)),
         }
     }
+
+    /// The one of that number, the array of dnodes apart.
+    pub(crate) fn of(id: ObjectId) -> Option<Self> {
+        [Self::UserUsed, Self::GroupUsed, Self::ProjectUsed]
+            .into_iter()
+            .find(|which| which.id() == id)
+    }
+}
+
+/// The dnode of one of the objects in a root block.
+fn header_dnode(header: &ObjsetHeader, which: Special) -> Option<&Dnode> {
+    match which {
+        Special::Meta => header.meta.as_ref(),
+        Special::UserUsed => header.user_used.as_ref(),
+        Special::GroupUsed => header.group_used.as_ref(),
+        Special::ProjectUsed => header.project_used.as_ref(),
+    }
+}
+
+/// Where an object's dnode belongs.
+pub(crate) const fn live_place(objset: ObjsetId, id: ObjectId) -> Place {
+    Place::new(objset, id, Level::new(0), BlockId::new(0))
 }
 
 struct Inner {
@@ -47,6 +70,7 @@ struct Inner {
     meta: Option<Arc<Tree>>,
     /// Blocks of dnodes by their number.
     dnodes: Recent<u64, 32>,
+    live: Option<Arc<Live>>,
 }
 
 /// An object set. Cheap to clone, and shared between threads.
@@ -82,11 +106,57 @@ impl Objset {
         let block = source.read(root, place, key.as_ref())?;
         let header = ObjsetHeader::parse(&block, block.order())
             .map_err(|why| Error::Corrupt { place, why })?;
+        Ok(Self::with_header(source, id, root.clone(), header, key))
+    }
+
+    /// One in which nothing is yet, to be changed. That of a dataset has an array of dnodes as tall
+    /// as it can ever get, that of the pool grows.
+    pub fn blank(source: Arc<dyn Source>, id: ObjsetId, kind: Kind, key: Option<Key>) -> Self {
+        const TALLEST: u8 = 6;
+        let mut meta = NewObject::new(ObjectType::DNODE, 16 << 10).dnode();
+        meta.levels = if kind == Kind::Meta { 1 } else { TALLEST };
+        let header = ObjsetHeader {
+            meta: Some(meta),
+            log: LogHeader::default(),
+            kind,
+            flags: Flags::default(),
+            portable_mac: [0; 32],
+            local_mac: [0; 32],
+            user_used: None,
+            group_used: None,
+            project_used: None,
+        };
+        Self::with_header(source, id, Blkptr::EMPTY, header, key).to_live()
+    }
+
+    /// One whose root block is known.
+    pub(crate) fn with_header(
+        source: Arc<dyn Source>,
+        id: ObjsetId,
+        root: Blkptr,
+        header: ObjsetHeader,
+        key: Option<Key>,
+    ) -> Self {
         let meta = header.meta.clone().map(|dnode| {
             Arc::new(Tree::new(Arc::clone(&source), key.clone(), id, ObjectId::META, dnode))
         });
-        let root = root.clone();
-        Ok(Self(Arc::new(Inner { source, key, id, root, header, meta, dnodes: Recent::new() })))
+        let dnodes = Recent::new();
+        Self(Arc::new(Inner { source, key, id, root, header, meta, dnodes, live: None }))
+    }
+
+    /// The same, to be changed. There is one live handle of an object set, and clones of it.
+    #[must_use]
+    pub fn to_live(&self) -> Self {
+        let inner = &*self.0;
+        let live = Some(Arc::new(Live::new(self.clone())));
+        let (source, key) = (Arc::clone(&inner.source), inner.key.clone());
+        let (root, header, meta) = (inner.root.clone(), inner.header.clone(), inner.meta.clone());
+        let dnodes = Recent::new();
+        Self(Arc::new(Inner { source, key, id: inner.id, root, header, meta, dnodes, live }))
+    }
+
+    pub(crate) fn live(&self) -> Option<&Arc<Live>> {
+        self.0.live.as_ref()
     }
 
     /// Its number: that of its dataset.
@@ -94,7 +164,7 @@ impl Objset {
         self.0.id
     }
 
-    /// The root block.
+    /// The root block, as it was when the set was opened.
     pub fn header(&self) -> &ObjsetHeader {
         &self.0.header
     }
@@ -116,6 +186,10 @@ impl Objset {
 
     /// An object by its number. A number within a large dnode is no object's.
     pub fn object(&self, id: ObjectId) -> Result<Object> {
+        if let Some(live) = self.live() {
+            let (entry, dnode) = live.existing(id)?;
+            return Ok(Object::live(self.clone(), live.tree(id, dnode), entry));
+        }
         let dnode = self.dnode(id)?;
         Ok(self.with(id, dnode))
     }
@@ -130,8 +204,15 @@ impl Objset {
 
     /// A dnode by its number.
     pub fn dnode(&self, id: ObjectId) -> Result<Dnode> {
-        let place = Place::new(self.0.id, id, Level::new(0), BlockId::new(0));
+        if let Some(live) = self.live() {
+            return live.existing(id).map(|(_, dnode)| dnode);
+        }
+        let place = live_place(self.0.id, id);
         let absent = Error::NoSuchObject { place };
+        if let Some(which) = Special::of(id) {
+            let header = &self.0.header;
+            return header_dnode(header, which).cloned().ok_or(absent);
+        }
         let Some((block, slot)) = self.seat(id) else { return Err(absent) };
         let Some(bytes) = self.dnode_block(block)? else { return Err(absent) };
         let mut at = 0_usize;
@@ -175,16 +256,14 @@ impl Objset {
 
     /// One of the objects in the root block; `None` if it has none.
     pub fn special(&self, which: Special) -> Option<Object> {
-        let header = &self.0.header;
-        let dnode = match which {
-            Special::Meta => {
-                return self.0.meta.clone().map(|tree| Object::new(self.clone(), tree));
-            }
-            Special::UserUsed => &header.user_used,
-            Special::GroupUsed => &header.group_used,
-            Special::ProjectUsed => &header.project_used,
-        };
-        dnode.clone().map(|dnode| self.with(which.id(), dnode))
+        if let Some(live) = self.live().filter(|_| which != Special::Meta) {
+            let (entry, dnode) = live.existing(which.id()).ok()?;
+            return Some(Object::live(self.clone(), live.tree(which.id(), dnode), entry));
+        }
+        if which == Special::Meta {
+            return self.0.meta.clone().map(|tree| Object::new(self.clone(), tree));
+        }
+        header_dnode(&self.0.header, which).cloned().map(|dnode| self.with(which.id(), dnode))
     }
 
     /// All objects in the order of their numbers, streamed. What cannot be read is told as an error

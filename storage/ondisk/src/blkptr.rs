@@ -455,6 +455,25 @@ impl Blkptr {
             Self::Embedded(block) => block.kind,
         }
     }
+
+    /// Non-hole blocks at and below it.
+    pub fn fill(&self) -> u64 {
+        match self {
+            Self::Hole(_) | Self::Redacted(_) => 0,
+            Self::Regular(block) => block.fill,
+            Self::Embedded(_) => 1,
+        }
+    }
+
+    /// Bytes that all its copies take on the drives, parity counted.
+    pub fn allocated(&self) -> u64 {
+        match self {
+            Self::Regular(block) => {
+                block.copies().fold(0, |sum, dva| sum.saturating_add(dva.asize))
+            }
+            _ => 0,
+        }
+    }
 }
 
 fn sectors(field: u64) -> u32 {

@@ -92,6 +92,20 @@ pub struct LogHeader {
     pub claim_record_seq: u64,
 }
 
+impl Default for LogHeader {
+    /// That of a set which never had a log.
+    fn default() -> Self {
+        Self {
+            claim_txg: Txg::ZERO,
+            replay_seq: 0,
+            chain: Blkptr::EMPTY,
+            claim_block_seq: 0,
+            flags: 0,
+            claim_record_seq: 0,
+        }
+    }
+}
+
 impl LogHeader {
     /// Bytes on disk.
     pub const SIZE: usize = 192;

@@ -23,6 +23,16 @@ impl Block {
     pub fn order(&self) -> Order {
         self.order
     }
+
+    /// Memory for a block of so many bytes, with any content.
+    pub fn buffer(length: usize) -> Vec<u8> {
+        buffer::take(length)
+    }
+
+    /// The bytes, to be changed: a copy of them if anyone else holds the block.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut Arc::make_mut(&mut self.bytes).0
+    }
 }
 
 impl Deref for Block {
@@ -41,6 +51,14 @@ impl std::fmt::Debug for Block {
 
 /// Memory that goes back to the thread's store when it is no longer needed.
 struct Buffer(Vec<u8>);
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        let mut copy = buffer::take(self.0.len());
+        copy.copy_from_slice(&self.0);
+        Self(copy)
+    }
+}
 
 impl Drop for Buffer {
     fn drop(&mut self) {

@@ -1,0 +1,289 @@
+//! Changing an object's content, bonus and shape.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ondisk::{ObjectType, Order};
+use txg::Tx;
+use units::{BlockId, ObjectId, Txg};
+use zio::Block;
+
+use crate::live::entry::State;
+use crate::live::{Entry, Live, see};
+use crate::{Error, Object, Result};
+
+/// What a small change is counted as when dirty bytes are: a dnode's share of its block.
+const SMALL: u64 = 512;
+
+impl Object {
+    fn being_changed(&self) -> Result<(&Arc<Entry>, &Arc<Live>)> {
+        let read_only = || Error::ReadOnly { place: self.place(BlockId::new(0)) };
+        let live = self.objset().live().ok_or_else(read_only)?;
+        Ok((self.entry().ok_or_else(read_only)?, live))
+    }
+
+    /// Writes bytes at an offset. Blocks that are not written whole keep what they had.
+    pub fn write(&self, tx: &Tx, offset: u64, mut bytes: &[u8]) -> Result<()> {
+        let (entry, live) = self.being_changed()?;
+        let size = self.size_now(entry)?;
+        let mut at = offset;
+        while !bytes.is_empty() {
+            let (block, skip) = split(at, size);
+            let count = size.saturating_sub(skip).min(bytes.len());
+            let (now, rest) = bytes.split_at(count);
+            if count == size {
+                put_whole(entry, tx, block, now);
+            } else {
+                let mut change = |content: &mut [u8]| {
+                    if let Some(part) = content.get_mut(skip..skip.saturating_add(count)) {
+                        part.copy_from_slice(now);
+                    }
+                };
+                change_block(entry, tx, block, size, &mut change)?;
+            }
+            bytes = rest;
+            at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+        live.soil(tx.txg(), entry);
+        Ok(())
+    }
+
+    /// Changes the content of one block in place; that of a hole is zeros before. The change may be
+    /// asked for several times, for versions that later groups have made.
+    pub fn change(&self, tx: &Tx, block: BlockId, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let (entry, live) = self.being_changed()?;
+        let size = self.size_now(entry)?;
+        change_block(entry, tx, block.get(), size, change)?;
+        live.soil(tx.txg(), entry);
+        Ok(())
+    }
+
+    /// Makes zeros of a range of bytes: whole blocks become holes. A range that ends at the largest
+    /// number cuts the object off there.
+    pub fn free_range(&self, tx: &Tx, range: Range<u64>) -> Result<()> {
+        let (entry, live) = self.being_changed()?;
+        let size = self.size_now(entry)?;
+        let wide = u64::try_from(size).unwrap_or(u64::MAX);
+        let end_block = see::end_block(entry);
+        let end = range.end.min(end_block.saturating_mul(wide));
+        if range.start >= end {
+            return Ok(());
+        }
+        let ((first, skip), (last, rest)) = (split(range.start, size), split(end, size));
+        if first == last {
+            zero(entry, tx, first, size, skip..rest)?;
+        } else {
+            let whole = if skip == 0 { first } else { first.saturating_add(1) };
+            if skip != 0 {
+                zero(entry, tx, first, size, skip..size)?;
+            }
+            if rest != 0 {
+                zero(entry, tx, last, size, 0..rest)?;
+            }
+            let mut state = entry.state.write();
+            forget(&mut state, tx.txg(), whole..last);
+            if range.end == u64::MAX {
+                let end = BlockId::new(whole.saturating_sub(1));
+                state.change_facts(tx.txg(), &|dnode| dnode.max_block = dnode.max_block.min(end));
+            }
+        }
+        tx.dirtied(SMALL);
+        live.soil(tx.txg(), entry);
+        Ok(())
+    }
+
+    /// Replaces the bonus and says what it is made of.
+    pub fn set_bonus(&self, tx: &Tx, kind: ObjectType, bytes: &[u8]) -> Result<()> {
+        self.change_dnode(tx, &|dnode| {
+            dnode.bonus_kind = kind;
+            dnode.bonus = bytes.to_vec();
+            dnode.order = Order::Little;
+        })
+    }
+
+    /// Sets how its new blocks are compressed and checked: the numbers in the dnode, 0 inherits.
+    pub fn set_methods(&self, tx: &Tx, checksum: u8, compression: u8) -> Result<()> {
+        self.change_dnode(tx, &|dnode| {
+            dnode.checksum = checksum;
+            dnode.compression = compression;
+        })
+    }
+
+    fn change_dnode(&self, tx: &Tx, change: &dyn Fn(&mut ondisk::dnode::Dnode)) -> Result<()> {
+        let (entry, live) = self.being_changed()?;
+        entry.state.write().change_facts(tx.txg(), change);
+        tx.dirtied(SMALL);
+        live.soil(tx.txg(), entry);
+        Ok(())
+    }
+
+    /// Replaces the block in which the bonus goes on; `None` takes it away. Its length is that of
+    /// the block: a multiple of 512.
+    pub fn set_spill(&self, tx: &Tx, content: Option<&[u8]>) -> Result<()> {
+        let (entry, live) = self.being_changed()?;
+        let block = content.map(|bytes| Block::new(bytes.to_vec(), Order::Little));
+        let mut state = entry.state.write();
+        let (_, versions) = State::versions_from(&mut state.spill, tx.txg(), |_| None);
+        for (_, version) in versions {
+            version.clone_from(&block);
+        }
+        drop(state);
+        tx.dirtied(content.map_or(SMALL, |bytes| u64::try_from(bytes.len()).unwrap_or(SMALL)));
+        live.soil(tx.txg(), entry);
+        Ok(())
+    }
+
+    /// Changes the size of its data blocks, in bytes. It may have one block at most, which is cut or
+    /// filled up with zeros.
+    pub fn set_block_size(&self, tx: &Tx, bytes: u32) -> Result<()> {
+        let (entry, live) = self.being_changed()?;
+        if self.size_now(entry)? == usize::try_from(bytes).unwrap_or(usize::MAX) {
+            return Ok(());
+        }
+        if see::end_block(entry) > 1 {
+            return Err(Error::TooLate { place: self.place(BlockId::new(1)) });
+        }
+        let content = see::block(entry, 0)?;
+        let mut state = entry.state.write();
+        forget(&mut state, tx.txg(), 0..1);
+        state.change_facts(tx.txg(), &|dnode| dnode.block_size = bytes);
+        for (_, facts) in state.facts.iter_mut().filter(|(txg, _)| *txg == tx.txg()) {
+            facts.afresh = true;
+        }
+        drop(state);
+        live.soil(tx.txg(), entry);
+        match content {
+            Some(content) => {
+                let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+                self.write(tx, 0, content.get(..wanted.min(content.len())).unwrap_or_default())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn size_now(&self, entry: &Entry) -> Result<usize> {
+        let state = entry.state.read();
+        let dnode = state.dnode().ok_or_else(|| absent(self, entry.id))?;
+        Ok(usize::try_from(dnode.block_size).unwrap_or(usize::MAX).max(512))
+    }
+}
+
+fn absent(object: &Object, id: ObjectId) -> Error {
+    debug_assert_eq!(object.id(), id);
+    Error::NoSuchObject { place: object.place(BlockId::new(0)) }
+}
+
+/// The block of an offset, and where in it.
+fn split(at: u64, size: usize) -> (u64, usize) {
+    let wide = u64::try_from(size).unwrap_or(u64::MAX);
+    let skip = at.checked_rem(wide).unwrap_or(0);
+    (at.checked_div(wide).unwrap_or(0), usize::try_from(skip).unwrap_or(0))
+}
+
+/// A block becomes just these bytes.
+fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
+    let mut state = entry.state.write();
+    reach(&mut state, tx.txg(), block);
+    let mut fresh = Block::buffer(bytes.len());
+    fresh.copy_from_slice(bytes);
+    let fresh = Block::new(fresh, Order::Little);
+    let versions = state.blocks.entry(block).or_default();
+    let (made, versions) = State::versions_from(versions, tx.txg(), |_| fresh.clone());
+    for (_, version) in versions {
+        *version = fresh.clone();
+    }
+    drop(state);
+    if made {
+        tx.dirtied(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    }
+}
+
+/// A block is read, if need be, and changed in this group and in all later ones.
+fn change_block(
+    entry: &Entry,
+    tx: &Tx,
+    block: u64,
+    size: usize,
+    change: &mut dyn FnMut(&mut [u8]),
+) -> Result<()> {
+    let before = match content_at(entry, tx.txg(), block) {
+        Some(content) => content,
+        None => see::block(entry, block)?,
+    };
+    let before = match before {
+        Some(content) if content.len() == size => content,
+        _ => Block::new(vec![0; size], Order::Little),
+    };
+    let mut state = entry.state.write();
+    reach(&mut state, tx.txg(), block);
+    let versions = state.blocks.entry(block).or_default();
+    let (made, versions) = State::versions_from(versions, tx.txg(), |_| before);
+    for (_, version) in versions {
+        change(version.bytes_mut());
+    }
+    drop(state);
+    if made {
+        tx.dirtied(u64::try_from(size).unwrap_or(u64::MAX));
+    }
+    Ok(())
+}
+
+/// What a group sees in a block, where memory tells; `None` where the drives must be asked.
+fn content_at(entry: &Entry, txg: Txg, block: u64) -> Option<Option<Block>> {
+    let state = entry.state.read();
+    let older = |known: &Txg| *known <= txg;
+    let written = state
+        .blocks
+        .get(&block)
+        .and_then(|versions| versions.iter().rev().find(|(known, _)| older(known)).cloned());
+    let freed = state.freed.iter().filter(|(known, range)| older(known) && range.contains(&block));
+    let afresh = state.facts.iter().filter(|(known, facts)| older(known) && facts.afresh);
+    let gone = freed.map(|(known, _)| *known).chain(afresh.map(|(known, _)| *known)).max();
+    match (written, gone) {
+        (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => Some(Some(content)),
+        (_, Some(_)) => Some(None),
+        _ => None,
+    }
+}
+
+/// Makes zeros of a part of a block, if the block is there.
+fn zero(entry: &Entry, tx: &Tx, block: u64, size: usize, part: Range<usize>) -> Result<()> {
+    if part.is_empty() || see::block(entry, block)?.is_none() {
+        return Ok(());
+    }
+    change_block(entry, tx, block, size, &mut |content| {
+        if let Some(part) = content.get_mut(part.clone()) {
+            part.fill(0);
+        }
+    })
+}
+
+/// Whole blocks become holes.
+fn forget(state: &mut State, txg: Txg, range: Range<u64>) {
+    if range.is_empty() {
+        return;
+    }
+    state.forget_blocks(txg, range.clone());
+    let at = state.freed.partition_point(|(known, _)| *known <= txg);
+    match at.checked_sub(1).and_then(|last| state.freed.get_mut(last)) {
+        // a file that is cut off from behind, bit by bit
+        Some((known, old)) if *known == txg && range.start <= old.end && old.start <= range.end => {
+            *old = old.start.min(range.start)..old.end.max(range.end);
+        }
+        _ => state.freed.insert(at, (txg, range)),
+    }
+}
+
+/// The object has at least this block.
+fn reach(state: &mut State, txg: Txg, block: u64) {
+    let block = BlockId::new(block);
+    let short = |dnode: &ondisk::dnode::Dnode| dnode.max_block < block;
+    let newest = state.dnode().is_some_and(short);
+    let later = state
+        .facts
+        .iter()
+        .any(|(known, facts)| *known >= txg && facts.dnode.as_ref().is_some_and(short));
+    if newest || later {
+        state.change_facts(txg, &|dnode| dnode.max_block = dnode.max_block.max(block));
+    }
+}

@@ -1,0 +1,206 @@
+//! Making and freeing objects.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ondisk::dnode::{Dnode, Flags};
+use ondisk::{Blkptr, ObjectType, Order};
+use txg::Tx;
+use units::{BlockId, ObjectId};
+
+use crate::live::entry::{Facts, State};
+use crate::live::{Entry, Live};
+use crate::objset::slots;
+use crate::{Error, Object, Objset, Result};
+
+/// What an object is to be.
+#[derive(Clone, Debug)]
+pub struct NewObject {
+    /// What it is made of.
+    pub kind: ObjectType,
+    /// Bytes of a data block: a multiple of 512.
+    pub block_size: u32,
+    /// log2 of the bytes of an indirect block.
+    pub indirect_shift: u8,
+    /// What its bonus is made of.
+    pub bonus_kind: ObjectType,
+    /// The bonus.
+    pub bonus: Vec<u8>,
+    /// Slots of 512 bytes that its dnode takes.
+    pub slots: u8,
+    /// The checksum's number for its blocks; 0: that of its object set.
+    pub checksum: u8,
+    /// The compression's number for its blocks; 0: that of its object set.
+    pub compression: u8,
+}
+
+impl NewObject {
+    /// One without a bonus, in a dnode of 512 bytes.
+    pub const fn new(kind: ObjectType, block_size: u32) -> Self {
+        Self {
+            kind,
+            block_size,
+            indirect_shift: 17,
+            bonus_kind: ObjectType::NONE,
+            bonus: Vec::new(),
+            slots: 1,
+            checksum: 0,
+            compression: 0,
+        }
+    }
+
+    /// The same with a bonus.
+    #[must_use]
+    pub fn bonus(mut self, kind: ObjectType, bytes: Vec<u8>) -> Self {
+        self.bonus_kind = kind;
+        self.bonus = bytes;
+        self
+    }
+
+    /// Its dnode while nothing is in it: as many pointers as there is room for.
+    pub(crate) fn dnode(&self) -> Dnode {
+        let room = usize::from(self.slots).saturating_mul(Dnode::SLOT);
+        let room = room.saturating_sub(Dnode::CORE).saturating_sub(Blkptr::SIZE);
+        let spare = room.saturating_sub(self.bonus.len()).checked_div(Blkptr::SIZE).unwrap_or(0);
+        let pointers = match self.bonus_kind {
+            // the room behind the bonus is the spill pointer's
+            ObjectType::SA => 1,
+            _ => spare.saturating_add(1).min(Dnode::MAX_POINTERS.into()),
+        };
+        Dnode {
+            kind: self.kind,
+            indirect_shift: self.indirect_shift,
+            levels: 1,
+            bonus_kind: self.bonus_kind,
+            checksum: self.checksum,
+            compression: self.compression,
+            flags: Flags(1),
+            block_size: self.block_size.next_multiple_of(512).max(512),
+            slots: self.slots.max(1),
+            max_block: BlockId::new(0),
+            used_bytes: 0,
+            pointers: vec![Blkptr::EMPTY; pointers],
+            bonus: self.bonus.clone(),
+            spill: None,
+            order: Order::Little,
+        }
+    }
+}
+
+impl Objset {
+    fn to_change(&self) -> Result<&Arc<Live>> {
+        self.live().ok_or(Error::ReadOnly { place: units::Place::root(self.id()) })
+    }
+
+    /// Makes an object; its number is one that is free.
+    pub fn create(&self, tx: &Tx, new: &NewObject) -> Result<Object> {
+        let live = self.to_change()?;
+        let id = live.claim_number(new.slots.max(1))?;
+        let entry = live.entry(id)?;
+        self.born(live, tx, &entry, new.dnode())
+    }
+
+    /// Makes an object of a certain number, which must be free.
+    pub fn create_at(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Object> {
+        let live = self.to_change()?;
+        let entry = live.entry(id)?;
+        if entry.state.read().dnode().is_some() {
+            return Err(Error::Exists { place: crate::live_place(self.id(), id) });
+        }
+        live.claim(id, new.slots.max(1));
+        self.born(live, tx, &entry, new.dnode())
+    }
+
+    /// Makes one of the objects that stand in the root block.
+    pub(crate) fn born(
+        &self,
+        live: &Arc<Live>,
+        tx: &Tx,
+        entry: &Arc<Entry>,
+        dnode: Dnode,
+    ) -> Result<Object> {
+        let mut state = entry.state.write();
+        let fresh = Facts { dnode: Some(dnode.clone()), afresh: true };
+        let (_, versions) = State::versions_from(&mut state.facts, tx.txg(), |_| fresh.clone());
+        for (_, version) in versions {
+            *version = fresh.clone();
+        }
+        drop(state);
+        tx.dirtied(512);
+        live.soil(tx.txg(), entry);
+        Ok(Object::live(self.clone(), live.tree(entry.id, dnode), Arc::clone(entry)))
+    }
+
+    /// Frees an object and all that is in it.
+    pub fn free(&self, tx: &Tx, id: ObjectId) -> Result<()> {
+        let live = self.to_change()?;
+        let (entry, _) = live.existing(id)?;
+        let mut state = entry.state.write();
+        let gone = Facts { dnode: None, afresh: true };
+        let (_, versions) = State::versions_from(&mut state.facts, tx.txg(), |_| gone.clone());
+        for (_, version) in versions {
+            *version = gone.clone();
+        }
+        state.forget_blocks(tx.txg(), 0..u64::MAX);
+        state.spill.retain(|(known, _)| *known < tx.txg());
+        drop(state);
+        tx.dirtied(512);
+        live.soil(tx.txg(), &entry);
+        Ok(())
+    }
+}
+
+impl Live {
+    /// A number whose slots are all free.
+    fn claim_number(&self, wanted: u8) -> Result<ObjectId> {
+        let base = self.base();
+        let per_block = base.meta().map_or(32, |meta| slots(meta)).max(1);
+        let mut next = self.next.lock();
+        loop {
+            let block = next.checked_div(per_block).unwrap_or(0);
+            let first = block.saturating_mul(per_block);
+            let start = next.saturating_sub(first);
+            let taken = self.occupied(&base, block, per_block)?;
+            let fits = |at: &u64| {
+                let end = at.saturating_add(wanted.into());
+                end <= per_block && (*at..end).all(|slot| !taken.contains(&slot))
+            };
+            if let Some(at) = (start..per_block).find(fits) {
+                let id = first.saturating_add(at);
+                *next = id.saturating_add(wanted.into());
+                let id = ObjectId::new(id);
+                self.claim(id, wanted);
+                return Ok(id);
+            }
+            *next = first.saturating_add(per_block);
+        }
+    }
+
+    /// Which slots of a block of dnodes are taken.
+    fn occupied(&self, base: &Objset, block: u64, per_block: u64) -> Result<BTreeSet<u64>> {
+        let first = block.saturating_mul(per_block);
+        let claimed = self.claimed(first..first.saturating_add(per_block));
+        let mut taken: BTreeSet<u64> = claimed.map(|id| id.saturating_sub(first)).collect();
+        let Some(meta) = base.meta().filter(|meta| block < meta.end_block()) else {
+            return Ok(taken);
+        };
+        let full = meta.find(0, block)?.pointer.fill() >= per_block;
+        if full {
+            return Ok((0..per_block).collect());
+        }
+        let Some(content) = base.dnode_block(block)? else { return Ok(taken) };
+        let mut at = 0_u64;
+        while at < per_block {
+            let byte = usize::try_from(at).unwrap_or(usize::MAX).saturating_mul(Dnode::SLOT);
+            match Dnode::peek_slots(content.get(byte..).unwrap_or_default()) {
+                Some(slots) => {
+                    let end = at.saturating_add(slots.into());
+                    taken.extend(at..end);
+                    at = end;
+                }
+                None => at = at.saturating_add(1),
+            }
+        }
+        Ok(taken)
+    }
+}

@@ -1,0 +1,156 @@
+//! An object that is being changed: what is on the drives, and what every group has changed since.
+//!
+//! Each fact is kept once per group that changed it, oldest first. The newest version is what
+//! readers see; the version of a closed group is what its sync writes. A change made in one group
+//! is made in all later versions too.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ondisk::dnode::Dnode;
+use parking_lot::RwLock;
+use units::{ObjectId, Txg};
+use zio::Block;
+
+use crate::tree::Tree;
+
+/// An object of a live object set.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: ObjectId,
+    pub(crate) state: RwLock<State>,
+}
+
+/// What a group says of an object as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// What it is; none if it was freed. Its pointers and its space are those of some time before.
+    pub(crate) dnode: Option<Dnode>,
+    /// It was made in this group, or its block size changed: nothing of what was before is left.
+    pub(crate) afresh: bool,
+}
+
+/// Versions of a fact, by group, oldest first; few.
+pub(crate) type Versions<T> = Vec<(Txg, T)>;
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// What is on the drives; none if nothing is.
+    pub(crate) base: Option<Arc<Tree>>,
+    pub(crate) facts: Versions<Facts>,
+    pub(crate) blocks: BTreeMap<u64, Versions<Block>>,
+    /// Blocks that became holes.
+    pub(crate) freed: Versions<Range<u64>>,
+    pub(crate) spill: Versions<Option<Block>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "State({} blocks dirty, freed {:?})", self.blocks.len(), self.freed)
+    }
+}
+
+/// Where a block's content is to be had.
+pub(crate) enum Seen {
+    /// Here.
+    Here(Block),
+    /// Nowhere: zeros.
+    Hole,
+    /// On the drives.
+    Below(Arc<Tree>),
+}
+
+impl Entry {
+    pub(crate) fn new(id: ObjectId, base: Option<Arc<Tree>>) -> Self {
+        Self { id, state: RwLock::new(State { base, ..State::default() }) }
+    }
+}
+
+impl State {
+    /// What the object is now; none if it is not.
+    pub(crate) fn dnode(&self) -> Option<&Dnode> {
+        match self.facts.last() {
+            Some((_, facts)) => facts.dnode.as_ref(),
+            None => self.base.as_ref().map(|tree| &tree.dnode),
+        }
+    }
+
+    /// Whether any group has something to write.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !(self.facts.is_empty()
+            && self.blocks.is_empty()
+            && self.freed.is_empty()
+            && self.spill.is_empty())
+    }
+
+    /// Where a block is to be had now.
+    pub(crate) fn see(&self, block: u64) -> Seen {
+        let written = self.blocks.get(&block).and_then(|versions| versions.last());
+        let gone = self.gone(block);
+        match written {
+            Some((txg, content)) if gone.is_none_or(|gone| *txg >= gone) => {
+                Seen::Here(content.clone())
+            }
+            _ if gone.is_some() => Seen::Hole,
+            _ => self.base.as_ref().map_or(Seen::Hole, |base| Seen::Below(Arc::clone(base))),
+        }
+    }
+
+    /// The last group in which a block became a hole, if one did.
+    fn gone(&self, block: u64) -> Option<Txg> {
+        let freed = self.freed.iter().rev().find(|(_, range)| range.contains(&block));
+        let afresh = self.facts.iter().rev().find(|(_, facts)| facts.afresh);
+        freed.map(|(txg, _)| *txg).max(afresh.map(|(txg, _)| *txg))
+    }
+
+    /// The first block from `from` on that is in memory and no hole.
+    pub(crate) fn next_here(&self, from: u64) -> Option<u64> {
+        let mut found = self.blocks.range(from..);
+        found.find_map(|(block, _)| matches!(self.see(*block), Seen::Here(_)).then_some(*block))
+    }
+
+    /// The version of a group and all later ones, to be changed; made from `before` (what was
+    /// there) if the group has none yet. The flag says whether it was made.
+    pub(crate) fn versions_from<T: Clone>(
+        versions: &mut Versions<T>,
+        txg: Txg,
+        before: impl FnOnce(Option<&T>) -> T,
+    ) -> (bool, &mut [(Txg, T)]) {
+        let at = versions.partition_point(|(known, _)| *known < txg);
+        let made = versions.get(at).is_none_or(|(known, _)| *known != txg);
+        if made {
+            let older = at.checked_sub(1).and_then(|older| versions.get(older));
+            let first = before(older.map(|(_, fact)| fact));
+            versions.insert(at, (txg, first));
+        }
+        (made, versions.get_mut(at..).unwrap_or_default())
+    }
+
+    /// Changes the facts of a group and of all later ones.
+    pub(crate) fn change_facts(&mut self, txg: Txg, change: &dyn Fn(&mut Dnode)) {
+        let base = self.base.as_ref().map(|tree| tree.dnode.clone());
+        let before = |older: Option<&Facts>| match older {
+            Some(facts) => Facts { dnode: facts.dnode.clone(), afresh: false },
+            None => Facts { dnode: base, afresh: false },
+        };
+        let (_, versions) = Self::versions_from(&mut self.facts, txg, before);
+        for dnode in versions.iter_mut().filter_map(|(_, facts)| facts.dnode.as_mut()) {
+            change(dnode);
+        }
+    }
+
+    /// Forgets every block version of a group and of later ones within a range.
+    pub(crate) fn forget_blocks(&mut self, txg: Txg, range: Range<u64>) {
+        let mut empty = Vec::new();
+        for (block, versions) in self.blocks.range_mut(range) {
+            versions.retain(|(known, _)| *known < txg);
+            if versions.is_empty() {
+                empty.push(*block);
+            }
+        }
+        for block in empty {
+            self.blocks.remove(&block);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Object sets that are being changed.
+//!
+//! A live [`Objset`] is one that is on the drives with a table of changed objects laid over it.
+//! Reading looks into the table first. The sync of a group takes the group's versions out of the
+//! table, writes them, and puts the new tree under what is left.
+
+mod change;
+mod create;
+pub(crate) mod entry;
+pub(crate) mod see;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use ondisk::dnode::Dnode;
+use parking_lot::{Mutex, RwLock};
+use units::{BlockId, Level, ObjectId, Place, Txg};
+
+use crate::objset::Objset;
+use crate::tree::Tree;
+use crate::{Error, Result};
+pub use create::NewObject;
+pub(crate) use entry::{Entry, Seen};
+
+/// What is laid over an object set.
+pub(crate) struct Live {
+    /// What is on the drives.
+    pub(crate) base: RwLock<Objset>,
+    table: Mutex<Table>,
+    /// Where the search for a free number goes on.
+    pub(crate) next: Mutex<u64>,
+}
+
+#[derive(Default)]
+struct Table {
+    objects: HashMap<ObjectId, Arc<Entry>>,
+    dirty: BTreeMap<Txg, BTreeSet<ObjectId>>,
+    /// Slots of objects that were made and are not on the drives yet.
+    claimed: BTreeSet<u64>,
+    /// Counts the syncs: what was looked up before one may be old after it.
+    epoch: u64,
+}
+
+impl Live {
+    pub(crate) fn new(base: Objset) -> Self {
+        Self { base: RwLock::new(base), table: Mutex::default(), next: Mutex::new(1) }
+    }
+
+    /// What is on the drives.
+    pub(crate) fn base(&self) -> Objset {
+        self.base.read().clone()
+    }
+
+    /// The object's entry; one is made if there is none yet.
+    pub(crate) fn entry(&self, id: ObjectId) -> Result<Arc<Entry>> {
+        loop {
+            let epoch = {
+                let table = self.table.lock();
+                if let Some(entry) = table.objects.get(&id) {
+                    return Ok(Arc::clone(entry));
+                }
+                table.epoch
+            };
+            let base = match self.base().dnode(id) {
+                Ok(dnode) => Some(self.tree(id, dnode)),
+                Err(Error::NoSuchObject { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            let mut table = self.table.lock();
+            if table.epoch == epoch {
+                let made = || Arc::new(Entry::new(id, base));
+                return Ok(Arc::clone(table.objects.entry(id).or_insert_with(made)));
+            }
+        }
+    }
+
+    /// The entry of one that exists.
+    pub(crate) fn existing(&self, id: ObjectId) -> Result<(Arc<Entry>, Dnode)> {
+        let entry = self.entry(id)?;
+        let dnode = entry.state.read().dnode().cloned();
+        match dnode {
+            Some(dnode) => Ok((entry, dnode)),
+            None => Err(self.absent(id)),
+        }
+    }
+
+    pub(crate) fn absent(&self, id: ObjectId) -> Error {
+        let objset = self.base.read().id();
+        Error::NoSuchObject { place: Place::new(objset, id, Level::new(0), BlockId::new(0)) }
+    }
+
+    pub(crate) fn tree(&self, id: ObjectId, dnode: Dnode) -> Arc<Tree> {
+        let base = self.base.read();
+        let source = Arc::clone(base.source());
+        Arc::new(Tree::new(source, base.key().cloned(), base.id(), id, dnode))
+    }
+
+    /// Notes that a group has something of an object to write.
+    pub(crate) fn soil(&self, txg: Txg, entry: &Arc<Entry>) {
+        let mut table = self.table.lock();
+        table.dirty.entry(txg).or_default().insert(entry.id);
+        table.objects.entry(entry.id).or_insert_with(|| Arc::clone(entry));
+    }
+
+    /// Whether a group has anything to write.
+    pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
+        self.table.lock().dirty.contains_key(&txg)
+    }
+
+    /// The objects of which a group has something to write; they are noted as clean.
+    pub(crate) fn take_dirty(&self, txg: Txg) -> Vec<Arc<Entry>> {
+        let mut table = self.table.lock();
+        let ids = table.dirty.remove(&txg).unwrap_or_default();
+        ids.iter().filter_map(|id| table.objects.get(id).cloned()).collect()
+    }
+
+    /// Notes the slots of an object that is made.
+    pub(crate) fn claim(&self, id: ObjectId, slots: u8) {
+        let end = id.get().saturating_add(slots.into());
+        self.table.lock().claimed.extend(id.get()..end);
+    }
+
+    /// The slots in a range that are noted so.
+    pub(crate) fn claimed(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
+        let claimed: Vec<u64> = self.table.lock().claimed.range(range).copied().collect();
+        claimed.into_iter()
+    }
+
+    /// Puts a new tree under what is left. `settle` does so for the entries of the sync, whose
+    /// slots are now known to be taken or free.
+    pub(crate) fn settle(&self, base: Objset, slots: &[u64], settle: impl FnOnce()) {
+        let mut table = self.table.lock();
+        *self.base.write() = base;
+        settle();
+        for slot in slots {
+            table.claimed.remove(slot);
+        }
+        table.epoch = table.epoch.wrapping_add(1);
+        table
+            .objects
+            .retain(|_, entry| Arc::strong_count(entry) > 1 || entry.state.read().is_dirty());
+    }
+}
+
+impl Objset {
+    /// Whether it can be changed.
+    pub fn is_live(&self) -> bool {
+        self.live().is_some()
+    }
+
+    /// Whether a group has anything of it to write.
+    pub fn is_dirty(&self, txg: Txg) -> bool {
+        self.live().is_some_and(|live| live.is_dirty(txg))
+    }
+
+    /// A handle on what is on the drives now, without what waits to be written.
+    pub fn synced(&self) -> Self {
+        self.live().map_or_else(|| self.clone(), |live| live.base())
+    }
+}
+
+#[cfg(test)]
+mod tests;

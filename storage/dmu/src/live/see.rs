@@ -1,0 +1,113 @@
+//! Reading objects that are being changed.
+
+use std::sync::Arc;
+
+use units::BlockId;
+use zio::Block;
+
+use crate::live::{Entry, Seen};
+use crate::tree::Tree;
+use crate::{Error, Result};
+
+/// A data block as it is now; `None` in a hole.
+pub(crate) fn block(entry: &Entry, block: u64) -> Result<Option<Block>> {
+    below(entry, block, &|tree| tree.block(block))
+}
+
+/// What `look` finds below if the block is there, or the block itself if it is in memory.
+fn below(
+    entry: &Entry,
+    block: u64,
+    look: &dyn Fn(&Tree) -> Result<Option<Block>>,
+) -> Result<Option<Block>> {
+    loop {
+        let tree = match entry.state.read().see(block) {
+            Seen::Here(content) => return Ok(Some(content)),
+            Seen::Hole => return Ok(None),
+            Seen::Below(tree) => tree,
+        };
+        match look(&tree) {
+            // what was there may have been freed and written over while it was read
+            Err(error) if !is_current(entry, &tree) => drop::<Error>(error),
+            result => return result,
+        }
+    }
+}
+
+fn is_current(entry: &Entry, tree: &Arc<Tree>) -> bool {
+    entry.state.read().base.as_ref().is_some_and(|base| Arc::ptr_eq(base, tree))
+}
+
+/// The data block that follows the last.
+pub(crate) fn end_block(entry: &Entry) -> u64 {
+    let state = entry.state.read();
+    state.dnode().map_or(0, |dnode| dnode.max_block.get().saturating_add(1))
+}
+
+/// The first block from `from` on that is there.
+pub(crate) fn next_data(entry: &Entry, from: u64) -> Result<Option<u64>> {
+    let mut at = from;
+    while at < end_block(entry) {
+        let (tree, here) = {
+            let state = entry.state.read();
+            match state.see(at) {
+                Seen::Here(_) => return Ok(Some(at)),
+                Seen::Hole => (None, state.next_here(at)),
+                Seen::Below(tree) => (Some(tree), state.next_here(at)),
+            }
+        };
+        let next = match tree {
+            None => at.saturating_add(1),
+            Some(tree) => {
+                let spot = tree.find(0, at)?;
+                if !spot.pointer.is_hole() && at < tree.end_block() {
+                    return Ok(Some(at));
+                }
+                let above = tree.shape.above(spot.level, at);
+                tree.shape.end(spot.level, above).max(at.saturating_add(1))
+            }
+        };
+        at = here.map_or(next, |here| here.min(next));
+    }
+    Ok(None)
+}
+
+/// The first block from `from` on that is not there.
+pub(crate) fn next_hole(entry: &Entry, from: u64) -> Result<u64> {
+    let mut at = from;
+    while at < end_block(entry) {
+        let seen = entry.state.read().see(at);
+        match seen {
+            Seen::Here(_) => {}
+            Seen::Hole => return Ok(at),
+            Seen::Below(tree) => {
+                if at >= tree.end_block() || tree.find(0, at)?.pointer.is_hole() {
+                    return Ok(at);
+                }
+            }
+        }
+        at = at.saturating_add(1);
+    }
+    Ok(at)
+}
+
+/// A run of blocks, to be streamed.
+pub(crate) struct Run {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) at: u64,
+    pub(crate) end: u64,
+}
+
+impl Run {
+    /// The next piece: a block, or a run of blocks that are not there.
+    pub(crate) fn piece(&mut self) -> Result<crate::Piece> {
+        let first = self.at;
+        self.at = first.saturating_add(1);
+        if let Some(content) = block(&self.entry, first)? {
+            return Ok(crate::Piece::Data { block: BlockId::new(first), content });
+        }
+        self.at = next_data(&self.entry, first)?.unwrap_or(self.end).min(self.end).max(self.at);
+        let count = self.at.saturating_sub(first);
+        Ok(crate::Piece::Hole { first: BlockId::new(first), count })
+    }
+}

@@ -1,0 +1,77 @@
+//! Changes are seen at once, and each group keeps its own.
+
+use std::sync::Arc;
+
+use ondisk::objset::Kind;
+use ondisk::{Blkptr, ObjectType};
+use txg::Tx;
+use units::{BlockId, ObjsetId, Place, Txg};
+use zio::{Block, Error, Key, Source};
+
+use crate::{NewObject, Objset, Piece};
+
+struct Nothing;
+
+impl Source for Nothing {
+    fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
+        Err(Error::Unreadable { place, faults: Vec::new() })
+    }
+}
+
+fn blank() -> Objset {
+    Objset::blank(Arc::new(Nothing), ObjsetId::new(54), Kind::Filesystem, None)
+}
+
+fn tx(txg: u64) -> Tx {
+    Tx::syncing(Txg::new(txg))
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let set = blank();
+    let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 1024)).unwrap();
+    file.write(&tx(4), 1010, b"over the edge of a block").unwrap();
+    let mut bytes = [0; 30];
+    file.read(1008, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"\0\0over the edge of a block\0\0\0\0");
+    let file = set.object(file.id()).unwrap();
+    assert_eq!(file.max_block(), BlockId::new(1));
+    file.write(&tx(5), 10 << 10, b"far").unwrap();
+    assert_eq!(file.next_hole(0).unwrap(), 2048);
+    assert_eq!(file.next_data(2048).unwrap(), Some(10 << 10));
+    let pieces: Vec<_> =
+        file.blocks(BlockId::new(1)..BlockId::new(99)).map(Result::unwrap).collect();
+    assert!(matches!(pieces[1], Piece::Hole { count: 8, .. }), "{pieces:?}");
+    assert_eq!(pieces.len(), 3);
+    file.free_range(&tx(5), 1015..u64::MAX).unwrap();
+    assert_eq!(set.object(file.id()).unwrap().max_block(), BlockId::new(0));
+    file.read(1008, &mut bytes).unwrap();
+    assert_eq!(&bytes[..15], b"\0\0over \0\0\0\0\0\0\0\0");
+}
+
+#[test]
+fn numbers_are_taken_in_turn_and_large_dnodes_stay_in_a_block() {
+    let set = blank();
+    let large = NewObject { slots: 8, ..NewObject::new(ObjectType::PLAIN_FILE, 512) };
+    let numbers: Vec<u64> =
+        (0..5).map(|_| set.create(&tx(4), &large).unwrap().id().get()).collect();
+    assert_eq!(numbers, [1, 9, 17, 32, 40]);
+    let small = NewObject::new(ObjectType::PLAIN_FILE, 512);
+    assert_eq!(set.create(&tx(4), &small).unwrap().id().get(), 48);
+    assert!(set.create_at(&tx(4), units::ObjectId::new(9), &small).is_err());
+    set.free(&tx(4), units::ObjectId::new(9)).unwrap();
+    assert!(set.object(units::ObjectId::new(9)).is_err());
+}
+
+#[test]
+fn a_later_group_does_not_change_what_an_earlier_one_writes() {
+    let set = blank();
+    let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
+    file.write(&tx(4), 0, b"first").unwrap();
+    file.write(&tx(5), 0, b"later").unwrap();
+    file.write(&tx(4), 5, b"!").unwrap();
+    let state = file.entry().unwrap().state.read();
+    let versions: Vec<_> =
+        state.blocks[&0].iter().map(|(txg, block)| (txg.get(), block[..6].to_vec())).collect();
+    assert_eq!(versions, [(4, b"first!".to_vec()), (5, b"later!".to_vec())]);
+}

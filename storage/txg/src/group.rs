@@ -1,0 +1,272 @@
+//! The groups of a pool, and holds on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use units::Txg;
+
+use crate::Limits;
+
+/// The transaction groups of a pool. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Groups(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limits: Limits,
+    state: Mutex<State>,
+    /// Something in `state` changed that somebody may wait for.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    open: Txg,
+    synced: Txg,
+    /// Holds on each group that has any.
+    holds: BTreeMap<Txg, usize>,
+    /// Dirty bytes of each group that has any.
+    dirty: BTreeMap<Txg, u64>,
+    /// A sync of this group was asked for.
+    wanted: Txg,
+    /// No more groups: everyone who waits goes home.
+    stopped: bool,
+}
+
+impl State {
+    fn dirty(&self) -> u64 {
+        self.dirty.values().copied().fold(0, u64::saturating_add)
+    }
+}
+
+/// A hold on a group: as long as it lives the group is not written.
+#[derive(Debug)]
+pub struct Tx {
+    txg: Txg,
+    group: Option<Groups>,
+}
+
+impl Tx {
+    /// The group that is being written, for the one who writes it. No hold.
+    pub const fn syncing(txg: Txg) -> Self {
+        Self { txg, group: None }
+    }
+
+    /// The group.
+    pub const fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// Tells that so many bytes more wait to be written with this group.
+    pub fn dirtied(&self, bytes: u64) {
+        if let Some(group) = &self.group {
+            group.dirtied(self.txg, bytes);
+        }
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        let Some(group) = &self.group else { return };
+        let mut state = group.0.state.lock();
+        if let Some(holds) = state.holds.get_mut(&self.txg) {
+            *holds = holds.saturating_sub(1);
+            if *holds == 0 {
+                state.holds.remove(&self.txg);
+                group.0.changed.notify_all();
+            }
+        }
+    }
+}
+
+impl Groups {
+    /// For a pool in which `synced` was the last group.
+    pub fn new(synced: Txg, limits: Limits) -> Self {
+        let state = State {
+            open: next(synced),
+            synced,
+            holds: BTreeMap::new(),
+            dirty: BTreeMap::new(),
+            wanted: Txg::ZERO,
+            stopped: false,
+        };
+        Self(Arc::new(Inner { limits, state: Mutex::new(state), changed: Condvar::new() }))
+    }
+
+    /// A hold on the open group. Waits while too much waits to be written; `None` once the groups
+    /// are stopped.
+    pub fn begin(&self) -> Option<Tx> {
+        let mut state = self.0.state.lock();
+        while !state.stopped && state.dirty() >= self.0.limits.dirty {
+            self.0.changed.wait(&mut state);
+        }
+        if state.stopped {
+            return None;
+        }
+        let txg = state.open;
+        let holds = state.holds.entry(txg).or_default();
+        *holds = holds.saturating_add(1);
+        Some(Tx { txg, group: Some(self.clone()) })
+    }
+
+    fn dirtied(&self, txg: Txg, bytes: u64) {
+        let mut state = self.0.state.lock();
+        let before = state.dirty();
+        let dirty = state.dirty.entry(txg).or_default();
+        *dirty = dirty.saturating_add(bytes);
+        let after = before.saturating_add(bytes);
+        if before < self.0.limits.start && after >= self.0.limits.start {
+            self.0.changed.notify_all();
+        }
+    }
+
+    /// The group that is open.
+    pub fn open(&self) -> Txg {
+        self.0.state.lock().open
+    }
+
+    /// The last group that is on the drives.
+    pub fn synced(&self) -> Txg {
+        self.0.state.lock().synced
+    }
+
+    /// Whether someone waits for a sync, or enough is dirty for one.
+    pub fn is_due(&self) -> bool {
+        let state = self.0.state.lock();
+        due(&state, self.0.limits)
+    }
+
+    /// Waits until a sync is due or the time is over, whichever is first; true if it is due.
+    pub fn wait_due(&self, most: std::time::Duration) -> bool {
+        let mut state = self.0.state.lock();
+        if !due(&state, self.0.limits) && !state.stopped {
+            self.0.changed.wait_while_for(
+                &mut state,
+                |state| !due(state, self.0.limits) && !state.stopped,
+                most,
+            );
+        }
+        due(&state, self.0.limits)
+    }
+
+    /// Closes the open group and opens the next; gives the closed one when its last hold is gone.
+    /// Only the pool's one writer calls this, and calls [`Groups::finish`] before it does again.
+    pub fn quiesce(&self) -> Txg {
+        let mut state = self.0.state.lock();
+        let closed = state.open;
+        state.open = next(closed);
+        while state.holds.contains_key(&closed) {
+            self.0.changed.wait(&mut state);
+        }
+        closed
+    }
+
+    /// Says that a group is on the drives.
+    pub fn finish(&self, txg: Txg) {
+        let mut state = self.0.state.lock();
+        state.synced = txg;
+        state.dirty.remove(&txg);
+        self.0.changed.notify_all();
+    }
+
+    /// Asks for a sync of all that was changed so far, and waits for it. False if the groups were
+    /// stopped before.
+    pub fn wait_synced(&self) -> bool {
+        let txg = self.open();
+        self.wait_for(txg)
+    }
+
+    /// Asks for a sync of a group, and waits for it. False if the groups were stopped before.
+    pub fn wait_for(&self, txg: Txg) -> bool {
+        let mut state = self.0.state.lock();
+        state.wanted = state.wanted.max(txg);
+        self.0.changed.notify_all();
+        while state.synced < txg && !state.stopped {
+            self.0.changed.wait(&mut state);
+        }
+        state.synced >= txg
+    }
+
+    /// No more groups: everyone who waits is let go.
+    pub fn stop(&self) {
+        self.0.state.lock().stopped = true;
+        self.0.changed.notify_all();
+    }
+
+    /// Whether they were stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.0.state.lock().stopped
+    }
+}
+
+fn due(state: &State, limits: Limits) -> bool {
+    state.wanted > state.synced || state.dirty() >= limits.start
+}
+
+const fn next(txg: Txg) -> Txg {
+    Txg::new(txg.get().saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use units::Txg;
+
+    use super::Groups;
+    use crate::Limits;
+
+    #[test]
+    fn a_group_is_not_written_while_it_is_held() {
+        let groups = Groups::new(Txg::new(7), Limits::default());
+        let tx = groups.begin().unwrap();
+        assert_eq!(tx.txg(), Txg::new(8));
+        let writer = groups.clone();
+        let closing = thread::spawn(move || writer.quiesce());
+        while groups.open() == Txg::new(8) {
+            thread::yield_now();
+        }
+        let later = groups.begin().unwrap();
+        assert_eq!(later.txg(), Txg::new(9));
+        assert!(!closing.is_finished());
+        drop(tx);
+        assert_eq!(closing.join().unwrap(), Txg::new(8));
+    }
+
+    #[test]
+    fn who_asks_for_a_sync_gets_it() {
+        let groups = Groups::new(Txg::new(1), Limits::default());
+        assert!(!groups.is_due());
+        let waiting = thread::spawn({
+            let groups = groups.clone();
+            move || groups.wait_synced()
+        });
+        while !groups.wait_due(Duration::from_secs(1)) {}
+        let txg = groups.quiesce();
+        groups.finish(txg);
+        assert!(waiting.join().unwrap());
+        assert_eq!(groups.synced(), Txg::new(2));
+    }
+
+    #[test]
+    fn too_much_that_is_dirty_makes_writers_wait() {
+        let groups = Groups::new(Txg::new(1), Limits::of(300));
+        let tx = groups.begin().unwrap();
+        tx.dirtied(99);
+        assert!(!groups.is_due());
+        tx.dirtied(300);
+        assert!(groups.is_due());
+        drop(tx);
+        let blocked = thread::spawn({
+            let groups = groups.clone();
+            move || groups.begin().map(|tx| tx.txg())
+        });
+        let txg = groups.quiesce();
+        groups.finish(txg);
+        assert_eq!(blocked.join().unwrap(), Some(Txg::new(3)));
+        groups.stop();
+        assert!(groups.begin().is_none() && !groups.wait_synced());
+    }
+}

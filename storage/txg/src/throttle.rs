@@ -1,0 +1,24 @@
+//! How much may wait to be written, and when writers are slowed.
+
+/// How much may wait to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that may be dirty in all groups together; who would add more waits.
+    pub dirty: u64,
+    /// Bytes from which on the group is closed early, so that writing starts before memory is
+    /// short.
+    pub start: u64,
+}
+
+impl Limits {
+    /// For so much memory: writing starts at a third.
+    pub const fn of(dirty: u64) -> Self {
+        Self { dirty, start: dirty / 3 }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(256 << 20)
+    }
+}
