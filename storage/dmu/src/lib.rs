@@ -17,6 +17,7 @@ mod objset;
 mod pieces;
 mod recent;
 mod shape;
+mod sync;
 mod tree;
 mod walk;
 
@@ -28,6 +29,7 @@ pub(crate) use objset::live_place;
 pub use objset::{Objset, Special};
 pub use pieces::{Piece, Pieces};
 pub use recent::Recent;
+pub use sync::{Changed, Ledger, Synced, Syncing, Wanted};
 pub use walk::{Found, Next, Plan};
 
 /// What asking for something of an object set gives.

@@ -8,7 +8,7 @@ pub(crate) struct Shape {
     /// The level of the pointers in the dnode.
     pub(crate) top: u8,
     /// log2 of the pointers in an indirect block.
-    fan_out: u32,
+    pub(crate) fan_out: u32,
 }
 
 impl Shape {

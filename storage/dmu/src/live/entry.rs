@@ -140,6 +140,18 @@ impl State {
         }
     }
 
+    /// A group is on the drives: what it changed is below now.
+    pub(crate) fn settle(&mut self, txg: Txg, base: Option<Arc<Tree>>) {
+        self.base = base;
+        self.facts.retain(|(known, _)| *known != txg);
+        self.freed.retain(|(known, _)| *known != txg);
+        self.spill.retain(|(known, _)| *known != txg);
+        self.blocks.retain(|_, versions| {
+            versions.retain(|(known, _)| *known != txg);
+            !versions.is_empty()
+        });
+    }
+
     /// Forgets every block version of a group and of later ones within a range.
     pub(crate) fn forget_blocks(&mut self, txg: Txg, range: Range<u64>) {
         let mut empty = Vec::new();

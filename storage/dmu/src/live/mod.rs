@@ -107,11 +107,11 @@ impl Live {
         self.table.lock().dirty.contains_key(&txg)
     }
 
-    /// The objects of which a group has something to write; they are noted as clean.
-    pub(crate) fn take_dirty(&self, txg: Txg) -> Vec<Arc<Entry>> {
-        let mut table = self.table.lock();
-        let ids = table.dirty.remove(&txg).unwrap_or_default();
-        ids.iter().filter_map(|id| table.objects.get(id).cloned()).collect()
+    /// The objects of which a group has something to write.
+    pub(crate) fn dirty(&self, txg: Txg) -> Vec<Arc<Entry>> {
+        let table = self.table.lock();
+        let ids = table.dirty.get(&txg).into_iter().flatten();
+        ids.filter_map(|id| table.objects.get(id).cloned()).collect()
     }
 
     /// Notes the slots of an object that is made.
@@ -128,10 +128,17 @@ impl Live {
 
     /// Puts a new tree under what is left. `settle` does so for the entries of the sync, whose
     /// slots are now known to be taken or free.
-    pub(crate) fn settle(&self, base: Objset, slots: &[u64], settle: impl FnOnce()) {
+    pub(crate) fn settle(
+        &self,
+        base: Objset,
+        txg: Txg,
+        slots: &[u64],
+        settle: impl FnOnce(&Self),
+    ) {
         let mut table = self.table.lock();
         *self.base.write() = base;
-        settle();
+        settle(self);
+        table.dirty.remove(&txg);
         for slot in slots {
             table.claimed.remove(slot);
         }

@@ -1,0 +1,181 @@
+//! Writing a group's changes out: data, the trees above, dnodes, and last the root block.
+
+mod crew;
+mod forest;
+mod meta;
+mod object;
+
+use std::sync::Arc;
+
+use ondisk::dnode::Dnode;
+use ondisk::objset::ObjsetHeader;
+use ondisk::{Blkptr, ObjectType, Order};
+use units::{Level, ObjectId, Place, Txg};
+use zio::{Policy, Sink, WriteRequest};
+
+use crate::live::{Entry, Live};
+use crate::objset::Special;
+use crate::tree::Tree;
+use crate::{Error, Objset, Result};
+
+use forest::moved;
+
+/// Who keeps account of the blocks of an object set.
+pub trait Ledger: Sync {
+    /// A block came to be in the group that is written.
+    fn born(&self, pointer: &Blkptr);
+
+    /// A block is no longer part of the object set. Whether its space is free is for the ledger to
+    /// say (a snapshot may hold it) and to do.
+    fn kill(&self, pointer: &Blkptr);
+
+    /// A block that was born in this group was written again in the same place.
+    fn rewritten(&self, _before: &Blkptr, _now: &Blkptr) {}
+}
+
+/// Which blocks are asked about when a policy is.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// What they are part of.
+    pub kind: ObjectType,
+    /// Their height.
+    pub level: Level,
+    /// The checksum's number in the dnode; 0: as the object set has it.
+    pub checksum: u8,
+    /// The compression's number in the dnode; 0: as the object set has it.
+    pub compression: u8,
+}
+
+/// What is needed to write a group out.
+#[derive(Clone, Copy)]
+pub struct Syncing<'a> {
+    /// The group; nobody holds it any more.
+    pub txg: Txg,
+    /// Where blocks go.
+    pub sink: &'a dyn Sink,
+    /// Who keeps account.
+    pub ledger: &'a dyn Ledger,
+    /// How blocks are to be stored.
+    pub policy: &'a (dyn Fn(Wanted) -> Policy + Sync),
+    /// How many threads may work.
+    pub workers: usize,
+}
+
+/// What became of an object in a group.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// The object.
+    pub id: ObjectId,
+    /// As it was on the drives before; none if it was not there.
+    pub before: Option<Dnode>,
+    /// As it is there now; none if it is no more.
+    pub after: Option<Dnode>,
+}
+
+/// What a sync has written.
+#[derive(Clone, Debug)]
+pub struct Synced {
+    /// The pointer to the root block.
+    pub root: Blkptr,
+    /// The objects that were changed.
+    pub changed: Vec<Changed>,
+}
+
+/// An object on its way to the drives.
+struct Written {
+    entry: Arc<Entry>,
+    before: Option<Arc<Tree>>,
+    after: Option<Dnode>,
+}
+
+impl Objset {
+    /// Writes out what a group has changed. `edit` may change the root block before it is written:
+    /// flags, the head of the intent log. Called again for the same group it writes what was
+    /// changed in between.
+    pub fn sync(
+        &self,
+        syncing: &Syncing<'_>,
+        edit: &mut dyn FnMut(&mut ObjsetHeader),
+    ) -> Result<Synced> {
+        let root = Place::root(self.id());
+        let live = self.live().ok_or(Error::ReadOnly { place: root })?;
+        let base = live.base();
+        let entries = live.dirty(syncing.txg);
+        let alone = Syncing { workers: 1, ..*syncing };
+        // many objects are shared out among the crew, the blocks of a few are
+        let many = entries.len() >= syncing.workers.saturating_mul(4);
+        let (outer, inner) = if many { (syncing.workers, &alone) } else { (1, syncing) };
+        let written = crew::each(outer, &entries, &|entry| object::write(&base, inner, entry))?;
+        let mut header = base.header().clone();
+        let (special, numbered): (Vec<_>, Vec<_>) =
+            written.iter().partition(|written| Special::of(written.entry.id).is_some());
+        for written in special {
+            put_special(&mut header, written);
+        }
+        meta::write(&base, syncing, &mut header, &numbered)?;
+        edit(&mut header);
+        let pointer = write_root(&base, syncing, &header)?;
+        let (source, key) = (Arc::clone(base.source()), base.key().cloned());
+        let fresh = Self::with_header(source, base.id(), pointer.clone(), header, key);
+        let changed = settle(live, syncing.txg, fresh, written);
+        Ok(Synced { root: pointer, changed })
+    }
+}
+
+fn put_special(header: &mut ObjsetHeader, written: &Written) {
+    let place = match Special::of(written.entry.id) {
+        Some(Special::UserUsed) => &mut header.user_used,
+        Some(Special::GroupUsed) => &mut header.group_used,
+        Some(Special::ProjectUsed) => &mut header.project_used,
+        Some(Special::Meta) | None => return,
+    };
+    place.clone_from(&written.after);
+}
+
+fn write_root(base: &Objset, syncing: &Syncing<'_>, header: &ObjsetHeader) -> Result<Blkptr> {
+    /// Bytes of the root block, as all pools have it since projects are counted.
+    const SIZE: usize = 4096;
+    let place = Place::root(base.id());
+    if header.meta.as_ref().is_some_and(|meta| meta.order == Order::Big) {
+        return Err(Error::OtherOrder { place });
+    }
+    let data = header.encode(SIZE);
+    let roots = header.meta.as_ref().map_or(&[][..], |meta| &meta.pointers);
+    let fill = roots.iter().fold(0_u64, |sum, pointer| sum.saturating_add(pointer.fill()));
+    let (kind, level) = (ObjectType::OBJSET, Level::new(0));
+    let policy = (syncing.policy)(Wanted { kind, level, checksum: 0, compression: 0 });
+    let previous = base.root();
+    let request = WriteRequest {
+        data: &data,
+        kind,
+        level,
+        fill,
+        txg: syncing.txg,
+        policy: &policy,
+        previous,
+        place,
+    };
+    let pointer = syncing.sink.write(&request)?;
+    moved(syncing.ledger, previous, &pointer);
+    Ok(pointer)
+}
+
+/// Puts what was written under what is left of the changes.
+fn settle(live: &Live, txg: Txg, base: Objset, written: Vec<Written>) -> Vec<Changed> {
+    let mut changed = Vec::with_capacity(written.len());
+    let mut slots = Vec::new();
+    for Written { entry, before, after } in &written {
+        let dnode = after.as_ref().or(before.as_ref().map(|tree| &tree.dnode));
+        let count = dnode.map_or(1, |dnode| dnode.slots);
+        slots.extend(entry.id.get()..entry.id.get().saturating_add(count.into()));
+        let before = before.as_ref().map(|tree| tree.dnode.clone());
+        changed.push(Changed { id: entry.id, before, after: after.clone() });
+    }
+    live.settle(base, txg, &slots, |live| {
+        for Written { entry, after, .. } in written {
+            let tree = after.map(|dnode| live.tree(entry.id, dnode));
+            entry.state.write().settle(txg, tree);
+        }
+    });
+    changed
+}
