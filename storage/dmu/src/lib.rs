@@ -11,6 +11,7 @@
 
 mod error;
 mod live;
+pub mod memory;
 mod object;
 mod objects;
 mod objset;

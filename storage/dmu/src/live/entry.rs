@@ -142,6 +142,16 @@ impl State {
 
     /// A group is on the drives: what it changed is below now.
     pub(crate) fn settle(&mut self, txg: Txg, base: Option<Arc<Tree>>) {
+        for (_, facts) in self.facts.iter_mut().filter(|(known, _)| *known > txg) {
+            // what is made anew has nothing of this tree
+            let (Some(base), Some(dnode), false) = (&base, &mut facts.dnode, facts.afresh) else {
+                break;
+            };
+            dnode.pointers.clone_from(&base.dnode.pointers);
+            dnode.spill.clone_from(&base.dnode.spill);
+            dnode.levels = base.dnode.levels;
+            dnode.used_bytes = base.dnode.used_bytes;
+        }
         self.base = base;
         self.facts.retain(|(known, _)| *known != txg);
         self.freed.retain(|(known, _)| *known != txg);

@@ -128,13 +128,7 @@ impl Live {
 
     /// Puts a new tree under what is left. `settle` does so for the entries of the sync, whose
     /// slots are now known to be taken or free.
-    pub(crate) fn settle(
-        &self,
-        base: Objset,
-        txg: Txg,
-        slots: &[u64],
-        settle: impl FnOnce(&Self),
-    ) {
+    pub(crate) fn settle(&self, base: Objset, txg: Txg, slots: &[u64], settle: impl FnOnce(&Self)) {
         let mut table = self.table.lock();
         *self.base.write() = base;
         settle(self);

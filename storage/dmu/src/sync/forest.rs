@@ -210,7 +210,7 @@ impl<'a> Forest<'a> {
     /// Everything goes.
     pub(crate) fn kill_all(&mut self) -> Result<()> {
         let top = self.top();
-        let roots = std::mem::take(&mut self.roots);
+        let roots = self.roots.clone();
         for (block, root) in roots.iter().enumerate() {
             if !root.is_hole() {
                 self.kill_tree(top, u64::try_from(block).unwrap_or(u64::MAX), root)?;

@@ -179,3 +179,6 @@ fn settle(live: &Live, txg: Txg, base: Objset, written: Vec<Written>) -> Vec<Cha
     });
     changed
 }
+
+#[cfg(test)]
+mod tests;

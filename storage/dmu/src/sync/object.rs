@@ -44,11 +44,7 @@ fn version(entry: &Entry, syncing: &Syncing<'_>) -> Version {
 }
 
 /// Writes what a group has changed in an object.
-pub(super) fn write(
-    objset: &Objset,
-    syncing: &Syncing<'_>,
-    entry: &Arc<Entry>,
-) -> Result<Written> {
+pub(super) fn write(objset: &Objset, syncing: &Syncing<'_>, entry: &Arc<Entry>) -> Result<Written> {
     let version = version(entry, syncing);
     let before = version.base.clone();
     let afresh = version.facts.as_ref().is_some_and(|facts| facts.afresh);
@@ -56,9 +52,10 @@ pub(super) fn write(
         let mut forest = Forest::new(syncing, base, &base.dnode);
         forest.kill_all()?;
         // a change of the block size leaves the spill where it is
-        let gone = version.facts.as_ref().is_none_or(|facts| {
-            facts.dnode.as_ref().is_none_or(|dnode| dnode.spill.is_none())
-        });
+        let gone = version
+            .facts
+            .as_ref()
+            .is_none_or(|facts| facts.dnode.as_ref().is_none_or(|dnode| dnode.spill.is_none()));
         if let Some(spill) = base.dnode.spill.as_ref().filter(|_| gone) {
             moved(syncing.ledger, spill, &Blkptr::EMPTY);
         }

@@ -1,0 +1,135 @@
+//! Blocks in memory instead of on drives: for tests of this floor and of those above.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ondisk::blkptr::{Hole, Protection, Regular};
+use ondisk::objset::Kind;
+use ondisk::{Blkptr, Checksum, Compression, Dva, Order};
+use parking_lot::Mutex;
+use units::{ObjsetId, Place, Txg, VdevId};
+use zio::{Block, Error, Key, Policy, Sink, Source, WriteRequest};
+
+use crate::{Ledger, Objset, Result, Synced, Syncing};
+
+/// Holds blocks. Nothing is compressed or checked, and no space is used again.
+#[derive(Debug, Default)]
+pub struct Memory {
+    blocks: Mutex<HashMap<u64, Vec<u8>>>,
+    next: Mutex<u64>,
+    freed: Mutex<Vec<Blkptr>>,
+}
+
+impl Memory {
+    /// How many blocks are held.
+    pub fn count(&self) -> usize {
+        self.blocks.lock().len()
+    }
+
+    /// The blocks that were freed and not asked for yet.
+    pub fn take_freed(&self) -> Vec<Blkptr> {
+        std::mem::take(&mut self.freed.lock())
+    }
+
+    /// Writes a group of an object set into this memory; blocks that die are freed.
+    pub fn sync(&self, objset: &Objset, txg: Txg) -> Result<Synced> {
+        let policy = |_| Policy::default();
+        let ledger = Frees { memory: self, txg };
+        let syncing = Syncing { txg, sink: self, ledger: &ledger, policy: &policy, workers: 2 };
+        objset.sync(&syncing, &mut |_| {})
+    }
+}
+
+/// A live object set in memory in which nothing is yet, and the memory.
+pub fn blank(kind: Kind) -> (Objset, Arc<Memory>) {
+    let memory = Arc::new(Memory::default());
+    let id = if kind == Kind::Meta { ObjsetId::MOS } else { ObjsetId::new(54) };
+    (Objset::blank(Arc::clone(&memory) as Arc<dyn Source>, id, kind, None), memory)
+}
+
+struct Frees<'a> {
+    memory: &'a Memory,
+    txg: Txg,
+}
+
+impl Ledger for Frees<'_> {
+    fn born(&self, _: &Blkptr) {}
+
+    fn kill(&self, pointer: &Blkptr) {
+        self.memory.free(pointer, self.txg);
+    }
+}
+
+impl Sink for Memory {
+    fn write(&self, request: &WriteRequest<'_>) -> std::result::Result<Blkptr, Error> {
+        let WriteRequest { data, kind, level, fill, txg, previous, .. } = *request;
+        let lsize = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        if request.policy.hole_of_zeros && data.iter().all(|byte| *byte == 0) {
+            return Ok(Blkptr::Hole(Hole { birth: txg, level, lsize, kind }));
+        }
+        let offset = match previous {
+            Blkptr::Regular(old) if old.birth == txg && old.lsize == lsize => {
+                old.dvas[0].map_or(0, |dva| dva.offset)
+            }
+            _ => {
+                let mut next = self.next.lock();
+                let offset = *next;
+                *next = next.saturating_add(lsize.into());
+                offset
+            }
+        };
+        self.blocks.lock().insert(offset, data.to_vec());
+        let dva = Dva { vdev: VdevId::new(0), offset, asize: lsize.into(), gang: false };
+        let mut sum = [0_u64; 4];
+        for (index, byte) in data.iter().enumerate() {
+            let word = sum.get_mut(index % 4);
+            if let Some(word) = word {
+                *word = word.wrapping_mul(0x0100_0000_01b3).wrapping_add(u64::from(*byte));
+            }
+        }
+        Ok(Blkptr::Regular(Box::new(Regular {
+            dvas: [Some(dva), None, None],
+            lsize,
+            psize: lsize,
+            compression: Compression::Off,
+            checksum: Checksum::Fletcher4,
+            kind,
+            level,
+            dedup: false,
+            order: Order::Little,
+            birth: txg,
+            birth_physical: txg,
+            fill,
+            sum,
+            protection: Protection::None,
+        })))
+    }
+
+    fn free(&self, pointer: &Blkptr, _: Txg) {
+        if let Blkptr::Regular(block) = pointer {
+            let offset = block.dvas[0].map_or(0, |dva| dva.offset);
+            assert!(self.blocks.lock().remove(&offset).is_some(), "freed twice: {block:?}");
+            self.freed.lock().push(pointer.clone());
+        }
+    }
+}
+
+impl Source for Memory {
+    fn read(
+        &self,
+        pointer: &Blkptr,
+        place: Place,
+        _: Option<&Key>,
+    ) -> std::result::Result<Block, Error> {
+        let found = match pointer {
+            Blkptr::Regular(block) => {
+                let offset = block.dvas[0].map_or(0, |dva| dva.offset);
+                self.blocks.lock().get(&offset).cloned()
+            }
+            Blkptr::Hole(hole) => Some(vec![0; usize::try_from(hole.lsize).unwrap_or(0)]),
+            _ => None,
+        };
+        let found = found.ok_or(Error::Unreadable { place, faults: Vec::new() })?;
+        Ok(Block::new(found, Order::Little))
+    }
+}

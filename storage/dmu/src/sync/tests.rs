@@ -1,0 +1,234 @@
+//! What was changed is what is read after any number of syncs, and every block is accounted for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ondisk::objset::Kind;
+use ondisk::{Blkptr, ObjectType};
+use proptest::prelude::*;
+use txg::Tx;
+use units::{BlockId, ObjectId, ObjsetId, Txg};
+use zio::Source;
+
+use crate::memory::{Memory, blank};
+use crate::{Found, NewObject, Next, Objset, Plan};
+
+/// What is done to one of a few objects.
+#[derive(Clone, Debug)]
+enum Deed {
+    Write { object: usize, at: u64, length: usize, fill: u8 },
+    Free { object: usize, at: u64, length: u64 },
+    Cut { object: usize, at: u64 },
+    Bonus { object: usize, fill: u8 },
+    Spill { object: usize, fill: u8, there: bool },
+    Anew { object: usize },
+    BlockSize { object: usize, sectors: u32 },
+    Sync,
+}
+
+const OBJECTS: usize = 4;
+const FAR: u64 = 3 << 20;
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let object = 0..OBJECTS;
+    let at = prop_oneof![0_u64..5000, 0..FAR];
+    prop_oneof![
+        6 => (object.clone(), at.clone(), 1_usize..9000, 0_u8..4)
+            .prop_map(|(object, at, length, fill)| Deed::Write { object, at, length, fill }),
+        2 => (object.clone(), at.clone(), 1_u64..2_000_000)
+            .prop_map(|(object, at, length)| Deed::Free { object, at, length }),
+        1 => (object.clone(), at).prop_map(|(object, at)| Deed::Cut { object, at }),
+        1 => (object.clone(), any::<u8>()).prop_map(|(object, fill)| Deed::Bonus { object, fill }),
+        1 => (object.clone(), any::<u8>(), any::<bool>())
+            .prop_map(|(object, fill, there)| Deed::Spill { object, fill, there }),
+        1 => object.clone().prop_map(|object| Deed::Anew { object }),
+        1 => (object, 1_u32..20).prop_map(|(object, sectors)| Deed::BlockSize { object, sectors }),
+        3 => Just(Deed::Sync),
+    ]
+}
+
+#[derive(Default)]
+struct Model {
+    content: Vec<u8>,
+    bonus: Vec<u8>,
+    spill: Option<u8>,
+}
+
+struct Run {
+    set: Objset,
+    memory: Arc<Memory>,
+    ids: Vec<ObjectId>,
+    models: Vec<Model>,
+    txg: u64,
+}
+
+fn new_object() -> NewObject {
+    let mut new = NewObject::new(ObjectType::PLAIN_FILE, 512);
+    // 8 pointers in an indirect block: tall trees soon
+    new.indirect_shift = 10;
+    new.bonus(ObjectType::SA, vec![7; 40])
+}
+
+impl Run {
+    fn new() -> Self {
+        let (set, memory) = blank(Kind::Filesystem);
+        let mut run = Self { set, memory, ids: Vec::new(), models: Vec::new(), txg: 4 };
+        for _ in 0..OBJECTS {
+            run.ids.push(run.set.create(&run.tx(), &new_object()).unwrap().id());
+            run.models.push(Model { bonus: vec![7; 40], ..Model::default() });
+        }
+        run
+    }
+
+    fn tx(&self) -> Tx {
+        Tx::syncing(Txg::new(self.txg))
+    }
+
+    fn act(&mut self, deed: &Deed) {
+        let tx = self.tx();
+        match *deed {
+            Deed::Sync => {
+                // what comes now is of the next group, and the one before is written meanwhile
+                self.txg += 1;
+                let late = self.set.object(self.ids[0]).unwrap();
+                late.write(&self.tx(), FAR, b"in the next group").unwrap();
+                put(&mut self.models[0].content, FAR, b"in the next group");
+                self.memory.sync(&self.set, Txg::new(self.txg - 1)).unwrap();
+            }
+            Deed::Anew { object } => {
+                self.set.free(&tx, self.ids[object]).unwrap();
+                self.ids[object] = self.set.create(&tx, &new_object()).unwrap().id();
+                self.models[object] = Model { bonus: vec![7; 40], ..Model::default() };
+            }
+            Deed::Write { object, at, length, fill } => {
+                let bytes = vec![fill; length];
+                self.set.object(self.ids[object]).unwrap().write(&tx, at, &bytes).unwrap();
+                put(&mut self.models[object].content, at, &bytes);
+            }
+            Deed::Free { object, at, length } => {
+                self.set
+                    .object(self.ids[object])
+                    .unwrap()
+                    .free_range(&tx, at..at + length)
+                    .unwrap();
+                let content = &mut self.models[object].content;
+                let end = usize::try_from(at + length).unwrap().min(content.len());
+                let start = usize::try_from(at).unwrap().min(end);
+                content[start..end].fill(0);
+            }
+            Deed::Cut { object, at } => {
+                let file = self.set.object(self.ids[object]).unwrap();
+                file.free_range(&tx, at..u64::MAX).unwrap();
+                self.models[object].content.truncate(usize::try_from(at).unwrap());
+            }
+            Deed::Bonus { object, fill } => {
+                let file = self.set.object(self.ids[object]).unwrap();
+                file.set_bonus(&tx, ObjectType::SA, &[fill; 56]).unwrap();
+                self.models[object].bonus = vec![fill; 56];
+            }
+            Deed::Spill { object, fill, there } => {
+                let file = self.set.object(self.ids[object]).unwrap();
+                let content = [fill; 1024];
+                file.set_spill(&tx, there.then_some(&content[..])).unwrap();
+                self.models[object].spill = there.then_some(fill);
+            }
+            Deed::BlockSize { object, sectors } => {
+                let file = self.set.object(self.ids[object]).unwrap();
+                let changed = file.set_block_size(&tx, sectors * 512);
+                if changed.is_ok() {
+                    let size = usize::try_from(sectors * 512).unwrap();
+                    let now = &mut self.models[object].content;
+                    if now.len() > size && file.max_block() == BlockId::new(0) {
+                        now.truncate(size);
+                    }
+                }
+            }
+        }
+    }
+
+    fn compare(&self, set: &Objset) {
+        for (id, model) in self.ids.iter().zip(&self.models) {
+            let file = set.object(*id).unwrap();
+            let mut found = vec![1; model.content.len() + 5000];
+            file.read(0, &mut found).unwrap();
+            let (same, behind) = found.split_at(model.content.len());
+            assert!(same == model.content, "object {id} differs");
+            assert!(behind.iter().all(|byte| *byte == 0), "object {id} has more");
+            assert_eq!(file.bonus(), model.bonus);
+            let spill = file.spill().unwrap().map(|block| block[0]);
+            assert_eq!(spill, model.spill, "spill of {id}");
+        }
+    }
+
+    /// Everything that is reachable is held, and nothing else; each object's space is the sum.
+    fn account(&self, root: &Blkptr) {
+        let source: Arc<dyn Source> = Arc::clone(&self.memory) as Arc<dyn Source>;
+        let cold = Objset::open(source, ObjsetId::new(54), root, None).unwrap();
+        self.compare(&cold);
+        let mut seen = BTreeSet::new();
+        let mut space: BTreeMap<ObjectId, u64> = BTreeMap::new();
+        let mut fill: BTreeMap<(ObjectId, bool), u64> = BTreeMap::new();
+        cold.walk(&Plan::default(), &mut |place, found| {
+            let Found::Pointer(Blkptr::Regular(block)) = found else {
+                panic!("{place}: {found:?}")
+            };
+            assert!(seen.insert(block.dvas[0].unwrap().offset), "{place}: twice");
+            *space.entry(place.object).or_default() += u64::from(block.lsize);
+            if block.level.get() == 0 {
+                *fill.entry((place.object, false)).or_default() += block.fill;
+            }
+            Next::Deeper
+        });
+        assert_eq!(seen.len(), self.memory.count(), "blocks that are held and not reachable");
+        let mut objects = 0;
+        for found in cold.objects() {
+            let (id, dnode) = found.unwrap();
+            objects += 1;
+            assert_eq!(dnode.used_bytes, space.get(&id).copied().unwrap_or(0), "object {id}");
+            let total: u64 = dnode.pointers.iter().map(Blkptr::fill).sum();
+            let spill = u64::from(dnode.spill.is_some());
+            assert_eq!(total + spill, fill.get(&(id, false)).copied().unwrap_or(0), "fill of {id}");
+        }
+        assert_eq!(root.fill(), objects);
+    }
+}
+
+fn put(content: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let at = usize::try_from(at).unwrap();
+    if content.len() < at + bytes.len() {
+        content.resize(at + bytes.len(), 0);
+    }
+    content[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn any_changes_are_kept_and_every_block_is_accounted_for(
+        deeds in proptest::collection::vec(deed(), 1..40)
+    ) {
+        let mut run = Run::new();
+        for deed in &deeds {
+            run.act(deed);
+            run.compare(&run.set);
+        }
+        let synced = run.memory.sync(&run.set, Txg::new(run.txg)).unwrap();
+        run.compare(&run.set);
+        run.account(&synced.root);
+    }
+}
+
+#[test]
+fn a_later_pass_of_the_same_group_writes_in_place() {
+    let (set, memory) = blank(Kind::Meta);
+    let tx = Tx::syncing(Txg::new(4));
+    let file = set.create(&tx, &NewObject::new(ObjectType::PLAIN_OTHER, 4096)).unwrap();
+    file.write(&tx, 0, b"once").unwrap();
+    let first = memory.sync(&set, Txg::new(4)).unwrap();
+    let count = memory.count();
+    file.write(&tx, 0, b"again").unwrap();
+    let second = memory.sync(&set, Txg::new(4)).unwrap();
+    assert_eq!(memory.count(), count);
+    assert_ne!(first.root, second.root);
+    assert!(!set.is_dirty(Txg::new(4)));
+}
