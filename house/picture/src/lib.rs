@@ -1,6 +1,7 @@
 //! Pictures and pages in SVG and HTML, which stand by themselves.
 //!
 //! ```text
+//! chart bars and traces of measured figures
 //! svg   marks and words, in the colours of light and dark
 //! page  a page around them: title, sections, tables
 //! ```
@@ -9,6 +10,7 @@
 //! read on a phone; colours are classes, which one style gives for all pictures of a page.
 #![forbid(unsafe_code)]
 
+pub mod chart;
 mod page;
 mod svg;
 

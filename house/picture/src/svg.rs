@@ -23,6 +23,11 @@ svg .usable { fill: var(--usable); } svg .kept { fill: var(--kept); }
 svg .parity { fill: var(--parity); } svg .padding { fill: var(--padding); }
 svg .rounding { fill: var(--rounding); } svg .spare { fill: var(--spare); }
 svg .tails { fill: var(--tails); }
+svg .whisker { stroke: var(--ink); stroke-opacity: .7; fill: none; }
+svg .trace { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+svg .trace.usable { stroke: var(--usable); } svg .trace.parity { stroke: var(--parity); }
+svg .trace.spare { stroke: var(--spare); } svg .trace.tails { stroke: var(--tails); }
+svg .trace.padding { stroke: var(--padding); } svg .trace.kept { stroke: var(--kept); }
 ";
 
 /// A picture in the making.
@@ -52,6 +57,24 @@ impl Svg {
     /// A straight line.
     pub fn line(&mut self, At(x, y): At, At(to_x, to_y): At) {
         self.mark(format_args!("<path class=\"line\" d=\"M{x:.1} {y:.1}L{to_x:.1} {to_y:.1}\"/>"));
+    }
+
+    /// A level line with an end at both sides: from where to where something may be.
+    pub fn whisker(&mut self, At(left, y): At, At(right, _): At) {
+        let (top, bottom) = (y - 3.0, y + 3.0);
+        self.mark(format_args!(
+            "<path class=\"whisker\" d=\"M{left:.1} {y:.1}H{right:.1}M{left:.1} {top:.1}\
+             V{bottom:.1}M{right:.1} {top:.1}V{bottom:.1}\"/>"
+        ));
+    }
+
+    /// A line through places, in a colour.
+    pub fn trace(&mut self, places: &[At], colour: &str) {
+        let words = places.iter().map(|At(x, y)| format!("{x:.1} {y:.1}"));
+        let words = words.collect::<Vec<_>>().join("L");
+        if !words.is_empty() {
+            self.mark(format_args!("<path class=\"trace {colour}\" d=\"M{words}\"/>"));
+        }
     }
 
     /// A rectangle, of which `opacity` is visible; `hint` shows when pointed at.

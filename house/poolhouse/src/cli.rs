@@ -1,7 +1,7 @@
 //! The command line's definition: all commands, from which completions and man pages are made.
 
 use crate::outcome::Done;
-use crate::{generate, inspect, plan, rescue};
+use crate::{bench, generate, inspect, plan, rescue};
 
 /// A NAS in one program: real OpenZFS pools, in user space.
 #[derive(clap::Parser, Debug)]
@@ -24,6 +24,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// What a layout of drives gives, before they are bought
     Plan(plan::Plan),
+    /// Measure what is there, and compare what came out
+    Bench(bench::Bench),
     /// Print the completions for a shell
     #[command(hide = true)]
     Completions(generate::Completions),
@@ -39,6 +41,7 @@ impl Cli {
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),
             Command::Plan(plan) => plan.run(),
+            Command::Bench(bench) => bench.run(),
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),
         }

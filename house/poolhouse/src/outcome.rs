@@ -11,6 +11,8 @@ pub(crate) enum Outcome {
     Complete,
     /// Something could not be read in full, was named, and the rest was done.
     Incomplete,
+    /// The user stopped it; what was done until then was given.
+    Interrupted,
 }
 
 impl Outcome {
@@ -24,6 +26,7 @@ impl Outcome {
         match self {
             Self::Complete => ExitCode::SUCCESS,
             Self::Incomplete => ExitCode::from(1),
+            Self::Interrupted => ExitCode::from(130),
         }
     }
 }
@@ -35,6 +38,8 @@ pub(crate) enum Failure {
     Engine(engine::Error),
     /// Standard output does not take any more.
     Output(io::Error),
+    /// Something cannot be measured.
+    Lab(lab::Error),
 }
 
 /// What running a command gives.
@@ -43,6 +48,12 @@ pub(crate) type Done = Result<Outcome, Failure>;
 impl From<engine::Error> for Failure {
     fn from(error: engine::Error) -> Self {
         Self::Engine(error)
+    }
+}
+
+impl From<lab::Error> for Failure {
+    fn from(error: lab::Error) -> Self {
+        Self::Lab(error)
     }
 }
 
@@ -64,6 +75,12 @@ impl Failure {
         Self::Engine(engine::Error::Usage { what: what.into() })
     }
 
+    /// A file that cannot be used, and why.
+    pub(crate) fn unreadable(path: &Path, reason: &str) -> Self {
+        let (path, reason) = (path.display().to_string(), reason.to_owned());
+        Self::Engine(engine::Error::Path { path, reason })
+    }
+
     /// A file or folder to be written that could not.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
         let (path, reason) = (path.display().to_string(), engine::error::plain(error));
@@ -76,6 +93,15 @@ impl Failure {
             Self::Engine(error) => {
                 crate::print::error(error);
                 ExitCode::from(error.status())
+            }
+            Self::Lab(error) => {
+                crate::print::error(error);
+                ExitCode::from(match error {
+                    lab::Error::Asked { .. } => 2,
+                    lab::Error::Refused { .. } => 11,
+                    lab::Error::Room { .. } => 13,
+                    _ => 10,
+                })
             }
             // whoever read our output has seen enough of it
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -8,6 +8,11 @@ pub(crate) fn local(seconds: u64) -> String {
     in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M:%S%:z")
 }
 
+/// Now, as RFC 3339 has it.
+pub(crate) fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// The same to the minute, as tables have it.
 pub(crate) fn short(seconds: u64) -> String {
     in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M")

@@ -1,0 +1,172 @@
+//! What is written: data that nothing can compress or find twice, or zeros.
+//!
+//! Each writer has its own random bytes, made once. Before every write each sector of 512 bytes gets
+//! eight fresh ones, so that no two are alike to a file system that looks for copies, and what lies
+//! near each other comes from different places, so that there is nothing to compress.
+
+/// What buffers of direct I/O are aligned to.
+pub(crate) const ALIGNMENT: usize = 4096;
+const SECTOR: usize = 512;
+/// Random bytes of all writers together, and of one at least.
+const ALL: usize = 32 << 20;
+const LEAST: usize = 1 << 20;
+
+/// Numbers that look random; the same ones for the same seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// By a seed; those of seeds that are near each other have nothing in common.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut near = Self(seed);
+        Self(near.next_bits())
+    }
+
+    /// The next 64 bits (splitmix64).
+    pub(crate) fn next_bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        let wide = u128::from(self.next_bits()) * u128::from(end);
+        u64::try_from(wide >> 64).unwrap_or(0)
+    }
+}
+
+/// Memory that begins at a multiple of 4096, as direct I/O wants it.
+#[derive(Debug)]
+pub(crate) struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Aligned {
+    /// So many zeros.
+    pub(crate) fn new(length: usize) -> Self {
+        let bytes = vec![0; length + ALIGNMENT];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT);
+        assert!(start < ALIGNMENT, "bytes can be aligned to anything");
+        Self { bytes, start, length }
+    }
+
+    /// The bytes.
+    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.length]
+    }
+}
+
+/// A writer's source of content.
+#[derive(Debug)]
+pub(crate) struct Content {
+    buffer: Aligned,
+    random: Random,
+    /// Where the next block is taken.
+    at: usize,
+    zeros: bool,
+}
+
+impl Content {
+    /// For one of `writers` that write blocks of `block` bytes at the same time.
+    pub(crate) fn new(seed: u64, block: usize, writers: usize, zeros: bool) -> Self {
+        let length = (ALL / writers.max(1)).max(LEAST).max(2 * block).next_multiple_of(ALIGNMENT);
+        let mut buffer = Aligned::new(if zeros { block } else { length });
+        let mut random = Random::new(seed);
+        if !zeros {
+            for word in buffer.as_mut().chunks_exact_mut(8) {
+                word.copy_from_slice(&random.next_bits().to_le_bytes());
+            }
+        }
+        Self { buffer, random, at: 0, zeros }
+    }
+
+    /// The next `block` bytes, unlike all before.
+    pub(crate) fn next_block(&mut self, block: usize) -> &[u8] {
+        if self.zeros {
+            return &self.buffer.as_mut()[..block];
+        }
+        let end = self.at + block;
+        if end > self.buffer.length {
+            // another start each time around, so that nothing comes at equal distances
+            let pages = (self.buffer.length - block) / ALIGNMENT;
+            let page = self.random.below(pages.min(LEAST / ALIGNMENT) as u64 + 1);
+            self.at = usize::try_from(page).unwrap_or(0) * ALIGNMENT;
+        }
+        let range = self.at..self.at + block;
+        self.at = range.end.next_multiple_of(ALIGNMENT);
+        let bytes = &mut self.buffer.as_mut()[range];
+        for sector in bytes.chunks_mut(SECTOR) {
+            if let Some(stamp) = sector.first_chunk_mut::<8>() {
+                *stamp = self.random.next_bits().to_le_bytes();
+            }
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{ALIGNMENT, Content, Random};
+
+    #[test]
+    fn no_sector_comes_twice() {
+        let mut seen = HashSet::new();
+        let mut content = Content::new(7, 1 << 20, 32, false);
+        for _ in 0..20 {
+            for sector in content.next_block(1 << 20).chunks(512) {
+                assert!(seen.insert(sector.to_vec()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_made_of_many_small_writes_cannot_be_compressed() {
+        let mut random = Random::new(9);
+        for writers in [1, 32] {
+            let content = |seed| Content::new(seed, 4096, writers, false);
+            let mut all: Vec<Content> = (0..writers as u64).map(content).collect();
+            let mut record = Vec::new();
+            for _ in 0..256 {
+                let who = usize::try_from(random.below(writers as u64)).unwrap();
+                record.extend_from_slice(all[who].next_block(4096));
+            }
+            let packed = zstd::bulk::compress(&record, 9).unwrap();
+            assert!(packed.len() > record.len() * 95 / 100, "{writers}: {}", packed.len());
+        }
+    }
+
+    #[test]
+    fn bytes_are_even_and_aligned() {
+        let mut content = Content::new(3, 4096, 1, false);
+        let mut counts = [0_u32; 256];
+        for _ in 0..10_000 {
+            let block = content.next_block(4096);
+            assert_eq!(block.as_ptr().align_offset(ALIGNMENT), 0);
+            for byte in block {
+                counts[usize::from(*byte)] += 1;
+            }
+        }
+        let mean = 4096 * 10_000 / 256;
+        assert!(counts.iter().all(|count| count.abs_diff(mean) < mean / 50), "{counts:?}");
+    }
+
+    #[test]
+    fn zeros_are_zeros() {
+        let mut content = Content::new(3, 8192, 4, true);
+        assert!((0..3).all(|_| content.next_block(8192).iter().all(|byte| *byte == 0)));
+    }
+
+    #[test]
+    fn numbers_reach_every_place() {
+        let mut random = Random::new(1);
+        let seen: HashSet<u64> = (0..1000).map(|_| random.below(10)).collect();
+        assert_eq!(seen, (0..10).collect());
+    }
+}

@@ -1,0 +1,114 @@
+//! Whether a drive holds anything, or is used by anyone: such a drive is never written to.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use crate::content::Aligned;
+use crate::{Error, System};
+
+/// Bytes at each end that must be empty, and that are never written: file systems, arrays and pools
+/// all keep there what finds the rest.
+pub(super) const END: u64 = 1 << 20;
+
+/// Who uses the drive of that name, if anyone: mounted file systems, swap, mappers and arrays.
+pub(super) fn user(system: &System, name: &str) -> Option<String> {
+    let block = Path::new("sys/block").join(name);
+    let mut parts = vec![block.clone()];
+    parts.extend(partitions(system, name).into_iter().map(|part| block.join(part)));
+    let mounts = system.text("proc/self/mountinfo").unwrap_or_default();
+    let swaps = system.text("proc/swaps").unwrap_or_default();
+    for part in parts {
+        let title = part.file_name().map(|name| name.to_string_lossy().into_owned());
+        let title = title.unwrap_or_default();
+        if let Some(holder) = system.names(part.join("holders")).first() {
+            return Some(format!("{title} is part of {holder}"));
+        }
+        let number = system.text(part.join("dev")).unwrap_or_default();
+        let mounted = mounts
+            .lines()
+            .find(|line| !number.is_empty() && line.split(' ').nth(2) == Some(number.as_str()));
+        if let Some(point) = mounted.and_then(|line| line.split(' ').nth(4)) {
+            return Some(format!("{title} is mounted on {point}"));
+        }
+        let swap = format!("/dev/{title}");
+        if swaps.lines().any(|line| line.split_whitespace().next() == Some(swap.as_str())) {
+            return Some(format!("{title} is swap"));
+        }
+    }
+    None
+}
+
+/// The partitions of a drive.
+pub(super) fn partitions(system: &System, name: &str) -> Vec<String> {
+    let block = Path::new("sys/block").join(name);
+    let mut names = system.names(&block);
+    names.retain(|part| system.text(block.join(part).join("partition")).is_some());
+    names
+}
+
+/// Why a drive must not be written to, if anything stands on it.
+pub(super) fn content(file: &File, path: &Path, size: u64) -> Result<Option<String>, Error> {
+    if size < 4 * END {
+        return Ok(Some("it is smaller than 4 MiB".to_owned()));
+    }
+    let mut end = Aligned::new(usize::try_from(END).unwrap_or(0));
+    for (at, which) in [(0, "first"), (size / 4096 * 4096 - END, "last")] {
+        file.read_exact_at(end.as_mut(), at).map_err(Error::file(path, "read"))?;
+        if end.as_mut().iter().any(|byte| *byte != 0) {
+            return Ok(Some(format!(
+                "its {which} MiB is not empty, so it may hold data; if nothing on it is wanted, \
+                 make its first and last MiB zeros (blkdiscard -z, dd) and try again"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt as _;
+
+    use super::{content, user};
+    use crate::System;
+
+    #[test]
+    fn whoever_uses_a_drive_is_named() {
+        let root = fixtures::scratch("lab-claim");
+        let system = System::at(&root);
+        let put = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("sys/block/sda/dev", "8:0\n");
+        put("sys/block/sda/sda1/partition", "1\n");
+        put("sys/block/sda/sda1/dev", "8:1\n");
+        assert_eq!(user(&system, "sda"), None);
+        put("proc/swaps", "Filename Type\n/dev/sda1 partition 1 2\n");
+        assert_eq!(user(&system, "sda").as_deref(), Some("sda1 is swap"));
+        put("proc/self/mountinfo", "22 27 8:1 / /home rw - ext4 /dev/sda1 rw\n");
+        assert_eq!(user(&system, "sda").as_deref(), Some("sda1 is mounted on /home"));
+        put("sys/block/sda/sda1/holders/dm-0", "");
+        assert_eq!(user(&system, "sda").as_deref(), Some("sda1 is part of dm-0"));
+    }
+
+    #[test]
+    fn what_is_not_empty_holds_data() {
+        let path = fixtures::scratch("lab-content").join("drive");
+        let file = File::create_new(&path).unwrap();
+        file.set_len(8 << 20).unwrap();
+        let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let why = |size: u64| content(&file, &path, size).unwrap();
+        assert_eq!(why(8 << 20), None);
+        assert!(why(1 << 20).unwrap().contains("smaller"));
+        // in the middle nothing can be found again once both ends are empty
+        file.write_all_at(b"x", 4 << 20).unwrap();
+        assert_eq!(why(8 << 20), None);
+        file.write_all_at(b"x", (8 << 20) - 1).unwrap();
+        assert!(why(8 << 20).unwrap().contains("last MiB"));
+        file.write_all_at(b"x", 510).unwrap();
+        assert!(why(8 << 20).unwrap().contains("first MiB"));
+    }
+}

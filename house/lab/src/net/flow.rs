@@ -1,0 +1,102 @@
+//! Sending and receiving as fast as it goes.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::wire::{BIN_MILLISECONDS, MOST_MILLISECONDS, PING, Taken};
+use crate::content::Random;
+use crate::histogram::Histogram;
+
+/// Bytes handed to the system at a time.
+const PIECE: usize = 128 << 10;
+/// Random bytes that are sent again and again: more than anything on the way looks back.
+const ALL: usize = 4 << 20;
+/// Between two questions of which the latency is measured.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Sends for so long, unless it is to stop.
+pub(super) fn send(
+    stream: &mut TcpStream,
+    time: Duration,
+    stop: impl Fn() -> bool,
+) -> io::Result<()> {
+    let mut random = Random::new(1);
+    let content: Vec<u8> = (0..ALL / 8).flat_map(|_| random.next_bits().to_le_bytes()).collect();
+    let began = Instant::now();
+    for piece in content.chunks_exact(PIECE).cycle() {
+        if began.elapsed() >= time || stop() {
+            break;
+        }
+        stream.write_all(piece)?;
+    }
+    Ok(())
+}
+
+/// Takes all until the end, and counts what comes when.
+pub(super) fn take(stream: &mut TcpStream, stop: impl Fn() -> bool) -> io::Result<Taken> {
+    let mut into = vec![0; PIECE];
+    let mut taken = Taken {
+        buffer: rustix::net::sockopt::socket_recv_buffer_size(&*stream)?,
+        ..Taken::default()
+    };
+    let mut first = None;
+    loop {
+        let count = stream.read(&mut into)?;
+        if count == 0 || stop() {
+            return Ok(taken);
+        }
+        let began = *first.get_or_insert_with(Instant::now);
+        let passed = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if passed > 2 * MOST_MILLISECONDS {
+            return Ok(taken);
+        }
+        let bin = usize::try_from(passed / BIN_MILLISECONDS).unwrap_or(usize::MAX);
+        if taken.bins.len() <= bin {
+            taken.bins.resize(bin + 1, 0);
+        }
+        taken.bins[bin] += count as u64;
+    }
+}
+
+/// Sends back what comes, until its end.
+pub(super) fn echo(stream: &mut TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut message = [0; PING];
+    loop {
+        match stream.read_exact(&mut message) {
+            Ok(()) => stream.write_all(&message)?,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Asks again and again for so long, and counts how long answers take.
+pub(super) fn ask(
+    stream: &mut TcpStream,
+    time: Duration,
+    stop: impl Fn() -> bool,
+) -> io::Result<Histogram> {
+    stream.set_nodelay(true)?;
+    let mut histogram = Histogram::default();
+    let began = Instant::now();
+    let mut message = [7; PING];
+    while began.elapsed() < time && !stop() {
+        let before = Instant::now();
+        stream.write_all(&message)?;
+        stream.read_exact(&mut message)?;
+        histogram.add(before.elapsed());
+        std::thread::sleep(PAUSE);
+    }
+    Ok(histogram)
+}
+
+/// Gives a socket buffers of that size, as far as the system allows.
+pub(super) fn set_buffers(stream: &TcpStream, buffer: Option<usize>) -> io::Result<()> {
+    if let Some(bytes) = buffer {
+        rustix::net::sockopt::set_socket_recv_buffer_size(stream, bytes)?;
+        rustix::net::sockopt::set_socket_send_buffer_size(stream, bytes)?;
+    }
+    Ok(())
+}

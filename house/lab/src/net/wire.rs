@@ -1,0 +1,159 @@
+//! The words of the two ends: a line of JSON from who asks, then bytes, then perhaps a line back.
+
+use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::link::Link;
+use crate::{Machine, System};
+
+/// The version of these words.
+pub(super) const VERSION: u32 = 1;
+/// A line is this long at most.
+const LONGEST: u64 = 64 << 10;
+/// A run takes this long at most.
+pub(super) const MOST_MILLISECONDS: u64 = 600_000;
+/// Sockets have buffers of this size at most.
+pub(super) const MOST_BUFFER: usize = 1 << 30;
+/// Bytes of a question of which the latency is measured, and of its answer.
+pub(super) const PING: usize = 64;
+/// How finely the receiving end counts over time.
+pub(super) const BIN_MILLISECONDS: u64 = 50;
+
+/// What is asked of the end that listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Request {
+    /// [`VERSION`].
+    pub(super) poolhouse_net: u32,
+    pub(super) wanted: Wanted,
+}
+
+/// What is wanted on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Wanted {
+    /// A line that says who listens.
+    About,
+    /// Take what is sent until its end, and say what came when.
+    Take {
+        /// Bytes of the socket's buffer; none: as the system sees fit.
+        buffer: Option<usize>,
+    },
+    /// Send for so long.
+    Send {
+        milliseconds: u64,
+        /// Bytes of the socket's buffer; none: as the system sees fit.
+        buffer: Option<usize>,
+    },
+    /// Send back what comes, until its end.
+    Echo,
+}
+
+/// Who listens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct About {
+    pub(super) poolhouse_net: u32,
+    pub(super) machine: Machine,
+    pub(super) link: Link,
+    pub(super) counters: Option<Counters>,
+    /// The largest window that its system gives a stream, bytes.
+    pub(super) most_window: Option<u64>,
+}
+
+/// What came when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Taken {
+    /// Bytes in each [`BIN_MILLISECONDS`] since the first.
+    pub(super) bins: Vec<u64>,
+    /// The socket's buffer as the system made it, bytes.
+    pub(super) buffer: usize,
+}
+
+/// Segments of TCP that a machine has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Counters {
+    pub(super) sent: u64,
+    pub(super) again: u64,
+}
+
+impl Counters {
+    /// Now.
+    pub(super) fn now(system: &System) -> Option<Self> {
+        let text = system.text("proc/net/snmp")?;
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp:"));
+        let (names, values) = (lines.next()?, lines.next()?);
+        let column = |wanted: &str| {
+            let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+            pairs.find(|(name, _)| *name == wanted)?.1.parse().ok()
+        };
+        Some(Self { sent: column("OutSegs")?, again: column("RetransSegs")? })
+    }
+
+    /// The part of what was sent since then that was sent again.
+    pub(super) fn since(self, before: Self) -> Option<f64> {
+        let sent = self.sent.checked_sub(before.sent)?;
+        Some(crate::number::ratio(self.again.checked_sub(before.again)?, sent.max(1)))
+    }
+}
+
+/// Sends a line.
+pub(super) fn say(stream: &mut TcpStream, words: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(words)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Reads a line that is followed by bytes: not one of them is taken.
+pub(super) fn hear_first<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        stream.read_exact(&mut byte)?;
+        if byte[0] == b'\n' {
+            return Ok(serde_json::from_slice(&line)?);
+        }
+        line.push(byte[0]);
+        if line.len() as u64 > LONGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the line does not end"));
+        }
+    }
+}
+
+/// Reads the last line.
+pub(super) fn hear_last<T: DeserializeOwned>(stream: &TcpStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    // ten minutes in bins of 50 ms are longer than any other line
+    BufReader::new(stream.take(16 * LONGEST)).read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counters, Request, Wanted};
+    use crate::System;
+
+    #[test]
+    fn requests_are_words_that_stay() {
+        for (wanted, text) in [
+            (Wanted::Echo, r#"{"poolhouse_net":1,"wanted":"echo"}"#),
+            (
+                Wanted::Send { milliseconds: 5, buffer: None },
+                r#"{"poolhouse_net":1,"wanted":{"send":{"milliseconds":5,"buffer":null}}}"#,
+            ),
+        ] {
+            let request = Request { poolhouse_net: 1, wanted };
+            assert_eq!(serde_json::to_string(&request).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn segments_are_counted() {
+        let now = Counters::now(&System::default()).unwrap();
+        let later = Counters { sent: now.sent + 1000, again: now.again + 5 };
+        assert!((later.since(now).unwrap() - 0.005).abs() < 1e-9);
+        assert_eq!(now.since(later), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! Results as one page, which stands by itself and can be read on a phone.
+
+use picture::{Page, Svg, Table};
+use serde_json::Value;
+
+use crate::Error;
+use crate::compare::{Comparison, MARKS, compare};
+use crate::plot::{self, Named};
+use crate::present::{head, row};
+use crate::record::Record;
+
+/// The page of one result or several.
+pub fn page(records: &[Record]) -> Result<String, Error> {
+    let [first, others @ ..] = records else {
+        return Err(Error::asked("no result is given"));
+    };
+    let mut page = Page::new(&title(first, others.len()));
+    // results of one kind are compared; others stand on their own
+    if let Ok(comparison) = compare(records) {
+        side_by_side(&mut page, &comparison);
+    }
+    for record in records {
+        if !others.is_empty() {
+            page.part(&format!("{}: {}", record.label, record.subject));
+        }
+        result(&mut page, record);
+    }
+    Ok(page.end())
+}
+
+fn title(first: &Record, others: usize) -> String {
+    match others {
+        0 => format!("{} of {}", first.kind.title(), first.subject),
+        _ => format!("{} of {} and {others} more", first.kind.title(), first.subject),
+    }
+}
+
+fn side_by_side(page: &mut Page, comparison: &Comparison) {
+    page.section("Side by side", MARKS);
+    if !comparison.warnings.is_empty() {
+        page.words("Careful, as these are not the same:");
+        page.list(&comparison.warnings);
+    }
+    let mut head = vec![String::new()];
+    for (index, column) in comparison.columns.iter().enumerate() {
+        head.extend([column.label.clone(), "95 %".to_owned()]);
+        head.extend((index > 0).then(|| "change".to_owned()));
+    }
+    let mut table = Table::new(head);
+    for row in &comparison.rows {
+        table.row(false, row.cells());
+    }
+    page.table(&table);
+    pictures(page, &plot::of_comparison(comparison));
+}
+
+fn result(page: &mut Page, record: &Record) {
+    let whole = if record.complete { "" } else { " It was interrupted, and is not whole." };
+    page.soft(&format!(
+        "{}, {:.0} s. {}.{whole}",
+        record.started,
+        record.seconds,
+        record.machine.sentence()
+    ));
+    if !record.findings.is_empty() {
+        page.list(&record.findings);
+    }
+    page.section("Figures", "The mean of all runs and the interval that holds it with 95 %; of single operations the time that half of them took at most, and 99 %; the part of the processors that was busy.");
+    let mut table = Table::new(head());
+    for measure in &record.measures {
+        table.row(false, row(measure));
+    }
+    page.table(&table);
+    pictures(page, &plot::of_record(record));
+    page.section("How it was measured", "");
+    page.list(conditions(record));
+    if !record.notes.is_empty() {
+        page.section("What must be known", "");
+        page.list(&record.notes);
+    }
+}
+
+/// Settings, drives and versions in words.
+fn conditions(record: &Record) -> Vec<String> {
+    let mut all: Vec<String> = (record.settings.iter())
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| format!("{}: {}", name.replace('_', " "), words(name, value)))
+        .collect();
+    for drive in &record.drives {
+        let size = units::human_bytes(drive.size_bytes);
+        let link = drive.link.as_deref().map(|link| format!(", {link}")).unwrap_or_default();
+        all.push(format!("drive {}: {size}{link}", drive.title()));
+    }
+    for (program, version) in &record.versions {
+        all.push(format!("{program} {version}"));
+    }
+    all
+}
+
+fn words(name: &str, value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::Number(number) if name.ends_with("bytes") => {
+            number.as_u64().map_or_else(|| number.to_string(), units::human_bytes)
+        }
+        Value::Array(items) => {
+            items.iter().map(|item| words(name, item)).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn pictures(page: &mut Page, named: &[Named]) {
+    let svgs: Vec<&Svg> = named.iter().map(|named| &named.svg).collect();
+    page.pictures(svgs);
+}

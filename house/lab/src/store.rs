@@ -1,0 +1,40 @@
+//! What can be measured by the workloads: something with bytes, and something with files.
+//!
+//! A folder of any file system is one such place. Whatever else has files and bytes becomes
+//! measurable with the same workloads by these two traits.
+
+use crate::Error;
+
+/// Something with bytes at offsets: a file, a drive, a volume.
+pub(crate) trait Blocks: Sync {
+    /// Fills `into` with what stands at `at`.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error>;
+    /// Writes `from` to `at`.
+    fn write(&self, at: u64, from: &[u8]) -> Result<(), Error>;
+    /// Waits until all that was written is safe.
+    fn settle(&self) -> Result<(), Error>;
+    /// Takes its bytes out of memory. Says which part still is there, if that can be known.
+    fn chill(&self) -> Result<Option<f64>, Error>;
+}
+
+/// Something with files.
+pub(crate) trait Place: Sync {
+    /// A new empty file for bytes.
+    fn blocks(&self, name: &str) -> Result<Box<dyn Blocks>, Error>;
+    /// A new file with this content.
+    fn put(&self, name: &str, content: &[u8]) -> Result<(), Error>;
+    /// Looks at a file's attributes.
+    fn look(&self, name: &str) -> Result<(), Error>;
+    /// Reads a file as far as `into` goes.
+    fn take(&self, name: &str, into: &mut [u8]) -> Result<(), Error>;
+    /// Takes a file's content out of memory.
+    fn chill(&self, name: &str) -> Result<(), Error>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> Result<(), Error>;
+    /// Makes a folder; names of files in it begin with `name/`.
+    fn folder(&self, name: &str) -> Result<(), Error>;
+    /// Removes an empty folder.
+    fn remove_folder(&self, name: &str) -> Result<(), Error>;
+    /// Waits until all changes are safe.
+    fn settle(&self) -> Result<(), Error>;
+}

@@ -1,0 +1,54 @@
+//! Where facts about the machine are read: the kernel's files, or a copy of them in a test.
+
+use std::path::{Path, PathBuf};
+
+/// The root below which `/proc`, `/sys` and `/etc` lie.
+#[derive(Clone, Debug)]
+pub struct System {
+    root: PathBuf,
+}
+
+impl Default for System {
+    fn default() -> Self {
+        Self::at("/")
+    }
+}
+
+impl System {
+    /// A system whose files lie below `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where a file of it lies; `path` has no leading slash.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// A file's text without white space at its ends; none if there is no such file.
+    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let text = std::fs::read_to_string(self.path(path)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    /// A file that holds one number.
+    pub fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a folder, sorted; none if there is no such folder.
+    pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// Where a link leads, without what lies above the root.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let root = self.root.canonicalize().ok()?;
+        let full = self.path(path).canonicalize().ok()?;
+        full.strip_prefix(root).ok().map(Path::to_path_buf)
+    }
+}

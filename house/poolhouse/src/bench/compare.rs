@@ -1,0 +1,52 @@
+//! `poolhouse bench compare`: results side by side.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::keep;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+
+/// `poolhouse bench compare`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "The first result is what the others are compared with.
+
+Examples:
+  poolhouse bench compare ashift9.json ashift12.json
+  poolhouse bench compare raidz.json raidz2.json mirror.json --svg pictures --html page.html")]
+pub(crate) struct Args {
+    /// Results of the same kind
+    #[arg(required = true, num_args = 2.., value_name = "RESULT")]
+    results: Vec<PathBuf>,
+    /// Write the pictures as SVG files into a folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write a page with pictures
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print it for programs
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self) -> Done {
+        let records = keep::read(&self.results)?;
+        let comparison = lab::compare::compare(&records)?;
+        if let Some(dir) = &self.svg {
+            std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
+            for named in lab::plot::of_comparison(&comparison) {
+                keep::write(&dir.join(format!("{}.svg", named.name)), &named.svg.file())?;
+            }
+        }
+        if let Some(path) = &self.html {
+            keep::write(path, &lab::page::page(&records)?)?;
+        }
+        if self.json {
+            print::json(&comparison)?;
+        } else {
+            std::io::stdout().lock().write_all(comparison.text().as_bytes())?;
+        }
+        Ok(Outcome::Complete)
+    }
+}

@@ -1,0 +1,93 @@
+//! `poolhouse bench disk`: measures drives.
+
+use std::path::PathBuf;
+
+use lab::System;
+use lab::course::Course;
+use lab::disk::Wish;
+
+use super::keep::{self, Keep};
+use super::path::duration;
+use super::watch::Watch;
+use crate::outcome::{Done, Failure};
+
+/// `poolhouse bench disk`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Each drive is read alone, from its outer to its inner end, and then all at once, so that a slow
+drive, a slow port, or a bus that they share shows itself. Drives are only read; one is overwritten
+if --overwrite names it, nobody uses it, and its first and last MiB are empty.
+
+Examples:
+  poolhouse bench disk /dev/sd[b-i] -o drives.json
+  poolhouse bench disk /dev/sdb --quick
+  poolhouse bench disk /dev/sdb --overwrite sdb          what is on sdb is lost"
+)]
+pub(crate) struct Args {
+    /// The drives
+    #[arg(required = true, value_name = "DEV")]
+    drives: Vec<PathBuf>,
+    /// Overwrite this drive, to measure writing as well; may be repeated
+    #[arg(long, value_name = "NAME")]
+    overwrite: Vec<String>,
+    /// A look of less than a minute
+    #[arg(long, conflicts_with_all = ["seconds", "zones"])]
+    quick: bool,
+    /// How often each place is measured
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// How long a run takes
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Places from the outer to the inner end
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    #[arg(value_parser = clap::value_parser!(u16).range(2..=1000))]
+    zones: u16,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    keep: Keep,
+}
+
+/// A quick look has these places, and takes so long for all drives together.
+const QUICK_ZONES: u16 = 3;
+const QUICK_SECONDS: f64 = 45.0;
+/// What is done to each drive besides, each time about as long as a place takes.
+const BESIDES: u16 = 3;
+
+impl Args {
+    pub(crate) fn run(&self) -> Done {
+        let system = System::default();
+        let opened = self.wish()?.open(&system)?;
+        if self.dry_run {
+            return keep::intent(&opened.intent());
+        }
+        self.keep.warn();
+        let watch = Watch::new(self.keep.quiet);
+        let course = Course::new(&watch);
+        let heading = self.keep.heading("drives");
+        let measured = watch.during(|| opened.measure(heading, &course, &system));
+        self.keep.finish(&measured?)
+    }
+
+    fn wish(&self) -> Result<Wish, Failure> {
+        let zones = if self.quick { QUICK_ZONES } else { self.zones };
+        let seconds = if self.quick { self.quick_seconds() } else { self.seconds };
+        Ok(Wish {
+            drives: self.drives.clone(),
+            overwrite: self.overwrite.clone(),
+            runs: self.runs.into(),
+            time: duration(seconds)?,
+            zones: zones.into(),
+        })
+    }
+
+    /// Seconds of a run with which all runs of all drives are over in less than a minute.
+    fn quick_seconds(&self) -> f64 {
+        let drives = u32::try_from(self.drives.len() + self.overwrite.len()).unwrap_or(u32::MAX);
+        let steps = f64::from(QUICK_ZONES + BESIDES) * f64::from(self.runs) * f64::from(drives);
+        (QUICK_SECONDS / steps).clamp(0.02, 0.6)
+    }
+}

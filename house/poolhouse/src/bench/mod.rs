@@ -1,0 +1,52 @@
+//! `poolhouse bench`: measures what is there, and compares what came out.
+
+mod compare;
+mod disk;
+mod keep;
+mod net;
+mod path;
+mod report;
+mod watch;
+
+use crate::outcome::Done;
+
+/// Measure file systems, drives, networks and ways to copy, and compare what came out
+#[derive(clap::Args, Debug)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Examples:
+  poolhouse bench path /tank -o tank.json           how fast is this file system?
+  poolhouse bench path /mnt/nas -o nas.json         and over the network?
+  poolhouse bench disk /dev/sd[b-i] -o drives.json  is a drive, a port or a bus slow?
+  poolhouse bench net nas -o network.json           how fast is the network, and what limits it?
+  poolhouse bench compare tank.json nas.json        what is the difference, and what is noise?
+  poolhouse bench report tank.json -o tank.html     one page with pictures")]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Measure a folder: any file system or mount
+    Path(path::Args),
+    /// Measure drives: each alone, from outer to inner, then all at once
+    Disk(disk::Args),
+    /// Measure the network between two machines
+    Net(net::Args),
+    /// Put results side by side, with the change in percent and what of it is noise
+    Compare(compare::Args),
+    /// Make one page of results
+    Report(report::Args),
+}
+
+impl Bench {
+    pub(crate) fn run(&self) -> Done {
+        match &self.command {
+            Command::Path(args) => args.run(),
+            Command::Disk(args) => args.run(),
+            Command::Net(args) => args.run(),
+            Command::Compare(args) => args.run(),
+            Command::Report(args) => args.run(),
+        }
+    }
+}

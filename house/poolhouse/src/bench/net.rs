@@ -1,0 +1,144 @@
+//! `poolhouse bench net`: measures the network between two machines.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use lab::System;
+use lab::course::Course;
+use lab::net::{self, Listener, PORT, Wish};
+
+use super::keep::{self, Keep};
+use super::path::{duration, size};
+use super::watch::Watch;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::{print, stop};
+
+/// `poolhouse bench net`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "One machine listens, the other asks; nothing is written to any drive.
+
+Examples:
+  poolhouse bench net --listen                    on the NAS
+  poolhouse bench net nas -o network.json         on the other machine
+  poolhouse bench net nas --quick
+  poolhouse bench net 192.168.1.2:7476 --streams 8 --buffers 1M,4M")]
+pub(crate) struct Args {
+    /// The machine that listens: a name or an address, with a port if it is not 7476
+    #[arg(required_unless_present = "listen", conflicts_with = "listen")]
+    host: Option<String>,
+    /// Listen for those who measure, until Ctrl-C; at this address, or at any
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
+    listen: Option<String>,
+    /// A look of less than a minute
+    #[arg(long, conflicts_with = "seconds")]
+    quick: bool,
+    /// How often each thing is measured
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// How long a run takes
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Streams at a time, to be compared with a single one
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    streams: u16,
+    /// Sizes of socket buffers to be compared with the system's own choice
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "64K,256K,1M,4M")]
+    buffers: Vec<String>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    keep: Keep,
+}
+
+/// Seconds of a run of a quick look, all runs of which take less than a minute.
+const QUICK: f64 = 0.9;
+/// Socket buffers are no larger.
+const MOST_BUFFER: u64 = 1 << 30;
+
+impl Args {
+    pub(crate) fn run(&self) -> Done {
+        match &self.host {
+            Some(host) => self.ask(host),
+            None => self.serve(self.listen.as_deref().unwrap_or_default()),
+        }
+    }
+
+    fn ask(&self, host: &str) -> Done {
+        let wish = self.wish(host)?;
+        if self.dry_run {
+            return keep::intent(&wish.intent());
+        }
+        self.keep.warn();
+        let watch = Watch::new(self.keep.quiet);
+        let course = Course::new(&watch);
+        let heading = self.keep.heading(host);
+        let measured = watch.during(|| net::measure(&wish, heading, &course, &System::default()));
+        self.keep.finish(&measured?)
+    }
+
+    fn wish(&self, host: &str) -> Result<Wish, Failure> {
+        let buffer = |text: &String| {
+            let bytes = size(text)?;
+            let fits = usize::try_from(bytes).ok().filter(|_| bytes <= MOST_BUFFER);
+            fits.ok_or_else(|| Failure::usage(format!("a socket buffer of {text} is too large")))
+        };
+        Ok(Wish {
+            host: host.to_owned(),
+            runs: self.runs.into(),
+            time: duration(if self.quick { QUICK } else { self.seconds })?,
+            streams: self.streams.into(),
+            buffers: self.buffers.iter().map(buffer).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn serve(&self, address: &str) -> Done {
+        let address = (!address.is_empty()).then(|| socket_address(address)).transpose()?;
+        if self.dry_run {
+            let at = address.map_or_else(|| format!("any, port {PORT}"), |at| at.to_string());
+            return keep::intent(&[format!("Would listen at {at} until Ctrl-C.")]);
+        }
+        let listener = Listener::bind(address, System::default())?;
+        if let Some(at) = listener.address() {
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "listening at {at}; Ctrl-C ends it")?;
+            out.flush()?;
+        }
+        stop::listen();
+        let quiet = self.keep.quiet;
+        let came = move |from: SocketAddr| {
+            if !quiet {
+                print::warning(&format!("{} measures", from.ip().to_canonical()));
+            }
+        };
+        listener.serve(stop::wanted, came);
+        Ok(Outcome::Complete)
+    }
+}
+
+/// `192.168.1.2`, `192.168.1.2:7476`, `::1`, `[::1]:7476`.
+fn socket_address(text: &str) -> Result<SocketAddr, Failure> {
+    let alone = || text.trim_matches(['[', ']']).parse::<IpAddr>();
+    let parsed = text.parse().or_else(|_| alone().map(|ip| SocketAddr::new(ip, PORT)));
+    parsed.map_err(|_| Failure::usage(format!("'{text}' is no address: write 192.168.1.2:{PORT}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::socket_address;
+
+    #[test]
+    fn addresses_have_a_port_or_the_usual_one() {
+        for (text, wanted) in [
+            ("127.0.0.1", "127.0.0.1:7476"),
+            ("127.0.0.1:5", "127.0.0.1:5"),
+            ("::1", "[::1]:7476"),
+            ("[::1]:5", "[::1]:5"),
+        ] {
+            assert_eq!(socket_address(text).unwrap().to_string(), wanted);
+        }
+        assert!(socket_address("nas").is_err());
+    }
+}

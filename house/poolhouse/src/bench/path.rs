@@ -1,0 +1,135 @@
+//! `poolhouse bench path`: measures a folder.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lab::course::Course;
+use lab::path::Wish;
+use lab::workload::{self, Files};
+use lab::{System, path};
+
+use super::keep::{self, Keep};
+use super::watch::Watch;
+use crate::outcome::{Done, Failure};
+use crate::print;
+
+/// `poolhouse bench path`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "It works in a new folder in DIR, which is removed at the end, also after Ctrl-C; what was
+measured until then is kept. Data cannot be compressed, reads pass by caches as far as the file
+system allows, every workload is run three times or more, and runs take ten seconds.
+
+Examples:
+  poolhouse bench path /tank/test -o tank.json
+  poolhouse bench path /mnt/nas --quick
+  poolhouse bench path /tank/test --only write-1m-q1,read-1m-q1 --size 64G --runs 5
+  poolhouse bench path /tank/test --dry-run"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
+pub(crate) struct Args {
+    /// The folder
+    dir: PathBuf,
+    /// A look of less than a minute
+    #[arg(long, conflicts_with_all = ["seconds", "size"])]
+    quick: bool,
+    /// How often each workload is run
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// How long a run takes
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// The large file's size; as much as is written in a run, and 4G at least, if not given
+    #[arg(long)]
+    size: Option<String>,
+    /// These workloads only; --dry-run names all
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How many small files at most
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    files: u32,
+    /// Write zeros, which compression makes nothing of, instead of data that cannot be compressed
+    #[arg(long)]
+    zeros: bool,
+    /// Go through the page cache, as most programs do
+    #[arg(long)]
+    buffered: bool,
+    /// Empty the machine's caches before small files are looked at and read; only root may
+    #[arg(long)]
+    drop_caches: bool,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    keep: Keep,
+}
+
+/// Seconds of a run of a quick look: all of its runs together take less than a minute.
+const QUICK: f64 = 0.6;
+const QUICK_LEAST: u64 = 64 << 20;
+const QUICK_FILES: u32 = 2000;
+const LEAST: u64 = 4 << 30;
+
+impl Args {
+    pub(crate) fn run(&self) -> Done {
+        let wish = self.wish()?;
+        let system = System::default();
+        if self.dry_run {
+            return keep::intent(&wish.intent(&self.dir, &system)?);
+        }
+        for old in lab::left_over(&self.dir) {
+            let old = old.display();
+            print::warning(&format!("'{old}' is left over from a measurement that was killed"));
+        }
+        self.keep.warn();
+        let watch = Watch::new(self.keep.quiet);
+        let course = Course::new(&watch);
+        let heading = self.keep.heading(&self.dir.display().to_string());
+        let measured = watch.during(|| path::measure(&self.dir, &wish, heading, &course, &system));
+        self.keep.finish(&measured?)
+    }
+
+    fn wish(&self) -> Result<Wish, Failure> {
+        let size = self.size.as_deref().map(size).transpose()?;
+        let seconds = if self.quick { QUICK } else { self.seconds };
+        let mut wish = Wish {
+            runs: self.runs.into(),
+            time: duration(seconds)?,
+            size,
+            least_size: if self.quick { QUICK_LEAST } else { LEAST },
+            zeros: self.zeros,
+            buffered: self.buffered,
+            drop_caches: self.drop_caches,
+            streams: workload::usual(),
+            files: Files::ALL.to_vec(),
+            most_files: usize::try_from(if self.quick {
+                self.files.min(QUICK_FILES)
+            } else {
+                self.files
+            })
+            .unwrap_or(usize::MAX),
+        };
+        if !self.only.is_empty() {
+            wish.only(&self.only)?;
+        }
+        Ok(wish)
+    }
+}
+
+/// A size from the command line.
+pub(crate) fn size(text: &str) -> Result<u64, Failure> {
+    units::parse_bytes(text).filter(|bytes| *bytes > 0).ok_or_else(|| {
+        Failure::usage(format!("'{text}' is no size: write 4G, 500MB or a number of bytes"))
+    })
+}
+
+/// Seconds from the command line: a thousandth to a day.
+pub(crate) fn duration(seconds: f64) -> Result<Duration, Failure> {
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(Failure::usage(format!("a run takes 0.001 to 86400 seconds, not {seconds}")))
+    }
+}

@@ -1,0 +1,257 @@
+//! `bench`: what is measured, what is kept, what is left behind. No figure is ever expected.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::poolhouse::{arg, good, json, run};
+
+/// Short runs on little data: what comes out means nothing, but all of it is done.
+const SHORT: [&str; 8] = ["--seconds", "0.02", "--size", "4M", "--files", "40", "--runs", "2"];
+
+fn scratch(name: &str) -> PathBuf {
+    fixtures::scratch(&format!("bench-{name}"))
+}
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).expect("a folder").next().is_none()
+}
+
+fn path(dir: &Path, more: &[&str]) -> Value {
+    let words = ["bench", "path", arg(dir), "--json", "-q"];
+    json(&[&words[..], &SHORT, more].concat())
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    let items = value.as_array().expect("a list").iter();
+    items.map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_folder_is_measured_and_left_as_it_was() {
+    let dir = scratch("path");
+    let record = path(&dir, &[]);
+    assert_eq!((record["kind"].as_str(), record["complete"].as_bool()), (Some("path"), Some(true)));
+    let measures = record["measures"].as_array().expect("a list");
+    assert_eq!(measures.len(), 22);
+    for measure in measures {
+        let runs = measure["runs"].as_array().expect("a list");
+        assert_eq!(runs.len(), 2, "{measure}");
+        assert!(runs.iter().all(|run| run.as_f64().is_some_and(|run| run > 0.0)), "{measure}");
+        assert!(measure["summary"]["plus_minus"].is_f64(), "{measure}");
+        assert!(measure["latency"]["p99_ms"].is_f64(), "{measure}");
+    }
+    assert_eq!(record["settings"]["data"], "incompressible");
+    assert_eq!(record["settings"]["size_bytes"], 4 << 20);
+    for known in ["/machine/kernel", "/machine/memory_bytes", "/facts/mount/kind"] {
+        assert!(!record.pointer(known).unwrap_or(&Value::Null).is_null(), "{known}");
+    }
+    assert!(is_empty(&dir), "nothing is left behind");
+}
+
+#[test]
+fn zeros_and_caches_are_marked_where_they_are_asked_for() {
+    let dir = scratch("zeros");
+    let record = path(&dir, &["--zeros", "--buffered", "--only", "write-1m-q1,read-1m-q1"]);
+    assert_eq!(record["settings"]["data"], "zeros");
+    assert_eq!(record["settings"]["direct"], false);
+    assert_eq!(record["measures"].as_array().map(Vec::len), Some(2));
+    let notes = strings(&record["notes"]).join(" ");
+    assert!(notes.contains("Zeros were written") && notes.contains("page cache, as was asked"));
+    let wrong = run(&["bench", "path", arg(&dir), "--only", "read-2m"]);
+    assert_eq!(wrong.status, 2);
+    assert!(wrong.err.contains("there is no workload 'read-2m'; there are: write-1m-q1"));
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_touched() {
+    let dir = scratch("dry");
+    let said = good(&["bench", "path", arg(&dir), "--dry-run"]);
+    assert!(said.contains(arg(&dir)) && said.contains("Nothing was touched"), "{said}");
+    assert!(is_empty(&dir));
+    let drive = dir.join("drive");
+    std::fs::write(&drive, vec![1; 8 << 20]).expect("a file");
+    let said = good(&["bench", "disk", arg(&drive), "--dry-run"]);
+    assert!(said.contains("would be read."), "{said}");
+    let said = good(&["bench", "net", "nowhere", "--dry-run"]);
+    assert!(said.contains("'nowhere'") && said.contains("Nothing is written"), "{said}");
+}
+
+#[test]
+fn what_does_not_fit_or_does_not_exist_is_refused() {
+    let dir = scratch("refused");
+    let large = run(&["bench", "path", arg(&dir), "--size", "1E"]);
+    assert_eq!(large.status, 13, "{}", large.err);
+    assert!(large.err.contains("free, and 1E are wanted"), "{}", large.err);
+    assert!(is_empty(&dir));
+    let nowhere = run(&["bench", "path", arg(&dir.join("nowhere"))]);
+    assert_eq!(nowhere.status, 10, "{}", nowhere.err);
+}
+
+#[test]
+fn an_interrupted_measurement_keeps_what_it_has_and_cleans_up() {
+    let dir = scratch("interrupted");
+    let kept = scratch("kept").join("result.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(["bench", "path", arg(&dir), "--size", "4M", "--seconds", "60", "-q"]);
+    command.args(["-o", arg(&kept)]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.process_group(0).spawn().expect("it starts");
+    // the first workloads go through 4 MiB and are over at once, the next takes a minute
+    let number = child.id();
+    let begun = || dir.join(format!("poolhouse-bench-{number}")).join("large").exists();
+    while !begun() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let kill = Command::new("kill").args(["-INT", &number.to_string()]).status();
+    assert!(kill.expect("kill").success());
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+    assert!(is_empty(&dir), "its files are gone");
+    let text = std::fs::read_to_string(&kept).expect("the result is kept");
+    let record: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(record["complete"], false);
+}
+
+#[test]
+fn drives_are_read_alone_and_together() {
+    let dir = scratch("disk");
+    let drives = ["a", "b"].map(|name| dir.join(name));
+    for drive in &drives {
+        std::fs::write(drive, vec![7; 8 << 20]).expect("a file");
+    }
+    let words = ["--seconds", "0.02", "--runs", "2", "--zones", "3", "--json", "-q"];
+    let names = drives.each_ref().map(|drive| arg(drive));
+    let record = json(&[&["bench", "disk"], &names[..], &words].concat());
+    assert_eq!(record["kind"], "disk");
+    let ids: Vec<&str> = record["measures"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|measure| measure["id"].as_str())
+        .collect();
+    let first = names[0];
+    for id in ["read-1m-outer", "read-1m-middle", "read-1m-inner", "random-read-4k-q32"] {
+        assert!(ids.contains(&format!("{first}/{id}").as_str()), "{id}: {ids:?}");
+    }
+    assert!(ids.contains(&"all/together-read-1m"), "{ids:?}");
+    assert_eq!(record["facts"]["zones"][1]["points"].as_array().map(Vec::len), Some(3));
+    for drive in &drives {
+        let bytes = std::fs::read(drive).expect("a file");
+        assert!(bytes.len() == 8 << 20 && bytes.iter().all(|byte| *byte == 7), "only read");
+    }
+}
+
+#[test]
+fn drives_that_hold_anything_are_never_written_to() {
+    let drive = scratch("overwrite").join("drive");
+    let words = ["--seconds", "0.02", "--runs", "2", "--zones", "2", "--json", "-q"];
+    let name = arg(&drive);
+    let overwrite = |name: &str| {
+        run(&[&["bench", "disk", arg(&drive), "--overwrite", name], &words[..]].concat())
+    };
+    let mut bytes = vec![0; 8 << 20];
+    bytes[100_000] = 1;
+    std::fs::write(&drive, &bytes).expect("a file");
+    let refused = overwrite("drive");
+    assert_eq!(refused.status, 11, "{}", refused.err);
+    assert!(refused.err.contains("its first MiB is not empty"), "{}", refused.err);
+    assert_eq!(std::fs::read(&drive).expect("a file"), bytes);
+    assert_eq!(overwrite("other").status, 2, "another name was typed");
+    std::fs::write(&drive, vec![0; 8 << 20]).expect("a file");
+    let done = overwrite("drive");
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert!(done.out.contains(&format!("{name}/write-1m-outer")), "{}", done.out);
+    let after = std::fs::read(&drive).expect("a file");
+    let (ends, inside) = ([&after[..1 << 20], &after[7 << 20..]], &after[1 << 20..7 << 20]);
+    assert!(ends.iter().all(|end| end.iter().all(|byte| *byte == 0)));
+    assert!(inside.iter().any(|byte| *byte != 0));
+}
+
+/// A listener that ends with the test.
+struct Listener(std::process::Child, String);
+
+impl Listener {
+    fn start() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+        command.args(["bench", "net", "--listen", "127.0.0.1:0", "-q"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let address = line.strip_prefix("listening at ").and_then(|rest| rest.split(';').next());
+        Self(child, address.expect("an address").to_owned())
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_network_is_measured_both_ways() {
+    let listener = Listener::start();
+    let words = ["--seconds", "0.3", "--runs", "2", "--streams", "2", "--buffers", "64K"];
+    let record = json(&[&["bench", "net", &listener.1, "--json", "-q"], &words[..]].concat());
+    assert_eq!((record["kind"].as_str(), record["complete"].as_bool()), (Some("net"), Some(true)));
+    let measures = record["measures"].as_array().expect("a list");
+    let wanted = [
+        "latency-idle",
+        "up-1",
+        "up-2",
+        "latency-up",
+        "down-1",
+        "down-2",
+        "latency-down",
+        "both-up",
+        "both-down",
+        "up-1-buffer-64k",
+        "down-1-buffer-64k",
+    ];
+    for id in wanted {
+        let measure = measures.iter().find(|measure| measure["id"] == id);
+        let runs = measure.and_then(|measure| measure["runs"].as_array());
+        assert!(runs.is_some_and(|runs| runs.len() == 2), "{id}: {measures:?}");
+    }
+    assert!(record["facts"]["path"]["mtu"].as_u64().is_some_and(|mtu| mtu > 500));
+    assert!(strings(&record["findings"])[0].contains("the same machine"));
+    let nobody = run(&["bench", "net", "127.0.0.1:1", "-q"]);
+    assert_eq!(nobody.status, 10);
+    assert!(nobody.err.contains("start `poolhouse bench net --listen` there"), "{}", nobody.err);
+}
+
+#[test]
+fn results_are_compared_and_reported() {
+    let dir = scratch("compare");
+    let only = ["--only", "write-1m-q1,read-1m-q1,random-read-4k-q1", "-q"];
+    let results = ["a", "b"].map(|name| dir.join(format!("{name}.json")));
+    for result in &results {
+        let output = ["-o", arg(result)];
+        good(&[&["bench", "path", arg(&dir)], &SHORT[..], &only, &output].concat());
+    }
+    let [a, b] = results.each_ref().map(|result| arg(result));
+    let text = good(&["bench", "compare", a, b]);
+    assert!(text.contains("change") && text.contains("sequential write 1M"), "{text}");
+    let pictures = dir.join("pictures");
+    let page = dir.join("page.html");
+    let words = ["--svg", arg(&pictures), "--html", arg(&page), "--json"];
+    let comparison = json(&[&["bench", "compare", a, b], &words[..]].concat());
+    assert_eq!(comparison["rows"].as_array().map(Vec::len), Some(3));
+    assert!(comparison["rows"][0]["cells"][1]["change"]["is_noise"].is_boolean());
+    assert!(pictures.join("sequential.svg").exists());
+    let one = good(&["bench", "report", a]);
+    for html in [one, std::fs::read_to_string(&page).expect("a page")] {
+        assert!(html.contains("<svg") && html.contains("</html>"), "{html}");
+        assert!(!html.contains("<script") && !html.contains("http://"));
+    }
+    std::fs::write(&page, "{}").expect("a file");
+    let wrong = run(&["bench", "compare", a, arg(&page)]);
+    assert_eq!(wrong.status, 10);
+    assert!(wrong.err.contains("no result of `poolhouse bench`"), "{}", wrong.err);
+}
