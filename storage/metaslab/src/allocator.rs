@@ -16,6 +16,8 @@ use crate::{Class, Error, Ranges};
 
 /// Bytes of a gang header, which is what an address of one has allocated.
 const GANG_HEADER: u64 = 512;
+/// A map that is too old as soon as it is read is read again so often.
+const MOST_READS: usize = 8;
 
 /// What is wanted of the allocator.
 #[derive(Clone, Copy, Debug)]
@@ -73,11 +75,25 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
+/// Somebody who can read the maps of metaslabs.
+pub trait ReadMap: Send + Sync {
+    /// What is free in a metaslab, and the txg as of whose sync that is; `None` if its map cannot be
+    /// read.
+    fn read(&self, vdev: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)>;
+}
+
 /// The allocator of a pool.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Allocator {
     tops: RwLock<BTreeMap<VdevId, Arc<Top>>>,
     rotors: [Mutex<Rotor>; Class::ALL.len()],
+    reader: RwLock<Option<Arc<dyn ReadMap>>>,
+}
+
+impl std::fmt::Debug for Allocator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Allocator({:?})", self.usage(Class::Normal))
+    }
 }
 
 impl Allocator {
@@ -90,12 +106,18 @@ impl Allocator {
         allocator
     }
 
+    /// Has the maps of metaslabs read when they are needed. Without this, allocating fails with
+    /// [`Error::NotLoaded`].
+    pub fn read_with(&self, reader: Arc<dyn ReadMap>) {
+        *self.reader.write() = Some(reader);
+    }
+
     /// Adds a vdev whose metaslabs are still to be loaded.
     pub fn add_top(&self, spec: TopSpec) {
         let (vdev, class) = (spec.vdev, spec.class);
         let top = Arc::new(Top::new(spec));
         self.tops.write().insert(vdev, Arc::clone(&top));
-        self.rotors[class as usize].lock().tops.push(top);
+        self.rotors[class as usize].lock().add(top);
     }
 
     /// Says of metaslabs that are not loaded how many bytes of each are allocated, and log2 of the
@@ -115,8 +137,8 @@ impl Allocator {
         let embedded = state.log.is_some();
         drop(state);
         let mut rotor = self.rotors[Class::EmbeddedLog as usize].lock();
-        if embedded && rotor.tops.iter().all(|other| other.spec.vdev != vdev) {
-            rotor.tops.push(Arc::clone(&top));
+        if embedded && rotor.tops().iter().all(|other| other.spec.vdev != vdev) {
+            rotor.add(Arc::clone(&top));
         }
         Ok(())
     }
@@ -177,10 +199,19 @@ impl Allocator {
         all.values().flat_map(of).collect()
     }
 
-    /// All that no block has in a loaded metaslab, whether it may be used yet or not: what its map
-    /// says if it is written anew.
-    pub fn unallocated(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Option<Ranges>, Error> {
-        self.with_slab(vdev, metaslab, Slab::unallocated)
+    /// What no block has in a loaded metaslab once all that was taken to be written is written:
+    /// what its map says if it is written anew.
+    pub fn as_written(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Option<Ranges>, Error> {
+        self.with_slab(vdev, metaslab, Slab::as_written)
+    }
+
+    /// How many ranges no block has in a loaded metaslab, by log2 of their bytes.
+    pub fn histogram(
+        &self,
+        vdev: VdevId,
+        metaslab: MetaslabId,
+    ) -> Result<Option<[u64; 64]>, Error> {
+        self.with_slab(vdev, metaslab, Slab::histogram)
     }
 
     /// Opens a vdev for allocation, or closes it (one that is being removed, or is missing).
@@ -192,12 +223,41 @@ impl Allocator {
     /// Room for each copy of a block, on different vdevs where there are several. All copies or
     /// none.
     pub fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], Error> {
+        loop {
+            match self.allocate_once(want) {
+                Err(Error::NotLoaded { vdev, metaslab }) => self.read_map(vdev, metaslab)?,
+                other => return other,
+            }
+        }
+    }
+
+    fn allocate_once(&self, want: &Want) -> Result<[Option<Dva>; 3], Error> {
         for class in want.class.places() {
             if let Some(found) = self.allocate_in(*class, want)? {
                 return Ok(found);
             }
         }
         Err(Error::NoSpace { psize: want.psize })
+    }
+
+    /// Reads the map of a metaslab and loads it, if there is somebody who can read maps. One that
+    /// cannot be read is not asked for again.
+    fn read_map(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(), Error> {
+        let reader = self.reader.read().clone();
+        let reader = reader.ok_or(Error::NotLoaded { vdev, metaslab })?;
+        for _ in 0..MOST_READS {
+            if let Some((free, as_of)) = reader.read(vdev, metaslab) {
+                match self.load(vdev, metaslab, free, as_of) {
+                    Err(Error::Stale { .. }) => continue,
+                    other => return other,
+                }
+            }
+            break;
+        }
+        let top = self.top(vdev)?;
+        let at = place(vdev, metaslab, &top)?;
+        top.state.lock().slabs[at].unreadable = true;
+        Ok(())
     }
 
     fn allocate_in(&self, class: Class, want: &Want) -> Result<Option<[Option<Dva>; 3]>, Error> {
@@ -224,21 +284,10 @@ impl Allocator {
         others: &[Option<Dva>; 3],
     ) -> Result<Option<Dva>, Error> {
         let mut rotor = self.rotors[class as usize].lock();
-        let mut order: Vec<usize> = rotor.order(class).collect();
-        let has = |vdev: VdevId| others.iter().flatten().any(|other| other.vdev == vdev);
-        if order.len() > 1 {
-            order.sort_by_key(|index| {
-                let vdev = rotor.tops[*index].spec.vdev;
-                (has(vdev), Some(vdev) == want.avoid, Some(vdev) != want.hint)
-            });
-        }
         let mut unread = None;
-        for index in order {
-            let top = Arc::clone(&rotor.tops[index]);
-            let (vdev, asize) = (top.spec.vdev, top.cost(want.psize));
-            if !top.open.load(Ordering::Relaxed) || asize == 0 {
-                continue;
-            }
+        for index in order(&mut rotor, class, want, others) {
+            let top = Arc::clone(&rotor.tops()[index]);
+            let (vdev, asize) = (top.spec.vdev, top.cost(want.psize).max(1));
             let mut near = [0; 3];
             let count = offsets(others, vdev, &mut near);
             match top.allocate(class, asize, want.txg, &near[..count]) {
@@ -249,6 +298,7 @@ impl Allocator {
                 Found::Unread(metaslab) => unread = unread.or(Some((vdev, metaslab))),
                 Found::Full => {}
             }
+            rotor.pass(index);
         }
         match unread {
             Some((vdev, metaslab)) => Err(Error::NotLoaded { vdev, metaslab }),
@@ -261,7 +311,7 @@ impl Allocator {
     pub fn largest(&self, class: Class) -> u64 {
         let of = |class: &Class| {
             let rotor = self.rotors[*class as usize].lock();
-            let open = rotor.tops.iter().filter(|top| top.open.load(Ordering::Relaxed));
+            let open = rotor.tops().iter().filter(|top| top.open.load(Ordering::Relaxed));
             open.map(|top| largest_on(top, *class)).max().unwrap_or(0)
         };
         class.places().iter().map(of).max().unwrap_or(0)
@@ -286,6 +336,11 @@ impl Allocator {
         let range = range_of(&top, dva);
         let mut state = top.state.lock();
         let at = top.slab_of(&state, &range)?;
+        if !state.slabs[at].is_loaded() {
+            drop(state);
+            self.read_map(dva.vdev, id(at))?;
+            state = top.state.lock();
+        }
         if !state.slabs[at].is_loaded() {
             return Err(Error::NotLoaded { vdev: dva.vdev, metaslab: id(at) });
         }
@@ -344,7 +399,7 @@ impl Allocator {
     pub fn usage(&self, class: Class) -> Usage {
         let rotor = self.rotors[class as usize].lock();
         let mut all = Usage::default();
-        for top in &rotor.tops {
+        for top in rotor.tops() {
             let state = top.state.lock();
             let of_class = |at: usize| (state.log == Some(at)) == (class == Class::EmbeddedLog);
             let slabs = state.slabs.iter().enumerate().filter(|(at, _)| of_class(*at));
@@ -369,6 +424,18 @@ impl Allocator {
         let state = top.state.lock();
         Ok(ask(&state.slabs[at]))
     }
+}
+
+/// The vdevs of a class in the order in which to try them for one more copy.
+fn order(rotor: &mut Rotor, class: Class, want: &Want, others: &[Option<Dva>; 3]) -> Vec<usize> {
+    let (first, count) = (rotor.turn(class), rotor.tops().len());
+    let mut order: Vec<usize> = (0..count).map(|step| (first + step) % count).collect();
+    let has = |vdev: VdevId| others.iter().flatten().any(|other| other.vdev == vdev);
+    order.sort_by_key(|index| {
+        let vdev = rotor.tops()[*index].spec.vdev;
+        (has(vdev), Some(vdev) == want.avoid, want.hint.is_some() && Some(vdev) != want.hint)
+    });
+    order
 }
 
 fn place(vdev: VdevId, metaslab: MetaslabId, top: &Top) -> Result<usize, Error> {

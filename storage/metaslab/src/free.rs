@@ -56,6 +56,15 @@ impl Free {
         &self.ranges
     }
 
+    /// How many ranges there are, by log2 of their bytes.
+    pub(crate) fn histogram(&self) -> [u64; BUCKETS] {
+        let mut counts = [0; BUCKETS];
+        for (count, bucket) in counts.iter_mut().zip(&self.buckets) {
+            *count = bucket.len() as u64;
+        }
+        counts
+    }
+
     /// log2 of the longest range; `None` if there is none.
     pub(crate) fn largest_bucket(&self) -> Option<u32> {
         self.filled.checked_ilog2()

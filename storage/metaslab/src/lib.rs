@@ -25,7 +25,7 @@ mod rotor;
 mod slab;
 mod top;
 
-pub use allocator::{Allocator, Change, Usage, Want};
+pub use allocator::{Allocator, Change, ReadMap, Usage, Want};
 pub use class::Class;
 pub use error::Error;
 pub use ranges::Ranges;

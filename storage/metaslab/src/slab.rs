@@ -37,6 +37,8 @@ pub(crate) struct Slab {
     dropped: Txg,
     /// log2 of the longest range, as was said of it before the map was read.
     pub(crate) hint: Option<u32>,
+    /// Its map cannot be read: nothing is allocated here.
+    pub(crate) unreadable: bool,
 }
 
 /// What happened in a metaslab and is in no map yet.
@@ -64,6 +66,7 @@ impl Slab {
             allocated: 0,
             dropped: Txg::ZERO,
             hint: None,
+            unreadable: false,
         }
     }
 
@@ -101,14 +104,31 @@ impl Slab {
         self.free.as_ref().map_or(0, |free| free.largest())
     }
 
-    /// All that no block has: what is free, and what will be when its time has come.
-    pub(crate) fn unallocated(&self) -> Option<Ranges> {
+    /// What no block has once all that was taken to be written is written, as the map will say it.
+    pub(crate) fn as_written(&self) -> Option<Ranges> {
         let free = self.free.as_ref()?;
         let mut all = free.ranges().clone();
         for range in self.waiting.iter() {
             all.put(range);
         }
+        // what was not taken has not happened yet, frees before allocations: what came and went
+        // was free before
+        for range in self.pending.iter().flat_map(|(_, pending)| &pending.freed) {
+            all.cut(range);
+        }
+        for range in self.pending.iter().flat_map(|(_, pending)| &pending.allocated) {
+            all.put(range.clone());
+        }
         Some(all)
+    }
+
+    /// How many ranges no block has, by log2 of their bytes.
+    pub(crate) fn histogram(&self) -> Option<[u64; 64]> {
+        let mut counts = self.free.as_ref()?.histogram();
+        for range in self.waiting.iter() {
+            counts[(range.end - range.start).ilog2() as usize] += 1;
+        }
+        Some(counts)
     }
 
     /// Takes what is free from a map that is as of `as_of`; `false` where that is too old.

@@ -118,6 +118,9 @@ impl Top {
 
     /// Room for `size` bytes, far from the offsets `others`, where copies of the same block are.
     pub(crate) fn allocate(&self, class: Class, size: u64, txg: Txg, others: &[u64]) -> Found {
+        if !self.open.load(Ordering::Relaxed) {
+            return Found::Full;
+        }
         let mut state = self.state.lock();
         let found = state.allocate(lane(class) == 1, size, txg, others);
         if let Found::At(_) = found {
@@ -193,7 +196,7 @@ impl State {
     fn may_hold(&self, at: usize, size: u64) -> bool {
         let slab = &self.slabs[at];
         let bucket = slab.largest_bucket().unwrap_or(0);
-        !slab.is_loaded() && slab.available() >= size && bucket >= size.ilog2()
+        !slab.is_loaded() && !slab.unreadable && slab.available() >= size && bucket >= size.ilog2()
     }
 
     /// Looks through all loaded metaslabs, the best first, those that are far from other copies

@@ -26,11 +26,14 @@
 //! `com.delphix:ms_unflushed_phys_txgs`).
 //!
 //! Learnt from: `zdb -mmmm` of the fixtures. Proved by: `each_form`, and `a_metaslabs_own_map`,
-//! `a_log_of_changes` against its output.
+//! `a_log_of_changes` against its output and back to the same bytes.
+
+mod encode;
 
 use units::{ObjectId, Txg, VdevId};
 
 use crate::{Order, Reader, Result};
+pub use encode::Appendix;
 
 /// The head of a space map.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,47 +2,255 @@
 
 use std::sync::Arc;
 
-use metaslab::{Allocator, Class, Error, TopSpec, Want};
-use units::{Ashift, Txg, VdevId};
+use metaslab::{Allocator, Class, Error, Ranges, ReadMap, TopSpec, Want};
+use ondisk::Dva;
+use units::{MetaslabId, Txg, VdevId};
 
-fn top(vdev: u32, class: Class, asize: u64) -> TopSpec {
-    TopSpec {
-        vdev: VdevId::new(vdev),
-        class,
-        asize,
-        metaslab_shift: 20,
-        ashift: Ashift::new(12).unwrap(),
-        row: 4096,
-        width: 1,
-        cost: Arc::new(|psize: u64| psize.next_multiple_of(4096)),
-    }
+use crate::pools::{SECTOR, empty, top};
+
+const TXG: Txg = Txg::new(10);
+
+fn one(allocator: &Allocator, want: &Want) -> Dva {
+    allocator.allocate(want).unwrap()[0].unwrap()
 }
 
-fn empty(tops: Vec<TopSpec>) -> Allocator {
-    let vdevs: Vec<VdevId> = tops.iter().map(|top| top.vdev).collect();
-    let allocator = Allocator::new(tops);
-    for vdev in vdevs {
-        allocator.load_empty(vdev).unwrap();
-    }
-    allocator
+fn sync(allocator: &Allocator, txg: Txg) {
+    allocator.take_changes(txg);
+    allocator.synced(txg);
 }
 
 #[test]
 fn freed_space_waits_for_three_txgs() {
     let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
-    let txg = Txg::new;
-    let [Some(dva), None, None] = allocator.allocate(&Want::new(1 << 20, txg(10))).unwrap() else {
-        panic!("one copy")
-    };
-    allocator.free(&dva, txg(11)).unwrap();
-    assert!(matches!(allocator.free(&dva, txg(11)), Err(Error::NotAllocated { .. })));
+    let dva = one(&allocator, &Want::new(1 << 20, TXG));
+    allocator.free(&dva, Txg::new(11)).unwrap();
+    assert!(matches!(allocator.free(&dva, Txg::new(11)), Err(Error::NotAllocated { .. })));
     for now in 10..13 {
-        let full = allocator.allocate(&Want::new(4096, txg(14)));
-        assert_eq!(full, Err(Error::NoSpace { psize: 4096 }));
-        allocator.take_changes(txg(now));
-        allocator.synced(txg(now));
+        let full = allocator.allocate(&Want::new(SECTOR, Txg::new(14)));
+        assert_eq!(full, Err(Error::NoSpace { psize: SECTOR }));
+        sync(&allocator, Txg::new(now));
     }
     assert_eq!(allocator.usage(Class::Normal).deferred, 1 << 20);
-    allocator.synced(txg(13));
-    allocator.allocate(&Want::new(1 << 20, txg(14))).unwrap();
+    sync(&allocator, Txg::new(13));
+    one(&allocator, &Want::new(1 << 20, Txg::new(14)));
+}
+
+#[test]
+fn copies_lie_on_different_vdevs_or_else_apart() {
+    let several = empty((0..3).map(|vdev| top(vdev, Class::Normal, 32 << 20)).collect());
+    let want = Want { copies: 3, ..Want::new(SECTOR, TXG) };
+    for _ in 0..100 {
+        let copies = several.allocate(&want).unwrap();
+        let mut vdevs: Vec<_> = copies.iter().flatten().map(|dva| dva.vdev).collect();
+        vdevs.sort_unstable();
+        assert_eq!(vdevs, [0, 1, 2].map(VdevId::new));
+    }
+    let single = empty(vec![top(0, Class::Normal, 32 << 20)]);
+    for _ in 0..100 {
+        let [Some(a), Some(b), Some(c)] = single.allocate(&want).unwrap() else { panic!("three") };
+        for (one, other) in [(a, b), (a, c), (b, c)] {
+            assert!(one.offset.abs_diff(other.offset) >= 3 << 20, "{one} {other}");
+        }
+    }
+}
+
+#[test]
+fn all_copies_or_none() {
+    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
+    let want = Want { copies: 3, ..Want::new(400 << 10, TXG) };
+    assert!(allocator.allocate(&want).is_err());
+    assert_eq!(allocator.usage(Class::Normal).allocated, 0);
+    assert_eq!(allocator.take_changes(TXG), []);
+    assert_eq!(allocator.largest(Class::Normal), 1 << 20);
+}
+
+#[test]
+fn a_full_pool_is_full_to_the_last_sector() {
+    let allocator = empty(vec![top(0, Class::Normal, 2 << 20), top(1, Class::Normal, 3 << 20)]);
+    let sizes = [31, 7, 64, 1, 17, 3].map(|sectors| sectors * SECTOR);
+    for size in sizes.into_iter().cycle().take(400) {
+        let _ = allocator.allocate(&Want::new(size, TXG));
+    }
+    let mut largest = allocator.largest(Class::Normal);
+    while largest > 0 {
+        one(&allocator, &Want::new(largest, TXG));
+        largest = allocator.largest(Class::Normal);
+    }
+    assert_eq!(allocator.usage(Class::Normal).allocated, 5 << 20);
+    assert_eq!(allocator.allocate(&Want::new(1, TXG)), Err(Error::NoSpace { psize: 1 }));
+}
+
+#[test]
+fn vdevs_fill_up_together() {
+    let allocator = empty(vec![top(0, Class::Normal, 512 << 20), top(1, Class::Normal, 2 << 30)]);
+    for _ in 0..640 {
+        one(&allocator, &Want::new(1 << 20, TXG));
+    }
+    let used = |vdev| allocator.usage_of(VdevId::new(vdev)).unwrap();
+    let percent = |vdev| used(vdev).allocated * 100 / used(vdev).capacity;
+    assert!(percent(0).abs_diff(percent(1)) <= 3, "{} % and {} %", percent(0), percent(1));
+}
+
+#[test]
+fn a_closed_vdev_gets_nothing_but_may_free() {
+    let allocator = empty(vec![top(0, Class::Normal, 1 << 20), top(1, Class::Normal, 1 << 20)]);
+    let hint = Some(VdevId::new(0));
+    let dva = one(&allocator, &Want { hint, ..Want::new(SECTOR, TXG) });
+    assert_eq!(dva.vdev, VdevId::new(0));
+    allocator.set_open(dva.vdev, false).unwrap();
+    let other = one(&allocator, &Want { hint, ..Want::new(SECTOR, TXG) });
+    assert_eq!(other.vdev, VdevId::new(1));
+    allocator.free(&dva, TXG).unwrap();
+    let changes = allocator.take_changes(TXG);
+    assert_eq!(changes.len(), 1, "what came and went in a txg is not told: {changes:?}");
+}
+
+#[test]
+fn classes_fall_back_and_embedded_logs_are_kept_apart() {
+    let normal = top(0, Class::Normal, 65 << 20);
+    let allocator =
+        empty(vec![normal, top(1, Class::Log, 1 << 20), top(2, Class::Special, 1 << 20)]);
+    let of = |class| Want { class, ..Want::new(1 << 20, TXG) };
+    let embedded = allocator.usage(Class::EmbeddedLog);
+    assert_eq!((embedded.capacity, allocator.usage(Class::Normal).capacity), (1 << 20, 64 << 20));
+    let places: Vec<_> = (0..3).map(|_| one(&allocator, &of(Class::Log))).collect();
+    assert_eq!(places.iter().map(|dva| dva.vdev.get()).collect::<Vec<_>>(), [1, 0, 0]);
+    assert_eq!(allocator.usage(Class::EmbeddedLog).allocated, 1 << 20);
+    let special = [one(&allocator, &of(Class::Dedup)), one(&allocator, &of(Class::Special))];
+    assert_eq!(special.map(|dva| dva.vdev.get()), [2, 0]);
+    for dva in &places {
+        allocator.free(dva, TXG).unwrap();
+    }
+    for txg in 10..13 {
+        sync(&allocator, Txg::new(txg));
+    }
+    while allocator.allocate(&of(Class::Normal)).is_ok() {}
+    let log = one(&allocator, &of(Class::EmbeddedLog));
+    assert_eq!(log.offset, places[1].offset, "a normal block never got there");
+}
+
+#[test]
+fn what_is_not_loaded_is_asked_for_only_when_nothing_else_serves() {
+    let allocator = Allocator::new(vec![top(0, Class::Normal, 2 << 20)]);
+    let (vdev, first, second) = (VdevId::new(0), MetaslabId::new(0), MetaslabId::new(1));
+    allocator.describe(vdev, &[(1 << 19, None), (SECTOR, None)]).unwrap();
+    assert_eq!(allocator.unloaded(), [(vdev, second), (vdev, first)]);
+    let missing = allocator.allocate(&Want::new(1 << 19, TXG));
+    assert_eq!(missing, Err(Error::NotLoaded { vdev, metaslab: second }));
+    allocator.load(vdev, first, Ranges::of(1 << 19..1 << 20), Txg::new(9)).unwrap();
+    let dva = one(&allocator, &Want::new(1 << 19, TXG));
+    assert_eq!(dva.offset, 1 << 19);
+    let missing = allocator.allocate(&Want::new(SECTOR, TXG));
+    assert_eq!(missing, Err(Error::NotLoaded { vdev, metaslab: second }));
+    let too_large = allocator.allocate(&Want::new(1 << 20, TXG));
+    assert_eq!(too_large, Err(Error::NoSpace { psize: 1 << 20 }), "it has not so much");
+}
+
+/// Says once that everything but the first sector of each metaslab is free.
+struct Maps;
+
+impl ReadMap for Maps {
+    fn read(&self, _: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)> {
+        let start = u64::from(metaslab.get()) << 20;
+        (metaslab.get() != 1).then(|| (Ranges::of(start + SECTOR..start + (1 << 20)), TXG))
+    }
+}
+
+#[test]
+fn maps_are_read_when_they_are_needed() {
+    let allocator = Allocator::new(vec![top(0, Class::Normal, 3 << 20)]);
+    allocator.read_with(Arc::new(Maps));
+    let mut want = Want::new((1 << 20) - SECTOR, TXG);
+    let found = [one(&allocator, &want).offset, one(&allocator, &want).offset];
+    assert_eq!(found, [SECTOR, (2 << 20) + SECTOR]);
+    want.psize = SECTOR;
+    let none = allocator.allocate(&want);
+    assert_eq!(none, Err(Error::NoSpace { psize: SECTOR }), "the map in the middle is unreadable");
+}
+
+#[test]
+fn a_map_written_anew_leaves_out_what_comes_later() {
+    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
+    let (vdev, metaslab) = (VdevId::new(0), MetaslabId::new(0));
+    let early = one(&allocator, &Want::new(SECTOR, TXG));
+    let late = one(&allocator, &Want::new(SECTOR, Txg::new(11)));
+    let brief = one(&allocator, &Want::new(SECTOR, Txg::new(11)));
+    allocator.free(&brief, Txg::new(11)).unwrap();
+    allocator.take_changes(TXG);
+    allocator.free(&early, Txg::new(11)).unwrap();
+    let free = allocator.as_written(vdev, metaslab).unwrap().unwrap();
+    assert!(free.touches(&(late.offset..late.offset + SECTOR)));
+    assert_eq!(free.total(), (1 << 20) - SECTOR);
+    assert_eq!(allocator.take_changes(Txg::new(11)).len(), 1);
+    let free = allocator.as_written(vdev, metaslab).unwrap().unwrap();
+    assert_eq!(free.common(&(0..1 << 20)).len(), 2, "around the late one");
+    let counts = allocator.histogram(vdev, metaslab).unwrap().unwrap();
+    assert_eq!(counts.iter().sum::<u64>(), 3, "early, brief, and all behind");
+}
+
+#[test]
+fn what_is_freed_before_a_map_is_read_waits_too() {
+    let allocator = Allocator::new(vec![top(0, Class::Normal, 1 << 20)]);
+    let (vdev, metaslab) = (VdevId::new(0), MetaslabId::new(0));
+    allocator.describe(vdev, &[(1 << 20, None)]).unwrap();
+    let dva = Dva { vdev, offset: 0, asize: 1 << 19, gang: false };
+    allocator.free(&dva, TXG).unwrap();
+    assert!(matches!(allocator.claim(&dva, TXG), Err(Error::NotLoaded { .. })));
+    sync(&allocator, TXG);
+    let all = || Ranges::of(0..1 << 20);
+    // the map as of that txg has it free, and so is the other half
+    allocator.load(vdev, metaslab, all(), TXG).unwrap();
+    assert_eq!(one(&allocator, &Want::new(1 << 19, Txg::new(11))).offset, 1 << 19);
+    assert!(allocator.allocate(&Want::new(SECTOR, Txg::new(11))).is_err());
+    assert_eq!(allocator.as_written(vdev, metaslab).unwrap(), Some(all()));
+
+    let late = Allocator::new(vec![top(0, Class::Normal, 1 << 20)]);
+    late.free(&dva, TXG).unwrap();
+    for txg in 10..13 {
+        sync(&late, Txg::new(txg));
+    }
+    let stale = late.load(vdev, metaslab, Ranges::new(), Txg::new(9));
+    assert_eq!(stale, Err(Error::Stale { vdev, metaslab }));
+    late.load(vdev, metaslab, Ranges::of(0..1 << 19), TXG).unwrap();
+    assert_eq!(one(&late, &Want::new(1 << 19, Txg::new(13))).offset, 0);
+}
+
+#[test]
+fn claims_take_just_that() {
+    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
+    let dva = Dva { vdev: VdevId::new(0), offset: 5 * SECTOR, asize: 2 * SECTOR, gang: false };
+    allocator.claim(&dva, TXG).unwrap();
+    assert!(matches!(allocator.claim(&dva, TXG), Err(Error::NotFree { .. })));
+    let changes = allocator.take_changes(TXG);
+    assert_eq!(changes[0].allocated, vec![5 * SECTOR..7 * SECTOR]);
+    assert_eq!(allocator.largest(Class::Normal), (1 << 20) - 7 * SECTOR);
+    for (offset, asize) in [(1 << 20, SECTOR), ((1 << 20) - SECTOR, 2 * SECTOR), (0, 0)] {
+        let wrong = Dva { offset, asize, ..dva };
+        assert!(matches!(allocator.claim(&wrong, TXG), Err(Error::NoPlace { .. })));
+        assert!(matches!(allocator.free(&wrong, TXG), Err(Error::NoPlace { .. })));
+    }
+}
+
+#[test]
+fn a_gang_header_frees_what_it_has_and_not_what_it_stands_for() {
+    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
+    let dva = one(&allocator, &Want::new(512, TXG));
+    assert_eq!(dva.asize, SECTOR);
+    allocator.free(&Dva { asize: 1 << 19, gang: true, ..dva }, TXG).unwrap();
+    assert_eq!(allocator.usage(Class::Normal).deferred, SECTOR);
+}
+
+#[test]
+fn metaslabs_of_a_draid_begin_with_a_row() {
+    let row = 3 * SECTOR;
+    let cost = Arc::new(move |psize: u64| psize.next_multiple_of(row));
+    let allocator = empty(vec![TopSpec { row, cost, ..top(0, Class::Normal, 2 << 20) }]);
+    let second = allocator.extent(VdevId::new(0), MetaslabId::new(1)).unwrap();
+    assert_eq!((second.start % row, second.end % row), (0, 0));
+    assert!(second.start >= 1 << 20 && second.end <= 2 << 20);
+    while let Ok([Some(dva), ..]) = allocator.allocate(&Want::new(SECTOR, TXG)) {
+        assert_eq!(dva.offset % row, 0);
+    }
+    let usage = allocator.usage(Class::Normal);
+    assert_eq!(usage.allocated, usage.capacity);
 }

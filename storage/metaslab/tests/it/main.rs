@@ -1,3 +1,5 @@
 //! What the allocator promises.
 
 mod basics;
+mod model;
+mod pools;

@@ -35,6 +35,11 @@ fn compare(bytes: &[u8], text: &str) -> u64 {
     let golden: Vec<_> =
         text.lines().map(|line| line.split(" vdev:").next().unwrap_or(line).trim()).collect();
     assert_eq!(entries.iter().map(line).collect::<Vec<_>>(), golden);
+    let mut back = Vec::new();
+    for entry in &entries {
+        entry.encode(&mut back).expect("what was read can be written");
+    }
+    assert!(back == bytes, "written as OpenZFS wrote it");
     entries.iter().fold(0_u64, |sum, entry| match (entry, entry.bytes(9, 0)) {
         (Entry::Range { action: Action::Allocated, .. }, Some((_, size))) => sum.wrapping_add(size),
         (_, Some((_, size))) => sum.wrapping_sub(size),
