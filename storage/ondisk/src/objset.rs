@@ -109,6 +109,10 @@ impl Default for LogHeader {
 impl LogHeader {
     /// Bytes on disk.
     pub const SIZE: usize = 192;
+    /// The flag of a log that is to be replayed.
+    pub const REPLAY_NEEDED: u64 = 1;
+    /// The flag of a log that knows the last record that was claimed.
+    pub const HAS_LAST_RECORD: u64 = 2;
 
     /// Reads one.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
@@ -126,7 +130,7 @@ impl LogHeader {
 
     /// Whether it waits to be replayed.
     pub const fn replay_needed(&self) -> bool {
-        self.flags & 1 != 0
+        self.flags & Self::REPLAY_NEEDED != 0
     }
 }
 

@@ -24,6 +24,7 @@
 
 mod body;
 mod create;
+mod encode;
 mod record;
 
 pub use body::{Acl, Attributes, Body, Rename, RenameKind, SetAttr, Whiteout, Write};

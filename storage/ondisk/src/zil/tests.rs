@@ -151,3 +151,182 @@ proptest::proptest! {
         let _ = Chain::split(&bytes, Order::Little, true);
     }
 }
+
+mod written {
+    use proptest::prelude::*;
+
+    use super::super::{Acl, Attributes, Body, Create, CreateKind, Rename, RenameKind, SetAttr};
+    use super::super::{Whiteout, Write};
+    use crate::zil::{Chain, Record};
+    use crate::{Blkptr, Order, Reader};
+    use units::{ObjectId, Txg};
+
+    fn object() -> impl Strategy<Value = ObjectId> {
+        (1_u64..1 << 48).prop_map(ObjectId::new)
+    }
+
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(1_u8.., 1..40)
+    }
+
+    fn attributes() -> impl Strategy<Value = Attributes> {
+        let words = proptest::collection::vec(any::<u32>(), 0..4);
+        let rest = any::<(u64, [u64; 2], [u8; 32])>();
+        (words, rest).prop_map(|(requested, (values, crtime, scanstamp))| {
+            let project = u64::from_le_bytes(*scanstamp.first_chunk().unwrap());
+            Attributes { requested, values, crtime, scanstamp, project }
+        })
+    }
+
+    fn acl() -> impl Strategy<Value = Acl> {
+        let entries = proptest::collection::vec(any::<u8>(), 0..50);
+        let fuids = proptest::collection::vec(any::<u64>(), 0..4);
+        let domains = proptest::collection::vec(name(), 0..3);
+        (any::<[u64; 2]>(), entries, fuids, domains).prop_map(
+            |([count, flags], entries, fuids, domains)| Acl {
+                count,
+                flags,
+                entries,
+                fuids,
+                domains,
+            },
+        )
+    }
+
+    fn create() -> impl Strategy<Value = Body> {
+        use CreateKind::{Directory, File, Symlink, XattrDirectory};
+        let kind = proptest::sample::select(vec![File, Directory, XattrDirectory, Symlink]);
+        let optional = (proptest::option::of(acl()), proptest::option::of(attributes()));
+        let places = (object(), object(), 1_u16..32, name(), name());
+        (kind, places, any::<[u64; 4]>(), any::<[u32; 2]>(), optional).prop_map(
+            |(kind, places, numbers, owners, (acl, attributes))| {
+                let (dir, object, slots, name, target) = places;
+                let full = matches!(kind, File | Directory);
+                Body::Create(Box::new(Create {
+                    kind,
+                    dir,
+                    object,
+                    slots,
+                    mode: numbers[0],
+                    uid: owners[0].into(),
+                    gid: owners[1].into(),
+                    generation: numbers[1],
+                    crtime: [numbers[2], numbers[3]],
+                    rdev: numbers[0] >> 32,
+                    name,
+                    target: if kind == Symlink { target } else { Vec::new() },
+                    attributes: attributes.filter(|_| full),
+                    acl: acl.filter(|_| full),
+                    domains: Vec::new(),
+                }))
+            },
+        )
+    }
+
+    fn rename() -> impl Strategy<Value = Body> {
+        let whiteout = (object(), any::<[u64; 7]>()).prop_map(|(object, n)| {
+            RenameKind::Whiteout(Whiteout {
+                object,
+                mode: n[0],
+                uid: n[1],
+                gid: n[2],
+                generation: n[3],
+                crtime: [n[4], n[5]],
+                rdev: n[6],
+            })
+        });
+        let kind = prop_oneof![Just(RenameKind::Plain), Just(RenameKind::Exchange), whiteout];
+        (kind, object(), object(), name(), name()).prop_map(
+            |(kind, source_dir, target_dir, source, target)| {
+                Body::Rename(Box::new(Rename { kind, source_dir, target_dir, source, target }))
+            },
+        )
+    }
+
+    fn set() -> impl Strategy<Value = Body> {
+        let domains = proptest::collection::vec(name(), 0..3);
+        (object(), any::<[u64; 9]>(), proptest::option::of(attributes()), domains).prop_map(
+            |(object, n, attributes, domains)| {
+                let bit = if attributes.is_some() { SetAttr::ATTRIBUTES } else { 0 };
+                Body::SetAttr(Box::new(SetAttr {
+                    object,
+                    mask: n[0] & !SetAttr::ATTRIBUTES | bit,
+                    mode: n[1],
+                    uid: n[2],
+                    gid: n[3],
+                    size: n[4],
+                    atime: [n[5], n[6]],
+                    mtime: [n[7], n[8]],
+                    attributes,
+                    domains,
+                }))
+            },
+        )
+    }
+
+    fn body() -> impl Strategy<Value = Body> {
+        let data = proptest::collection::vec(any::<u8>(), 1..300);
+        let range = || (object(), any::<u64>(), any::<u64>());
+        prop_oneof![
+            create(),
+            rename(),
+            set(),
+            (object(), name()).prop_map(|(dir, name)| Body::Remove { dir, name }),
+            (object(), name()).prop_map(|(dir, name)| Body::RemoveDirectory { dir, name }),
+            (object(), object(), name()).prop_map(|(dir, object, name)| Body::Link {
+                dir,
+                object,
+                name
+            }),
+            (object(), any::<u64>(), data.clone()).prop_map(|(object, offset, data)| {
+                let (length, pointer) = (data.len() as u64, Blkptr::EMPTY);
+                let data = Some(data);
+                Body::Write(Box::new(Write { object, offset, length, pointer, data }))
+            }),
+            range().prop_map(|(object, offset, length)| {
+                let (pointer, data) = (Blkptr::EMPTY, None);
+                Body::Write(Box::new(Write { object, offset, length, pointer, data }))
+            }),
+            range()
+                .prop_map(|(object, offset, length)| { Body::Truncate { object, offset, length } }),
+            range().prop_map(|(object, offset, length)| {
+                Body::WritePlaced { object, offset, length }
+            }),
+            (object(), acl()).prop_map(|(object, acl)| Body::Acl { object, acl: Box::new(acl) }),
+            (object(), name(), data).prop_map(|(object, name, value)| Body::SetXattr {
+                object,
+                name,
+                value
+            }),
+            range().prop_map(|(object, offset, length)| Body::Clone {
+                object,
+                offset,
+                length,
+                block_size: 4096,
+                pointers: vec![Blkptr::EMPTY; 2],
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_survives_its_bytes(body in body(), txg: u64, seq: u64, fold_case: bool) {
+            let record =
+                Record { txg: Txg::new(txg), seq, fold_case, order: Order::Little, body };
+            let bytes = record.encode();
+            prop_assert!(bytes.len().is_multiple_of(8));
+            let mut reader = Reader::new("test", &bytes, Order::Little);
+            prop_assert_eq!(Record::read(&mut reader).unwrap(), record);
+            reader.all().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_chain_header_is_read_as_it_was_written() {
+        let chain = Chain { next: Blkptr::EMPTY, used: 200 };
+        let mut block = chain.encode().to_vec();
+        block.resize(4096, 7);
+        let (read, records) = Chain::split(&block, Order::Little, true).unwrap();
+        assert_eq!((read, records), (chain, &[7; 16][..]));
+    }
+}
