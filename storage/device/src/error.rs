@@ -1,6 +1,6 @@
 //! How a device can fail.
 
-/// Why a device could not be opened or read.
+/// Why a device could not be opened, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is nothing of that name, or no permission, or the like.
@@ -23,6 +23,12 @@ pub enum Error {
         /// Its path.
         path: String,
     },
+    /// It is to be written, and another program, or this one, has it open.
+    #[error("{path}: it is in use; stop what uses it first")]
+    InUse {
+        /// Its path.
+        path: String,
+    },
     /// The system reported an error.
     #[error("{device}: reading {length} bytes at {offset}: {reason}")]
     Read {
@@ -34,6 +40,32 @@ pub enum Error {
         length: usize,
         /// The system's words.
         reason: String,
+    },
+    /// The system reported an error.
+    #[error("{device}: writing {length} bytes at {offset}: {reason}")]
+    Write {
+        /// Its name.
+        device: String,
+        /// Bytes from its start.
+        offset: u64,
+        /// Bytes to be written.
+        length: usize,
+        /// The system's words.
+        reason: String,
+    },
+    /// What was written could not be made to last.
+    #[error("{device}: making what was written last: {reason}")]
+    Flush {
+        /// Its name.
+        device: String,
+        /// The system's words.
+        reason: String,
+    },
+    /// It was opened for reading only.
+    #[error("{device}: it is open for reading only")]
+    ReadOnly {
+        /// Its name.
+        device: String,
     },
     /// It ends before that: it was truncated, or is not the right one.
     #[error("{device}: {length} bytes wanted at {offset}, but it ends at {size}")]
@@ -50,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error for a read beyond the end, if it is one.
+    /// The error for a read or write beyond the end, if it is one.
     pub(crate) fn check_range(
         device: &str,
         size: u64,

@@ -1,12 +1,14 @@
 //! What holds bytes: disks, partitions and files.
 //!
-//! A [`Device`] is read at an offset and knows its size; that is all the floors above see. Every
-//! device is opened read-only, and nothing here can write.
+//! A [`Device`] is read, and maybe written, at an offset and knows its size; that is all the floors
+//! above see. [`File::open`] and [`probe`] open read-only; only [`File::open_exclusive`] gives a file
+//! or disk that can be written, and then no other program has it.
 #![forbid(unsafe_code)]
 
 pub mod buffer;
 mod error;
 mod file;
+mod held;
 mod memory;
 mod partition;
 mod probe;
@@ -29,4 +31,40 @@ pub trait Device: Send + Sync + std::fmt::Debug {
 
     /// Fills `into` from `offset` (bytes), wholly or not at all.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
+
+    /// Whether it was opened for writing.
+    fn is_writable(&self) -> bool {
+        false
+    }
+
+    /// Writes all of `from` at `offset` (bytes). After an error any part of it may be there; after
+    /// a power cut too, until [`Device::flush`] has returned.
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
+        let (_, _) = (offset, from);
+        Err(Error::ReadOnly { device: self.name().to_owned() })
+    }
+
+    /// Writes the parts one behind the other, from `offset` (bytes) on: one request where the
+    /// device can gather.
+    fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        let mut offset = offset;
+        for part in parts {
+            self.write_at(offset, part)?;
+            offset = offset.saturating_add(part.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Returns when all earlier writes will outlast a power cut. After an error none of those
+    /// since the last good flush may be relied upon, even if a later flush succeeds.
+    fn flush(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Says that what lies in the range (bytes) is of no use any more: a hint. What is read there
+    /// later may be anything.
+    fn discard(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let (_, _) = (offset, length);
+        Ok(())
+    }
 }

@@ -127,18 +127,18 @@ mod tests {
     #[test]
     fn a_gpt_disk_tells_its_partitions() {
         let expected = Partition { number: 1, start: 131_072, size: 262_144 };
-        assert_eq!(partitions(&Memory::new("disk", disk())), [expected]);
+        assert_eq!(partitions(&Memory::new("disk", &disk())), [expected]);
     }
 
     #[test]
     fn an_mbr_disk_too_and_garbage_none() {
         let mut bytes = vec![0; 1 << 20];
-        assert_eq!(partitions(&Memory::new("empty", bytes.clone())), []);
+        assert_eq!(partitions(&Memory::new("empty", &bytes)), []);
         bytes[446 + 8] = 64;
         bytes[446 + 12] = 128;
         bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
         let expected = Partition { number: 1, start: 32_768, size: 65_536 };
-        assert_eq!(partitions(&Memory::new("old", bytes)), [expected]);
-        assert_eq!(partitions(&Memory::new("tiny", vec![0; 100])), []);
+        assert_eq!(partitions(&Memory::new("old", &bytes)), [expected]);
+        assert_eq!(partitions(&Memory::new("tiny", &[0; 100])), []);
     }
 }

@@ -35,4 +35,27 @@ impl Device for Window {
         Error::check_range(&self.name, self.size, offset, into.len())?;
         self.inner.read_at(self.start.saturating_add(offset), into)
     }
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
+        Error::check_range(&self.name, self.size, offset, from.len())?;
+        self.inner.write_at(self.start.saturating_add(offset), from)
+    }
+
+    fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        Error::check_range(&self.name, self.size, offset, length)?;
+        self.inner.write_parts_at(self.start.saturating_add(offset), parts)
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let length = length.min(self.size.saturating_sub(offset));
+        self.inner.discard(self.start.saturating_add(offset), length)
+    }
 }

@@ -280,7 +280,9 @@ impl Error {
     /// A device that could not be opened.
     pub(crate) fn of_device(error: &device::Error) -> Self {
         match error {
-            device::Error::Busy { path } => Self::InUse { path: path.clone() },
+            device::Error::Busy { path } | device::Error::InUse { path } => {
+                Self::InUse { path: path.clone() }
+            }
             device::Error::Open { path, reason } => {
                 Self::Path { path: path.clone(), reason: reason.clone() }
             }
@@ -288,7 +290,11 @@ impl Error {
                 path: path.clone(),
                 reason: "it is neither a file, a folder nor a block device".to_owned(),
             },
-            device::Error::Read { device, .. } | device::Error::End { device, .. } => {
+            device::Error::Read { device, .. }
+            | device::Error::Write { device, .. }
+            | device::Error::Flush { device, .. }
+            | device::Error::ReadOnly { device }
+            | device::Error::End { device, .. } => {
                 Self::Path { path: device.clone(), reason: error.to_string() }
             }
         }

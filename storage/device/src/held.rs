@@ -1,0 +1,36 @@
+//! Which files this process holds for writing.
+//!
+//! A record lock belongs to the process, not to the handle: closing any handle of the file gives it
+//! up. So while a file is held no second handle of it may be made here, not even for reading.
+
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
+
+static HELD: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+/// The mark of a file that this process holds; it is given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Mark((u64, u64));
+
+impl Mark {
+    /// Marks it; `None` if it is held already.
+    pub(crate) fn set(facts: &Metadata) -> Option<Self> {
+        let identity = (facts.dev(), facts.ino());
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.insert(identity).then(|| Self(identity))
+    }
+
+    /// Whether the file is held.
+    pub(crate) fn is_set(facts: &Metadata) -> bool {
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.contains(&(facts.dev(), facts.ino()))
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        HELD.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
