@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -178,7 +179,12 @@ impl Device for File {
             .map_err(|error| Error::Flush { device: self.name.clone(), reason: plain(&error) })
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<(), Error> {
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<(), Error> {
+        let (offset, length) = (range.start, range.end.saturating_sub(range.start));
         if !self.is_writable() || length == 0 {
             return Ok(());
         }
@@ -251,7 +257,7 @@ mod tests {
             file.write_parts_at((1 << 16) - 1, &[&[1], &[2]]),
             Err(Error::End { .. })
         ));
-        file.discard(4096, 4096).unwrap();
+        file.discard(4096..8192).unwrap();
         assert_eq!(std::fs::metadata(&image.0).unwrap().len(), 1 << 16);
     }
 }

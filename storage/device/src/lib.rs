@@ -14,6 +14,8 @@ mod partition;
 mod probe;
 mod window;
 
+use std::ops::Range;
+
 pub use error::Error;
 pub use file::File;
 pub use memory::Memory;
@@ -61,10 +63,15 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
+    /// Whether a request may wait for hardware, so that it is worth asking several devices at once.
+    fn waits(&self) -> bool {
+        false
+    }
+
     /// Says that what lies in the range (bytes) is of no use any more: a hint. What is read there
     /// later may be anything.
-    fn discard(&self, offset: u64, length: u64) -> Result<(), Error> {
-        let (_, _) = (offset, length);
+    fn discard(&self, range: Range<u64>) -> Result<(), Error> {
+        let _ = range;
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A part of a device that is a device itself: a partition within an image of a whole disk.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{Device, Error};
@@ -54,8 +55,12 @@ impl Device for Window {
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, length: u64) -> Result<(), Error> {
-        let length = length.min(self.size.saturating_sub(offset));
-        self.inner.discard(self.start.saturating_add(offset), length)
+    fn waits(&self) -> bool {
+        self.inner.waits()
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<(), Error> {
+        let place = |at: u64| self.start.saturating_add(at.min(self.size));
+        self.inner.discard(place(range.start)..place(range.end))
     }
 }

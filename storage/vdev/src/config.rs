@@ -31,13 +31,27 @@ pub struct Surroundings<'a> {
 impl Node {
     /// Builds the node that `config` describes, with all below it.
     pub fn build(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Self, Error> {
+        // only top-level vdevs say it
+        let ashift = config.ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
+        Self::build_below(config, around, ashift)
+    }
+
+    fn build_below(
+        config: &VdevConfig,
+        around: &Surroundings<'_>,
+        ashift: Ashift,
+    ) -> Result<Self, Error> {
+        let children = || {
+            let each = |child| Self::build_below(child, around, ashift);
+            config.children.iter().map(each).collect::<Result<Vec<_>, _>>()
+        };
         let kind = match &config.kind {
-            VdevKind::Disk | VdevKind::File => leaf(config, around),
-            VdevKind::Mirror => Kind::Mirror(children(config, around)?),
-            VdevKind::Replacing => Kind::Replacing(children(config, around)?),
-            VdevKind::Spare => Kind::Spare(children(config, around)?),
-            VdevKind::Raidz => raidz(config, around)?,
-            VdevKind::Draid => draid(config, around)?,
+            VdevKind::Disk | VdevKind::File => leaf(config, around, ashift),
+            VdevKind::Mirror => Kind::Mirror(children()?),
+            VdevKind::Replacing => Kind::Replacing(children()?),
+            VdevKind::Spare => Kind::Spare(children()?),
+            VdevKind::Raidz => raidz(config, around, children()?)?,
+            VdevKind::Draid => draid(config, children()?)?,
             VdevKind::DraidSpare => {
                 let id = config.spare_id.and_then(|id| u32::try_from(id).ok());
                 id.map_or(Kind::Missing, Kind::DistributedSpare)
@@ -53,28 +67,29 @@ impl Node {
     }
 }
 
-fn leaf(config: &VdevConfig, around: &Surroundings<'_>) -> Kind {
+fn leaf(config: &VdevConfig, around: &Surroundings<'_>, ashift: Ashift) -> Kind {
     let path = config.path.clone().unwrap_or_default();
     let found = (around.find)(config.guid);
     let synced = found.as_ref().map_or(Txg::ZERO, |found| found.synced);
-    Kind::Leaf(Leaf::new(config.guid, path, found.map(|found| found.device), synced))
+    let device = found.map(|found| found.device);
+    Kind::Leaf(Leaf::new(config.guid, path, device, synced).with_ashift(ashift))
 }
 
-fn children(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Vec<Node>, Error> {
-    config.children.iter().map(|child| Node::build(child, around)).collect()
-}
-
-fn raidz(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Kind, Error> {
+fn raidz(
+    config: &VdevConfig,
+    around: &Surroundings<'_>,
+    children: Vec<Node>,
+) -> Result<Kind, Error> {
     let ashift = ashift(config)?;
     let shape = Raidz::new(small(config.children.len()), parity(config), ashift);
     let reflow = config.raidz_expanding.then_some(around.reflow);
     let expandable = shape
         .and_then(|now| Expandable::new(now, &config.raidz_expand_txgs, reflow))
         .map_err(|error| impossible(config, &error))?;
-    Ok(Kind::Raidz(Box::new(expandable), children(config, around)?))
+    Ok(Kind::Raidz(Box::new(expandable), children))
 }
 
-fn draid(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Kind, Error> {
+fn draid(config: &VdevConfig, children: Vec<Node>) -> Result<Kind, Error> {
     let ashift = ashift(config)?;
     let Some(said) = config.draid else {
         return Err(Error::Config { guid: config.guid, why: "a dRAID without shape".to_owned() });
@@ -88,7 +103,7 @@ fn draid(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Kind, Error> 
         groups: narrow(said.groups),
     };
     let draid = Draid::new(shape, ashift).map_err(|error| impossible(config, &error))?;
-    Ok(Kind::Draid(Box::new(draid), children(config, around)?))
+    Ok(Kind::Draid(Box::new(draid), children))
 }
 
 fn ashift(config: &VdevConfig) -> Result<Ashift, Error> {

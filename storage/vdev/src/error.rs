@@ -1,4 +1,4 @@
-//! How reading from a vdev can fail.
+//! How reading from a vdev, or writing to it, can fail.
 
 use units::{Guid, VdevId};
 
@@ -13,6 +13,8 @@ pub enum Trouble {
     Unreadable,
     /// It read well, and the bytes are wrong.
     Wrong,
+    /// The device failed to write, or to make it last.
+    Unwritten,
 }
 
 /// A leaf's fault.
@@ -24,12 +26,12 @@ pub struct LeafFault {
     pub trouble: Trouble,
 }
 
-/// Why a vdev could not give a block.
+/// Why a vdev could not give or take a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The address speaks of a top-level vdev that the pool does not have, or of which nothing is
     /// known (Corrupt, or Unavailable where devices are missing).
-    #[error("there is no vdev {0} to read from")]
+    #[error("there is no vdev {0} that holds blocks")]
     NoVdev(VdevId),
     /// The address cannot be one on this vdev (Corrupt).
     #[error("the address is impossible: {0}")]
@@ -52,6 +54,13 @@ pub enum Error {
         guid: Guid,
         /// What is wrong.
         why: String,
+    },
+    /// The widening of a raidz was interrupted when its first rows were held elsewhere: it can be
+    /// read but not written (Unsupported).
+    #[error("vdev {guid} was interrupted at the very start of being widened and cannot be written")]
+    Scratch {
+        /// Its identity.
+        guid: Guid,
     },
     /// Everything could be read, and no way to put it together fits the checksum (Corrupt).
     #[error("the checksum does not match, with any copy or any reconstruction")]

@@ -4,41 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::Device;
-use parking_lot::RwLock;
-use units::{Guid, Txg};
+use parking_lot::{Mutex, RwLock};
+use units::{Ashift, Guid, Txg};
 
-use crate::Trouble;
+use crate::{Trouble, TxgRanges};
 
 /// Bytes of labels and boot area in front of the allocatable space.
 pub(crate) const FRONT: u64 = 4 << 20;
 
-/// Txgs as sorted ranges, first and last included.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TxgRanges(Vec<(Txg, Txg)>);
-
-impl TxgRanges {
-    /// From any ranges (first, last).
-    pub fn new(ranges: impl IntoIterator<Item = (Txg, Txg)>) -> Self {
-        let mut ranges: Vec<_> = ranges.into_iter().collect();
-        ranges.sort_unstable();
-        Self(ranges)
-    }
-
-    /// Whether `txg` is in one of them.
-    pub fn contains(&self, txg: Txg) -> bool {
-        self.0.iter().any(|(first, last)| (*first..=*last).contains(&txg))
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The ranges, sorted.
-    pub fn iter(&self) -> impl Iterator<Item = (Txg, Txg)> + '_ {
-        self.0.iter().copied()
-    }
-}
+/// Bytes of labels behind it; the device's end is rounded down to a whole label first.
+const BACK: u64 = 512 << 10;
+const LABEL: u64 = 256 << 10;
 
 /// One device of a pool.
 #[derive(Debug)]
@@ -46,26 +22,45 @@ pub struct Leaf {
     guid: Guid,
     path: String,
     device: Option<Arc<dyn Device>>,
-    synced: Txg,
+    ashift: Ashift,
+    synced: AtomicU64,
     away: RwLock<TxgRanges>,
+    pending: Mutex<Pending>,
+    flushing: Mutex<()>,
     wrong: AtomicU64,
     failed: AtomicU64,
+}
+
+/// What was written since the last flush.
+#[derive(Debug, Default)]
+struct Pending {
+    anything: bool,
+    /// The first and the last txg of blocks among it.
+    births: Option<(Txg, Txg)>,
 }
 
 impl Leaf {
     /// `path` is what the pool's configuration calls it; `device` is none where it was not found;
     /// `synced` is the newest txg that its own labels know of.
     pub fn new(guid: Guid, path: String, device: Option<Arc<dyn Device>>, synced: Txg) -> Self {
-        let away = RwLock::default();
         Self {
             guid,
             path,
             device,
-            synced,
-            away,
+            ashift: Ashift::MIN,
+            synced: AtomicU64::new(synced.get()),
+            away: RwLock::default(),
+            pending: Mutex::default(),
+            flushing: Mutex::default(),
             wrong: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         }
+    }
+
+    /// The same, with the sector size of the vdev that it is part of.
+    #[must_use]
+    pub fn with_ashift(self, ashift: Ashift) -> Self {
+        Self { ashift, ..self }
     }
 
     /// Its identity.
@@ -83,9 +78,24 @@ impl Leaf {
         self.device.as_ref()
     }
 
+    /// log2 of the sector size of the vdev that it is part of.
+    pub fn ashift(&self) -> Ashift {
+        self.ashift
+    }
+
     /// The newest txg that its own labels know of.
     pub fn synced(&self) -> Txg {
-        self.synced
+        Txg::new(self.synced.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is there and may be written.
+    pub fn is_writable(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.is_writable())
+    }
+
+    /// Whether asking it to flush means waiting for hardware.
+    pub(crate) fn waits(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.waits())
     }
 
     /// Says which txgs it missed (the pool's DTL).
@@ -93,7 +103,17 @@ impl Leaf {
         *self.away.write() = ranges;
     }
 
-    /// Which txgs it missed.
+    /// Lets it take part again from after `last` on: what its labels do not know up to then it
+    /// missed. To be called for every leaf that is there before the pool is written.
+    pub fn rejoin(&self, last: Txg) {
+        let synced = Txg::new(self.synced.swap(u64::MAX, Ordering::Relaxed));
+        let first = Txg::new(synced.get().saturating_add(1));
+        if synced < last {
+            self.away.write().add(first, last);
+        }
+    }
+
+    /// Which txgs it missed: those it was told of, and those in which writing to it failed since.
     pub fn away(&self) -> TxgRanges {
         self.away.read().clone()
     }
@@ -114,7 +134,7 @@ impl Leaf {
             return Err(Trouble::Missing);
         }
         let away = self.away.read();
-        if birth > self.synced || (!away.is_empty() && away.contains(birth)) {
+        if birth > self.synced() || (!away.is_empty() && away.contains(birth)) {
             return Err(Trouble::Stale);
         }
         Ok(())
@@ -127,5 +147,74 @@ impl Leaf {
             self.failed.fetch_add(1, Ordering::Relaxed);
             Trouble::Unreadable
         })
+    }
+
+    /// Writes bytes that belong to no block, such as labels, at `position`, counted from the
+    /// device's first byte.
+    pub fn write(&self, position: u64, from: &[u8]) -> Result<(), Trouble> {
+        self.put(None, position, &[from])
+    }
+
+    /// Writes parts of blocks one behind the other, from `offset` on, counted from the end of the
+    /// front labels. What fails it remembers to have missed.
+    pub(crate) fn write_parts(
+        &self,
+        birth: Txg,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), Trouble> {
+        let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let room = self.device.as_ref().map_or(u64::MAX, |device| {
+            let whole = device.size() - device.size() % LABEL;
+            whole.saturating_sub(BACK).saturating_sub(FRONT)
+        });
+        // nothing but labels is ever written over labels, whatever an address says
+        let result = match offset.checked_add(length) {
+            Some(end) if end <= room => self.put(Some(birth), offset.saturating_add(FRONT), parts),
+            _ => Err(Trouble::Unwritten),
+        };
+        if result.is_err() {
+            self.away.write().add(birth, birth);
+        }
+        result
+    }
+
+    fn put(&self, birth: Option<Txg>, position: u64, parts: &[&[u8]]) -> Result<(), Trouble> {
+        let device = self.device.as_ref().ok_or(Trouble::Missing)?;
+        // noted before, so that a flush at the same time cannot miss it
+        self.pending.lock().note(birth);
+        device.write_parts_at(position, parts).map_err(|_| {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            Trouble::Unwritten
+        })
+    }
+
+    /// Returns when all that was written before outlasts a power cut. If it fails, the leaf counts
+    /// as having missed the txgs of all that was written since the last time.
+    pub fn flush(&self) -> Result<(), Trouble> {
+        let device = self.device.as_ref().ok_or(Trouble::Missing)?;
+        // who comes while another flushes may only go on when that is done
+        let _turn = self.flushing.lock();
+        let Pending { anything, births } = std::mem::take(&mut *self.pending.lock());
+        if !anything {
+            return Ok(());
+        }
+        device.flush().map_err(|_| {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            if let Some((first, last)) = births {
+                self.away.write().add(first, last);
+            }
+            Trouble::Unwritten
+        })
+    }
+}
+
+impl Pending {
+    fn note(&mut self, birth: Option<Txg>) {
+        self.anything = true;
+        if let Some(birth) = birth {
+            let (first, last) = self.births.unwrap_or((birth, birth));
+            self.births = Some((first.min(birth), last.max(birth)));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The tree's nodes, and reading one side of whatever a node is.
 
 use geometry::{Draid, Expandable};
-use units::{Guid, Txg};
+use units::{Ashift, Guid, Txg};
 
 use crate::indirect::Indirect;
 use crate::leaf::{FRONT, Leaf};
@@ -124,6 +124,52 @@ impl Node {
                 target.read_side(family, Spot { depth, ..spot }, into, faults)
             }
             _ => Err(Trouble::Missing),
+        }
+    }
+
+    /// Writes parts one behind the other to one child of an array, on all of its sides; whether
+    /// at least one side has them now. Sides that failed are added to `faults`.
+    pub(crate) fn write_side(
+        &self,
+        family: Option<(&Draid, &[Self])>,
+        spot: Spot,
+        parts: &[&[u8]],
+        faults: &mut Vec<LeafFault>,
+    ) -> bool {
+        match &self.kind {
+            Kind::Leaf(leaf) => {
+                let result = leaf.write_parts(spot.birth, spot.offset, parts);
+                if let Err(trouble) = result {
+                    let fault = LeafFault { leaf: leaf.guid(), trouble };
+                    if !faults.contains(&fault) {
+                        faults.push(fault);
+                    }
+                }
+                result.is_ok()
+            }
+            Kind::Mirror(sides) | Kind::Replacing(sides) | Kind::Spare(sides) => {
+                let write = |side: &Self| side.write_side(family, spot, parts, faults);
+                sides.iter().map(write).fold(false, |any, good| any | good)
+            }
+            Kind::DistributedSpare(spare) => {
+                let Some((draid, children)) = family else { return false };
+                let target = draid.spare_child(*spare, spot.offset);
+                let target = target.and_then(|index| children.get(index));
+                let (Some(target), Some(depth)) = (target, spot.depth.checked_sub(1)) else {
+                    return false;
+                };
+                target.write_side(family, Spot { depth, ..spot }, parts, faults)
+            }
+            _ => false,
+        }
+    }
+
+    /// log2 of the sector.
+    pub fn ashift(&self) -> Ashift {
+        match &self.kind {
+            Kind::Raidz(raidz, _) => raidz.now().ashift(),
+            Kind::Draid(draid, _) => draid.ashift(),
+            _ => self.leaves().first().map_or(Ashift::MIN, |leaf| leaf.ashift()),
         }
     }
 

@@ -85,7 +85,8 @@ impl Tree {
         match &self.top(vdev)?.kind {
             Kind::Raidz(raidz, _) => Some(raidz.asize(psize, birth)),
             Kind::Draid(draid, _) => Some(draid.asize(psize)),
-            _ => None,
+            Kind::Indirect(_) | Kind::Hole | Kind::Missing | Kind::DistributedSpare(_) => None,
+            _ => Some(self.top(vdev)?.ashift().round_up(psize.max(1))),
         }
     }
 
@@ -134,9 +135,17 @@ impl Node {
         &self,
         request: &Request<'_>,
     ) -> Result<Option<(Map, Option<&Draid>)>, Error> {
-        let block = Block { offset: request.offset, size: request.size };
+        self.map_of(Block { offset: request.offset, size: request.size }, request.birth)
+    }
+
+    /// The same, for a block that was, or is to be, written in `birth`.
+    pub(crate) fn map_of(
+        &self,
+        block: Block,
+        birth: Txg,
+    ) -> Result<Option<(Map, Option<&Draid>)>, Error> {
         let found = match &self.kind {
-            Kind::Raidz(raidz, _) => raidz.map(block, request.birth).map(|map| (map, None)),
+            Kind::Raidz(raidz, _) => raidz.map(block, birth).map(|map| (map, None)),
             Kind::Draid(draid, _) => draid.map(block).map(|map| (map, Some(&**draid))),
             _ => return Ok(None),
         };

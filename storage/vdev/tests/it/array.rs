@@ -14,7 +14,7 @@ pub(crate) const DRIVE: usize = (4 << 20) + (128 << 10);
 pub(crate) const BIRTH: Txg = Txg::new(10);
 
 /// What an array's blocks are laid out by.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Raidz(Expandable),
     Draid(Draid),
@@ -22,7 +22,11 @@ pub(crate) enum Shape {
 
 impl Shape {
     pub(crate) fn raidz(children: u32, parity: u32) -> Self {
-        let ashift = Ashift::new(9).unwrap();
+        Self::raidz_of(children, parity, 9)
+    }
+
+    pub(crate) fn raidz_of(children: u32, parity: u32, ashift: u64) -> Self {
+        let ashift = Ashift::new(ashift).unwrap();
         Self::Raidz(Expandable::from(Raidz::new(children, parity, ashift).unwrap()))
     }
 
@@ -32,8 +36,13 @@ impl Shape {
     }
 
     pub(crate) fn draid(children: u32, data: u32, parity: u32, spares: u32) -> Self {
+        Self::draid_of((children, data, parity, spares), 9)
+    }
+
+    pub(crate) fn draid_of(numbers: (u32, u32, u32, u32), ashift: u64) -> Self {
+        let (children, data, parity, spares) = numbers;
         let shape = DraidShape::planned(children, data, parity, spares);
-        Self::Draid(Draid::new(shape, Ashift::new(9).unwrap()).unwrap())
+        Self::Draid(Draid::new(shape, Ashift::new(ashift).unwrap()).unwrap())
     }
 
     pub(crate) fn map(&self, block: Block) -> Map {
@@ -110,9 +119,14 @@ pub(crate) fn tree(shape: &Shape, drives: Vec<Option<Bytes>>) -> Tree {
     let always = Txg::new(u64::MAX);
     let leaves =
         drives.into_iter().enumerate().map(|(index, bytes)| leaf(index, bytes, always)).collect();
+    tree_of(shape, leaves)
+}
+
+/// A tree of one array of these.
+pub(crate) fn tree_of(shape: &Shape, children: Vec<Node>) -> Tree {
     let kind = match shape {
-        Shape::Raidz(raidz) => Kind::Raidz(Box::new(raidz.clone()), leaves),
-        Shape::Draid(draid) => Kind::Draid(Box::new(draid.clone()), leaves),
+        Shape::Raidz(raidz) => Kind::Raidz(Box::new(raidz.clone()), children),
+        Shape::Draid(draid) => Kind::Draid(Box::new(draid.clone()), children),
     };
     Tree::new(vec![Node { guid: Guid::new(1000), kind }])
 }

@@ -4,3 +4,4 @@ mod array;
 mod mirror;
 mod raidz;
 mod removed;
+mod write;

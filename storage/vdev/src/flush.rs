@@ -1,0 +1,73 @@
+//! Making what was written last.
+
+use crate::{Error, Kind, Leaf, LeafFault, Node, Tree, Trouble};
+
+impl Tree {
+    /// Returns when all that was written before outlasts a power cut. Ok while redundancy lasts;
+    /// leaves that failed are added to `faults`, and remember what they may have lost.
+    pub fn flush(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
+        let leaves: Vec<&Leaf> =
+            self.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect();
+        let failed = flush_all(&leaves);
+        for leaf in &failed {
+            faults.push(LeafFault { leaf: leaf.guid(), trouble: Trouble::Unwritten });
+        }
+        for (_, top) in self.tops() {
+            let hit = |leaf: &Leaf| failed.iter().any(|bad| bad.guid() == leaf.guid());
+            if top.leaves().into_iter().any(hit) && !lasts(top, &hit) {
+                let missing = top.leaves().iter().filter(|leaf| !has(leaf, &hit)).count();
+                return Err(Error::Unavailable { missing, spare: spare(top) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Flushes leaves, those that must wait for hardware at the same time: one after the other, the
+/// drives of a wide array would take as many times as long. Gives those that failed.
+fn flush_all<'a>(leaves: &[&'a Leaf]) -> Vec<&'a Leaf> {
+    let (slow, fast): (Vec<&Leaf>, Vec<&Leaf>) = leaves.iter().partition(|leaf| leaf.waits());
+    let mut failed: Vec<&Leaf> = fast.into_iter().filter(|leaf| leaf.flush().is_err()).collect();
+    if let [alone] = slow[..] {
+        failed.extend(alone.flush().is_err().then_some(alone));
+        return failed;
+    }
+    std::thread::scope(|scope| {
+        let run = |leaf: &'a Leaf| (leaf, scope.spawn(|| leaf.flush().is_ok()));
+        let running: Vec<_> = slow.into_iter().map(run).collect();
+        for (leaf, thread) in running {
+            if !thread.join().unwrap_or(false) {
+                failed.push(leaf);
+            }
+        }
+    });
+    failed
+}
+
+fn has(leaf: &Leaf, hit: &dyn Fn(&Leaf) -> bool) -> bool {
+    leaf.is_writable() && !hit(leaf)
+}
+
+/// Whether the node has all that was written to it, in spite of the leaves that were hit.
+fn lasts(node: &Node, hit: &dyn Fn(&Leaf) -> bool) -> bool {
+    let lost = || node.children().iter().filter(|child| !lasts(child, hit)).count();
+    match &node.kind {
+        Kind::Leaf(leaf) => has(leaf, hit),
+        Kind::Mirror(sides) | Kind::Replacing(sides) | Kind::Spare(sides) => lost() < sides.len(),
+        Kind::Raidz(..) | Kind::Draid(..) => lost() <= spare(node),
+        // where its space lies on a drive that was hit, no other column of the row lies there: so
+        // counting that drive counts both
+        Kind::DistributedSpare(_) => true,
+        Kind::Indirect(_) | Kind::Hole | Kind::Missing => false,
+    }
+}
+
+/// How many children a node can do without.
+fn spare(node: &Node) -> usize {
+    let parity = match &node.kind {
+        Kind::Raidz(raidz, _) => raidz.now().parity(),
+        Kind::Draid(draid, _) => draid.shape().parity,
+        _ => return node.sides().saturating_sub(1),
+    };
+    usize::try_from(parity).unwrap_or(0)
+}

@@ -1,0 +1,84 @@
+//! Sets of txgs as ranges: what a device missed.
+
+use units::Txg;
+
+/// Txgs as sorted ranges that do not touch, first and last included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TxgRanges(Vec<(Txg, Txg)>);
+
+impl TxgRanges {
+    /// From any ranges (first, last).
+    pub fn new(ranges: impl IntoIterator<Item = (Txg, Txg)>) -> Self {
+        let mut all = Self::default();
+        for (first, last) in ranges {
+            all.add(first, last);
+        }
+        all
+    }
+
+    /// Adds those from `first` to `last`.
+    pub fn add(&mut self, first: Txg, last: Txg) {
+        if first > last {
+            return;
+        }
+        // those that overlap or touch become one with it
+        let before = |range: &(Txg, Txg)| range.1.get().saturating_add(1) < first.get();
+        let start = self.0.partition_point(before);
+        let beyond = |range: &(Txg, Txg)| range.0.get() <= last.get().saturating_add(1);
+        let end = start + self.0.get(start..).unwrap_or_default().partition_point(beyond);
+        let mut joined = (first, last);
+        for old in self.0.get(start..end).unwrap_or_default() {
+            joined = (joined.0.min(old.0), joined.1.max(old.1));
+        }
+        self.0.splice(start..end, [joined]);
+    }
+
+    /// Whether `txg` is in one of them.
+    pub fn contains(&self, txg: Txg) -> bool {
+        let index = self.0.partition_point(|(_, last)| *last < txg);
+        self.0.get(index).is_some_and(|(first, _)| *first <= txg)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (Txg, Txg)> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TxgRanges;
+    use units::Txg;
+
+    proptest::proptest! {
+        #[test]
+        fn they_are_what_a_plain_set_would_be(
+            added in proptest::collection::vec((0_u64..60, 0_u64..8), 0..12),
+        ) {
+            let txg = Txg::new;
+            let ranges = TxgRanges::new(added.iter().map(|(a, n)| (txg(*a), txg(a + n))));
+            for each in 0..80 {
+                let inside = added.iter().any(|(a, n)| (*a..=a + n).contains(&each));
+                proptest::prop_assert_eq!(ranges.contains(txg(each)), inside);
+            }
+            let list: Vec<_> = ranges.iter().collect();
+            for pair in list.windows(2) {
+                proptest::prop_assert!(pair[0].1.get() + 1 < pair[1].0.get());
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_txg_is_no_trap() {
+        let mut ranges = TxgRanges::default();
+        ranges.add(Txg::new(5), Txg::new(u64::MAX));
+        ranges.add(Txg::new(u64::MAX), Txg::new(u64::MAX));
+        ranges.add(Txg::new(3), Txg::new(2));
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [(Txg::new(5), Txg::new(u64::MAX))]);
+    }
+}

@@ -1,0 +1,333 @@
+//! Writing blocks at addresses that the allocator gave.
+//!
+//! A block becomes pieces: its columns are slices of the caller's bytes, parity is computed into
+//! one buffer for all blocks of a batch. The pieces of each child are sorted, neighbours go out in
+//! one request, and the sectors that raidz leaves over between blocks are filled where that joins
+//! two of them. A block is written if no row of it lost more columns than there is parity, and on
+//! a mirror if one side has it; who missed something is named, and the leaf itself remembers it.
+
+use device::buffer;
+use geometry::{Block, Column, Draid, Map, Row};
+use units::{Txg, VdevId};
+
+use crate::node::Spot;
+use crate::{Error, Kind, LeafFault, Node, Tree};
+
+/// What a sector is filled up with; the largest sector there is.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// A block to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// On which top-level vdev.
+    pub vdev: VdevId,
+    /// Bytes from the end of the front labels.
+    pub offset: u64,
+    /// The txg in which it is written.
+    pub birth: Txg,
+    /// The bytes that are to be stored; zeros are added up to the end of the last sector.
+    pub data: &'a [u8],
+}
+
+impl Tree {
+    /// Writes a block, parity included. Ok while redundancy lasts; leaves that missed something
+    /// are added to `faults`, and remember it.
+    pub fn write(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        data: &[u8],
+        birth: Txg,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        self.write_group(&[Outgoing { vdev, offset, birth, data }], faults, &mut |_, error| {
+            result = Err(error);
+        });
+        result
+    }
+
+    /// Writes many blocks, neighbours in one request for each drive; what became of each is given
+    /// in the same order. The parity of all of them is in memory at once.
+    pub fn write_many(
+        &self,
+        blocks: &[Outgoing<'_>],
+        faults: &mut Vec<LeafFault>,
+    ) -> Vec<Result<(), Error>> {
+        let mut results = vec![Ok(()); blocks.len()];
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_unstable_by_key(|index| (blocks[*index].vdev, blocks[*index].birth));
+        let together = |a: &usize, b: &usize| {
+            let (a, b) = (&blocks[*a], &blocks[*b]);
+            (a.vdev, a.birth) == (b.vdev, b.birth)
+        };
+        for indices in order.chunk_by(together) {
+            let group: Vec<Outgoing<'_>> = indices.iter().map(|index| blocks[*index]).collect();
+            self.write_group(&group, faults, &mut |place, error| {
+                results[indices[place]] = Err(error);
+            });
+        }
+        results
+    }
+
+    /// Writes blocks of one vdev and one txg; `failed` is told of those that are not written.
+    fn write_group(
+        &self,
+        blocks: &[Outgoing<'_>],
+        faults: &mut Vec<LeafFault>,
+        failed: &mut dyn FnMut(usize, Error),
+    ) {
+        let Some(Outgoing { vdev, birth, .. }) = blocks.first().copied() else { return };
+        let Some(node) = self.top(vdev) else {
+            return (0..blocks.len()).for_each(|index| failed(index, Error::NoVdev(vdev)));
+        };
+        let mut maps = Vec::with_capacity(blocks.len());
+        for (index, block) in blocks.iter().enumerate() {
+            match Layout::of(node, block) {
+                Ok(layout) => maps.push((index, block.data, layout)),
+                Err(error) => failed(index, error),
+            }
+        }
+        let mut scratch = buffer::take(maps.iter().map(|(_, data, map)| map.scratch(data)).sum());
+        let mut batch = Batch::default();
+        let mut rest = &mut scratch[..];
+        for (_, data, layout) in &maps {
+            rest = batch.add(layout, data, rest);
+        }
+        batch.send(node, birth, faults);
+        let mut rows = batch.rows.iter().map(|lost| lost.columns);
+        for (index, _, layout) in &maps {
+            let worst = rows.by_ref().take(layout.rows()).max().unwrap_or(0);
+            if worst > layout.spare() {
+                let (missing, spare) = layout.verdict(node, worst);
+                failed(*index, Error::Unavailable { missing, spare });
+            }
+        }
+        drop(batch);
+        buffer::give(scratch);
+    }
+}
+
+/// Where a block's bytes go.
+enum Layout {
+    /// Whole to each side, at its own offset; with so many bytes of zeros behind it.
+    Plain { offset: u64, padding: usize },
+    /// To the columns of an array.
+    Array(Map),
+}
+
+impl Layout {
+    fn of(node: &Node, block: &Outgoing<'_>) -> Result<Self, Error> {
+        let Outgoing { offset, birth, data, .. } = *block;
+        let place = Block { offset, size: data.len() };
+        if let Kind::Raidz(raidz, _) = &node.kind
+            && raidz.reflow().is_some_and(|reflow| reflow.scratch)
+        {
+            return Err(Error::Scratch { guid: node.guid });
+        }
+        if let Some((map, _)) = node.map_of(place, birth)? {
+            return Ok(Self::Array(map));
+        }
+        let (Kind::Leaf(_) | Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_)) = node.kind
+        else {
+            return Err(Error::NoVdev(block.vdev));
+        };
+        let ashift = node.ashift();
+        let unit = ashift.bytes();
+        if !offset.is_multiple_of(unit) || data.is_empty() || data.len() > geometry::MAX_BLOCK {
+            let what = format!("{} bytes at {offset:#x}, in sectors of {unit}", data.len());
+            return Err(Error::Address(what));
+        }
+        let length = data.len() as u64;
+        let padding = usize::try_from(ashift.round_up(length) - length).unwrap_or(0);
+        Ok(Self::Plain { offset, padding })
+    }
+
+    /// Bytes of memory that its parity, and a column that ends behind the block, need.
+    fn scratch(&self, data: &[u8]) -> usize {
+        let Self::Array(map) = self else { return 0 };
+        let parity: usize = map.rows().map(|row| row.parity().len() * row.height()).sum();
+        let columns = map.rows().flat_map(|row| row.data().iter());
+        let tails = columns.filter(|column| column.data().end > data.len());
+        parity + tails.map(|column| column.size).sum::<usize>()
+    }
+
+    fn rows(&self) -> usize {
+        if let Self::Array(map) = self { map.rows().len() } else { 1 }
+    }
+
+    /// How many columns of a row may be lost.
+    fn spare(&self) -> usize {
+        if let Self::Array(map) = self { map.parity() } else { 0 }
+    }
+
+    /// How many of how many that may be lost were lost.
+    fn verdict(&self, node: &Node, worst: usize) -> (usize, usize) {
+        match self {
+            Self::Array(map) => (worst, map.parity()),
+            Self::Plain { .. } => (node.sides(), node.sides().saturating_sub(1)),
+        }
+    }
+}
+
+/// Bytes for one child.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    child: usize,
+    /// Bytes from the end of the child's front labels.
+    offset: u64,
+    bytes: &'a [u8],
+    /// To which row of which block it belongs: an index in [`Batch::rows`]. None for what nobody
+    /// will ever read.
+    row: Option<usize>,
+}
+
+impl Piece<'_> {
+    /// Whether `next` begins where this ends.
+    fn touches(&self, next: &Self) -> bool {
+        self.child == next.child && self.offset + self.bytes.len() as u64 == next.offset
+    }
+}
+
+/// Pieces of several blocks.
+#[derive(Default)]
+struct Batch<'a> {
+    pieces: Vec<Piece<'a>>,
+    /// What became of each row of each block.
+    rows: Vec<Lost>,
+}
+
+/// What a row has lost.
+#[derive(Clone, Copy, Default)]
+struct Lost {
+    columns: usize,
+    /// The child of the last of them: a column and the padding below it are lost together.
+    last: Option<usize>,
+}
+
+impl Lost {
+    fn add(&mut self, child: usize) {
+        self.columns += usize::from(self.last != Some(child));
+        self.last = Some(child);
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Adds a block; gives what is left of the memory for parity.
+    fn add(&mut self, layout: &Layout, data: &'a [u8], memory: &'a mut [u8]) -> &'a mut [u8] {
+        match layout {
+            Layout::Plain { offset, padding } => {
+                let row = Some(self.row());
+                self.pieces.push(Piece { child: 0, offset: *offset, bytes: data, row });
+                let (offset, bytes) = (offset + data.len() as u64, &ZEROS[..*padding]);
+                if !bytes.is_empty() {
+                    self.pieces.push(Piece { child: 0, offset, bytes, row });
+                }
+                memory
+            }
+            Layout::Array(map) => {
+                let first = self.rows.len();
+                let rest = map.rows().fold(memory, |memory, row| self.add_row(row, data, memory));
+                for (index, sector) in map.padding().iter().enumerate() {
+                    // what lies in the last row of a dRAID is covered by parity and must be there
+                    let row = map.zero_padding().then(|| first + padded_row(map, index));
+                    self.push(sector, &ZEROS[..sector.size], row);
+                }
+                rest
+            }
+        }
+    }
+
+    fn add_row(&mut self, row: Row<'_>, data: &'a [u8], memory: &'a mut [u8]) -> &'a mut [u8] {
+        let mut memory = memory;
+        let mut columns: Vec<&'a [u8]> = Vec::with_capacity(row.data().len());
+        for column in row.data() {
+            if let Some(bytes) = data.get(column.data()) {
+                columns.push(bytes);
+                continue;
+            }
+            let (tail, rest) = memory.split_at_mut(column.size);
+            memory = rest;
+            let bytes = data.get(column.data_start..).unwrap_or_default();
+            let (head, zeros) = tail.split_at_mut(bytes.len());
+            head.copy_from_slice(bytes);
+            zeros.fill(0);
+            columns.push(tail);
+        }
+        let (parity, rest) = memory.split_at_mut(row.parity().len() * row.height());
+        let mut outs: Vec<&mut [u8]> = parity.chunks_exact_mut(row.height()).collect();
+        simd::parity::generate(&columns, &mut outs);
+        let number = Some(self.row());
+        for (column, bytes) in row.parity().iter().zip(outs) {
+            self.push(column, bytes, number);
+        }
+        for (column, bytes) in row.data().iter().zip(columns) {
+            self.push(column, bytes, number);
+        }
+        rest
+    }
+
+    fn push(&mut self, column: &Column, bytes: &'a [u8], row: Option<usize>) {
+        if !bytes.is_empty() {
+            self.pieces.push(Piece { child: column.child, offset: column.offset, bytes, row });
+        }
+    }
+
+    /// The next row's number.
+    fn row(&mut self) -> usize {
+        self.rows.push(Lost::default());
+        self.rows.len() - 1
+    }
+
+    /// Writes everything, counting what is lost.
+    fn send(&mut self, node: &Node, birth: Txg, faults: &mut Vec<LeafFault>) {
+        self.pieces.sort_unstable_by_key(|piece| (piece.child, piece.offset));
+        let mut parts = Vec::new();
+        for run in self.pieces.chunk_by(Piece::touches) {
+            // filling is of use between pieces only
+            let Some(start) = run.iter().position(|piece| piece.row.is_some()) else { continue };
+            let end = run.iter().rposition(|piece| piece.row.is_some()).map_or(start, |i| i + 1);
+            let run = &run[start..end];
+            parts.clear();
+            parts.extend(run.iter().map(|piece| piece.bytes));
+            if put(node, run[0], birth, &parts, faults) {
+                continue;
+            }
+            for piece in run {
+                // one bad place need not be the loss of all that lies beside it
+                let alone = run.len() == 1 || !put(node, *piece, birth, &[piece.bytes], faults);
+                if let (true, Some(row)) = (alone, piece.row) {
+                    self.rows[row].add(piece.child);
+                }
+            }
+        }
+    }
+}
+
+/// Writes parts one behind the other to the child of the piece, at its offset.
+fn put(
+    node: &Node,
+    first: Piece<'_>,
+    birth: Txg,
+    parts: &[&[u8]],
+    faults: &mut Vec<LeafFault>,
+) -> bool {
+    let spot = Spot::new(first.offset, birth);
+    let (children, draid): (&[Node], Option<&Draid>) = match &node.kind {
+        Kind::Draid(draid, children) => (children, Some(draid)),
+        Kind::Raidz(_, children) => (children, None),
+        _ => (std::slice::from_ref(node), None),
+    };
+    let family = draid.map(|draid| (draid, children));
+    let Some(child) = children.get(first.child) else { return false };
+    child.write_side(family, spot, parts, faults)
+}
+
+/// To which of the map's rows a sector of padding belongs: those of the first row come first.
+fn padded_row(map: &Map, index: usize) -> usize {
+    let of_first = map
+        .rows()
+        .next()
+        .map_or(0, |row| row.data().iter().filter(|column| column.size < row.height()).count());
+    usize::from(index >= of_first)
+}

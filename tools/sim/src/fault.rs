@@ -1,0 +1,54 @@
+//! What can be wrong with a drive while the power is on.
+
+use std::ops::Range;
+
+/// Something that is wrong with a drive. Ranges are in bytes from the drive's start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Reading any of the range fails.
+    Read(Range<u64>),
+    /// Writing any of the range fails, after some of it has been written.
+    Write(Range<u64>),
+    /// Flushing fails.
+    Flush,
+    /// Nothing succeeds.
+    Gone,
+    /// It ends there, whatever size it gave.
+    Short(u64),
+    /// Writes that touch the range never reach the medium, and nobody is told.
+    Lost(Range<u64>),
+    /// Writes that begin in the range end up so many bytes further on, and nobody is told.
+    Astray(Range<u64>, u64),
+}
+
+impl Fault {
+    /// Whether a read of the range fails.
+    pub(crate) fn fails_read(&self, wanted: &Range<u64>) -> bool {
+        match self {
+            Self::Read(range) => overlap(range, wanted),
+            Self::Gone => true,
+            Self::Short(size) => wanted.end > *size,
+            _ => false,
+        }
+    }
+
+    /// Whether a write of the range fails.
+    pub(crate) fn fails_write(&self, wanted: &Range<u64>) -> bool {
+        match self {
+            Self::Write(range) => overlap(range, wanted),
+            Self::Gone => true,
+            Self::Short(size) => wanted.end > *size,
+            _ => false,
+        }
+    }
+
+    /// Whether a flush fails.
+    pub(crate) const fn fails_flush(&self) -> bool {
+        matches!(self, Self::Flush | Self::Gone)
+    }
+}
+
+/// Whether two ranges have something in common.
+pub(crate) const fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}

@@ -1,0 +1,89 @@
+//! All that was asked of a set of drives, in order.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use device::Memory;
+
+use crate::cut::Sweep;
+
+/// What was asked of a drive.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Bytes were written.
+    Write {
+        /// Where, in bytes from the drive's start.
+        offset: u64,
+        /// The bytes.
+        bytes: Arc<[u8]>,
+    },
+    /// All earlier writes of the drive were made to last.
+    Flush,
+    /// That failed: each write since the last good flush will last, or never will.
+    FailedFlush,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The index of the drive.
+    pub disk: usize,
+    /// What was asked of it.
+    pub what: What,
+}
+
+/// What a journal holds.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// The drives before the first request.
+    pub(crate) start: Vec<Memory>,
+    /// The requests.
+    pub(crate) events: Vec<Event>,
+    /// Where the last cut was made, so that the next need not begin from the start.
+    pub(crate) sweep: Option<Sweep>,
+}
+
+/// All that was asked of a set of drives, in order. Clones are the same journal.
+#[derive(Clone, Debug)]
+pub struct Journal(Arc<Mutex<Record>>);
+
+impl Journal {
+    pub(crate) fn new(start: Vec<Memory>) -> Self {
+        Self(Arc::new(Mutex::new(Record { start, events: Vec::new(), sweep: None })))
+    }
+
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many requests there were: a point in time.
+    pub fn len(&self) -> usize {
+        self.record().events.len()
+    }
+
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The requests from the `from`-th on.
+    pub fn events(&self, from: usize) -> Vec<Event> {
+        self.record().events.get(from..).unwrap_or_default().to_vec()
+    }
+
+    /// The drives as they could be found if the power had failed after the first `at` requests.
+    /// `seed` chooses among the ways; 0: nothing is there that was not flushed, 1: everything is.
+    /// Cuts at rising points are cheap: each goes on from the one before.
+    pub fn cut(&self, at: usize, seed: u64) -> Vec<Memory> {
+        let mut record = self.record();
+        let Record { start, events, sweep } = &mut *record;
+        let at = at.min(events.len());
+        let mut reached = match sweep.take() {
+            Some(sweep) if sweep.at() <= at => sweep,
+            _ => Sweep::new(start),
+        };
+        reached.advance(events, at);
+        let found = reached.cut(events, seed);
+        *sweep = Some(reached);
+        found
+    }
+}
