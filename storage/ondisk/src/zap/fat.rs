@@ -24,7 +24,7 @@
 
 use units::BlockId;
 
-use super::{HEADER, Normalization};
+use super::{HEADER, Normalization, put};
 use crate::{Error, Order, Reader, Result};
 
 /// What kind of keys and hashes a table has (zap_flags).
@@ -61,8 +61,8 @@ impl Flags {
 /// Where the pointer table is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Table {
-    /// In the header's block.
-    Embedded(Vec<u64>),
+    /// In the second half of the header's block.
+    Embedded,
     /// In blocks of its own.
     External {
         /// The first of them.
@@ -142,6 +142,55 @@ impl Header {
         })
     }
 
+    /// The header of a new table in blocks of `size` bytes, with block 1 as its one leaf.
+    pub fn new(size: u32, salt: u64, normalization: Normalization, flags: Flags) -> Self {
+        let block_shift = size.checked_ilog2().unwrap_or(0).saturating_sub(3);
+        Self {
+            table: Table::Embedded,
+            table_shift: block_shift.saturating_sub(1),
+            block_shift,
+            free_block: BlockId::new(2),
+            leaves: 1,
+            entries: 0,
+            salt,
+            normalization,
+            flags,
+        }
+    }
+
+    /// Writes the header into its block; an embedded table, which is there already, stays.
+    pub fn write(&self, bytes: &mut [u8], order: Order) {
+        let (first, blocks, next) = match &self.table {
+            Table::Embedded => (0, 0, None),
+            Table::External { first, blocks, next } => (first.get(), *blocks, *next),
+        };
+        let (next_block, next_copied) =
+            next.map_or((0, 0), |(block, copied)| (block.get(), copied));
+        let words = [
+            HEADER,
+            Self::MAGIC,
+            first,
+            blocks,
+            u64::from(self.table_shift),
+            next_block,
+            next_copied,
+            self.free_block.get(),
+            self.leaves,
+            self.entries,
+            self.salt,
+            self.normalization.0,
+            self.flags.0,
+        ];
+        for (number, word) in words.into_iter().enumerate() {
+            put::u64(bytes, number.saturating_mul(8), order, word);
+        }
+    }
+
+    /// The word of the header's block in which an embedded table begins.
+    pub fn embedded_at(&self) -> usize {
+        1_usize.checked_shl(self.table_shift).unwrap_or(0)
+    }
+
     /// How many pointers the table has.
     pub fn table_len(&self) -> u64 {
         1_u64.checked_shl(self.table_shift).unwrap_or(u64::MAX)
@@ -176,10 +225,7 @@ impl RawTable {
                 let rule = "an embedded pointer table fills half the block";
                 return Err(reader.broken(0, rule, self.shift));
             }
-            let words = 1_usize.checked_shl(shift).unwrap_or(0);
-            reader.seek(words.saturating_mul(8));
-            let table = (0..words).map(|_| reader.u64()).collect::<Result<_>>()?;
-            return Ok((Table::Embedded(table), shift));
+            return Ok((Table::Embedded, shift));
         }
         let blocks = shift.checked_sub(block_shift).and_then(|bits| 1_u64.checked_shl(bits));
         if blocks != Some(self.blocks) {
@@ -195,8 +241,10 @@ impl RawTable {
 
 #[cfg(test)]
 mod tests {
-    use super::{Header, Table};
-    use crate::{Order, zap::HEADER};
+    use super::{Flags, Header, Normalization, Table};
+    use crate::Order;
+    use crate::zap::HEADER;
+    use crate::zap::pointers::pointer;
 
     /// A header of 1 KiB with an external table of 2^`shift` pointers in `blocks` blocks.
     fn header(blocks: u64, shift: u64, next: u64) -> Vec<u8> {
@@ -219,10 +267,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_is_written_again() {
+        let table = Flags(7);
+        assert_eq!(Header::new(1024, 9, Normalization(2), table).embedded_at(), 64);
+        for (blocks, shift, next) in [(4, 9, 30), (4, 9, 0), (0, 6, 0)] {
+            let bytes = header(blocks, shift, next);
+            let mut read = Header::parse(&bytes, Order::Big).unwrap();
+            let mut written = vec![0; 1024];
+            read.write(&mut written, Order::Big);
+            if blocks == 0 {
+                // the first block of no table at all, and of no successor
+                let (first, next) = (16..24, 40..56);
+                written[first.clone()].copy_from_slice(&bytes[first]);
+                written[next.clone()].copy_from_slice(&bytes[next]);
+            } else if next == 0 {
+                written[48..56].copy_from_slice(&bytes[48..56]);
+            }
+            assert_eq!(written[..1023], bytes[..1023]);
+            read.entries = 1 << 40;
+            read.write(&mut written, Order::Little);
+            assert_eq!(Header::parse(&written, Order::Little).unwrap(), read);
+        }
+    }
+
+    #[test]
     fn an_embedded_table_is_the_second_half() {
         let read = Header::parse(&header(0, 6, 0), Order::Big).unwrap();
-        let Table::Embedded(pointers) = read.table else { panic!("{read:?}") };
-        assert_eq!((pointers.len(), pointers[63]), (64, 8));
+        assert_eq!((read.table.clone(), read.table_len()), (Table::Embedded, 64));
+        let last = pointer(&header(0, 6, 0), Order::Big, read.embedded_at() + 63).unwrap();
+        assert_eq!(last.get(), 8);
         assert!(Header::parse(&header(0, 7, 0), Order::Big).is_err());
     }
 

@@ -38,6 +38,10 @@
 //!
 //! Learnt from: `zdb -dddd` of the fixtures, zap_leaf.h, zap_leaf.c. Proved by: the real leaves in the tests of zap.
 
+mod edit;
+
+pub use edit::{Fit, LeafMut};
+
 use super::{LEAF, hash};
 use crate::{Order, Reader, Result};
 
@@ -50,6 +54,8 @@ pub struct Leaf<'a> {
     pub prefix_bits: u32,
     /// How many entries it says that it has.
     pub entry_count: u16,
+    /// How many chunks it says are free.
+    pub free_chunks: u16,
     /// Whether chains are sorted by the collision number, as normalized tables have it.
     pub sorted: bool,
     heads: &'a [u8],
@@ -74,7 +80,27 @@ pub struct LeafEntry {
     pub value_count: u16,
     /// Bytes of such an integer: 1, 2, 4 or 8.
     pub int_size: u8,
+    /// The chunk that it is in.
+    pub number: u16,
     next: u16,
+}
+
+/// What an entry is called, as it stands in a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Key<'a> {
+    /// The hash.
+    pub hash: u64,
+    /// The name with its NUL, or the words of the key, most significant byte first.
+    pub bytes: &'a [u8],
+    /// How many bytes, or words.
+    pub count: u16,
+}
+
+impl LeafEntry {
+    /// Bytes of the value.
+    pub fn value_size(&self) -> usize {
+        usize::from(self.value_count).saturating_mul(self.int_size.into())
+    }
 }
 
 const WHAT: &str = "zap leaf";
@@ -82,6 +108,7 @@ const CHUNK: usize = 24;
 /// What an array chunk holds.
 const ARRAY: usize = 21;
 const END: u16 = 0xffff;
+const FREE_CHUNK: u8 = 253;
 const ENTRY_CHUNK: u8 = 252;
 const ARRAY_CHUNK: u8 = 251;
 
@@ -103,7 +130,7 @@ impl<'a> Leaf<'a> {
         if magic != Self::MAGIC {
             return Err(reader.broken(4, "the magic number is 0x2ab1eaf", magic.into()));
         }
-        reader.skip(2)?;
+        let free_chunks = reader.u16()?;
         let entry_count = reader.u16()?;
         let prefix_bits = u32::from(reader.u16()?);
         if prefix_bits > 63 {
@@ -118,7 +145,7 @@ impl<'a> Leaf<'a> {
         }
         let heads = reader.take(bytes.len() / 16)?;
         let chunks = reader.rest();
-        Ok(Self { prefix, prefix_bits, entry_count, sorted, heads, chunks, order })
+        Ok(Self { prefix, prefix_bits, entry_count, free_chunks, sorted, heads, chunks, order })
     }
 
     /// Whether an entry of this hash belongs into this leaf.
@@ -150,6 +177,7 @@ impl<'a> Leaf<'a> {
             return Err(reader.broken(1, rule, int_size.into()));
         }
         Ok(LeafEntry {
+            number,
             int_size,
             next: reader.u16()?,
             name_chunk: reader.u16()?,
@@ -233,8 +261,21 @@ impl<'a> Leaf<'a> {
 
     /// The bytes of a value: its integers, most significant byte first.
     pub fn value(&self, entry: &LeafEntry) -> Result<Vec<u8>> {
-        let size = usize::from(entry.value_count).saturating_mul(entry.int_size.into());
-        self.array(entry.value_chunk, size)
+        self.array(entry.value_chunk, entry.value_size())
+    }
+
+    /// The entry of a key, if there is one.
+    pub fn find(&self, key: &Key<'_>) -> Result<Option<LeafEntry>> {
+        for entry in self.chain(key.hash) {
+            let entry = entry?;
+            if entry.hash == key.hash
+                && entry.name_count == key.count
+                && self.begins_with(&entry, key.bytes)?
+            {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the name is this one, of `name.len()` bytes on disk.
@@ -242,8 +283,13 @@ impl<'a> Leaf<'a> {
         if usize::from(entry.name_count) != name.len() {
             return Ok(false);
         }
+        self.begins_with(entry, name)
+    }
+
+    /// Whether the first bytes of the name, or of the key's words, are these.
+    fn begins_with(&self, entry: &LeafEntry, bytes: &[u8]) -> Result<bool> {
         let mut number = entry.name_chunk;
-        for piece in name.chunks(ARRAY) {
+        for piece in bytes.chunks(ARRAY) {
             let mut reader = self.chunk(number, ARRAY_CHUNK)?;
             if reader.take(ARRAY)?.get(..piece.len()) != Some(piece) {
                 return Ok(false);

@@ -18,9 +18,10 @@
 //!     64
 //! ```
 //!
-//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h. Proved by: `entries_are_read_and_free_ones_passed`.
+//! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h. Proved by: the tests below,
+//! `a_real_micro_table_is_made_again`.
 
-use super::{MICRO, Normalization};
+use super::{MICRO, Normalization, put};
 use crate::{Order, Reader, Result};
 
 /// A micro table.
@@ -76,11 +77,65 @@ impl<'a> Micro<'a> {
         all.filter_map(move |(number, bytes)| Some((number, entry(bytes, order)?)))
     }
 
+    /// How many entries there is room for.
+    pub const fn capacity(&self) -> usize {
+        self.entries.len() / Self::ENTRY
+    }
+
     /// An entry by its number; `None` if it is free.
     pub fn entry(&self, number: usize) -> Option<MicroEntry<'a>> {
         let at = number.checked_mul(Self::ENTRY)?;
         entry(self.entries.get(at..at.checked_add(Self::ENTRY)?)?, self.order)
     }
+}
+
+/// The block of a micro table, to be changed in place.
+#[derive(Debug)]
+pub struct MicroMut<'a> {
+    bytes: &'a mut [u8],
+    order: Order,
+}
+
+impl<'a> MicroMut<'a> {
+    /// Makes the block a table without entries.
+    pub fn init(
+        bytes: &'a mut [u8],
+        order: Order,
+        salt: u64,
+        normalization: Normalization,
+    ) -> Self {
+        bytes.fill(0);
+        put::u64(bytes, 0, order, MICRO);
+        put::u64(bytes, 8, order, salt);
+        put::u64(bytes, 16, order, normalization.0);
+        Self { bytes, order }
+    }
+
+    /// Takes the block of a table.
+    pub fn open(bytes: &'a mut [u8], order: Order) -> Result<Self> {
+        Micro::parse(bytes, order)?;
+        Ok(Self { bytes, order })
+    }
+
+    /// Puts an entry, whose name has at most [`Micro::MAX_NAME`] bytes, into the place of a number.
+    pub fn put(&mut self, number: usize, entry: &MicroEntry<'_>) {
+        self.clear(number);
+        let at = place(number);
+        put::u64(self.bytes, at, self.order, entry.value);
+        put::u32(self.bytes, at.saturating_add(8), self.order, entry.collision);
+        let name = entry.name.get(..Micro::MAX_NAME).unwrap_or(entry.name);
+        put::slice(self.bytes, at.saturating_add(14), name);
+    }
+
+    /// Makes the place of a number free.
+    pub fn clear(&mut self, number: usize) {
+        put::slice(self.bytes, place(number), &[0; Micro::ENTRY]);
+    }
+}
+
+/// Where the entry of a number stands in the block.
+const fn place(number: usize) -> usize {
+    number.saturating_add(1).saturating_mul(Micro::ENTRY)
 }
 
 fn entry(bytes: &[u8], order: Order) -> Option<MicroEntry<'_>> {
@@ -96,7 +151,7 @@ fn entry(bytes: &[u8], order: Order) -> Option<MicroEntry<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MICRO, Micro};
+    use super::{MICRO, Micro, MicroEntry, MicroMut, Normalization};
     use crate::Order;
 
     #[test]
@@ -115,6 +170,28 @@ mod tests {
         assert_eq!(all[1].1.name, [b'x'; 50]);
         assert_eq!(micro.entry(0), None);
         assert_eq!(micro.entry(3), None);
+    }
+
+    #[test]
+    fn entries_are_put_and_cleared() {
+        for order in [Order::Little, Order::Big] {
+            let mut bytes = vec![0xff; 256];
+            let mut table = MicroMut::init(&mut bytes, order, 5, Normalization::NFC);
+            let one = MicroEntry { name: b"one", value: 1, collision: 0 };
+            let two = MicroEntry { name: &[b'x'; 49], value: u64::MAX, collision: 0xffff };
+            table.put(0, &one);
+            table.put(2, &two);
+            table.put(3, &two);
+            let read = Micro::parse(&bytes, order).unwrap();
+            assert_eq!(
+                (read.salt, read.normalization, read.capacity()),
+                (5, Normalization::NFC, 3)
+            );
+            assert_eq!(read.numbered().collect::<Vec<_>>(), [(0, one), (2, two)]);
+            MicroMut::open(&mut bytes, order).unwrap().clear(0);
+            let read = Micro::parse(&bytes, order).unwrap();
+            assert_eq!(read.numbered().collect::<Vec<_>>(), [(2, two)]);
+        }
     }
 
     proptest::proptest! {

@@ -10,6 +10,8 @@ pub mod fat;
 pub mod hash;
 pub mod leaf;
 pub mod micro;
+pub mod pointers;
+mod put;
 
 use crate::{Order, Reader, Result};
 
