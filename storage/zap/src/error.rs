@@ -50,6 +50,31 @@ pub enum Error {
         /// How many integers.
         count: usize,
     },
+    /// The name that was to be put in is there already.
+    #[error("{place}: the name is in the table already")]
+    Exists {
+        /// The table.
+        place: Place,
+    },
+    /// A name is empty, too long, or has a NUL in it; a key has no words or too many, or is not of
+    /// the table's kind.
+    #[error("{place}: a table can have no such name")]
+    BadName {
+        /// The table.
+        place: Place,
+    },
+    /// A value is too long, or no whole number of integers of 1, 2, 4 or 8 bytes.
+    #[error("{place}: a table can have no such value")]
+    BadValue {
+        /// The table.
+        place: Place,
+    },
+    /// Too many names have hashes that begin with the same bits.
+    #[error("{place}: the table has no room for the name")]
+    Full {
+        /// The table.
+        place: Place,
+    },
 }
 
 impl Error {
@@ -61,7 +86,11 @@ impl Error {
             | Self::NotATable { place }
             | Self::WrongLeaf { place, .. }
             | Self::Missing { place }
-            | Self::OtherValue { place, .. } => *place,
+            | Self::OtherValue { place, .. }
+            | Self::Exists { place }
+            | Self::BadName { place }
+            | Self::BadValue { place }
+            | Self::Full { place } => *place,
         }
     }
 }

@@ -11,9 +11,12 @@
 mod cursor;
 mod entries;
 mod error;
+mod later;
+mod micro;
 mod normalize;
 mod table;
 mod value;
+mod write;
 mod zap;
 
 pub use cursor::Cursor;
@@ -22,6 +25,7 @@ pub use error::Error;
 pub use normalize::normalize;
 pub use ondisk::zap::Normalization;
 pub use value::{Entry, Value};
+pub use write::NewTable;
 pub use zap::{Matching, Zap};
 
 /// What asking a table gives.

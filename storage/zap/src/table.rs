@@ -2,7 +2,8 @@
 
 use dmu::{Object, Recent};
 use ondisk::zap::fat::{Header, Table};
-use ondisk::zap::hash;
+use ondisk::zap::leaf::Leaf;
+use ondisk::zap::{hash, pointers};
 use units::{BlockId, Place};
 use zio::Block;
 
@@ -11,21 +12,26 @@ use crate::{Error, Result};
 /// A fat table: its header, and the blocks that were used last.
 pub(crate) struct Fat {
     pub(crate) header: Header,
-    recent: Recent<u64, 8>,
+    pub(crate) block: Block,
+    /// Not of a live object set, which knows its blocks itself, and changes them.
+    recent: Option<Recent<u64, 8>>,
 }
 
 impl Fat {
-    pub(crate) fn new(header: Header) -> Self {
-        Self { header, recent: Recent::new() }
+    pub(crate) fn new(header: Header, block: Block, live: bool) -> Self {
+        Self { header, block, recent: (!live).then(Recent::new) }
     }
 
     /// The leaf for a place in the pointer table.
-    pub(crate) fn leaf_of(&self, object: &Object, index: u64) -> Result<u64> {
+    pub(crate) fn leaf_of(&self, object: &Object, index: u64) -> Result<BlockId> {
         match &self.header.table {
-            Table::Embedded(pointers) => usize::try_from(index)
-                .ok()
-                .and_then(|index| pointers.get(index).copied())
-                .ok_or(Error::Missing { place: object.place(BlockId::new(0)) }),
+            Table::Embedded => {
+                let zero = BlockId::new(0);
+                let missing = Error::Missing { place: object.place(zero) };
+                let Some(word) = self.embedded_word(index) else { return Err(missing) };
+                pointers::pointer(&self.block, self.block.order(), word)
+                    .map_err(|why| corrupt(object, zero, why))
+            }
             Table::External { first, next, .. } => {
                 let loaded = self.load(object, *first, index);
                 let table_block = index.checked_shr(self.header.block_shift).unwrap_or(0);
@@ -40,26 +46,39 @@ impl Fat {
         }
     }
 
-    fn load(&self, object: &Object, first: BlockId, index: u64) -> Result<u64> {
-        let shift = self.header.block_shift;
-        let block = first.get().saturating_add(index.checked_shr(shift).unwrap_or(0));
+    fn embedded_word(&self, index: u64) -> Option<usize> {
+        let index = Some(index).filter(|index| *index < self.header.table_len())?;
+        usize::try_from(index).ok()?.checked_add(self.header.embedded_at())
+    }
+
+    fn load(&self, object: &Object, first: BlockId, index: u64) -> Result<BlockId> {
+        let (block, word) = seat(&self.header, first, index);
         let content = self.block(object, block)?;
-        let mask = !u64::MAX.checked_shl(shift).unwrap_or(0);
-        let at = usize::try_from((index & mask).saturating_mul(8)).unwrap_or(usize::MAX);
-        let mut reader = ondisk::Reader::new("zap pointer table", &content, content.order());
-        reader.seek(at);
-        reader.u64().map_err(|why| corrupt(object, block, why))
+        pointers::pointer(&content, content.order(), word)
+            .map_err(|why| corrupt(object, block, why))
     }
 
     /// A block of the table, which must be there.
-    pub(crate) fn block(&self, object: &Object, block: u64) -> Result<Block> {
-        if let Some(known) = self.recent.find(block) {
+    pub(crate) fn block(&self, object: &Object, block: BlockId) -> Result<Block> {
+        let Some(recent) = &self.recent else { return block_of(object, block) };
+        if let Some(known) = recent.find(block.get()) {
             return Ok(known);
         }
-        let id = BlockId::new(block);
-        let read = object.block(id)?.ok_or(Error::Missing { place: object.place(id) })?;
-        self.recent.keep(block, &read);
+        let read = block_of(object, block)?;
+        recent.keep(block.get(), &read);
         Ok(read)
+    }
+
+    /// The leaf for a hash, with its block number.
+    pub(crate) fn leaf(&self, object: &Object, hash: u64) -> Result<(BlockId, Block)> {
+        let number = self.leaf_of(object, self.index(hash))?;
+        let block = self.block(object, number)?;
+        let leaf = Leaf::parse(&block, block.order());
+        let leaf = leaf.map_err(|why| corrupt(object, number, why))?;
+        if !leaf.covers(hash) {
+            return Err(Error::WrongLeaf { place: object.place(number), hash });
+        }
+        Ok((number, block))
     }
 
     /// The place in the pointer table for a hash.
@@ -67,13 +86,20 @@ impl Fat {
         hash::index(hash, self.header.table_shift)
     }
 
+    /// The first hash of a place in the pointer table; `None` behind the last.
+    pub(crate) fn first_hash(&self, index: u64) -> Option<u64> {
+        let shift = self.header.table_shift;
+        let index = Some(index).filter(|index| *index < self.header.table_len())?;
+        Some(index.checked_shl(64_u32.saturating_sub(shift)).unwrap_or(0))
+    }
+
     /// The place in the pointer table at which to go on after `index` led to nothing: behind the
     /// places of the table's blocks that are not there at all, or else the next.
     pub(crate) fn behind_gap(&self, object: &Object, index: u64) -> u64 {
         let next = index.saturating_add(1);
         let Table::External { first, blocks, .. } = &self.header.table else { return next };
-        let size = u64::from(object.block_size());
         let shift = self.header.block_shift;
+        let size = 8_u64.checked_shl(shift).unwrap_or(u64::MAX);
         let after = index.checked_shr(shift).unwrap_or(0).saturating_add(1);
         let from = first.get().saturating_add(after).saturating_mul(size);
         let found = match object.next_data(from) {
@@ -85,7 +111,20 @@ impl Fat {
     }
 }
 
-pub(crate) fn corrupt(object: &Object, block: u64, why: ondisk::Error) -> Error {
-    let place: Place = object.place(BlockId::new(block));
+/// The block of an external table and the word in it in which a pointer stands.
+pub(crate) fn seat(header: &Header, first: BlockId, index: u64) -> (BlockId, usize) {
+    let shift = header.block_shift;
+    let block = first.get().saturating_add(index.checked_shr(shift).unwrap_or(0));
+    let mask = !u64::MAX.checked_shl(shift).unwrap_or(0);
+    (BlockId::new(block), usize::try_from(index & mask).unwrap_or(usize::MAX))
+}
+
+/// A block of a table, which must be there.
+pub(crate) fn block_of(object: &Object, block: BlockId) -> Result<Block> {
+    object.block(block)?.ok_or(Error::Missing { place: object.place(block) })
+}
+
+pub(crate) fn corrupt(object: &Object, block: BlockId, why: ondisk::Error) -> Error {
+    let place: Place = object.place(block);
     Error::Corrupt { place, why }
 }

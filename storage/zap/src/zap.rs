@@ -1,16 +1,18 @@
 //! A table: opened by its block 0, looked up by name.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dmu::Object;
 use ondisk::zap::fat::{Flags, Header};
-use ondisk::zap::leaf::{Leaf, LeafEntry};
-use ondisk::zap::micro::{Micro, MicroEntry};
+use ondisk::zap::leaf::{Key, Leaf, LeafEntry};
+use ondisk::zap::micro::Micro;
 use ondisk::zap::{self, Normalization, hash};
+use parking_lot::Mutex;
 use units::BlockId;
 use zio::Block;
 
 use crate::entries::Entries;
+use crate::micro::{MicroTable, micro};
 use crate::normalize::{is_plain, normalize};
 use crate::table::{Fat, corrupt};
 use crate::{Cursor, Entry, Error, Result, Value};
@@ -27,21 +29,52 @@ pub enum Matching {
 }
 
 /// A table of names and values. Cheap to clone.
+///
+/// In a live object set a handle stays good when the table is changed, through it or through
+/// another. Whoever changes a table holds the lock of what it belongs to.
 #[derive(Clone)]
 pub struct Zap(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) object: Object,
-    pub(crate) kind: Kind,
+    /// What never changes.
+    pub(crate) salt: u64,
+    normalization: Normalization,
+    flags: Flags,
+    /// What block 0 was found to be. In a live object set it holds only if the block is still the
+    /// same, and a fat table is not kept: who changes a block that is shared must copy it.
+    pub(crate) known: Mutex<Option<Arc<Kind>>>,
 }
 
 pub(crate) enum Kind {
-    Micro(Block, OnceLock<Vec<Seat>>),
+    Micro(MicroTable),
     Fat(Fat),
 }
 
-/// Where an entry of a micro table is in the order of hashes, and which it is.
-pub(crate) type Seat = (Cursor, usize);
+impl Kind {
+    /// What an object's block 0 is.
+    fn parse(object: &Object, block: Block) -> Result<Self> {
+        let told = |why| corrupt(object, BlockId::new(0), why);
+        match zap::block_kind(&block, block.order()).map_err(told)? {
+            zap::MICRO => {
+                Micro::parse(&block, block.order()).map_err(told)?;
+                Ok(Self::Micro(MicroTable::new(block)))
+            }
+            zap::HEADER => {
+                let header = Header::parse(&block, block.order()).map_err(told)?;
+                Ok(Self::Fat(Fat::new(header, block, object.objset().is_live())))
+            }
+            _ => Err(Error::NotATable { place: object.place(BlockId::new(0)) }),
+        }
+    }
+
+    fn block(&self) -> &Block {
+        match self {
+            Self::Micro(table) => &table.block,
+            Self::Fat(fat) => &fat.block,
+        }
+    }
+}
 
 impl std::fmt::Debug for Zap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,18 +85,34 @@ impl std::fmt::Debug for Zap {
 impl Zap {
     /// Reads block 0 of the object.
     pub fn open(object: Object) -> Result<Self> {
-        let not_a_table = Error::NotATable { place: object.place(BlockId::new(0)) };
-        let Some(block) = object.block(BlockId::new(0))? else { return Err(not_a_table) };
-        let told = |why| corrupt(&object, 0, why);
-        let kind = match zap::block_kind(&block, block.order()).map_err(told)? {
-            zap::MICRO => {
-                Micro::parse(&block, block.order()).map_err(told)?;
-                Kind::Micro(block, OnceLock::new())
+        let kind = Kind::parse(&object, block_zero(&object)?)?;
+        let (salt, normalization, flags) = match &kind {
+            Kind::Micro(table) => {
+                let micro = micro(&table.block);
+                (micro.salt, micro.normalization, Flags::default())
             }
-            zap::HEADER => Kind::Fat(Fat::new(Header::parse(&block, block.order()).map_err(told)?)),
-            _ => return Err(not_a_table),
+            Kind::Fat(fat) => (fat.header.salt, fat.header.normalization, fat.header.flags),
         };
-        Ok(Self(Arc::new(Inner { object, kind })))
+        let inner =
+            Inner { object, salt, normalization, flags, known: Mutex::new(Some(Arc::new(kind))) };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The table as it is now.
+    pub(crate) fn now(&self) -> Result<Arc<Kind>> {
+        let Inner { object, known, .. } = &*self.0;
+        let live = object.objset().is_live();
+        let was = known.lock().clone();
+        if let Some(kind) = was.as_ref().filter(|_| !live) {
+            return Ok(Arc::clone(kind));
+        }
+        let block = block_zero(object)?;
+        if let Some(kind) = was.filter(|kind| kind.block().is(&block)) {
+            return Ok(kind);
+        }
+        let kind = Arc::new(Kind::parse(object, block)?);
+        *known.lock() = Some(&kind).filter(|_| !live || is_micro(&kind)).cloned();
+        Ok(kind)
     }
 
     /// The object that it is kept in.
@@ -72,41 +121,31 @@ impl Zap {
     }
 
     /// Whether it is a micro table.
-    pub fn is_micro(&self) -> bool {
-        matches!(self.0.kind, Kind::Micro(..))
+    pub fn is_micro(&self) -> Result<bool> {
+        Ok(is_micro(&*self.now()?))
     }
 
     /// How many entries it has.
-    pub fn count(&self) -> u64 {
-        match &self.0.kind {
-            Kind::Micro(block, _) => {
-                u64::try_from(micro(block).entries().count()).unwrap_or(u64::MAX)
-            }
+    pub fn count(&self) -> Result<u64> {
+        Ok(match &*self.now()? {
+            Kind::Micro(table) => u64::try_from(table.seats().len()).unwrap_or(u64::MAX),
             Kind::Fat(fat) => fat.header.entries,
-        }
+        })
     }
 
     /// How its names are made equal.
     pub fn normalization(&self) -> Normalization {
-        match &self.0.kind {
-            Kind::Micro(block, _) => micro(block).normalization,
-            Kind::Fat(fat) => fat.header.normalization,
-        }
+        self.0.normalization
     }
 
     /// Its keys and hashes.
     pub fn flags(&self) -> Flags {
-        match &self.0.kind {
-            Kind::Micro(..) => Flags::default(),
-            Kind::Fat(fat) => fat.header.flags,
-        }
+        self.0.flags
     }
 
-    fn salt(&self) -> u64 {
-        match &self.0.kind {
-            Kind::Micro(block, _) => micro(block).salt,
-            Kind::Fat(fat) => fat.header.salt,
-        }
+    /// The hash of a name.
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        hash::of_name(self.0.salt, self.0.flags, &normalize(name, self.0.normalization))
     }
 
     /// The value of a name, byte for byte.
@@ -133,10 +172,10 @@ impl Zap {
             return Ok(None);
         }
         let normalization = self.normalization();
-        let hash = hash::of_name(self.salt(), self.flags(), &normalize(name, normalization));
+        let hash = self.hash(name);
         let wanted = Wanted::new(name, matching, normalization);
-        let found = match &self.0.kind {
-            Kind::Micro(block, seats) => Self::find_micro(block, seats, hash, &wanted),
+        let found = match &*self.now()? {
+            Kind::Micro(table) => table.find(hash, &wanted),
             Kind::Fat(fat) => self.find_fat(fat, hash, &wanted)?,
         };
         if found.is_some() || normalization.is_none() || is_plain(name) {
@@ -147,25 +186,20 @@ impl Zap {
 
     /// The value of a key of words.
     pub fn lookup_key64(&self, words: &[u64]) -> Result<Option<Value>> {
-        let Kind::Fat(fat) = &self.0.kind else { return Ok(None) };
-        if !fat.header.flags.word_keys() {
+        if !self.flags().word_keys() {
             return Ok(None);
         }
-        let hash = hash::of_words(fat.header.salt, fat.header.flags, words);
-        let (number, block) = self.leaf(fat, hash)?;
+        let now = self.now()?;
+        let Kind::Fat(fat) = &*now else { return Ok(None) };
+        let hash = hash::of_words(self.0.salt, self.0.flags, words);
+        let Some((bytes, count)) = word_bytes(words) else { return Ok(None) };
+        let (number, block) = fat.leaf(&self.0.object, hash)?;
         let told = |why| corrupt(&self.0.object, number, why);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
-        for entry in leaf.chain(hash) {
-            let entry = entry.map_err(told)?;
-            if entry.hash == hash
-                && usize::from(entry.name_count) == words.len()
-                && leaf.key(&entry).map_err(told)? == words
-            {
-                let bytes = leaf.value(&entry).map_err(told)?;
-                return Ok(Some(Value::new(entry.int_size, bytes)));
-            }
-        }
-        Ok(None)
+        let key = Key { hash, bytes: &bytes, count };
+        let Some(entry) = leaf.find(&key).map_err(told)? else { return Ok(None) };
+        let bytes = leaf.value(&entry).map_err(told)?;
+        Ok(Some(Value::new(entry.int_size, bytes)))
     }
 
     /// The entries in the order of their hashes, streamed leaf by leaf. What cannot be read is told
@@ -190,22 +224,8 @@ impl Zap {
         Ok(None)
     }
 
-    fn find_micro(
-        block: &Block,
-        seats: &OnceLock<Vec<Seat>>,
-        hash: u64,
-        wanted: &Wanted<'_>,
-    ) -> Option<Entry> {
-        let seats = seats.get_or_init(|| seats_of(block));
-        let first = seats.partition_point(|(cursor, _)| cursor.hash < hash);
-        let same = seats.get(first..)?.iter().take_while(|(cursor, _)| cursor.hash == hash);
-        let mut found = same.filter_map(|(cursor, at)| Some((cursor, micro(block).entry(*at)?)));
-        let (cursor, entry) = found.find(|(_, entry)| wanted.is(entry.name))?;
-        Some(micro_entry(*cursor, entry))
-    }
-
     fn find_fat(&self, fat: &Fat, hash: u64, wanted: &Wanted<'_>) -> Result<Option<Entry>> {
-        let (number, block) = self.leaf(fat, hash)?;
+        let (number, block) = fat.leaf(&self.0.object, hash)?;
         let told = |why| corrupt(&self.0.object, number, why);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let mut best: Option<LeafEntry> = None;
@@ -224,35 +244,36 @@ impl Zap {
         }
         best.map(|entry| leaf_entry(&leaf, &entry, false).map_err(told)).transpose()
     }
+}
 
-    /// The leaf for a hash, with its block number.
-    fn leaf(&self, fat: &Fat, hash: u64) -> Result<(u64, Block)> {
-        let object = &self.0.object;
-        let number = fat.leaf_of(object, fat.index(hash))?;
-        let block = fat.block(object, number)?;
-        let leaf = Leaf::parse(&block, block.order());
-        let leaf = leaf.map_err(|why| corrupt(object, number, why))?;
-        if !leaf.covers(hash) {
-            let place = object.place(BlockId::new(number));
-            return Err(Error::WrongLeaf { place, hash });
-        }
-        Ok((number, block))
-    }
+fn is_micro(kind: &Kind) -> bool {
+    matches!(kind, Kind::Micro(_))
+}
+
+fn block_zero(object: &Object) -> Result<Block> {
+    let place = object.place(BlockId::new(0));
+    object.block(BlockId::new(0))?.ok_or(Error::NotATable { place })
+}
+
+/// The words of a key, most significant byte first, and how many they are.
+pub(crate) fn word_bytes(words: &[u64]) -> Option<(Vec<u8>, u16)> {
+    let bytes = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    Some((bytes, u16::try_from(words.len()).ok()?))
 }
 
 /// A name that is looked for.
-struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     name: &'a [u8],
     matching: Matching,
     /// How names are made equal before they are compared.
     how: Normalization,
     normalized: Vec<u8>,
     /// The name with its NUL.
-    on_disk: Vec<u8>,
+    pub(crate) on_disk: Vec<u8>,
 }
 
 impl<'a> Wanted<'a> {
-    fn new(name: &'a [u8], matching: Matching, table: Normalization) -> Self {
+    pub(crate) fn new(name: &'a [u8], matching: Matching, table: Normalization) -> Self {
         let how = match matching {
             Matching::Exact => Normalization::default(),
             Matching::Normalized => table,
@@ -263,35 +284,12 @@ impl<'a> Wanted<'a> {
         Self { name, matching, how, normalized: normalize(name, how), on_disk }
     }
 
-    fn is(&self, other: &[u8]) -> bool {
+    pub(crate) fn is(&self, other: &[u8]) -> bool {
         match self.matching {
             Matching::Exact => self.name == other,
             _ => self.normalized == normalize(other, self.how),
         }
     }
-}
-
-/// The micro table in a block that has been found to hold one.
-pub(crate) fn micro(block: &Block) -> Micro<'_> {
-    Micro::parse(block, block.order()).unwrap_or_default()
-}
-
-/// The entries of a micro table in the order of their hashes.
-pub(crate) fn seats_of(block: &Block) -> Vec<Seat> {
-    let table = micro(block);
-    let seat = |(at, entry): (usize, MicroEntry<'_>)| {
-        let name = normalize(entry.name, table.normalization);
-        let hash = hash::of_name(table.salt, Flags::default(), &name);
-        (Cursor { hash, collision: entry.collision }, at)
-    };
-    let mut seats: Vec<Seat> = table.numbered().map(seat).collect();
-    seats.sort_unstable();
-    seats
-}
-
-pub(crate) fn micro_entry(cursor: Cursor, entry: MicroEntry<'_>) -> Entry {
-    let (name, value) = (entry.name.to_vec(), Value::number(entry.value));
-    Entry { name, key64: None, value, cursor }
 }
 
 /// An entry of a leaf with its name and value.

@@ -19,6 +19,11 @@ impl Block {
         Self { bytes: Arc::new(Buffer(bytes)), order }
     }
 
+    /// Whether this is the same memory as another: a clone of it, with nothing changed.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+
     /// The byte order of the content.
     pub fn order(&self) -> Order {
         self.order

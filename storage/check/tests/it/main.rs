@@ -4,3 +4,4 @@ mod encoded;
 mod examine;
 mod fixture_pools;
 mod injected;
+mod tables;

@@ -64,6 +64,10 @@ impl Pool {
             }
             other => other.map_err(|error| unreadable(&*subject, &error))?,
         };
+        let (micro, count) = table
+            .is_micro()
+            .and_then(|micro| Ok((micro, table.count()?)))
+            .map_err(|error| unreadable(&*subject, &error))?;
         let mut rows = Vec::new();
         let mut complete = true;
         for found in table.entries() {
@@ -78,8 +82,8 @@ impl Pool {
         }
         Ok(json!({
             "object": object,
-            "form": if table.is_micro() { "micro" } else { "fat" },
-            "count": table.count(),
+            "form": if micro { "micro" } else { "fat" },
+            "count": count,
             "complete": complete,
             "entries": rows,
         }))

@@ -1,0 +1,85 @@
+//! Every name table of every fixture keeps the rules that ours are tested against, and its micro
+//! tables and headers are made again byte for byte.
+
+#[path = "../../../zap/tests/it/audit.rs"]
+mod audit;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dmu::{Object, Objset};
+use ondisk::object_type::Content;
+use ondisk::zap::fat::Header;
+use ondisk::zap::micro::{Micro, MicroMut};
+use ondisk::zap::{HEADER, MICRO, block_kind};
+use ondisk::{ObjectType, Order, Reader};
+use units::{BlockId, ObjsetId};
+
+use crate::examine::open;
+
+/// The object sets of a pool that can be read without keys.
+fn objsets(mos: &Objset) -> Vec<Objset> {
+    let mut all = vec![mos.clone()];
+    for (id, dnode) in mos.objects().flatten() {
+        let object = mos.with(id, dnode);
+        if object.dnode().bonus_kind != ObjectType::DSL_DATASET {
+            continue;
+        }
+        let mut reader = Reader::new("dataset", object.bonus(), object.bonus_order());
+        let dataset = ondisk::dsl::Dataset::read(&mut reader).unwrap();
+        let id = ObjsetId::new(object.id().get());
+        all.extend(Objset::open(Arc::clone(mos.source()), id, &dataset.root, None).ok());
+    }
+    all
+}
+
+/// Whether the table is made again; `None` where it is a table of another byte order.
+fn made_again(object: &Object) -> Option<&'static str> {
+    let block = object.block(BlockId::new(0)).unwrap()?;
+    let mut made = block.to_vec();
+    let kind = match block_kind(&block, block.order()).unwrap() {
+        MICRO => {
+            let micro = Micro::parse(&block, block.order()).unwrap();
+            let mut ours =
+                MicroMut::init(&mut made, block.order(), micro.salt, micro.normalization);
+            for (number, entry) in micro.numbered() {
+                ours.put(number, &entry);
+            }
+            "micro"
+        }
+        HEADER => {
+            let header = Header::parse(&block, block.order()).unwrap();
+            let half = made.len() / 2;
+            made[..half].fill(0);
+            header.write(&mut made, block.order());
+            "fat"
+        }
+        _ => return None,
+    };
+    assert!(made == block[..], "{object:?} is not made again");
+    (block.order() == Order::Little).then_some(kind)
+}
+
+#[test]
+fn real_tables_keep_the_rules_and_are_made_again() {
+    let mut seen = BTreeSet::new();
+    for fixture in fixtures::all() {
+        let pool = open(&fixture.dir);
+        for objset in objsets(pool.mos()) {
+            for (id, dnode) in objset.objects().flatten() {
+                let object = objset.with(id, dnode);
+                let Ok(Some(_)) = object.block(BlockId::new(0)) else { continue };
+                if object.dnode().kind.content() != Content::Zap {
+                    continue;
+                }
+                if let Some(kind) = made_again(&object) {
+                    audit::audit(&object);
+                    seen.insert((kind, object.dnode().kind));
+                }
+            }
+        }
+    }
+    assert!(seen.contains(&("micro", ObjectType::DIRECTORY)));
+    assert!(seen.contains(&("fat", ObjectType::OBJECT_DIRECTORY)));
+    assert!(seen.contains(&("fat", ObjectType::DDT_ZAP)));
+}

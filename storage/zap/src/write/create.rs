@@ -1,0 +1,105 @@
+//! New tables.
+
+use dmu::{NewObject, Objset};
+use ondisk::ObjectType;
+use ondisk::zap::Normalization;
+use ondisk::zap::fat::Flags;
+use ondisk::zap::micro::MicroMut;
+use txg::Tx;
+use units::{BlockId, ObjectId};
+
+use crate::write::fat;
+use crate::{Result, Zap};
+
+/// What a new table is to be.
+#[derive(Clone, Debug)]
+pub struct NewTable {
+    /// How names are made equal.
+    pub normalization: Normalization,
+    /// Keys and hashes; any flag makes the table a fat one at once.
+    pub flags: Flags,
+    /// Stirred into the hash: a random number.
+    pub salt: u64,
+    /// log2 of the bytes of a block, of a table with flags. Others begin with one sector, and have
+    /// blocks of 16 KiB when they are fat.
+    pub block_shift: u8,
+    /// log2 of the bytes of an indirect block.
+    pub indirect_shift: u8,
+    /// The type of the bonus.
+    pub bonus_kind: ObjectType,
+    /// The bonus.
+    pub bonus: Vec<u8>,
+    /// 512-byte slots of the dnode.
+    pub slots: u8,
+}
+
+impl Default for NewTable {
+    fn default() -> Self {
+        Self {
+            normalization: Normalization::default(),
+            flags: Flags::default(),
+            salt: 1,
+            block_shift: 14,
+            indirect_shift: 17,
+            bonus_kind: ObjectType::NONE,
+            bonus: Vec::new(),
+            slots: 1,
+        }
+    }
+}
+
+impl NewTable {
+    fn object(&self, kind: ObjectType) -> NewObject {
+        let block_size = match self.flags.0 {
+            0 => SECTOR,
+            _ => 1_u32.checked_shl(self.block_shift.into()).unwrap_or(0).max(SECTOR),
+        };
+        NewObject {
+            kind,
+            block_size,
+            indirect_shift: self.indirect_shift,
+            bonus_kind: self.bonus_kind,
+            bonus: self.bonus.clone(),
+            slots: self.slots,
+            checksum: 0,
+            compression: 0,
+        }
+    }
+}
+
+/// What the block of a micro table begins with and grows by.
+pub(crate) const SECTOR: u32 = 512;
+
+impl Zap {
+    /// A new table in an object of its own.
+    pub fn create(objset: &Objset, tx: &Tx, kind: ObjectType, new: &NewTable) -> Result<Self> {
+        let object = objset.create(tx, &new.object(kind))?;
+        Self::begin(objset, tx, object.id(), new)
+    }
+
+    /// A new table in the object of a number that is free.
+    pub fn create_at(
+        objset: &Objset,
+        tx: &Tx,
+        id: ObjectId,
+        kind: ObjectType,
+        new: &NewTable,
+    ) -> Result<Self> {
+        objset.create_at(tx, id, &new.object(kind))?;
+        Self::begin(objset, tx, id, new)
+    }
+
+    fn begin(objset: &Objset, tx: &Tx, id: ObjectId, new: &NewTable) -> Result<Self> {
+        let object = objset.object(id)?;
+        // the hash needs something to begin with
+        let salt = new.salt | 1;
+        if new.flags.0 == 0 {
+            object.change(tx, BlockId::new(0), &mut |bytes| {
+                MicroMut::init(bytes, fat::ORDER, salt, new.normalization);
+            })?;
+        } else {
+            fat::begin(&object, tx, salt, new.normalization, new.flags)?;
+        }
+        Self::open(object)
+    }
+}

@@ -1,0 +1,193 @@
+//! Changes of a fat table: of its leaves, and what its header counts.
+
+use dmu::Object;
+use ondisk::Order;
+use ondisk::zap::fat::{Flags, Header};
+use ondisk::zap::leaf::{Fit, Key, Leaf, LeafEntry, LeafMut};
+use ondisk::zap::{Normalization, pointers};
+use txg::Tx;
+use units::BlockId;
+use zio::Block;
+
+use crate::table::{block_of, corrupt};
+use crate::write::Mode;
+use crate::{Error, Result, Value};
+
+/// The byte order of what is written afresh.
+pub(super) const ORDER: Order = Order::Little;
+/// With fewer free chunks than this in a leaf whose pointer is the only one to it, the pointer
+/// table grows: a split of the leaf would need it to.
+const FEW_CHUNKS: u16 = 20;
+
+/// A fat table that is being changed, with its header as it is to be.
+pub(super) struct Fat<'a> {
+    pub(super) object: &'a Object,
+    pub(super) tx: &'a Tx,
+    pub(super) header: Header,
+    pub(super) order: Order,
+    /// The header's block may be an older one than `header`.
+    pub(super) unsaved: bool,
+}
+
+/// Makes blocks 0 and 1 of the object an empty table.
+pub(super) fn begin(
+    object: &Object,
+    tx: &Tx,
+    salt: u64,
+    normalization: Normalization,
+    flags: Flags,
+) -> Result<()> {
+    let mut size = 0;
+    object.change(tx, BlockId::new(0), &mut |bytes| {
+        bytes.fill(0);
+        size = bytes.len();
+        let wide = u32::try_from(size).unwrap_or(u32::MAX);
+        let header = Header::new(wide, salt, normalization, flags);
+        header.write(bytes, ORDER);
+        let first = header.embedded_at();
+        let words = first..first.saturating_mul(2);
+        pointers::point(bytes, ORDER, words, BlockId::new(1));
+    })?;
+    let mut leaf = vec![0; size];
+    LeafMut::init(&mut leaf, ORDER, !normalization.is_none());
+    object.write(tx, u64::try_from(size).unwrap_or(u64::MAX), &leaf)?;
+    Ok(())
+}
+
+impl<'a> Fat<'a> {
+    pub(super) fn open(object: &'a Object, tx: &'a Tx) -> Result<Self> {
+        let zero = BlockId::new(0);
+        let block = block_of(object, zero)?;
+        let order = block.order();
+        let header = Header::parse(&block, order).map_err(|why| corrupt(object, zero, why))?;
+        Ok(Self { object, tx, header, order, unsaved: false })
+    }
+
+    /// Puts an entry into its leaf, which is split until there is room. Without a `collision` it
+    /// gets one that its hash does not have yet.
+    pub(super) fn put(
+        &mut self,
+        key: &Key<'_>,
+        collision: Option<u32>,
+        value: &Value,
+        mode: Mode,
+    ) -> Result<()> {
+        let content = (value.int_size(), value.bytes());
+        loop {
+            let (number, block) = self.leaf(key.hash)?;
+            let found = self.find(number, &block, key)?;
+            drop(block);
+            if found.is_some() && mode == Mode::Insert {
+                return Err(Error::Exists { place: self.object.place(BlockId::new(0)) });
+            }
+            let mut state = (0, 0);
+            let fit = self.edit(number, &mut |leaf| {
+                let fit = match &found {
+                    Some(entry) => leaf.set_value(entry, content)?,
+                    None => leaf.insert(key, collision, content)?,
+                };
+                let view = leaf.view()?;
+                state = (view.prefix_bits, view.free_chunks);
+                Ok(fit)
+            })?;
+            match fit {
+                Fit::Done => {
+                    if found.is_none() {
+                        self.header.entries = self.header.entries.saturating_add(1);
+                        self.unsaved = true;
+                    }
+                    let (prefix_bits, free_chunks) = state;
+                    if prefix_bits >= self.header.table_shift && free_chunks < FEW_CHUNKS
+                        || self.is_growing()
+                    {
+                        // the entry is in: that the table cannot grow yet is for the next to find
+                        let _ = self.grow();
+                    }
+                    return self.save();
+                }
+                Fit::NoRoom => self.split(key.hash)?,
+                Fit::TooLarge => {
+                    return Err(Error::BadValue { place: self.object.place(number) });
+                }
+            }
+        }
+    }
+
+    /// Takes an entry out; gives whether it was there.
+    pub(super) fn remove(&mut self, key: &Key<'_>) -> Result<bool> {
+        let (number, block) = self.leaf(key.hash)?;
+        let found = self.find(number, &block, key)?;
+        drop(block);
+        let Some(entry) = found else { return Ok(false) };
+        let left = self.edit(number, &mut |leaf| {
+            leaf.remove(&entry)?;
+            leaf.view().map(|view| view.entry_count)
+        })?;
+        self.header.entries = self.header.entries.saturating_sub(1);
+        self.unsaved = true;
+        let shrunk = if left == 0 { self.shrink(key.hash) } else { Ok(()) };
+        self.save()?;
+        shrunk.map(|()| true)
+    }
+
+    /// Writes the header, if it has changed.
+    pub(super) fn save(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.unsaved) {
+            return Ok(());
+        }
+        let (header, order) = (&self.header, self.order);
+        let mut write = |bytes: &mut [u8]| header.write(bytes, order);
+        Ok(self.object.change(self.tx, BlockId::new(0), &mut write)?)
+    }
+
+    /// The leaf for a hash, with its block number.
+    pub(super) fn leaf(&self, hash: u64) -> Result<(BlockId, Block)> {
+        let number = self.pointer(ondisk::zap::hash::index(hash, self.header.table_shift))?;
+        let block = block_of(self.object, number)?;
+        let leaf = Leaf::parse(&block, block.order());
+        let leaf = leaf.map_err(|why| corrupt(self.object, number, why))?;
+        if leaf.covers(hash) && leaf.prefix_bits <= self.header.table_shift {
+            return Ok((number, block));
+        }
+        Err(Error::WrongLeaf { place: self.object.place(number), hash })
+    }
+
+    fn find(&self, number: BlockId, block: &Block, key: &Key<'_>) -> Result<Option<LeafEntry>> {
+        let leaf = Leaf::parse(block, block.order());
+        leaf.and_then(|leaf| leaf.find(key)).map_err(|why| corrupt(self.object, number, why))
+    }
+
+    /// Changes a leaf where it is.
+    pub(super) fn edit<T>(
+        &self,
+        number: BlockId,
+        edit: &mut dyn FnMut(&mut LeafMut<'_>) -> ondisk::Result<T>,
+    ) -> Result<T> {
+        let order = block_of(self.object, number)?.order();
+        let mut done = None;
+        self.object.change(self.tx, number, &mut |bytes| {
+            done = Some(LeafMut::open(bytes, order).and_then(|mut leaf| edit(&mut leaf)));
+        })?;
+        let missing = Error::Missing { place: self.object.place(number) };
+        done.ok_or(missing)?.map_err(|why| corrupt(self.object, number, why))
+    }
+
+    /// Puts a whole block where there may have been none.
+    pub(super) fn write(&self, number: BlockId, bytes: &[u8]) -> Result<()> {
+        Ok(self.object.write(self.tx, self.offset(number), bytes)?)
+    }
+
+    /// Where a block begins, in bytes.
+    pub(super) fn offset(&self, number: BlockId) -> u64 {
+        let size = 8_u64.checked_shl(self.header.block_shift).unwrap_or(u64::MAX);
+        number.get().saturating_mul(size)
+    }
+
+    /// The next block that was never used, and as many more as are wanted; they are used now.
+    pub(super) fn take_blocks(&mut self, count: u64) -> BlockId {
+        let first = self.header.free_block;
+        self.header.free_block = BlockId::new(first.get().saturating_add(count));
+        self.unsaved = true;
+        first
+    }
+}

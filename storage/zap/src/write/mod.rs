@@ -1,0 +1,195 @@
+//! Changing a table: names put in, given other values, taken out.
+//!
+//! A table begins as a micro one, whose block grows by a sector as its places are used up. It
+//! becomes a fat one when an entry comes that a micro one cannot have: a value that is not one
+//! number, a name of more than 49 bytes, or one more than fit into 128 KiB. It never goes back.
+
+mod create;
+mod fat;
+mod grow;
+mod micro;
+mod shrink;
+
+pub use create::NewTable;
+
+use ondisk::ObjectType;
+use ondisk::zap::hash;
+use ondisk::zap::leaf::Key;
+use ondisk::zap::micro::Micro;
+use txg::Tx;
+use units::BlockId;
+
+use crate::normalize::is_plain;
+use crate::zap::{Kind, word_bytes};
+use crate::{Error, Matching, Result, Value, Zap};
+use fat::Fat;
+
+/// The longest name and key in bytes, a name's NUL among them (ZAP_MAXNAMELEN).
+const MAX_NAME: usize = 256;
+/// The longest name in a directory (ZAP_MAXNAMELEN_NEW).
+const MAX_LONG_NAME: usize = 1024;
+/// The longest value in bytes (ZAP_MAXVALUELEN).
+const MAX_VALUE: usize = 8192;
+
+/// Whether what is there already may be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// A name that is there already is an error.
+    Insert,
+    /// A name that is there already gets the new value.
+    Update,
+}
+
+impl Zap {
+    /// Puts a new name into the table.
+    pub fn insert(&self, tx: &Tx, name: &[u8], value: &Value) -> Result<()> {
+        self.put(tx, name, value, Mode::Insert)
+    }
+
+    /// Puts a name with its value into the table; if the name is there, it gets the value.
+    pub fn update(&self, tx: &Tx, name: &[u8], value: &Value) -> Result<()> {
+        self.put(tx, name, value, Mode::Update)
+    }
+
+    /// Puts a new name that stands for a number into the table.
+    pub fn insert_u64(&self, tx: &Tx, name: &[u8], value: u64) -> Result<()> {
+        self.insert(tx, name, &Value::number(value))
+    }
+
+    /// Makes a name stand for a number.
+    pub fn update_u64(&self, tx: &Tx, name: &[u8], value: u64) -> Result<()> {
+        self.update(tx, name, &Value::number(value))
+    }
+
+    /// Adds to the number that a name stands for, 0 if there is no such name, and gives the sum;
+    /// where that is 0, the name is taken out (zap_increment).
+    pub fn add_u64(&self, tx: &Tx, name: &[u8], delta: i64) -> Result<u64> {
+        let old = self.lookup_u64(name)?.unwrap_or(0);
+        let sum = old.wrapping_add_signed(delta);
+        match sum {
+            _ if delta == 0 => {}
+            0 => drop(self.remove(tx, name)?),
+            _ => self.update_u64(tx, name, sum)?,
+        }
+        Ok(sum)
+    }
+
+    /// Takes a name out; gives whether it was there.
+    pub fn remove(&self, tx: &Tx, name: &[u8]) -> Result<bool> {
+        self.remove_normalized(tx, name, Matching::Exact)
+    }
+
+    /// Takes out the name that [`Zap::lookup_normalized`] finds.
+    pub fn remove_normalized(&self, tx: &Tx, name: &[u8], matching: Matching) -> Result<bool> {
+        let Some(found) = self.lookup_normalized(name, matching)? else { return Ok(false) };
+        if self.is_micro()? {
+            self.remove_micro(tx, found.cursor)?;
+            return Ok(true);
+        }
+        let bytes = on_disk(&found.name);
+        let key = Key { hash: found.cursor.hash, bytes: &bytes, count: self.name_count(&bytes)? };
+        Fat::open(self.object(), tx)?.remove(&key)
+    }
+
+    /// Puts a new key of words into the table.
+    pub fn insert_key64(&self, tx: &Tx, words: &[u64], value: &Value) -> Result<()> {
+        self.put_key64(tx, words, value, Mode::Insert)
+    }
+
+    /// Puts a key of words with its value into the table; if the key is there, it gets the value.
+    pub fn update_key64(&self, tx: &Tx, words: &[u64], value: &Value) -> Result<()> {
+        self.put_key64(tx, words, value, Mode::Update)
+    }
+
+    /// Takes a key of words out; gives whether it was there.
+    pub fn remove_key64(&self, tx: &Tx, words: &[u64]) -> Result<bool> {
+        let bytes = self.key64(words)?;
+        let key = self.key_of(words, &bytes);
+        Fat::open(self.object(), tx)?.remove(&key)
+    }
+
+    fn put(&self, tx: &Tx, name: &[u8], value: &Value, mode: Mode) -> Result<()> {
+        self.check_value(value)?;
+        let bytes = on_disk(name);
+        let count = self.name_count(&bytes)?;
+        if let Kind::Micro(_) = &*self.now()? {
+            if let Some(number) = micro_value(name, value)
+                && self.put_micro(tx, name, number, mode)?
+            {
+                return Ok(());
+            }
+            self.upgrade(tx)?;
+        }
+        let key = Key { hash: self.hash_of(name)?, bytes: &bytes, count };
+        Fat::open(self.object(), tx)?.put(&key, None, value, mode)
+    }
+
+    fn put_key64(&self, tx: &Tx, words: &[u64], value: &Value, mode: Mode) -> Result<()> {
+        self.check_value(value)?;
+        let bytes = self.key64(words)?;
+        let key = self.key_of(words, &bytes);
+        Fat::open(self.object(), tx)?.put(&key, None, value, mode)
+    }
+
+    /// The hash that a name has in the table, or would have: the real system may have given it
+    /// another.
+    fn hash_of(&self, name: &[u8]) -> Result<u64> {
+        if !self.normalization().is_none()
+            && !is_plain(name)
+            && let Some(found) = self.lookup_normalized(name, Matching::Exact)?
+        {
+            return Ok(found.cursor.hash);
+        }
+        Ok(self.hash(name))
+    }
+
+    fn key_of<'a>(&self, words: &[u64], bytes: &'a [u8]) -> Key<'a> {
+        let hash = hash::of_words(self.0.salt, self.flags(), words);
+        let count = u16::try_from(words.len()).unwrap_or(u16::MAX);
+        Key { hash, bytes, count }
+    }
+
+    /// The bytes of a key, if the table can have it.
+    fn key64(&self, words: &[u64]) -> Result<Vec<u8>> {
+        let bytes = word_bytes(words).map(|(bytes, _)| bytes);
+        let fits = |bytes: &Vec<u8>| (1..=MAX_NAME).contains(&bytes.len());
+        let bytes = bytes.filter(|bytes| fits(bytes) && self.flags().word_keys());
+        bytes.ok_or(Error::BadName { place: self.place() })
+    }
+
+    /// How many bytes a name with its NUL has, if the table can have it.
+    fn name_count(&self, bytes: &[u8]) -> Result<u16> {
+        let long = self.object().dnode().kind == ObjectType::DIRECTORY;
+        let most = if long { MAX_LONG_NAME } else { MAX_NAME };
+        let nul = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
+        let whole = nul > 0 && nul.saturating_add(1) == bytes.len() && bytes.len() <= most;
+        let count = u16::try_from(bytes.len()).ok().filter(|_| whole && !self.flags().word_keys());
+        count.ok_or(Error::BadName { place: self.place() })
+    }
+
+    fn check_value(&self, value: &Value) -> Result<()> {
+        let (size, bytes) = (value.int_size(), value.bytes().len());
+        let whole = bytes.checked_rem(size.into()) == Some(0);
+        if matches!(size, 1 | 2 | 4 | 8) && whole && bytes <= MAX_VALUE {
+            return Ok(());
+        }
+        Err(Error::BadValue { place: self.place() })
+    }
+
+    fn place(&self) -> units::Place {
+        self.object().place(BlockId::new(0))
+    }
+}
+
+/// A name as it stands in a leaf: with a NUL.
+fn on_disk(name: &[u8]) -> Vec<u8> {
+    let mut bytes = name.to_vec();
+    bytes.push(0);
+    bytes
+}
+
+/// The number of an entry that a micro table can have.
+fn micro_value(name: &[u8], value: &Value) -> Option<u64> {
+    let number = value.u64().filter(|_| value.int_size() == 8)?;
+    (name.len() <= Micro::MAX_NAME).then_some(number)
+}
