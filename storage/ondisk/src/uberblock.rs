@@ -161,6 +161,31 @@ impl Uberblock {
         })
     }
 
+    /// The fields as bytes, little-endian; the rest of a slot is zeros up to its checksum.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let (mmp_magic, mmp_delay, mmp_config) = match &self.multihost {
+            Some(multihost) => (MMP_MAGIC, multihost.delay, multihost.word()),
+            None => (0, 0, 0),
+        };
+        let head = [MAGIC, self.version, self.txg.get(), self.guid_sum, self.timestamp];
+        let tail = [
+            self.software_version,
+            mmp_magic,
+            mmp_delay,
+            mmp_config,
+            self.checkpoint_txg.get(),
+            self.reflow.word(),
+        ];
+        let mut bytes = [0; Self::SIZE];
+        let root = self.root.encode();
+        let fields = head.iter().flat_map(|word| word.to_le_bytes()).chain(root);
+        let fields = fields.chain(tail.iter().flat_map(|word| word.to_le_bytes()));
+        for (place, byte) in bytes.iter_mut().zip(fields) {
+            *place = byte;
+        }
+        bytes
+    }
+
     /// Reads what must be there; an empty slot is an error.
     pub fn expect(bytes: &[u8]) -> Result<Self> {
         Self::parse(bytes)?.ok_or(Error::Rule {
@@ -196,7 +221,39 @@ impl Multihost {
     }
 }
 
+impl Multihost {
+    /// The word on disk.
+    fn word(&self) -> u64 {
+        let valid = u8::from(self.interval.is_some())
+            | u8::from(self.sequence.is_some()) << 1
+            | u8::from(self.fail_intervals.is_some()) << 2;
+        let [ms0, ms1, ms2, _] = self.interval.unwrap_or(0).to_le_bytes();
+        let [seq0, seq1] = self.sequence.unwrap_or(0).to_le_bytes();
+        let [fail0, fail1] = self.fail_intervals.unwrap_or(0).to_le_bytes();
+        u64::from_le_bytes([valid, ms0, ms1, ms2, seq0, seq1, fail0, fail1])
+    }
+}
+
+impl Scratch {
+    /// The number on disk.
+    const fn number(self) -> u16 {
+        match self {
+            Self::Unused => 0,
+            Self::Valid => 1,
+            Self::InvalidSynced => 2,
+            Self::InvalidSyncedOnImport => 3,
+            Self::InvalidSyncedReflow => 4,
+            Self::Unknown(number) => number,
+        }
+    }
+}
+
 impl Reflow {
+    /// The word on disk.
+    fn word(self) -> u64 {
+        u64::from(self.scratch.number()) << 55 | (self.offset >> 9) & ((1 << 55) - 1)
+    }
+
     /// From the word on disk.
     pub fn from_word(word: u64) -> Self {
         let offset = word & ((1 << 55) - 1);
@@ -263,6 +320,10 @@ mod tests {
             let _ = Uberblock::parse(&bytes);
             bytes[..8].copy_from_slice(&MAGIC.to_be_bytes());
             let _ = Uberblock::parse(&bytes);
+            bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+            if let Ok(Some(one)) = Uberblock::parse(&bytes) {
+                proptest::prop_assert_eq!(Uberblock::expect(&one.encode()), Ok(one));
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Why a pool could not be opened.
+//! Why a pool could not be opened, or a txg not committed.
 
-use units::Txg;
+use units::{Guid, Txg};
 
-/// Why a pool could not be opened.
+/// Why a pool could not be opened, or a txg not committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No label of any device could be read (Corrupt).
@@ -44,6 +44,18 @@ pub enum Error {
         /// The name.
         name: &'static str,
     },
+    /// The labels of a top-level vdev could be written to none of its leaves (Unavailable).
+    #[error("no drive of vdev {top} could be written")]
+    Commit {
+        /// Its identity.
+        top: Guid,
+    },
+    /// No drive took the root of the txg (Unavailable).
+    #[error("no drive could be written")]
+    CommitNowhere,
+    /// The vdev has too many drives for a label to describe (Unsupported).
+    #[error("the description of a vdev does not fit a label")]
+    LabelTooLong,
     /// There is no checkpoint to go back to.
     #[error("the pool has no checkpoint")]
     NoCheckpoint,

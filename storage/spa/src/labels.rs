@@ -75,18 +75,24 @@ pub fn read(device: &Arc<dyn Device>) -> (Option<Labelled>, Vec<LabelCopy>) {
             Err(error) => copies.push(LabelCopy::Unreadable(error)),
         }
     }
-    let best = copies.iter().filter_map(|copy| match copy {
-        LabelCopy::Good(config) => Some(config.as_ref()),
-        _ => None,
-    });
-    let Some(config) = best.max_by_key(|config| config.pool.txg).cloned() else {
+    let good = || {
+        copies.iter().filter_map(|copy| match copy {
+            LabelCopy::Good(config) => Some(config.as_ref()),
+            _ => None,
+        })
+    };
+    let Some(newest) = good().max_by_key(|config| config.pool.txg) else {
         return (None, copies);
     };
     let mut slots = Vec::new();
     for (copy, offset, bytes) in &raw {
-        slots.extend(uberblocks(bytes, *copy, *offset, config.ashift()));
+        slots.extend(uberblocks(bytes, *copy, *offset, newest.ashift()));
     }
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.uberblock.rank()));
+    // a label newer than every uberblock tells of a txg that was not finished
+    let finished = slots.first().map_or(Txg::ZERO, |slot| slot.uberblock.txg);
+    let known = good().filter(|config| config.pool.txg <= finished);
+    let config = known.max_by_key(|config| config.pool.txg).unwrap_or(newest).clone();
     let labelled = Labelled { device: Arc::clone(device), copies: copies.clone(), config, slots };
     (Some(labelled), copies)
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod candidate;
+mod commit;
 mod directory;
 mod error;
 mod features;
@@ -15,6 +16,7 @@ mod removed;
 mod space;
 
 pub use candidate::{Candidate, LeafSummary, scan};
+pub use commit::{Commit, config_of};
 pub use directory::Directory;
 pub use error::Error;
 pub use features::{FeatureState, Verdict};

@@ -6,9 +6,7 @@ impl Tree {
     /// Returns when all that was written before outlasts a power cut. Ok while redundancy lasts;
     /// leaves that failed are added to `faults`, and remember what they may have lost.
     pub fn flush(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
-        let leaves: Vec<&Leaf> =
-            self.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect();
-        let failed = flush_all(&leaves);
+        let failed = self.flush_each();
         for leaf in &failed {
             faults.push(LeafFault { leaf: leaf.guid(), trouble: Trouble::Unwritten });
         }
@@ -20,6 +18,13 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Flushes all leaves that can be written; gives those that failed.
+    pub fn flush_each(&self) -> Vec<&Leaf> {
+        let leaves: Vec<&Leaf> =
+            self.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect();
+        flush_all(&leaves)
     }
 }
 

@@ -19,9 +19,13 @@
 //! Learnt from: every fixture against `zdb -l`. Proved by: `golden_label`.
 
 mod config;
+mod encode;
+mod list;
 mod vdev;
 
 pub use config::{LabelConfig, PoolConfig, PoolState, Split};
+pub use encode::config_field;
+pub use list::Holder;
 pub use vdev::{Bias, Draid, Indirect, VdevConfig, VdevKind, VdevState};
 
 use crate::gang::EMBEDDED_CHECKSUM_SIZE;
@@ -86,6 +90,14 @@ pub const fn slot_size(ashift: u64) -> u64 {
 /// How many slots the ring has.
 pub const fn slot_count(ashift: u64) -> u64 {
     RING_SIZE.div_euclid(slot_size(ashift))
+}
+
+/// Bytes from a label's start to the slot in which the uberblock of `txg` stands. Pools under
+/// multihost protection keep the last slot for signs of life.
+pub fn slot_offset(ashift: u64, txg: units::Txg, multihost: bool) -> u64 {
+    let slots = slot_count(ashift).saturating_sub(u64::from(multihost)).max(1);
+    let slot = txg.get().checked_rem(slots).unwrap_or(0);
+    RING_OFFSET.saturating_add(slot.saturating_mul(slot_size(ashift)))
 }
 
 /// One copy of a label, as read from a device.

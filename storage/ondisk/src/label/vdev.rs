@@ -207,6 +207,8 @@ pub struct VdevConfig {
     pub bias: Option<Bias>,
     /// The txg in which it was added.
     pub create_txg: Option<Txg>,
+    /// When the drives of the vdev were last made larger, in seconds since 1970.
+    pub expansion_time: Option<u64>,
     /// The txg up to which a resilver knows it.
     pub resilver_txg: Option<Txg>,
     /// The same of a sequential rebuild.
@@ -269,6 +271,7 @@ impl VdevConfig {
             removing: mark("removing"),
             bias: list.text("alloc_bias").map(|name| Bias::from_name(&name)),
             create_txg: txg("create_txg"),
+            expansion_time: list.u64("expansion_time"),
             resilver_txg: txg("resilver_txg"),
             rebuild_txg: txg("rebuild_txg"),
             dtl: object("DTL"),

@@ -1,6 +1,8 @@
 //! Labels of the fixture pools, trimmed to their lists, against what `zdb -l` prints of them.
 
-use ondisk::label::{LabelConfig, PoolState, VdevConfig, VdevKind, parse_config};
+use ondisk::label::{
+    LabelConfig, PoolState, VdevConfig, VdevKind, config_field, parse_config, slot_offset,
+};
 use ondisk::nvlist::{Encoding, Nvlist};
 use proptest::prelude::*;
 
@@ -53,6 +55,37 @@ fn packing_gives_the_same_bytes() {
         assert_eq!(packed, bytes[..packed.len()], "{name}");
         assert!(bytes[packed.len()..].iter().all(|byte| *byte == 0), "{name}");
     }
+}
+
+#[test]
+fn a_label_finds_back_to_its_bytes() {
+    for (name, bytes, _) in LABELS {
+        if ["cache", "spare"].contains(&name) {
+            continue; // these are not part of a vdev
+        }
+        let config = config(name);
+        assert_eq!(config.to_list().to_string(), config.nvlist.to_string(), "{name}");
+        let field = config_field(&config.to_list()).expect("it fits");
+        assert_eq!(field[..bytes.len()], *bytes, "{name}");
+        assert_eq!(parse_config(&field).expect("a list"), config.nvlist, "{name}");
+        let made = LabelConfig::of_leaf(config.pool.clone(), config.guid, config.is_spare);
+        assert_eq!(made, config, "{name}");
+    }
+}
+
+#[test]
+fn a_list_that_is_too_long_for_a_label_is_refused() {
+    let mut list = Nvlist::new();
+    list.push("long", ondisk::nvlist::Value::Bytes(vec![0; 114_688 - 40]));
+    assert_eq!(config_field(&list), None);
+}
+
+#[test]
+fn the_ring_turns_and_spares_the_last_slot_under_multihost() {
+    let slot = |txg, multihost| slot_offset(12, units::Txg::new(txg), multihost);
+    assert_eq!((slot(0, false), slot(31, false), slot(32, false)), (131_072, 258_048, 131_072));
+    assert_eq!((slot(31, true), slot(30, true)), (131_072, 253_952));
+    assert_eq!(slot_offset(9, units::Txg::new(129), false), 131_072 + 1024);
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! The one place where a txg becomes the pool: labels and uberblocks.
+//!
+//! ```text
+//! 1  flush                    all blocks of the txg last
+//! 2  labels 0 and 2, flush    only if the configuration changed. Cut here, they are newer than any
+//!                             uberblock and not believed; 1 and 3 still say what was
+//! 3  uberblocks, flush        the txg exists from the first one on that reaches a drive
+//! 4  labels 1 and 3, flush    only if the configuration changed
+//! ```
+//!
+//! Every leaf that can be written gets all of it, whatever it missed before. Nothing else in the
+//! house writes to where labels are.
+//!
+//! Learnt from: `vdev_label.c` of OpenZFS 2.3.2. Proved by: `a_cut_leaves_one_txg_or_the_other`.
+
+use ondisk::Checksum;
+use ondisk::label::{self, LabelConfig, PoolConfig, VdevConfig, VdevKind, config_field};
+use ondisk::uberblock::Uberblock;
+use transform::checksum::embedded;
+use units::{Guid, Txg};
+use vdev::{Leaf, LeafFault, Tree, Trouble};
+
+use crate::Error;
+
+/// Commits txgs to the leaves of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// The pool's vdevs.
+    pub tree: &'a Tree,
+    /// Whether the last slot of each ring is kept for multihost protection's signs of life.
+    pub multihost: bool,
+}
+
+impl Commit<'_> {
+    /// Commits what `uberblock` is the root of. `config` is the pool's configuration, its root's
+    /// tree included, where it changed since the last commit; its `txg` is put into the labels.
+    ///
+    /// Leaves that failed are added to `faults`. Ok means that the txg is on disk, and that every
+    /// top-level vdev that is not a log has a leaf that knows it. After an error the same commit can be tried
+    /// again; whether the txg exists is then known only to the drives.
+    pub fn commit(
+        &self,
+        uberblock: &Uberblock,
+        config: Option<&PoolConfig>,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        self.tree.flush(faults)?;
+        let labels = config.map(|config| self.labels(config)).transpose()?;
+        if let Some(labels) = &labels {
+            self.write_labels(labels, [0, 2], faults)?;
+        }
+        self.write_uberblocks(uberblock, faults)?;
+        if let Some(labels) = &labels {
+            self.write_labels(labels, [1, 3], faults)?;
+        }
+        Ok(())
+    }
+
+    /// Makes all leaves into ones without any past: four labels without configuration and without
+    /// uberblocks. To be called before a pool's first commit.
+    pub fn blank(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
+        let size = usize::try_from(label::SIZE).unwrap_or(0);
+        let mut good = Vec::new();
+        for leaf in self.writable() {
+            let written = copies(leaf, 0..label::COPIES).try_for_each(|start| {
+                let mut bytes = vec![0; size];
+                let place = start + label::BOOT_ENV_OFFSET;
+                let from = usize::try_from(label::BOOT_ENV_OFFSET).unwrap_or(0);
+                let length = usize::try_from(label::BOOT_ENV_SIZE).unwrap_or(0);
+                seal(&mut bytes[from..from + length], place);
+                leaf.write(start, &bytes)
+            });
+            good.extend(blame(leaf, written, faults).then_some(leaf.guid()));
+        }
+        self.settle(&good, faults)
+    }
+
+    /// The label of each leaf that can be written, with the top-level vdev it is part of.
+    fn labels(&self, config: &PoolConfig) -> Result<Vec<Written<'_>>, Error> {
+        let mut labels = Vec::new();
+        for top in config.tree.iter().flat_map(|root| &root.children) {
+            for leaf in real_leaves(top) {
+                let Some(target) = self.tree.leaf(leaf.guid).filter(|leaf| leaf.is_writable())
+                else {
+                    continue;
+                };
+                let list = config_of(config, top, leaf).to_list();
+                let field = config_field(&list).ok_or(Error::LabelTooLong)?;
+                labels.push(Written { leaf: target, top: top.guid, log: top.is_log, field });
+            }
+        }
+        Ok(labels)
+    }
+
+    fn write_labels(
+        &self,
+        labels: &[Written<'_>],
+        which: [u32; 2],
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        let mut good = Vec::new();
+        for each in labels {
+            let written = copies(each.leaf, which).try_for_each(|start| {
+                let place = start + label::CONFIG_OFFSET;
+                let mut field = each.field.clone();
+                seal(&mut field, place);
+                each.leaf.write(place, &field)
+            });
+            if blame(each.leaf, written, faults) {
+                good.push(each.leaf.guid());
+            }
+        }
+        let failed = self.flush(faults);
+        good.retain(|guid| !failed.contains(guid));
+        let has = |top: Guid| labels.iter().any(|e| e.top == top && good.contains(&e.leaf.guid()));
+        let lacking = labels.iter().find(|each| !each.log && !has(each.top));
+        lacking.map_or(Ok(()), |each| Err(Error::Commit { top: each.top }))
+    }
+
+    fn write_uberblocks(
+        &self,
+        uberblock: &Uberblock,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        let mut good = Vec::new();
+        for leaf in self.writable() {
+            let ashift = u64::from(leaf.ashift().get());
+            let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
+            let size = usize::try_from(label::slot_size(ashift)).unwrap_or(0);
+            let written = copies(leaf, 0..label::COPIES).try_for_each(|start| {
+                let mut slot = vec![0; size];
+                slot[..Uberblock::SIZE].copy_from_slice(&uberblock.encode());
+                seal(&mut slot, start + within);
+                leaf.write(start + within, &slot)
+            });
+            good.extend(blame(leaf, written, faults).then_some(leaf.guid()));
+        }
+        self.settle(&good, faults)
+    }
+
+    /// Flushes; an error where no leaf is left of those that took what was written.
+    fn settle(&self, good: &[Guid], faults: &mut Vec<LeafFault>) -> Result<(), Error> {
+        let failed = self.flush(faults);
+        let lasts = good.iter().any(|leaf| !failed.contains(leaf));
+        if lasts { Ok(()) } else { Err(Error::CommitNowhere) }
+    }
+
+    /// Flushes all leaves; gives those that failed.
+    fn flush(&self, faults: &mut Vec<LeafFault>) -> Vec<Guid> {
+        let failed: Vec<Guid> = self.tree.flush_each().into_iter().map(Leaf::guid).collect();
+        for leaf in &failed {
+            note(LeafFault { leaf: *leaf, trouble: Trouble::Unwritten }, faults);
+        }
+        failed
+    }
+
+    fn writable(&self) -> impl Iterator<Item = &Leaf> {
+        self.tree.leaves().into_iter().filter(|leaf| leaf.is_writable())
+    }
+}
+
+/// A label to be written.
+struct Written<'a> {
+    leaf: &'a Leaf,
+    top: Guid,
+    log: bool,
+    field: Vec<u8>,
+}
+
+/// What the label of a leaf says: the pool, and of its vdevs the one that the leaf is part of.
+pub fn config_of(pool: &PoolConfig, top: &VdevConfig, leaf: &VdevConfig) -> LabelConfig {
+    let pool = PoolConfig { tree: Some(top.clone()), ..pool.clone() };
+    LabelConfig::of_leaf(pool, leaf.guid, leaf.is_spare)
+}
+
+/// The leaves that have a device with labels of its own.
+fn real_leaves(top: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
+    top.leaves().filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
+}
+
+/// Where these copies of the label begin on the leaf's device.
+fn copies(leaf: &Leaf, which: impl IntoIterator<Item = u32>) -> impl Iterator<Item = u64> {
+    let size = leaf.device().map_or(0, |device| device.size());
+    which.into_iter().filter_map(move |copy| label::offset(copy, size))
+}
+
+/// The txg by which the slot is chosen: that of the uberblock, but for the one that says where a
+/// raidz expansion's first rows are, which must not overwrite the one it amends.
+fn slot_txg(uberblock: &Uberblock) -> Txg {
+    let amends = uberblock.reflow.scratch == ondisk::uberblock::Scratch::Valid;
+    Txg::new(uberblock.txg.get().saturating_sub(u64::from(amends)))
+}
+
+fn seal(field: &mut [u8], place: u64) {
+    let sealed = embedded::seal(field, &[place, 0, 0, 0], Checksum::Label, false);
+    assert!(sealed.is_some(), "fields of labels have room for their checksum");
+}
+
+/// Whether it was written; if not, says so.
+fn blame(leaf: &Leaf, written: Result<(), Trouble>, faults: &mut Vec<LeafFault>) -> bool {
+    if let Err(trouble) = written {
+        note(LeafFault { leaf: leaf.guid(), trouble }, faults);
+    }
+    written.is_ok()
+}
+
+fn note(fault: LeafFault, faults: &mut Vec<LeafFault>) {
+    if !faults.contains(&fault) {
+        faults.push(fault);
+    }
+}

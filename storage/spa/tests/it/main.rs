@@ -1,0 +1,3 @@
+//! The pool as a whole: what is committed is what is found.
+
+mod commit;
