@@ -5,37 +5,26 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use dmu::Objset;
+use dmu::memory::{self, Memory};
 use ondisk::objset::Kind;
 use ondisk::zap::Normalization;
 use ondisk::zap::fat::{Flags, Header, Table};
 use ondisk::zap::leaf::LeafMut;
-use ondisk::{Blkptr, ObjectType, Order};
+use ondisk::{ObjectType, Order};
 use proptest::prelude::*;
 use txg::Tx;
-use units::{BlockId, ObjsetId, Place, Txg};
+use units::{BlockId, Txg};
 use zap::{Error, Matching, NewTable, Value, Zap};
-use zio::{Block, Key, Source};
+use zio::Source;
 
 use crate::audit::audit;
-
-struct Nothing;
-
-impl Source for Nothing {
-    fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, zio::Error> {
-        Err(zio::Error::Unreadable { place, faults: Vec::new() })
-    }
-}
-
-fn blank() -> Objset {
-    Objset::blank(Arc::new(Nothing), ObjsetId::new(54), Kind::Filesystem, None)
-}
 
 fn tx() -> Tx {
     Tx::syncing(Txg::new(4))
 }
 
 fn table(new: &NewTable) -> Zap {
-    Zap::create(&blank(), &tx(), ObjectType::DIRECTORY, new).unwrap()
+    Zap::create(&memory::blank(Kind::Filesystem).0, &tx(), ObjectType::DIRECTORY, new).unwrap()
 }
 
 /// The same table with nothing remembered of it, found to be in order.
@@ -263,6 +252,7 @@ enum Step {
     Insert(u16, Vec<u8>, u8),
     Update(u16, Vec<u8>, u8),
     Remove(u16),
+    Sync,
 }
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -272,6 +262,7 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         4 => (0..600_u16, value(), size()).prop_map(|(name, value, size)| Step::Insert(name, value, size)),
         2 => (0..600_u16, value(), size()).prop_map(|(name, value, size)| Step::Update(name, value, size)),
         3 => (0..600_u16).prop_map(Step::Remove),
+        1 => Just(Step::Sync),
     ];
     proptest::collection::vec(step, 1..500)
 }
@@ -287,15 +278,43 @@ fn name(number: u16) -> Vec<u8> {
     name
 }
 
-/// Does the steps to a table with flags, in small blocks so that it has many leaves.
+/// A table in an object set that is written out now and then.
+struct Written {
+    set: Objset,
+    memory: Arc<Memory>,
+    zap: Zap,
+    tx: Tx,
+    model: BTreeMap<Vec<u8>, Value>,
+}
+
+impl Written {
+    fn new(new: &NewTable) -> Self {
+        let (set, memory) = memory::blank(Kind::Filesystem);
+        let zap = Zap::create(&set, &tx(), ObjectType::DIRECTORY, new).unwrap();
+        Self { set, memory, zap, tx: tx(), model: BTreeMap::new() }
+    }
+
+    /// Writes out, and compares what a stranger finds there.
+    fn sync(&mut self) {
+        let txg = self.tx.txg();
+        let root = self.memory.sync(&self.set, txg).unwrap().root;
+        self.tx = Tx::syncing(Txg::new(txg.get() + 1));
+        let source = Arc::clone(&self.memory) as Arc<dyn Source>;
+        let set = Objset::open(source, self.set.id(), &root, None).unwrap();
+        let zap = Zap::open(set.object(self.zap.object().id()).unwrap()).unwrap();
+        compare(&zap, &self.model);
+    }
+}
+
+/// Does the steps to a table of names.
 fn with_names(new: &NewTable, steps: Vec<Step>) {
-    let zap = table(new);
-    let mut model = BTreeMap::new();
+    let mut table = Written::new(new);
     for step in steps {
+        let Written { zap, tx, model, .. } = &mut table;
         match step {
             Step::Insert(number, bytes, size) => {
                 let (name, value) = (name(number), value(bytes, size));
-                let done = zap.insert(&tx(), &name, &value);
+                let done = zap.insert(tx, &name, &value);
                 match model.entry(name) {
                     Entry::Occupied(_) => assert!(matches!(done, Err(Error::Exists { .. }))),
                     Entry::Vacant(vacant) => {
@@ -306,21 +325,23 @@ fn with_names(new: &NewTable, steps: Vec<Step>) {
             }
             Step::Update(number, bytes, size) => {
                 let (name, value) = (name(number), value(bytes, size));
-                zap.update(&tx(), &name, &value).unwrap();
+                zap.update(tx, &name, &value).unwrap();
                 model.insert(name, value);
             }
             Step::Remove(number) => {
                 let name = name(number);
-                assert_eq!(zap.remove(&tx(), &name).unwrap(), model.remove(&name).is_some());
+                assert_eq!(zap.remove(tx, &name).unwrap(), model.remove(&name).is_some());
             }
+            Step::Sync => table.sync(),
         }
     }
-    compare(&zap, &model);
+    compare(&table.zap, &table.model);
+    table.sync();
 }
 
 /// The same with keys of words.
 fn with_words(new: &NewTable, steps: Vec<Step>) {
-    let zap = table(new);
+    let mut table = Written::new(new);
     let words = |number: u16| {
         let number = u64::from(number);
         let mut words = vec![number.wrapping_mul(0x9e37_79b9_7f4a_7c15)];
@@ -328,30 +349,33 @@ fn with_words(new: &NewTable, steps: Vec<Step>) {
         words
     };
     let name = |key: &[u64]| key.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
-    let mut model = BTreeMap::new();
     for step in steps {
+        let Written { zap, tx, model, .. } = &mut table;
         match step {
             Step::Insert(number, bytes, size) => {
                 let (key, value) = (words(number), value(bytes, size));
-                let done = zap.insert_key64(&tx(), &key, &value);
+                let done = zap.insert_key64(tx, &key, &value);
                 assert_eq!(done.is_err(), model.contains_key(&name(&key)));
                 model.entry(name(&key)).or_insert(value);
             }
             Step::Update(number, bytes, size) => {
                 let (key, value) = (words(number), value(bytes, size));
-                zap.update_key64(&tx(), &key, &value).unwrap();
+                zap.update_key64(tx, &key, &value).unwrap();
                 model.insert(name(&key), value);
             }
             Step::Remove(number) => {
                 let key = words(number);
                 let was = model.remove(&name(&key)).is_some();
-                assert_eq!(zap.remove_key64(&tx(), &key).unwrap(), was);
+                assert_eq!(zap.remove_key64(tx, &key).unwrap(), was);
             }
+            Step::Sync => table.sync(),
         }
         let key = words(5);
-        assert_eq!(zap.lookup_key64(&key).unwrap(), model.get(&name(&key)).cloned());
+        let found = table.zap.lookup_key64(&key).unwrap();
+        assert_eq!(found, table.model.get(&name(&key)).cloned());
     }
-    compare(&zap, &model);
+    compare(&table.zap, &table.model);
+    table.sync();
 }
 
 proptest! {
@@ -404,6 +428,7 @@ proptest! {
                 Step::Remove(number) => {
                     let _ = zap.remove(&tx(), &name(number));
                 }
+                Step::Sync => {}
             }
         }
     }
