@@ -1,6 +1,6 @@
 //! Why a pool could not be opened, or a txg not committed.
 
-use units::{Guid, Txg};
+use units::{Guid, Txg, VdevId};
 
 /// Why a pool could not be opened, or a txg not committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +56,14 @@ pub enum Error {
     /// The vdev has too many drives for a label to describe (Unsupported).
     #[error("the description of a vdev does not fit a label")]
     LabelTooLong,
+    /// A table of cloned blocks counts what cannot be (Corrupt).
+    #[error("the table of cloned blocks of vdev {vdev} is wrong: {rule}")]
+    Clones {
+        /// The vdev.
+        vdev: VdevId,
+        /// What should be.
+        rule: &'static str,
+    },
     /// There is no checkpoint to go back to.
     #[error("the pool has no checkpoint")]
     NoCheckpoint,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod candidate;
+mod clones;
 mod commit;
 mod directory;
 mod error;
@@ -16,6 +17,7 @@ mod removed;
 mod space;
 
 pub use candidate::{Candidate, LeafSummary, scan};
+pub use clones::{Cloned, Clones};
 pub use commit::{Commit, config_of};
 pub use directory::Directory;
 pub use error::Error;

@@ -23,6 +23,7 @@
 
 use units::{ObjectId, VdevId};
 
+use crate::words::Room;
 use crate::{Order, Reader, Result};
 
 /// The table of cloned blocks of one vdev.
@@ -63,6 +64,20 @@ impl CloneTable {
         let saved = reader.u64()?;
         Ok(Self { entries, ranges, counts_order, total, range_size, used, saved })
     }
+
+    /// The bonus, little-endian.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        Room::new(&mut bytes)
+            .u64(self.entries.get())
+            .u64(self.ranges)
+            .u64(u64::from(self.counts_order == Order::Big))
+            .u64(self.total)
+            .u64(self.range_size)
+            .u64(self.used)
+            .u64(self.saved);
+        bytes
+    }
 }
 
 /// The name of a vdev's table in the pool directory.
@@ -92,10 +107,12 @@ mod tests {
         let table = CloneTable::read(&mut Reader::new("t", &raw, Order::Little)).unwrap();
         assert_eq!((table.counts_order, table.total), (Order::Little, 4));
         assert_eq!((table.used, table.saved), (512 << 10, 1 << 20));
+        assert_eq!(table.encode()[..], raw);
         words[2] = 1;
         let raw = bytes(&words);
         let table = CloneTable::read(&mut Reader::new("t", &raw, Order::Little)).unwrap();
         assert_eq!(table.counts_order, Order::Big);
+        assert_eq!(table.encode()[..], raw);
         words[2] = 2;
         assert!(CloneTable::read(&mut Reader::new("t", &bytes(&words), Order::Little)).is_err());
         assert_eq!(clone_count(&[1, 0, 0, 0, 0, 0, 0, 0], Order::Little), Ok(1));

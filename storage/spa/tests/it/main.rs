@@ -1,3 +1,4 @@
 //! The pool as a whole: what is committed is what is found.
 
+mod clones;
 mod commit;

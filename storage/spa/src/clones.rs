@@ -1,0 +1,280 @@
+//! Cloned blocks: how many references beyond the first there are to each (block_cloning).
+//!
+//! Each top-level vdev with such blocks has a table of them by their offset, and an array of
+//! counts: how many of them are in each range of it. Where a range's count is 0, no table need be
+//! asked, which is what makes freeing cheap. What a txg changes is held in memory until its sync.
+
+use std::collections::BTreeMap;
+
+use dmu::{NewObject, Object, Objset};
+use ondisk::dedup::{CloneTable, clone_count, clone_table_name};
+use ondisk::zap::fat::Flags;
+use ondisk::{ObjectType, Order, Reader};
+use parking_lot::Mutex;
+use txg::Tx;
+use units::{ObjectId, VdevId};
+use zap::{NewTable, Value, Zap};
+
+use crate::{Directory, Error};
+
+/// Bytes of a vdev that one count stands for.
+const RANGE: u64 = 16 << 20;
+/// Bytes of a block of the array of counts.
+const COUNTS_BLOCK: u32 = 32 << 10;
+/// Words that are metadata (DMU_OTN_UINT64_METADATA).
+const WORDS: ObjectType = ObjectType(0xc3);
+/// A table that is metadata (DMU_OTN_ZAP_METADATA).
+const TABLE: ObjectType = ObjectType(0xc4);
+
+/// A block that is or may be cloned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cloned {
+    /// The vdev of its first address.
+    pub vdev: VdevId,
+    /// The offset of its first address, in bytes.
+    pub offset: u64,
+    /// Bytes that all its copies take, as space is counted.
+    pub size: u64,
+}
+
+/// The tables of cloned blocks of a pool.
+pub struct Clones {
+    mos: Objset,
+    tops: Mutex<BTreeMap<VdevId, Top>>,
+}
+
+/// What is known of a vdev's cloned blocks.
+struct Top {
+    /// The array of counts, whose bonus says the rest; none yet where nothing was ever cloned.
+    array: Option<ObjectId>,
+    table: Option<Zap>,
+    facts: CloneTable,
+    counts: Vec<u16>,
+    counts_changed: bool,
+    changed: BTreeMap<u64, Count>,
+}
+
+/// References of a block beyond the first.
+#[derive(Clone, Copy)]
+struct Count {
+    stored: u64,
+    now: u64,
+}
+
+impl Clones {
+    /// Reads what a pool's directory tells of its vdevs.
+    pub fn load(mos: &Objset, vdevs: impl Iterator<Item = VdevId>) -> Result<Self, Error> {
+        let directory = Directory::open(mos.clone())?;
+        let mut tops = BTreeMap::new();
+        for vdev in vdevs {
+            if let Some(array) = directory.object(&clone_table_name(vdev))? {
+                tops.insert(vdev, Top::load(mos, vdev, &array)?);
+            }
+        }
+        Ok(Self { mos: mos.clone(), tops: Mutex::new(tops) })
+    }
+
+    /// How many references there are to a block beyond the first.
+    pub fn references(&self, block: &Cloned) -> Result<u64, Error> {
+        match self.tops.lock().get(&block.vdev) {
+            Some(top) => Ok(top.count(block)?.now),
+            None => Ok(0),
+        }
+    }
+
+    /// Notes that there are so many references more to a block.
+    pub fn add(&self, block: &Cloned, references: u64) -> Result<(), Error> {
+        let mut tops = self.tops.lock();
+        let top = tops.entry(block.vdev).or_insert_with(Top::new);
+        let count = top.count(block)?;
+        top.set(block, Count { now: count.now.saturating_add(references), ..count })
+    }
+
+    /// Notes that there is a reference less to a block. Gives whether there is another one left;
+    /// if not, the block is free.
+    pub fn release(&self, block: &Cloned) -> Result<bool, Error> {
+        let mut tops = self.tops.lock();
+        let Some(top) = tops.get_mut(&block.vdev) else { return Ok(false) };
+        let count = top.count(block)?;
+        let Some(now) = count.now.checked_sub(1) else { return Ok(false) };
+        top.set(block, Count { now, ..count })?;
+        Ok(true)
+    }
+
+    /// Bytes of the cloned blocks, and bytes that the clones did not take.
+    pub fn space(&self) -> (u64, u64) {
+        let tops = self.tops.lock();
+        let sum = |of: fn(&CloneTable) -> u64| {
+            tops.values().map(|top| of(&top.facts)).fold(0, u64::saturating_add)
+        };
+        (sum(|facts| facts.used), sum(|facts| facts.saved))
+    }
+
+    /// Writes what has changed. Tables are made with `random`, and are gone when nothing is left in
+    /// them. Gives by how many the vdevs have become more that have tables: what the feature's
+    /// count of uses is to be changed by.
+    pub fn sync(&self, tx: &Tx, random: &mut dyn FnMut() -> u64) -> Result<i64, Error> {
+        let directory = Directory::open(self.mos.clone())?;
+        let mut more = 0_i64;
+        let mut tops = self.tops.lock();
+        for (vdev, top) in tops.iter_mut().filter(|(_, top)| !top.changed.is_empty()) {
+            let name = clone_table_name(*vdev);
+            if top.array.is_none() && top.facts.total > 0 {
+                let array = top.create(&self.mos, tx, random())?;
+                directory.table().insert_u64(tx, name.as_bytes(), array.get())?;
+                more = more.saturating_add(1);
+            }
+            top.write_entries(tx)?;
+            if top.facts.total > 0 {
+                top.write_counts(&self.mos, tx)?;
+            } else if top.destroy(&self.mos, tx)? {
+                directory.table().remove(tx, name.as_bytes())?;
+                more = more.saturating_sub(1);
+            }
+        }
+        Ok(more)
+    }
+}
+
+impl Top {
+    fn new() -> Self {
+        let facts = CloneTable {
+            entries: ObjectId::new(0),
+            ranges: 0,
+            counts_order: Order::Little,
+            total: 0,
+            range_size: RANGE,
+            used: 0,
+            saved: 0,
+        };
+        let (counts, changed) = (Vec::new(), BTreeMap::new());
+        Self { array: None, table: None, facts, counts, counts_changed: false, changed }
+    }
+
+    fn load(mos: &Objset, vdev: VdevId, array: &Object) -> Result<Self, Error> {
+        let mut bonus = Reader::new("clone table", array.bonus(), array.bonus_order());
+        let facts = CloneTable::read(&mut bonus)?;
+        let held = array.max_block().get().saturating_add(1);
+        let held = held.saturating_mul(array.block_size().into());
+        let size = facts.ranges.saturating_mul(2);
+        if size > held || facts.range_size == 0 {
+            return Err(Error::Clones { vdev, rule: "its counts are in their array" });
+        }
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        array.read(0, &mut bytes)?;
+        let mut reader = Reader::new("clone counts", &bytes, facts.counts_order);
+        let counts = (0..facts.ranges).map(|_| reader.u16()).collect::<Result<_, _>>()?;
+        let table = Some(Zap::open(mos.object(facts.entries)?)?);
+        let (array, changed) = (Some(array.id()), BTreeMap::new());
+        Ok(Self { array, table, facts, counts, counts_changed: false, changed })
+    }
+
+    /// The place of a block's range among the counts.
+    fn range(&self, block: &Cloned) -> usize {
+        let range = block.offset.checked_div(self.facts.range_size).unwrap_or(u64::MAX);
+        usize::try_from(range).unwrap_or(usize::MAX)
+    }
+
+    fn count(&self, block: &Cloned) -> Result<Count, Error> {
+        if let Some(known) = self.changed.get(&block.offset) {
+            return Ok(*known);
+        }
+        let none = self.counts.get(self.range(block)).is_none_or(|count| *count == 0);
+        let found = match self.table.as_ref().filter(|_| !none) {
+            Some(table) => table.lookup_key64(&[block.offset])?,
+            None => None,
+        };
+        let stored = match found {
+            Some(value) => clone_count(value.bytes(), Order::Little)?,
+            None => 0,
+        };
+        Ok(Count { stored, now: stored })
+    }
+
+    /// Changes the count of a block, and all that is counted of it.
+    fn set(&mut self, block: &Cloned, count: Count) -> Result<(), Error> {
+        let before = self.count(block)?.now;
+        let wrong = || Error::Clones { vdev: block.vdev, rule: "its sums are those of its blocks" };
+        let size = block.size;
+        let change = |sum: u64, from: u64, to: u64| {
+            sum.checked_add(size.saturating_mul(to))?.checked_sub(size.saturating_mul(from))
+        };
+        let there = |count: u64| u64::from(count > 0);
+        let saved = change(self.facts.saved, before, count.now).ok_or_else(wrong)?;
+        let used = change(self.facts.used, there(before), there(count.now)).ok_or_else(wrong)?;
+        let total = self.facts.total.saturating_add(there(count.now));
+        let total = total.checked_sub(there(before)).ok_or_else(wrong)?;
+        if there(before) != there(count.now) {
+            let range = self.range(block);
+            if range >= self.counts.len() {
+                self.counts.resize(range.saturating_add(1), 0);
+            }
+            let slot = self.counts.get_mut(range).ok_or_else(wrong)?;
+            let changed = if count.now > 0 { slot.checked_add(1) } else { slot.checked_sub(1) };
+            *slot = changed.ok_or_else(wrong)?;
+            self.counts_changed = true;
+        }
+        (self.facts.saved, self.facts.used, self.facts.total) = (saved, used, total);
+        self.changed.insert(block.offset, count);
+        Ok(())
+    }
+
+    fn create(&mut self, mos: &Objset, tx: &Tx, salt: u64) -> Result<ObjectId, Error> {
+        let flags = Flags(3);
+        let new =
+            NewTable { flags, salt, block_shift: 12, indirect_shift: 12, ..NewTable::default() };
+        let table = Zap::create(mos, tx, TABLE, &new)?;
+        self.facts.entries = table.object().id();
+        self.table = Some(table);
+        let array = NewObject::new(WORDS, COUNTS_BLOCK).bonus(WORDS, self.facts.encode().to_vec());
+        let array = mos.create(tx, &array)?.id();
+        self.array = Some(array);
+        self.counts_changed = true;
+        Ok(array)
+    }
+
+    fn write_entries(&mut self, tx: &Tx) -> Result<(), Error> {
+        let Some(table) = &self.table else {
+            self.changed.clear();
+            return Ok(());
+        };
+        for (offset, count) in std::mem::take(&mut self.changed) {
+            let key = [offset];
+            match count.now {
+                now if now == count.stored => {}
+                0 => drop(table.remove_key64(tx, &key)?),
+                now => {
+                    let value = Value::new(1, now.to_le_bytes().to_vec());
+                    table.update_key64(tx, &key, &value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_counts(&mut self, mos: &Objset, tx: &Tx) -> Result<(), Error> {
+        let Some(array) = self.array else { return Ok(()) };
+        let array = mos.object(array)?;
+        if self.counts_changed {
+            let order = self.facts.counts_order;
+            let bytes = self.counts.iter().flat_map(|count| match order {
+                Order::Little => count.to_le_bytes(),
+                Order::Big => count.to_be_bytes(),
+            });
+            array.write(tx, 0, &bytes.collect::<Vec<u8>>())?;
+            self.counts_changed = false;
+        }
+        self.facts.ranges = u64::try_from(self.counts.len()).unwrap_or(u64::MAX);
+        Ok(array.set_bonus(tx, WORDS, &self.facts.encode())?)
+    }
+
+    /// Takes the tables away; gives whether there were any.
+    fn destroy(&mut self, mos: &Objset, tx: &Tx) -> Result<bool, Error> {
+        let (array, entries) = (self.array, self.facts.entries);
+        *self = Self::new();
+        let Some(array) = array else { return Ok(false) };
+        mos.free(tx, entries)?;
+        mos.free(tx, array)?;
+        Ok(true)
+    }
+}

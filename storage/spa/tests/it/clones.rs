@@ -1,0 +1,97 @@
+//! References to cloned blocks, compared with a map after they were written and read again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dmu::Objset;
+use dmu::memory::{self, Memory};
+use ondisk::ObjectType;
+use ondisk::objset::Kind;
+use proptest::prelude::*;
+use spa::{Cloned, Clones};
+use txg::Tx;
+use units::{Txg, VdevId};
+use zap::{NewTable, Zap};
+
+fn mos() -> (Objset, Arc<Memory>) {
+    let (mos, memory) = memory::blank(Kind::Meta);
+    let tx = Tx::syncing(Txg::new(4));
+    Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
+    (mos, memory)
+}
+
+fn block(number: u16) -> Cloned {
+    let vdev = VdevId::new(u32::from(number % 2));
+    let offset = u64::from(number / 2) * (5 << 20);
+    Cloned { vdev, offset, size: 4096 * (1 + u64::from(number % 7)) }
+}
+
+fn tops() -> impl Iterator<Item = VdevId> {
+    [VdevId::new(0), VdevId::new(1)].into_iter()
+}
+
+/// The references of every block that there may be, and the sums over them.
+fn compare(clones: &Clones, model: &BTreeMap<u16, u64>) {
+    let (mut used, mut saved) = (0, 0);
+    for number in 0..200 {
+        let references = model.get(&number).copied().unwrap_or(0);
+        assert_eq!(clones.references(&block(number)).unwrap(), references);
+        used += block(number).size * u64::from(references > 0);
+        saved += block(number).size * references;
+    }
+    assert_eq!(clones.space(), (used, saved));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn references_are_counted(steps in proptest::collection::vec((0_u16..200, 0_u8..9), 1..300)) {
+        let (mos, memory) = mos();
+        let mut clones = Clones::load(&mos, tops()).unwrap();
+        let mut model = BTreeMap::new();
+        let (mut txg, mut uses) = (4, 0);
+        for (number, what) in steps {
+            let references: &mut u64 = model.entry(number).or_default();
+            match what {
+                0 => {
+                    uses += clones.sync(&Tx::syncing(Txg::new(txg)), &mut || 7).unwrap();
+                    memory.sync(&mos, Txg::new(txg)).unwrap();
+                    txg += 1;
+                    clones = Clones::load(&mos, tops()).unwrap();
+                    compare(&clones, &model);
+                    let tables = |vdev| {
+                        let on = |(number, count): (&u16, &u64)| {
+                            *count > 0 && block(*number).vdev == vdev
+                        };
+                        i64::from(model.iter().any(on))
+                    };
+                    assert_eq!(uses, tops().map(tables).sum::<i64>());
+                }
+                1..4 => {
+                    clones.add(&block(number), u64::from(what)).unwrap();
+                    *references += u64::from(what);
+                }
+                _ => {
+                    assert_eq!(clones.release(&block(number)).unwrap(), *references > 0);
+                    *references = references.saturating_sub(1);
+                }
+            }
+        }
+        compare(&clones, &model);
+    }
+}
+
+#[test]
+fn tables_go_with_the_last_clone() {
+    let (mos, _) = mos();
+    let clones = Clones::load(&mos, tops()).unwrap();
+    let tx = Tx::syncing(Txg::new(4));
+    clones.add(&block(3), 1).unwrap();
+    assert_eq!(clones.sync(&tx, &mut || 7).unwrap(), 1);
+    assert!(clones.release(&block(3)).unwrap());
+    assert!(!clones.release(&block(3)).unwrap());
+    assert_eq!(clones.sync(&tx, &mut || 7).unwrap(), -1);
+    let directory = spa::Directory::open(mos).unwrap();
+    assert_eq!(directory.table().count().unwrap(), 0);
+}
