@@ -78,6 +78,11 @@ impl Time {
         Self { seconds: seconds.cast_signed(), nanoseconds: u32::from_le_bytes([a, b, c, d]) }
     }
 
+    /// The two words on disk.
+    pub const fn to_words(self) -> [u64; 2] {
+        [self.seconds.cast_unsigned(), self.nanoseconds as u64]
+    }
+
     /// Nanoseconds since 1970 began, negative before.
     pub fn total_nanoseconds(self) -> i128 {
         i128::from(self.seconds)
@@ -151,9 +156,14 @@ pub const fn device(rdev: u64) -> (u32, u32) {
     if high != 0 { (high, low) } else { (low >> 20, low & 0xf_ffff) }
 }
 
+/// A device as Linux stores it: 12 bits of major, 20 of minor.
+pub const fn device_word(major: u32, minor: u32) -> u64 {
+    ((major as u64 & 0xfff) << 20) | (minor as u64 & 0xf_ffff)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Time, Znode, device};
+    use super::{Time, Znode, device, device_word};
     use crate::{Order, Reader};
 
     #[test]
@@ -161,6 +171,7 @@ mod tests {
         assert_eq!(device((259 << 20) + 70000), (259, 70000));
         assert_eq!(device((1 << 20) + 3), (1, 3));
         assert_eq!(device((13 << 32) + 2), (13, 2));
+        assert_eq!(device(device_word(259, 70000)), (259, 70000));
     }
 
     #[test]

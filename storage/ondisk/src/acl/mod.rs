@@ -19,6 +19,11 @@
 //!
 //! Learnt from: the field's manual (acl(5) of illumos) and `zdb -dddd`. Proved by: the tests below.
 
+mod encode;
+
+pub(crate) use encode::to_little;
+pub use encode::{encode, encode_old, encode_posix};
+
 use crate::{Error, Order, Reader, Result};
 
 const OWNER: u16 = 0x1000;
@@ -140,14 +145,21 @@ impl Entry {
         let kind = reader.u16()?;
         let flags = reader.u16()?;
         let mask = reader.u32()?;
-        let is_object = matches!(kind, 5..=8);
-        let abstract_who = matches!(Self::who(flags, 0), Who::Owner | Who::Group | Who::Everyone);
-        let short = matches!(kind, 0 | 1) && abstract_who && flags & (GROUP | 0x40) != GROUP;
-        let fuid = if short { 0 } else { reader.u64()? };
-        let object = if is_object { Some([reader.array()?, reader.array()?]) } else { None };
+        let fuid = if is_short(kind, flags) { 0 } else { reader.u64()? };
+        let object = if is_object(kind) { Some([reader.array()?, reader.array()?]) } else { None };
         let who = Self::who(flags, fuid);
         Ok(Self { who, kind, flags: Self::plain(flags), mask, object })
     }
+}
+
+/// Whether an entry names nobody, and so ends with its mask.
+fn is_short(kind: u16, flags: u16) -> bool {
+    let abstract_who = matches!(Entry::who(flags, 0), Who::Owner | Who::Group | Who::Everyone);
+    matches!(kind, 0 | 1) && abstract_who && flags & (GROUP | IDENTIFIER_GROUP) != GROUP
+}
+
+const fn is_object(kind: u16) -> bool {
+    matches!(kind, 5..=8)
 }
 
 /// `count` entries of the old kind.
@@ -243,63 +255,4 @@ pub fn parse_posix(bytes: &[u8]) -> Result<Vec<PosixEntry>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Entry, PosixEntry, Who, ZnodeAcl, parse, parse_old, parse_posix};
-    use crate::{Order, Reader};
-
-    fn short(kind: u16, flags: u16, mask: u32) -> Vec<u8> {
-        [&kind.to_le_bytes()[..], &flags.to_le_bytes(), &mask.to_le_bytes()].concat()
-    }
-
-    #[test]
-    fn entries_of_every_size() {
-        let mut bytes = short(0, 0x1000, 0x1e_01bf);
-        bytes.extend(short(0, 0x2040, 0x1));
-        bytes.extend(short(1, 0x3, 0x2));
-        bytes.extend(1001_u64.to_le_bytes());
-        bytes.extend(short(5, 0x40, 0x4));
-        bytes.extend(((2_u64 << 32) + 513).to_le_bytes());
-        bytes.extend([7; 32]);
-        bytes.extend(short(0, 0x4000, 0x8));
-        let entries = parse(&bytes, 5, Order::Little).expect("entries");
-        let whos: Vec<_> = entries.iter().map(|entry| entry.who).collect();
-        let cifs = Who::NamedGroup((2 << 32) + 513);
-        assert_eq!(whos, [Who::Owner, Who::Group, Who::User(1001), cifs, Who::Everyone]);
-        assert_eq!(entries[3].object, Some([[7; 16]; 2]));
-        assert_eq!(entries[0].to_string(), "owner@:rwxp--aARWcCos:-------:allow");
-        assert_eq!(entries[2].to_string(), "user:1001:-w------------:fd-----:deny");
-        assert!(parse(&bytes, 6, Order::Little).is_err());
-        assert!(parse(&bytes, u64::MAX, Order::Little).is_err());
-    }
-
-    #[test]
-    fn old_entries() {
-        let mut bytes = 500_u32.to_be_bytes().to_vec();
-        bytes.extend(3_u32.to_be_bytes());
-        bytes.extend(0x40_u16.to_be_bytes());
-        bytes.extend(1_u16.to_be_bytes());
-        let expected =
-            Entry { who: Who::NamedGroup(500), kind: 1, flags: 0, mask: 3, object: None };
-        assert_eq!(parse_old(&bytes, 1, Order::Big), Ok(vec![expected]));
-    }
-
-    #[test]
-    fn the_count_of_a_znode_depends_on_its_version() {
-        let mut bytes = [0; 88];
-        bytes[8] = 6;
-        bytes[14] = 3;
-        let mut acl = ZnodeAcl::read(&mut Reader::new("acl", &bytes, Order::Little)).expect("acl");
-        assert_eq!((acl.entries(), acl.bytes()), (6, 72));
-        assert_eq!(acl.parse(None, Order::Little).expect("entries").len(), 6);
-        acl.version = 1;
-        assert_eq!((acl.entries(), acl.bytes()), (3, 6));
-    }
-
-    #[test]
-    fn posix_entries() {
-        let bytes = [2, 0, 0, 0, 2, 0, 6, 0, 0xe8, 3, 0, 0];
-        let expected = PosixEntry { tag: 2, permissions: 6, id: 1000 };
-        assert_eq!(parse_posix(&bytes), Ok(vec![expected]));
-        assert!(parse_posix(&bytes[..11]).is_err() && parse_posix(&[1, 0, 0, 0]).is_err());
-    }
-}
+mod tests;

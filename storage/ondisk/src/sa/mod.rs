@@ -17,13 +17,17 @@
 //!
 //! Learnt from: `zdb -dddd` of the fixtures. Proved by: `golden_bonus` and the fixture tests.
 
+mod build;
+
+pub use build::{encode, fitting};
+
 use crate::{Error, Order, Reader, Result};
 
 const MAGIC: u32 = 0x2f505a;
 const WHAT: &str = "system attributes";
 
 macro_rules! attributes {
-    ($($name:ident = $field:literal, $length:literal;)*) => {
+    ($($name:ident = $field:literal, $length:literal, $swap:literal;)*) => {
         /// The attributes that file systems use, whatever number a dataset gave them.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
@@ -43,33 +47,45 @@ macro_rules! attributes {
             pub const fn length(self) -> u16 {
                 match self { $(Self::$name => $length,)* }
             }
+
+            /// How its bytes are ordered, as it is always registered: see [`Registered::swap`].
+            pub const fn swap(self) -> u8 {
+                match self { $(Self::$name => $swap,)* }
+            }
         }
     };
 }
 
 attributes! {
-    Atime = "ZPL_ATIME", 16;
-    Mtime = "ZPL_MTIME", 16;
-    Ctime = "ZPL_CTIME", 16;
-    Crtime = "ZPL_CRTIME", 16;
-    Gen = "ZPL_GEN", 8;
-    Mode = "ZPL_MODE", 8;
-    Size = "ZPL_SIZE", 8;
-    Parent = "ZPL_PARENT", 8;
-    Links = "ZPL_LINKS", 8;
-    Xattr = "ZPL_XATTR", 8;
-    Rdev = "ZPL_RDEV", 8;
-    Flags = "ZPL_FLAGS", 8;
-    Uid = "ZPL_UID", 8;
-    Gid = "ZPL_GID", 8;
-    Pad = "ZPL_PAD", 32;
-    ZnodeAcl = "ZPL_ZNODE_ACL", 88;
-    DaclCount = "ZPL_DACL_COUNT", 8;
-    Symlink = "ZPL_SYMLINK", 0;
-    Scanstamp = "ZPL_SCANSTAMP", 32;
-    DaclAces = "ZPL_DACL_ACES", 0;
-    Dxattr = "ZPL_DXATTR", 0;
-    Projid = "ZPL_PROJID", 8;
+    Atime = "ZPL_ATIME", 16, 0;
+    Mtime = "ZPL_MTIME", 16, 0;
+    Ctime = "ZPL_CTIME", 16, 0;
+    Crtime = "ZPL_CRTIME", 16, 0;
+    Gen = "ZPL_GEN", 8, 0;
+    Mode = "ZPL_MODE", 8, 0;
+    Size = "ZPL_SIZE", 8, 0;
+    Parent = "ZPL_PARENT", 8, 0;
+    Links = "ZPL_LINKS", 8, 0;
+    Xattr = "ZPL_XATTR", 8, 0;
+    Rdev = "ZPL_RDEV", 8, 0;
+    Flags = "ZPL_FLAGS", 8, 0;
+    Uid = "ZPL_UID", 8, 0;
+    Gid = "ZPL_GID", 8, 0;
+    Pad = "ZPL_PAD", 32, 0;
+    ZnodeAcl = "ZPL_ZNODE_ACL", 88, 3;
+    DaclCount = "ZPL_DACL_COUNT", 8, 0;
+    Symlink = "ZPL_SYMLINK", 0, 3;
+    Scanstamp = "ZPL_SCANSTAMP", 32, 3;
+    DaclAces = "ZPL_DACL_ACES", 0, 4;
+    Dxattr = "ZPL_DXATTR", 0, 3;
+    Projid = "ZPL_PROJID", 8, 0;
+}
+
+impl Attribute {
+    /// As it is registered under a number.
+    pub const fn registered(self, number: u16) -> Registered {
+        Registered { number, length: self.length(), swap: self.swap() }
+    }
 }
 
 const COUNT: usize = Attribute::ALL.len();
@@ -92,6 +108,22 @@ impl Registered {
         let number = u16::from_le_bytes([low, high]);
         Self { number, length: u16::from_le_bytes([length_low, length_high]), swap }
     }
+
+    /// The word in the registry.
+    pub const fn to_word(self) -> u64 {
+        (self.number as u64) | ((self.swap as u64) << 16) | ((self.length as u64) << 24)
+    }
+}
+
+/// An attribute with its bytes, numbers least significant byte first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Value {
+    /// Which it is, if file systems use it.
+    pub known: Option<Attribute>,
+    /// What the dataset's registry says of it.
+    pub registered: Registered,
+    /// Its bytes: as many as are registered, or any number where that varies.
+    pub bytes: Vec<u8>,
 }
 
 /// A dataset's registry: what its attribute numbers mean.
@@ -105,10 +137,34 @@ impl Registry {
     pub fn standard() -> Self {
         let mut out = Self::default();
         for (number, attribute) in (0..).zip(Attribute::ALL) {
-            let registered = Registered { number, length: attribute.length(), swap: 0 };
-            out.put(registered, Some(*attribute));
+            out.put(attribute.registered(number), Some(*attribute));
         }
         out
+    }
+
+    /// The number of an attribute, if the dataset has registered it.
+    pub fn number(&self, wanted: Attribute) -> Option<u16> {
+        let slots = self.by_number.iter().flatten();
+        slots.filter(|slot| slot.1 == Some(wanted)).map(|slot| slot.0.number).next()
+    }
+
+    /// What is registered under a number.
+    pub fn registered(&self, number: u16) -> Option<Registered> {
+        self.by_number.get(usize::from(number)).copied().flatten().map(|slot| slot.0)
+    }
+
+    /// Gives every attribute that has no number the next free one; gives those that are new.
+    pub fn complete(&mut self) -> Vec<(Attribute, Registered)> {
+        let mut new = Vec::new();
+        for attribute in Attribute::ALL {
+            let free = u16::try_from(self.by_number.len());
+            if let (None, Ok(free)) = (self.number(*attribute), free) {
+                let registered = attribute.registered(free);
+                self.put(registered, Some(*attribute));
+                new.push((*attribute, registered));
+            }
+        }
+        new
     }
 
     /// Adds an entry of the registry's table.
@@ -144,8 +200,8 @@ impl Registry {
                     _ => Where::Search,
                 };
             }
-            let step = Step { known, length: registered.length };
-            offset = match step.length {
+            let step = Step { known, registered };
+            offset = match registered.length {
                 0 => None,
                 length => offset.and_then(|at| at.checked_add(length)?.checked_next_multiple_of(8)),
             };
@@ -158,8 +214,7 @@ impl Registry {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     known: Option<Attribute>,
-    /// In bytes; 0: the header says.
-    length: u16,
+    registered: Registered,
 }
 
 /// Where an attribute stands in a layout.
@@ -178,6 +233,14 @@ enum Where {
 pub struct Layout {
     steps: Vec<Step>,
     fixed: [Where; COUNT],
+}
+
+impl Layout {
+    /// Whether it has just these attributes, in this order.
+    pub fn is(&self, numbers: impl ExactSizeIterator<Item = u16>) -> bool {
+        self.steps.len() == numbers.len()
+            && self.steps.iter().zip(numbers).all(|(step, number)| step.registered.number == number)
+    }
 }
 
 /// The start of a buffer of system attributes.
@@ -252,6 +315,11 @@ impl<'a> Attributes<'a> {
         Reader::new(attribute.name(), bytes, self.order).words().map(Some)
     }
 
+    /// The number of its layout.
+    pub const fn layout_number(&self) -> u16 {
+        self.header.layout
+    }
+
     /// In which order the numbers of the buffer are.
     pub const fn order(&self) -> Order {
         self.order
@@ -264,11 +332,33 @@ impl<'a> Attributes<'a> {
     }
 
     fn search(&self, wanted: Attribute) -> Result<Option<&'a [u8]>> {
+        let mut found = None;
+        self.each(&mut |step, bytes| {
+            found = if step.known == Some(wanted) { Some(bytes) } else { None };
+            found.is_none()
+        })?;
+        Ok(found)
+    }
+
+    /// All attributes in their order, whoever registered them; numbers least significant byte
+    /// first.
+    pub fn values(&self) -> Result<Vec<Value>> {
+        let mut out = Vec::with_capacity(self.layout.steps.len());
+        self.each(&mut |step, bytes| {
+            let bytes = build::little(step.registered.swap, bytes, self.order);
+            out.push(Value { known: step.known, registered: step.registered, bytes });
+            true
+        })?;
+        Ok(out)
+    }
+
+    /// Shows the attributes to `visit` until it says false.
+    fn each(&self, visit: &mut dyn FnMut(&Step, &'a [u8]) -> bool) -> Result<()> {
         let mut at = self.header.size;
         let mut lengths = Reader::new(WHAT, self.bytes, self.order);
         lengths.seek(6);
         for step in &self.layout.steps {
-            let length = match step.length {
+            let length = match step.registered.length {
                 0 if lengths.at() >= self.header.size => {
                     let found = u64::try_from(lengths.at()).unwrap_or(u64::MAX);
                     return Err(lengths.broken(0, "the header holds every length", found));
@@ -276,77 +366,14 @@ impl<'a> Attributes<'a> {
                 0 => usize::from(lengths.u16()?),
                 fixed => usize::from(fixed),
             };
-            if step.known == Some(wanted) {
-                return self.slice(at, length).map(Some);
+            if !visit(step, self.slice(at, length)?) {
+                break;
             }
             at = at.saturating_add(length).next_multiple_of(8);
         }
-        Ok(None)
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Attribute, Attributes, Header, Registered, Registry};
-    use crate::Order;
-
-    fn buffer(info: u16, lengths: &[u16], values: &[&[u8]]) -> Vec<u8> {
-        let mut out = 0x2f505a_u32.to_le_bytes().to_vec();
-        out.extend(info.to_le_bytes());
-        for length in lengths {
-            out.extend(length.to_le_bytes());
-        }
-        out.resize(out.len().next_multiple_of(8), 0);
-        for value in values {
-            out.extend_from_slice(value);
-            out.resize(out.len().next_multiple_of(8), 0);
-        }
-        out
-    }
-
-    #[test]
-    fn words_of_the_registry_split_into_their_fields() {
-        let registered = Registered::from_word(0x5803_000f);
-        assert_eq!(registered, Registered { number: 15, length: 88, swap: 3 });
-    }
-
-    #[test]
-    fn attributes_behind_variable_ones_are_found() {
-        let layout = Registry::standard().layout(&[5, 17, 6, 20]).expect("layout");
-        let word = 7_u64.to_le_bytes();
-        let bytes = buffer(2 | (2 << 10), &[5, 3], &[&word, b"there", &word, b"nvl"]);
-        let header = Header::parse(&bytes, Order::Little).expect("header");
-        assert_eq!((header.layout, header.size), (2, 16));
-        let found = Attributes::new(&bytes, Order::Little, header, &layout);
-        assert_eq!(found.word(Attribute::Mode), Ok(Some(7)));
-        assert_eq!(found.bytes(Attribute::Symlink), Ok(Some(&b"there"[..])));
-        assert_eq!(found.word(Attribute::Size), Ok(Some(7)));
-        assert_eq!(found.bytes(Attribute::Dxattr), Ok(Some(&b"nvl"[..])));
-        assert_eq!(found.bytes(Attribute::Projid), Ok(None));
-    }
-
-    #[test]
-    fn lengths_beyond_the_buffer_or_the_header_are_refused() {
-        let layout = Registry::standard().layout(&[17, 20]).expect("layout");
-        let bytes = buffer(2 | (1 << 10), &[200], &[b"short"]);
-        let header = Header::parse(&bytes, Order::Little).expect("header");
-        let found = Attributes::new(&bytes, Order::Little, header, &layout);
-        assert!(found.bytes(Attribute::Symlink).is_err());
-        assert!(found.bytes(Attribute::Dxattr).is_err());
-        assert!(Header::parse(&[0; 16], Order::Little).is_err());
-        assert!(Registry::standard().layout(&[99]).is_err());
-    }
-
-    #[test]
-    fn the_other_order_reads_the_same() {
-        let layout = Registry::standard().layout(&[6]).expect("layout");
-        let mut bytes = 0x2f505a_u32.to_be_bytes().to_vec();
-        bytes.extend((3_u16 | (1 << 10)).to_be_bytes());
-        bytes.extend([0, 0]);
-        bytes.extend(1234_u64.to_be_bytes());
-        let header = Header::parse(&bytes, Order::Big).expect("header");
-        assert_eq!(header, Header { layout: 3, size: 8 });
-        let found = Attributes::new(&bytes, Order::Big, header, &layout);
-        assert_eq!(found.word(Attribute::Size), Ok(Some(1234)));
-    }
-}
+mod tests;
