@@ -194,8 +194,7 @@ impl Attributes {
         let mut out = Self::blank();
         let found = out.take(&bonus)?;
         // what did not fit the bonus stands in the spill block
-        if dnode.spill.is_some()
-            && !(found.has_mode && found.has_rest)
+        if !(found.has_mode && found.has_rest)
             && let Some(block) = spill()?
         {
             let spill = schema.attributes(&block, block.order())?;

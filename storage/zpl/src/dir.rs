@@ -33,6 +33,18 @@ pub enum Cursor {
     Logged(Vec<u8>),
 }
 
+/// So many names of a directory that may change are shown at once.
+const AT_ONCE: usize = 256;
+
+/// The word of an entry, as file systems of a version have it.
+pub(crate) fn join(object: ObjectId, kind: Kind, version: u64) -> u64 {
+    let kind = if version >= KIND_VERSION { u64::from(kind.number()) << 60 } else { 0 };
+    object.get() | kind
+}
+
+/// The version from which on entries tell what they name.
+const KIND_VERSION: u64 = 2;
+
 /// The object and the kind in an entry's word; no kind in file systems of version 1.
 fn split(word: u64) -> (ObjectId, Option<Kind>) {
     let number = (word >> 60) as u8;
@@ -48,10 +60,16 @@ impl Fs {
         match name {
             b"." | b"" => return Ok(Some(dir.clone())),
             b".." if dir.id() == self.inner.master.root => return Ok(Some(dir.clone())),
-            b".." => return self.node(dir.attributes().parent).map(Some),
+            b".." => {
+                let parent = self.attributes(dir.id())?.parent;
+                return self.node(parent).map(Some);
+            }
             _ => {}
         }
-        match self.inner.lookup(dir.id(), name)? {
+        let guard = self.inner.guard(dir.id());
+        let found = self.inner.lookup(dir.id(), name)?;
+        drop(guard);
+        match found {
             Some(id) => self.node(id).map(Some),
             None => Ok(None),
         }
@@ -78,7 +96,30 @@ impl Fs {
         visit: &mut dyn FnMut(Entry) -> bool,
     ) -> Result<()> {
         self.inner.must_be_directory(dir.id(), dir.attributes())?;
-        self.inner.read_dir(dir.id(), from, visit)
+        if !self.inner.objset.is_live() {
+            return self.inner.read_dir(dir.id(), from, visit);
+        }
+        let mut from = from.cloned();
+        // who is shown a name may want to look at its file: by then nothing may be locked
+        loop {
+            let entries = self.some_entries(dir.id(), from.as_ref())?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            from = Some(last.cursor.clone());
+            if !entries.into_iter().all(&mut *visit) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next names in a directory.
+    fn some_entries(&self, dir: ObjectId, from: Option<&Cursor>) -> Result<Vec<Entry>> {
+        let _guard = self.inner.guard(dir);
+        let mut entries = Vec::new();
+        self.inner.read_dir(dir, from, &mut |entry| {
+            entries.push(entry);
+            entries.len() < AT_ONCE
+        })?;
+        Ok(entries)
     }
 
     /// All names in a directory at once; for directories that are known to be small.

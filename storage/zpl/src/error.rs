@@ -83,4 +83,128 @@ pub enum Error {
         /// The file.
         object: ObjectId,
     },
+    /// The file system cannot be changed: it is a snapshot, or opened for reading.
+    #[error("objset {objset} is open for reading only")]
+    ReadOnly {
+        /// The file system.
+        objset: ObjsetId,
+    },
+    /// A name that was to be new is taken.
+    #[error("objset {objset} directory {object}: the name is taken")]
+    Exists {
+        /// The file system.
+        objset: ObjsetId,
+        /// The directory, or the file whose attribute it is.
+        object: ObjectId,
+    },
+    /// There is no such name.
+    #[error("objset {objset} directory {object}: there is no such name")]
+    NoEntry {
+        /// The file system.
+        objset: ObjsetId,
+        /// The directory.
+        object: ObjectId,
+    },
+    /// There is no such extended attribute.
+    #[error("objset {objset} object {object}: there is no such extended attribute")]
+    NoXattr {
+        /// The file system.
+        objset: ObjsetId,
+        /// The file.
+        object: ObjectId,
+    },
+    /// Names are in a directory that was to be removed.
+    #[error("objset {objset} directory {object} is not empty")]
+    NotEmpty {
+        /// The file system.
+        objset: ObjsetId,
+        /// The directory.
+        object: ObjectId,
+    },
+    /// What was asked is not for directories.
+    #[error("objset {objset} object {object} is a directory")]
+    IsDirectory {
+        /// The file system.
+        objset: ObjsetId,
+        /// The directory.
+        object: ObjectId,
+    },
+    /// The flags of a file, or what it is, forbid the change.
+    #[error("objset {objset} object {object}: {rule}")]
+    NotPermitted {
+        /// The file system.
+        objset: ObjsetId,
+        /// The file.
+        object: ObjectId,
+        /// Why not, as words.
+        rule: &'static str,
+    },
+    /// What was asked makes no sense of this file.
+    #[error("objset {objset} object {object}: {rule}")]
+    Invalid {
+        /// The file system.
+        objset: ObjsetId,
+        /// The file.
+        object: ObjectId,
+        /// Why not, as words.
+        rule: &'static str,
+    },
+    /// This kind of file, or this version of file system, has no such thing.
+    #[error("objset {objset} object {object}: {rule}")]
+    NotSupported {
+        /// The file system.
+        objset: ObjsetId,
+        /// The file.
+        object: ObjectId,
+        /// Why not, as words.
+        rule: &'static str,
+    },
+    /// A name is longer than the file system takes.
+    #[error("objset {objset}: a name has at most {most} bytes")]
+    NameTooLong {
+        /// The file system.
+        objset: ObjsetId,
+        /// The most bytes of a name.
+        most: usize,
+    },
+    /// A name is not UTF-8, and the file system takes nothing else.
+    #[error("objset {objset}: names must be UTF-8")]
+    NameNotUtf8 {
+        /// The file system.
+        objset: ObjsetId,
+    },
+    /// A file may not be moved or linked into a tree of another project.
+    #[error("objset {objset} directory {object} belongs to another project")]
+    OtherProject {
+        /// The file system.
+        objset: ObjsetId,
+        /// The directory.
+        object: ObjectId,
+    },
+    /// A file would become larger than any may be, or a value longer.
+    #[error("objset {objset} object {object}: it would become too large")]
+    TooLarge {
+        /// The file system.
+        objset: ObjsetId,
+        /// The file.
+        object: ObjectId,
+    },
+    /// The pool has no space left.
+    #[error("objset {objset}: no space is left")]
+    NoSpace {
+        /// The file system.
+        objset: ObjsetId,
+    },
+    /// A quota is used up.
+    #[error("objset {objset}: a quota is used up")]
+    OverQuota {
+        /// The file system.
+        objset: ObjsetId,
+    },
+    /// The pool takes no changes any more: it is suspended or on its way out.
+    #[error("objset {objset}: the pool takes no changes now")]
+    Stopped {
+        /// The file system.
+        objset: ObjsetId,
+    },
 }

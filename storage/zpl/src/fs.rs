@@ -5,10 +5,12 @@ use std::sync::Arc;
 use dmu::Objset;
 use ondisk::nvlist::Nvlist;
 use ondisk::objset::Kind as ObjsetKind;
+use parking_lot::RwLockReadGuard;
 use units::ObjectId;
 use zap::Zap;
 
 use crate::attributes::Fault;
+use crate::locks::Locks;
 use crate::overlay::Overlay;
 use crate::recent::Recent;
 use crate::replay::{self, Replayed};
@@ -43,10 +45,11 @@ pub struct Fs {
 pub(crate) struct Inner {
     pub(crate) objset: Objset,
     pub(crate) master: Master,
-    pub(crate) schema: Schema,
+    pub(crate) schema: Arc<Schema>,
     pub(crate) options: Options,
     pub(crate) overlay: Overlay,
     pub(crate) tables: Recent,
+    pub(crate) locks: Locks,
 }
 
 impl Fs {
@@ -61,10 +64,11 @@ impl Fs {
             return Err(Error::NotFiles { objset: objset.id() });
         }
         let master = Master::read(&objset)?;
-        let schema = Schema::read(&objset, master.attributes)?;
+        let schema = Arc::new(Schema::read(&objset, master.version, master.attributes)?);
         let overlay = Overlay::default();
         let tables = Recent::default();
-        let mut inner = Inner { objset, master, schema, options, overlay, tables };
+        let locks = Locks::default();
+        let mut inner = Inner { objset, master, schema, options, overlay, tables, locks };
         let replayed = match log {
             Some(log) => replay::apply(&mut inner, log),
             None => Replayed::default(),
@@ -99,6 +103,7 @@ impl Fs {
 
     /// What there is to know of a file by its number: cheaper than opening it.
     pub fn attributes(&self, id: ObjectId) -> Result<Attributes> {
+        let _guard = self.inner.guard(id);
         self.inner.attributes(id)
     }
 
@@ -162,9 +167,9 @@ impl Inner {
             Some(change) if change.is_gone => Err(self.gone(id)),
             Some(change) => Ok(change.attributes),
             None => {
-                let dnode = self.objset.dnode(id)?;
-                let spill = || self.objset.with(id, dnode.clone()).spill();
-                Attributes::of(&dnode, &spill, &self.schema).map_err(|fault| self.fault(id, fault))
+                let object = self.objset.object(id)?;
+                Attributes::of(object.dnode(), &|| object.spill(), &self.schema)
+                    .map_err(|fault| self.fault(id, fault))
             }
         }
     }
@@ -172,6 +177,11 @@ impl Inner {
     /// The table of a directory.
     pub(crate) fn table(&self, dir: ObjectId) -> Result<Zap> {
         self.tables.find(dir, || Ok(Zap::open(self.objset.object(dir)?)?))
+    }
+
+    /// Keeps a file of a live object set as it is. Nobody takes two.
+    pub(crate) fn guard(&self, id: ObjectId) -> Option<RwLockReadGuard<'_, ()>> {
+        if self.objset.is_live() { self.locks.read(id) } else { None }
     }
 
     pub(crate) fn gone(&self, object: ObjectId) -> Error {

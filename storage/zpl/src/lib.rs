@@ -11,25 +11,37 @@
 
 mod acl;
 mod attributes;
+mod begin;
+mod birth;
+mod create;
 mod dir;
 mod error;
 mod fs;
+mod layouts;
+mod locks;
 mod master;
 mod node;
 mod overlay;
+mod posix;
 mod recent;
 mod replay;
 mod schema;
+mod sheet;
+mod trivial;
+mod writer;
 mod xattr;
 
 pub use acl::Acl;
 pub use attributes::{Attributes, Kind};
+pub use begin::{Begin, Caller, Need, Promise};
+pub use create::{NewFs, create};
 pub use dir::{Cursor, Entry};
 pub use error::Error;
 pub use fs::{Fs, Options};
 pub use master::{Case, Master};
 pub use node::Node;
 pub use replay::Replayed;
+pub use writer::{Atime, Made, Move, MoveKind, New, Position, Set, Settings, Writer, XattrMode};
 pub use xattr::Xattr;
 
 /// What asking a file system gives.

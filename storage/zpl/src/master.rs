@@ -18,6 +18,17 @@ pub enum Case {
     Mixed,
 }
 
+impl Case {
+    /// The number that stands for it in the master node.
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::Sensitive => 0,
+            Self::Insensitive => 1,
+            Self::Mixed => 2,
+        }
+    }
+}
+
 /// What the master node says of the whole file system. Objects that do not exist are 0.
 #[derive(Clone, Debug, Default)]
 pub struct Master {
@@ -45,7 +56,7 @@ pub struct Master {
 }
 
 /// The object that holds it.
-const OBJECT: ObjectId = ObjectId::new(1);
+pub(crate) const OBJECT: ObjectId = ObjectId::new(1);
 const NEWEST: u64 = 5;
 const QUOTAS: [&[u8]; 6] = [
     b"userquota@",

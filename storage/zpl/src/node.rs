@@ -27,17 +27,20 @@ const LONGEST_TARGET: u64 = 65536;
 impl Node {
     pub(crate) fn open(fs: Fs, id: ObjectId) -> Result<Self> {
         let inner = &*fs.inner;
+        let guard = inner.guard(id);
         if let Some(change) = inner.overlay.get(id) {
             if change.is_gone {
                 return Err(inner.gone(id));
             }
             let object = if change.is_new { None } else { Some(inner.objset.object(id)?) };
             let attributes = change.attributes;
+            drop(guard);
             return Ok(Self { fs, id, object, attributes });
         }
         let object = inner.objset.object(id)?;
         let attributes = Attributes::of(object.dnode(), &|| object.spill(), &inner.schema)
             .map_err(|fault| inner.fault(id, fault))?;
+        drop(guard);
         Ok(Self { fs, id, object: Some(object), attributes })
     }
 

@@ -34,4 +34,9 @@ impl Recent {
         rows.push_back((id, zap.clone()));
         Ok(zap)
     }
+
+    /// Forgets the table of a directory that is about to change.
+    pub(crate) fn forget(&self, id: ObjectId) {
+        self.0.lock().retain(|row| row.0 != id);
+    }
 }

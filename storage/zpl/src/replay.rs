@@ -260,7 +260,7 @@ const CREATE_TIME: u64 = 0x1;
 const PROJECT: u64 = 0x40000;
 
 /// The bits of extra attributes in a record and the flags of a file that they stand for.
-const EXTRA: [(u64, u64); 15] = [
+pub(crate) const EXTRA: [(u64, u64); 15] = [
     (0x2, flag::ARCHIVE),
     (0x4, flag::SYSTEM),
     (0x8, flag::READONLY),

@@ -1,6 +1,14 @@
 //! What the crate promises, tried on pools that real OpenZFS made.
 
 mod compare;
+mod crowd;
 mod extents;
 mod fixtures;
+mod made;
+mod model;
 mod open;
+mod pool;
+mod posix;
+mod random;
+mod sound;
+mod theirs;

@@ -1,0 +1,70 @@
+//! What operations that change files want from whoever owns the pool.
+
+use ondisk::zil::Body;
+use ondisk::znode::Time;
+use txg::Tx;
+use units::ObjectId;
+
+use crate::Result;
+
+/// Who asks for a change, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// The user that owns what is made.
+    pub uid: u32,
+    /// The group that owns what is made, if the directory does not say otherwise.
+    pub gid: u32,
+    /// The time.
+    pub now: Time,
+    /// Writing to a file leaves its set-user and set-group bits.
+    pub keeps_setid: bool,
+}
+
+/// What an operation may take at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Need {
+    /// Bytes of content and of metadata.
+    pub bytes: u64,
+    /// Objects.
+    pub objects: u64,
+    /// In the end there will be more space than before: must go through on a full pool.
+    pub frees: bool,
+    /// Whose quotas it counts for, as stored: user, group and project.
+    pub owners: Option<[u64; 3]>,
+}
+
+/// What is promised to have happened, for the intent log.
+#[derive(Debug)]
+pub enum Promise<'a> {
+    /// Anything but a write.
+    Record(Body),
+    /// Bytes were written to a file.
+    Write {
+        /// The file.
+        object: ObjectId,
+        /// From which byte on.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+}
+
+/// Where transactions come from, and promises go.
+pub trait Begin: Send + Sync {
+    /// Begins a transaction, waiting for room if need be. Never called within one.
+    fn begin(&self, need: &Need) -> Result<Tx>;
+
+    /// Takes down what was done. Called within the transaction and under the locks of the files,
+    /// so that promises about one file come in the order in which they were kept.
+    fn promise(&self, tx: &Tx, promise: Promise<'_>) {
+        let _ = (tx, promise);
+    }
+
+    /// A random number, for the salt of a table.
+    fn random(&self) -> u64;
+
+    /// The dataset gets its first name of 256 bytes or more (the feature longname).
+    fn has_long_name(&self, tx: &Tx) {
+        let _ = tx;
+    }
+}

@@ -1,0 +1,154 @@
+//! The attributes of something new.
+
+use std::sync::Arc;
+
+use ondisk::acl::{self, ZnodeAcl};
+use ondisk::sa::Attribute;
+use ondisk::znode::{Time, flag};
+use ondisk::{ObjectType, Order};
+use units::{ObjectId, Txg};
+
+use crate::schema::Schema;
+use crate::sheet::Sheet;
+use crate::{Attributes, Kind, trivial};
+
+/// The version of file systems from which on attributes are laid out by tables.
+pub(crate) const SA_VERSION: u64 = 5;
+/// The version from which on owners have domains, and ACLs entries of their own size.
+pub(crate) const FUID_VERSION: u64 = 3;
+
+/// What is known of something new before its transaction begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Birth {
+    /// Type and permissions.
+    pub(crate) mode: u32,
+    pub(crate) owner: u64,
+    pub(crate) group: u64,
+    pub(crate) parent: ObjectId,
+    pub(crate) now: Time,
+    pub(crate) links: u64,
+    /// Flags besides those that every new file has.
+    pub(crate) flags: u64,
+    /// Its project, if it is of a kind that has one.
+    pub(crate) project: Option<u64>,
+    pub(crate) rdev: u64,
+    /// Of a symbolic link: where it points.
+    pub(crate) target: Vec<u8>,
+}
+
+impl Birth {
+    /// A directory that begins a file system, or holds extended attributes.
+    pub(crate) fn directory(permissions: u32, (owner, group): (u64, u64), now: Time) -> Self {
+        Self {
+            mode: u32::from(Kind::Directory.number()) << 12 | permissions,
+            owner,
+            group,
+            parent: ObjectId::default(),
+            now,
+            links: 2,
+            flags: 0,
+            project: None,
+            rdev: 0,
+            target: Vec::new(),
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        Kind::from_number((self.mode >> 12 & 0xf) as u8)
+    }
+
+    fn all_flags(&self, version: u64, executable: bool) -> u64 {
+        let mut flags = self.flags | flag::ACL_TRIVIAL;
+        if version >= FUID_VERSION {
+            flags |= flag::ARCHIVE | flag::AV_MODIFIED;
+        }
+        if self.project.is_some() && version >= SA_VERSION {
+            flags |= flag::PROJID;
+        }
+        if self.kind() == Kind::Directory {
+            flags |= flag::ACL_AUTO_INHERIT;
+        }
+        if executable {
+            flags |= flag::NO_EXECS_DENIED;
+        }
+        flags
+    }
+
+    /// Its attributes, but for the txg that makes it.
+    pub(crate) fn sheet(&self, schema: &Arc<Schema>, slots: u8) -> Sheet {
+        let version = schema.version;
+        let is_directory = self.kind() == Kind::Directory;
+        let entries = trivial::of_mode(self.mode, is_directory);
+        let (_, executable) = trivial::mode_of(&entries, self.mode, self.owner, self.group);
+        let flags = self.all_flags(version, executable);
+        if version < SA_VERSION {
+            return self.legacy(schema, flags, &entries);
+        }
+        let mut sheet = Sheet::new(schema, ObjectType::SA, slots);
+        let mut word = |attribute, word| sheet.set_word(attribute, word);
+        word(Attribute::Mode, self.mode.into());
+        word(Attribute::Size, self.size());
+        word(Attribute::Gen, 0);
+        word(Attribute::Uid, self.owner);
+        word(Attribute::Gid, self.group);
+        word(Attribute::Parent, self.parent.get());
+        word(Attribute::Flags, flags);
+        for attribute in TIMES {
+            sheet.set_time(attribute, self.now);
+        }
+        sheet.set_word(Attribute::Links, self.links);
+        if let Some(project) = self.project {
+            sheet.set_word(Attribute::Projid, project);
+        }
+        if matches!(self.kind(), Kind::CharDevice | Kind::BlockDevice) {
+            sheet.set_word(Attribute::Rdev, self.rdev);
+        }
+        let count = u64::try_from(entries.len()).unwrap_or(0);
+        sheet.set_word(Attribute::DaclCount, count);
+        sheet.set(Attribute::DaclAces, acl::encode(&entries));
+        if self.kind() == Kind::Symlink {
+            sheet.set(Attribute::Symlink, self.target.clone());
+        }
+        sheet
+    }
+
+    fn size(&self) -> u64 {
+        match self.kind() {
+            Kind::Directory => 2,
+            Kind::Symlink => u64::try_from(self.target.len()).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn legacy(&self, schema: &Arc<Schema>, flags: u64, entries: &[acl::Entry]) -> Sheet {
+        let mut attributes = Attributes::blank();
+        attributes.set_mode(self.mode.into());
+        attributes.set_owner(self.owner);
+        attributes.set_group(self.group);
+        (attributes.size, attributes.links, attributes.flags) = (self.size(), self.links, flags);
+        (attributes.parent, attributes.generation) = (self.parent, Txg::ZERO);
+        let acl = legacy_acl(schema.version, entries);
+        Sheet::znode(schema, &attributes, self.now, self.rdev, &acl)
+    }
+}
+
+/// The times in their order.
+pub(crate) const TIMES: [Attribute; 4] =
+    [Attribute::Atime, Attribute::Mtime, Attribute::Ctime, Attribute::Crtime];
+
+/// An ACL as a legacy znode has it. What a mode says always fits.
+pub(crate) fn legacy_acl(version: u64, entries: &[acl::Entry]) -> ZnodeAcl {
+    let is_new = version >= FUID_VERSION;
+    let bytes = if is_new { acl::encode(entries) } else { acl::encode_old(entries) };
+    let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
+    let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let mut data = [0; 72];
+    for (to, from) in data.iter_mut().zip(&bytes) {
+        *to = *from;
+    }
+    // the first version counts entries where later ones count bytes
+    let (size, count) =
+        if is_new { (size, count) } else { (count.into(), u16::try_from(size).unwrap_or(0)) };
+    ZnodeAcl { external: 0, size, version: is_new.into(), count, data, order: Order::Little }
+}

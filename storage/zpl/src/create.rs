@@ -1,0 +1,108 @@
+//! A new file system: what stands in an object set before the first file is made.
+
+use std::sync::Arc;
+
+use dmu::Objset;
+use ondisk::ObjectType;
+use ondisk::sa::{Attribute, Value};
+use ondisk::znode::Time;
+use txg::Tx;
+use units::ObjectId;
+use zap::{NewTable, Normalization, Zap};
+
+use crate::birth::{Birth, SA_VERSION};
+use crate::master::OBJECT;
+use crate::schema::Schema;
+use crate::sheet::bonus_space;
+use crate::{Case, Result, layouts};
+
+/// What a new file system is to be.
+#[derive(Clone, Debug)]
+pub struct NewFs {
+    /// Its version: 5, or an older one for systems that know no more.
+    pub version: u64,
+    /// How names are compared.
+    pub case: Case,
+    /// How names are normalized: see [`crate::Master::normalization`].
+    pub normalization: u64,
+    /// Names are UTF-8 and nothing else.
+    pub utf8_only: bool,
+    /// Who owns the root directory: user and group.
+    pub owner: (u32, u32),
+    /// The time.
+    pub now: Time,
+    /// Files have a project, as the pool has the feature project_quota.
+    pub projects: bool,
+    /// Slots of 512 bytes that the root directory's dnode takes.
+    pub slots: u8,
+}
+
+/// Makes the content of a new file system in a blank object set, within one transaction: the
+/// master node, the tables of attributes, the set of unlinked files and the root directory.
+/// `random` stirs the tables' hashes.
+pub fn create(
+    objset: &Objset,
+    tx: &Tx,
+    new: &NewFs,
+    random: &mut dyn FnMut() -> u64,
+) -> Result<()> {
+    let mut table = || NewTable { salt: random(), ..NewTable::default() };
+    let master = Zap::create_at(objset, tx, OBJECT, ObjectType::MASTER_NODE, &table())?;
+    let id = master.object().id();
+    let put = |name: &[u8], word: u64| {
+        Ok::<_, crate::Error>(Zap::open(objset.object(id)?)?.update_u64(tx, name, word)?)
+    };
+    put(b"normalization", new.normalization)?;
+    put(b"utf8only", new.utf8_only.into())?;
+    put(b"casesensitivity", new.case.number())?;
+    put(b"VERSION", new.version)?;
+    let mut attributes = ObjectId::default();
+    if new.version >= SA_VERSION {
+        let tables = Zap::create(objset, tx, ObjectType::SA_MASTER_NODE, &table())?;
+        attributes = tables.object().id();
+        put(b"SA_ATTRS", attributes.get())?;
+    }
+    let unlinked = Zap::create(objset, tx, ObjectType::UNLINKED_SET, &table())?;
+    put(b"DELETE_QUEUE", unlinked.object().id().get())?;
+    let root = root(objset, tx, new, attributes, random)?;
+    put(b"ROOT", root.get())
+}
+
+fn root(
+    objset: &Objset,
+    tx: &Tx,
+    new: &NewFs,
+    attributes: ObjectId,
+    random: &mut dyn FnMut() -> u64,
+) -> Result<ObjectId> {
+    let schema = Arc::new(Schema::blank(new.version, attributes));
+    let owner = (u64::from(new.owner.0), u64::from(new.owner.1));
+    let project = new.projects.then_some(0);
+    let birth = Birth { project, ..Birth::directory(0o755, owner, new.now) };
+    let slots = new.slots.max(1);
+    let mut sheet = birth.sheet(&schema, slots);
+    let table = NewTable {
+        normalization: names_of(new.case, new.normalization),
+        salt: random(),
+        bonus_kind: sheet.kind(),
+        bonus: vec![0; bonus_space(slots, 1)],
+        slots,
+        ..NewTable::default()
+    };
+    let object = Zap::create(objset, tx, ObjectType::DIRECTORY, &table)?.object().clone();
+    // it is its own parent
+    sheet.set_word(Attribute::Parent, object.id().get());
+    sheet.set_word(Attribute::Gen, tx.txg().get());
+    let mut add = |values: &[Value]| layouts::add_in(objset, &schema, random(), tx, values);
+    sheet.settle(&mut add)?;
+    sheet.store(tx, &object)?;
+    Ok(object.id())
+}
+
+/// How the tables of directories make names equal.
+pub(crate) fn names_of(case: Case, normalization: u64) -> Normalization {
+    match case {
+        Case::Sensitive => Normalization(normalization),
+        Case::Insensitive | Case::Mixed => Normalization(normalization | Normalization::UPPER.0),
+    }
+}

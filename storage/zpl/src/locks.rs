@@ -1,0 +1,76 @@
+//! Who may change which file now.
+//!
+//! Every operation that changes files locks them first and begins its transaction then, so that
+//! changes of one file never run backwards in txgs. Locks are stripes by object number: several
+//! are always taken in the stripes' order. Two more locks are for what belongs to no one file: the
+//! shape of the tree (directories that move elsewhere) and the set of unlinked files. Order:
+//!
+//! ```text
+//! tree -> files -> unlinked set -> layouts -> transaction
+//! ```
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use units::ObjectId;
+
+const STRIPES: usize = 1024;
+
+/// The locks of a file system.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    stripes: Box<[RwLock<()>]>,
+    tree: Mutex<()>,
+    unlinked: Mutex<()>,
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        let stripes = std::iter::repeat_with(RwLock::default).take(STRIPES).collect();
+        Self { stripes, tree: Mutex::default(), unlinked: Mutex::default() }
+    }
+}
+
+impl Locks {
+    /// The file stays as it is while this lives.
+    pub(crate) fn read(&self, id: ObjectId) -> Option<RwLockReadGuard<'_, ()>> {
+        self.stripes.get(stripe(id)).map(RwLock::read)
+    }
+
+    /// Only the holder may read or change the files.
+    pub(crate) fn write(&self, files: &[ObjectId]) -> Vec<RwLockWriteGuard<'_, ()>> {
+        let mut wanted: Vec<usize> = files.iter().copied().map(stripe).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.iter().filter_map(|at| self.stripes.get(*at)).map(RwLock::write).collect()
+    }
+
+    /// No directory moves elsewhere while this lives.
+    pub(crate) fn tree(&self) -> MutexGuard<'_, ()> {
+        self.tree.lock()
+    }
+
+    /// Only the holder may change the set of unlinked files.
+    pub(crate) fn unlinked(&self) -> MutexGuard<'_, ()> {
+        self.unlinked.lock()
+    }
+}
+
+/// Neighbours go to different stripes.
+fn stripe(id: ObjectId) -> usize {
+    usize::try_from(id.get()).unwrap_or(usize::MAX) % STRIPES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Locks, STRIPES};
+    use units::ObjectId;
+
+    #[test]
+    fn files_of_one_stripe_are_locked_once() {
+        let locks = Locks::default();
+        let far = ObjectId::new(7 + STRIPES as u64);
+        let held = locks.write(&[far, ObjectId::new(9), ObjectId::new(7)]);
+        assert_eq!(held.len(), 2);
+        drop(held);
+        assert!(locks.read(far).is_some());
+    }
+}

@@ -1,0 +1,282 @@
+//! What is in files: written, cut, punched.
+
+use ondisk::sa::Attribute;
+use ondisk::zil::{Body, SetAttr};
+use ondisk::znode::{Time, flag};
+use txg::Tx;
+use units::ObjectId;
+
+use crate::sheet::Sheet;
+use crate::writer::draft::Draft;
+use crate::writer::{Atime, SMALL, Writer};
+use crate::{Caller, Error, Kind, Need, Promise, Result};
+
+/// Where a write begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Position {
+    /// At this byte.
+    At(u64),
+    /// Where the file ends.
+    End,
+}
+
+/// No file is larger.
+const LARGEST: u64 = i64::MAX as u64;
+/// So many bytes at most are written within one transaction.
+const AT_ONCE: usize = 4 << 20;
+/// So many blocks at most are freed within one transaction.
+const BLOCKS_AT_ONCE: u64 = 32768;
+const SECTOR: u64 = 512;
+const SET_ID: u32 = 0o6000;
+
+impl Writer {
+    /// Writes bytes; gives the byte behind them, and tells the file's size then.
+    pub fn write(
+        &self,
+        caller: &Caller,
+        file: ObjectId,
+        at: Position,
+        bytes: &[u8],
+    ) -> Result<u64> {
+        let _locked = self.fs.inner.locks.write(&[file]);
+        let mut draft = self.to_be_written(file)?;
+        let size = draft.size();
+        let mut offset = match at {
+            Position::At(offset) => offset,
+            Position::End => size,
+        };
+        if draft.sheet.has_flag(flag::APPENDONLY) && at != Position::End && offset < size {
+            return Err(self.forbidden(file, "the file can only be appended to"));
+        }
+        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        if offset.checked_add(count).is_none_or(|end| end > LARGEST) {
+            return Err(Error::TooLarge { objset: self.objset(), object: file });
+        }
+        for piece in bytes.chunks(AT_ONCE) {
+            self.write_piece(caller, &mut draft, offset, piece)?;
+            offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(0));
+        }
+        Ok(offset)
+    }
+
+    fn to_be_written(&self, file: ObjectId) -> Result<Draft> {
+        let draft = self.draft(file)?;
+        let (objset, object) = (self.objset(), file);
+        match draft.kind() {
+            Kind::File => {}
+            Kind::Directory => return Err(Error::IsDirectory { objset, object }),
+            _ => return Err(self.invalid(file, "only files have content")),
+        }
+        if draft.sheet.has_flag(flag::IMMUTABLE) {
+            return Err(self.forbidden(file, "the file is immutable"));
+        }
+        Ok(draft)
+    }
+
+    fn write_piece(
+        &self,
+        caller: &Caller,
+        draft: &mut Draft,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let end = offset.saturating_add(count);
+        let size = draft.size().max(end);
+        draft.sheet.set_word(Attribute::Size, size);
+        draft.sheet.touch_content(caller.now);
+        let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
+        self.settle(&mut draft.sheet)?;
+        let bytes_needed = SMALL.saturating_add(count.saturating_mul(2));
+        let tx = self.begin.begin(&Need { bytes: bytes_needed, ..draft.need() })?;
+        self.grow_block(&tx, draft, size)?;
+        draft.object.write(&tx, offset, bytes)?;
+        draft.store(&tx)?;
+        if cleared {
+            self.begin.promise(&tx, Promise::Record(mode_promise(draft)));
+        }
+        self.begin.promise(&tx, Promise::Write { object: draft.id(), offset, bytes });
+        Ok(())
+    }
+
+    /// Makes the file's first block as large as a file that ends at `end` is to have it, while it
+    /// has no other.
+    pub(super) fn grow_block(&self, tx: &Tx, draft: &Draft, end: u64) -> Result<()> {
+        let object = self.fs.objset().object(draft.id())?;
+        if object.max_block().get() > 0 {
+            return Ok(());
+        }
+        let now = object.block_size();
+        let wanted = block_size(now, self.settings.read().record_size, end);
+        if wanted > now {
+            object.set_block_size(tx, wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts a file off at a size, or lengthens it with a hole.
+    pub fn truncate(&self, caller: &Caller, file: ObjectId, size: u64) -> Result<()> {
+        let _locked = self.fs.inner.locks.write(&[file]);
+        let mut draft = self.to_be_written(file)?;
+        if draft.sheet.has_flag(flag::APPENDONLY) {
+            return Err(self.forbidden(file, "the file can only be appended to"));
+        }
+        if size > LARGEST {
+            return Err(Error::TooLarge { objset: self.objset(), object: file });
+        }
+        self.free_behind(&draft, size)?;
+        let old = draft.size();
+        draft.sheet.set_word(Attribute::Size, size);
+        draft.sheet.touch_content(caller.now);
+        let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
+        self.settle(&mut draft.sheet)?;
+        let tx = self.begin.begin(&Need { frees: size <= old, ..draft.need() })?;
+        if size < old {
+            draft.object.free_range(&tx, size..u64::MAX)?;
+        } else {
+            self.grow_block(&tx, &draft, size)?;
+        }
+        draft.store(&tx)?;
+        if cleared {
+            self.begin.promise(&tx, Promise::Record(mode_promise(&draft)));
+        }
+        let body = Body::Truncate { object: file, offset: size, length: 0 };
+        self.begin.promise(&tx, Promise::Record(body));
+        Ok(())
+    }
+
+    /// Frees most of what is behind a byte, from the end on, a bit at a time, so that no
+    /// transaction frees too much. The file may have a hole at its end for a while.
+    pub(super) fn free_behind(&self, draft: &Draft, start: u64) -> Result<()> {
+        let block = u64::from(draft.object.block_size());
+        let step = block.saturating_mul(BLOCKS_AT_ONCE);
+        let last = draft.object.max_block().get().saturating_add(1).saturating_mul(block);
+        let mut end = last;
+        while end.saturating_sub(start) > step {
+            end = end.saturating_sub(step);
+            let tx = self.begin.begin(&Need { frees: true, ..draft.need() })?;
+            draft.object.free_range(&tx, end..u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a hole in a file, which keeps its size.
+    pub fn punch(
+        &self,
+        caller: &Caller,
+        file: ObjectId,
+        range: std::ops::Range<u64>,
+    ) -> Result<()> {
+        let _locked = self.fs.inner.locks.write(&[file]);
+        let mut draft = self.to_be_written(file)?;
+        if draft.sheet.has_flag(flag::APPENDONLY) {
+            return Err(self.forbidden(file, "the file can only be appended to"));
+        }
+        let step = u64::from(draft.object.block_size()).saturating_mul(BLOCKS_AT_ONCE);
+        let end = range.end.min(draft.size());
+        let mut start = range.start;
+        draft.sheet.touch_content(caller.now);
+        let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
+        self.settle(&mut draft.sheet)?;
+        while start < end {
+            let next = start.saturating_add(step).min(end);
+            let tx = self.begin.begin(&Need { frees: true, ..draft.need() })?;
+            draft.object.free_range(&tx, start..next)?;
+            draft.store(&tx)?;
+            if cleared && start == range.start {
+                self.begin.promise(&tx, Promise::Record(mode_promise(&draft)));
+            }
+            let length = next.saturating_sub(start);
+            let body = Body::Truncate { object: file, offset: start, length };
+            self.begin.promise(&tx, Promise::Record(body));
+            start = next;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a file reaches to `end` at least (fallocate). Space is not set aside: on a
+    /// pool that never overwrites that would promise nothing.
+    pub fn extend(&self, caller: &Caller, file: ObjectId, end: u64) -> Result<()> {
+        let guard = self.fs.inner.guard(file);
+        let is_short = self.fs.inner.attributes(file)?.size < end;
+        drop(guard);
+        if is_short { self.truncate(caller, file, end) } else { Ok(()) }
+    }
+
+    /// Notes that a file was read, if that is wanted.
+    pub fn accessed(&self, file: ObjectId, now: Time) -> Result<()> {
+        let how = self.settings.read().atime;
+        if how == Atime::Off {
+            return Ok(());
+        }
+        let _locked = self.fs.inner.locks.write(&[file]);
+        let mut draft = self.draft(file)?;
+        let [atime, mtime, ctime] = [Attribute::Atime, Attribute::Mtime, Attribute::Ctime]
+            .map(|attribute| draft.sheet.time(attribute));
+        let is_old = now.seconds.saturating_sub(atime.seconds) >= DAY;
+        if how == Atime::Relative && atime > mtime && atime > ctime && !is_old {
+            return Ok(());
+        }
+        draft.sheet.set_time(Attribute::Atime, now);
+        self.settle(&mut draft.sheet)?;
+        let tx = self.begin.begin(&draft.need())?;
+        draft.store(&tx)
+    }
+}
+
+const DAY: i64 = 24 * 60 * 60;
+
+/// The block size that the only block of a file is to have, if the file ends at `end`: as large
+/// as the file, but not larger than the dataset's record size, or the next power of two where it
+/// is larger already.
+fn block_size(now: u32, record_size: u32, end: u64) -> u32 {
+    let most = if now > record_size && !now.is_power_of_two() {
+        now.checked_next_power_of_two().unwrap_or(now)
+    } else {
+        record_size
+    };
+    let wanted = u32::try_from(end.next_multiple_of(SECTOR)).unwrap_or(u32::MAX);
+    wanted.min(most).max(now)
+}
+
+/// Who is not privileged takes set-user and set-group away from a program by writing to it.
+fn clear_set_id(sheet: &mut Sheet) -> bool {
+    let mode = sheet.mode();
+    if mode & SET_ID == 0 || mode & 0o111 == 0 {
+        return false;
+    }
+    sheet.set_word(Attribute::Mode, (mode & !SET_ID).into());
+    true
+}
+
+/// What the log is told of a mode.
+fn mode_promise(draft: &Draft) -> Body {
+    Body::SetAttr(Box::new(SetAttr {
+        object: draft.id(),
+        mask: SetAttr::MODE,
+        mode: draft.sheet.mode().into(),
+        uid: 0,
+        gid: 0,
+        size: 0,
+        atime: [0; 2],
+        mtime: [0; 2],
+        attributes: None,
+        domains: Vec::new(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::block_size;
+
+    #[test]
+    fn the_only_block_grows_with_the_file() {
+        assert_eq!(block_size(512, 131072, 1), 512);
+        assert_eq!(block_size(512, 131072, 700), 1024);
+        assert_eq!(block_size(1024, 131072, 200_000), 131072);
+        assert_eq!(block_size(131072, 131072, 1 << 40), 131072);
+        // the record size went down: only what is no power of two grows, up to the next
+        assert_eq!(block_size(1536, 1024, 9999), 2048);
+        assert_eq!(block_size(4096, 1024, 9999), 4096);
+    }
+}

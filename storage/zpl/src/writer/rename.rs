@@ -1,0 +1,289 @@
+//! Moving names: rename with all that Linux adds to it.
+
+use ondisk::sa::Attribute;
+use ondisk::zil::{Body, Rename, RenameKind, Whiteout};
+use ondisk::znode::flag;
+use txg::Tx;
+use units::ObjectId;
+
+use crate::writer::draft::Draft;
+use crate::writer::make::Plan;
+use crate::writer::remove::{Fate, Locked};
+use crate::writer::{New, Writer};
+use crate::{Caller, Error, Kind, Need, Promise, Result};
+
+/// What becomes of the names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MoveKind {
+    /// A file that had the new name loses it.
+    #[default]
+    Replace,
+    /// The new name must be free (RENAME_NOREPLACE).
+    NoReplace,
+    /// Both files are there, and change names (RENAME_EXCHANGE).
+    Exchange,
+    /// As `Replace`; a whiteout is left at the old name (RENAME_WHITEOUT).
+    Whiteout,
+}
+
+/// From where a file goes where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move<'a> {
+    /// The directory of the old name.
+    pub from_dir: ObjectId,
+    /// The old name.
+    pub from: &'a [u8],
+    /// The directory of the new name.
+    pub to_dir: ObjectId,
+    /// The new name.
+    pub to: &'a [u8],
+    /// What becomes of the names.
+    pub kind: MoveKind,
+}
+
+type Entry = (Vec<u8>, ObjectId);
+
+/// The names of a move as they are stored, and whose they are.
+#[derive(PartialEq, Eq)]
+struct Ends {
+    source: Entry,
+    target: Option<Entry>,
+}
+
+/// The files of a move. Where both directories are one it stands in `from`.
+struct Files {
+    from: Draft,
+    to: Option<Draft>,
+    source: Draft,
+    target: Option<Draft>,
+}
+
+impl Files {
+    fn to(&mut self) -> &mut Draft {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+}
+
+/// No tree is deeper: a bound for what a damaged one may ask.
+const DEEPEST: u32 = 1 << 20;
+
+impl Writer {
+    /// Moves a name.
+    pub fn rename(&self, caller: &Caller, how: &Move<'_>) -> Result<()> {
+        self.check_name(how.to_dir, how.to)?;
+        // the shape of the tree must hold still if a directory goes elsewhere
+        let _tree = (how.from_dir != how.to_dir).then(|| self.fs.inner.locks.tree());
+        let (locked, ends) = self.lock_ends(how)?;
+        let is_same = ends.target.as_ref().is_some_and(|target| target.1 == ends.source.1);
+        let is_respelled = is_same
+            && how.from_dir == how.to_dir
+            && ends.target.as_ref().is_some_and(|target| target.0 == ends.source.0)
+            && how.to != ends.source.0;
+        match how.kind {
+            MoveKind::NoReplace if ends.target.is_some() && !is_respelled => {
+                return Err(Error::Exists { objset: self.objset(), object: how.to_dir });
+            }
+            // two names of one file: POSIX wants both to stay
+            _ if is_same && !is_respelled => return Ok(()),
+            _ => {}
+        }
+        let ends = if is_respelled { Ends { target: None, ..ends } } else { ends };
+        let mut files = self.files(how, &ends)?;
+        self.check_move(how, &mut files)?;
+        self.move_names(caller, how, locked, &ends, files)
+    }
+
+    fn ends(&self, how: &Move<'_>) -> Result<Ends> {
+        let source = self.existing(how.from_dir, how.from)?;
+        Ok(Ends { source, target: self.entry(how.to_dir, how.to)? })
+    }
+
+    fn lock_ends(&self, how: &Move<'_>) -> Result<(Locked<'_>, Ends)> {
+        loop {
+            let guard = self.fs.inner.locks.write(&[how.from_dir, how.to_dir]);
+            let found = self.ends(how)?;
+            drop(guard);
+            let mut files = vec![how.from_dir, how.to_dir, found.source.1];
+            files.extend(found.target.as_ref().map(|target| target.1));
+            let locked = self.fs.inner.locks.write(&files);
+            if self.ends(how)? == found {
+                return Ok((locked, found));
+            }
+        }
+    }
+
+    fn files(&self, how: &Move<'_>, ends: &Ends) -> Result<Files> {
+        let from = self.directory(how.from_dir)?;
+        let to = if how.from_dir == how.to_dir { None } else { Some(self.directory(how.to_dir)?) };
+        let source = self.draft(ends.source.1)?;
+        let target = match &ends.target {
+            Some(target) => Some(self.draft(target.1)?),
+            None => None,
+        };
+        Ok(Files { from, to, source, target })
+    }
+
+    fn check_move(&self, how: &Move<'_>, files: &mut Files) -> Result<()> {
+        let (objset, is_exchange) = (self.objset(), how.kind == MoveKind::Exchange);
+        self.may_go(&files.from, &files.source)?;
+        self.check_project(files.to.as_ref().unwrap_or(&files.from), &files.source)?;
+        if files.to.is_some() && files.source.is_directory() {
+            self.must_not_hold(files.source.id(), how.to_dir)?;
+        }
+        let Some(target) = &files.target else {
+            return if is_exchange {
+                Err(Error::NoEntry { objset, object: how.to_dir })
+            } else {
+                Ok(())
+            };
+        };
+        self.may_go(files.to.as_ref().unwrap_or(&files.from), target)?;
+        if is_exchange {
+            self.check_project(&files.from, target)?;
+            if files.to.is_some() && target.is_directory() {
+                self.must_not_hold(target.id(), how.from_dir)?;
+            }
+            return Ok(());
+        }
+        match (files.source.is_directory(), target.is_directory()) {
+            (true, false) => Err(Error::NotDirectory { objset, object: target.id() }),
+            (false, true) => Err(Error::IsDirectory { objset, object: target.id() }),
+            (true, true) => self.must_be_empty(target.id()),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// A directory cannot be moved into one that is below it.
+    fn must_not_hold(&self, dir: ObjectId, below: ObjectId) -> Result<()> {
+        let (mut at, root) = (below, self.fs.master().root);
+        for _ in 0..DEEPEST {
+            if at == dir {
+                return Err(self.invalid(dir, "a directory cannot be moved into itself"));
+            }
+            if at == root {
+                return Ok(());
+            }
+            at = self.fs.inner.attributes(at)?.parent;
+        }
+        let rule = "a directory must be below the root";
+        Err(Error::Rule { objset: self.objset(), object: below, rule })
+    }
+
+    fn move_names(
+        &self,
+        caller: &Caller,
+        how: &Move<'_>,
+        locked: Locked<'_>,
+        ends: &Ends,
+        mut files: Files,
+    ) -> Result<()> {
+        let replaced = files.target.as_ref().filter(|_| how.kind != MoveKind::Exchange);
+        let reaped = replaced.map(Draft::id);
+        let mut whiteout = match how.kind {
+            MoveKind::Whiteout => Some(self.plan(caller, &files.from, &WHITEOUT)?.0),
+            _ => None,
+        };
+        let fate = replaced.map(|target| self.fate(target));
+        let is_reaped = fate.as_ref().is_some_and(Fate::is_reaped);
+        let need = whiteout.as_ref().map_or(files.source.need(), Plan::need);
+        let tx = self.begin.begin(&Need { frees: fate.is_some(), ..need })?;
+        self.swap_names(&tx, caller, how, ends, &mut files)?;
+        if let (Some(target), Some(fate)) = (&mut files.target, &fate) {
+            self.lose_name(&tx, target, fate, caller.now)?;
+        }
+        let kind = match &mut whiteout {
+            Some(plan) => RenameKind::Whiteout(self.white_out(
+                &tx,
+                caller,
+                (how.from_dir, &ends.source.0),
+                plan,
+                &mut files,
+            )?),
+            None if how.kind == MoveKind::Exchange => RenameKind::Exchange,
+            None => RenameKind::Plain,
+        };
+        files.from.store(&tx)?;
+        if let Some(to) = &mut files.to {
+            to.store(&tx)?;
+        }
+        let rename = Rename {
+            kind,
+            source_dir: how.from_dir,
+            target_dir: how.to_dir,
+            source: ends.source.0.clone(),
+            target: how.to.to_vec(),
+        };
+        self.begin.promise(&tx, Promise::Record(Body::Rename(Box::new(rename))));
+        drop((tx, fate, locked));
+        match reaped {
+            Some(id) if is_reaped => self.reap(id),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the old names away and gives the new ones.
+    fn swap_names(
+        &self,
+        tx: &Tx,
+        caller: &Caller,
+        how: &Move<'_>,
+        ends: &Ends,
+        files: &mut Files,
+    ) -> Result<()> {
+        let now = caller.now;
+        let (source, kind) = files.source.named();
+        self.take_name(tx, &mut files.from, (&ends.source.0, kind), now)?;
+        let other = files.target.as_ref().map(Draft::named);
+        if let (Some((stored, _)), Some((_, kind))) = (&ends.target, other) {
+            self.take_name(tx, files.to(), (stored, kind), now)?;
+        }
+        self.add_name(tx, files.to(), (how.to, source, kind), now)?;
+        let into = files.to().sheet.has_flag(flag::PROJINHERIT);
+        let moved = &mut files.source;
+        moved.sheet.set_flags(flag::AV_MODIFIED, true);
+        if into {
+            moved.sheet.set_flags(flag::PROJINHERIT, true);
+        }
+        moved.sheet.set_word(Attribute::Parent, how.to_dir.get());
+        moved.sheet.touch_status(now);
+        moved.store(tx)?;
+        if how.kind != MoveKind::Exchange {
+            return Ok(());
+        }
+        let Some(target) = &mut files.target else { return Ok(()) };
+        target.sheet.set_word(Attribute::Parent, how.from_dir.get());
+        target.sheet.touch_status(now);
+        target.store(tx)?;
+        let (id, kind) = target.named();
+        self.add_name(tx, &mut files.from, (&ends.source.0, id, kind), now)
+    }
+
+    /// Leaves a whiteout at the old name.
+    fn white_out(
+        &self,
+        tx: &Tx,
+        caller: &Caller,
+        (dir, name): (ObjectId, &[u8]),
+        plan: &mut Plan,
+        files: &mut Files,
+    ) -> Result<Whiteout> {
+        plan.birth.parent = dir;
+        let made = self.born(tx, plan)?;
+        let entry = (name, made.id(), Kind::CharDevice);
+        self.add_name(tx, &mut files.from, entry, caller.now)?;
+        let birth = &plan.birth;
+        Ok(Whiteout {
+            object: made.id(),
+            mode: birth.mode.into(),
+            uid: birth.owner,
+            gid: birth.group,
+            generation: tx.txg().get(),
+            crtime: birth.now.to_words(),
+            rdev: birth.rdev,
+        })
+    }
+}
+
+/// A whiteout: the device 0, 0.
+const WHITEOUT: New<'static> =
+    New { kind: Kind::CharDevice, mode: 0, umask: 0, device: (0, 0), target: b"" };

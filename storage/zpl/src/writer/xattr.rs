@@ -1,0 +1,230 @@
+//! Extended attributes: set and removed; POSIX ACLs among them.
+//!
+//! Where the dataset wants it (xattr=sa) they are a packed list among the other attributes, as
+//! long as that does not grow too long; otherwise, and then, they are files in a hidden directory.
+//! A name is in one place only. What Linux calls `user.x` may be stored as `x` by other systems:
+//! setting it takes that away.
+
+use ondisk::acl;
+use ondisk::nvlist::{Encoding, Nvlist, Value};
+use ondisk::sa::Attribute;
+use ondisk::zil::Body;
+use ondisk::znode::flag;
+use units::ObjectId;
+
+use crate::sheet::Sheet;
+use crate::writer::Writer;
+use crate::writer::draft::Draft;
+use crate::writer::make::{ACCESS_ACL, DEFAULT_ACL};
+use crate::{Caller, Error, Kind, Promise, Result, posix};
+
+/// Whether an extended attribute may be there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XattrMode {
+    /// It does not matter.
+    #[default]
+    Any,
+    /// It must be new (XATTR_CREATE).
+    New,
+    /// It must be there (XATTR_REPLACE).
+    There,
+}
+
+/// Linux refuses larger values.
+const LARGEST: usize = 64 << 10;
+const LONGEST_NAME: usize = 255;
+/// No larger value is kept with the other attributes.
+const LARGEST_PACKED: usize = 32 << 10;
+
+impl Writer {
+    /// Sets an extended attribute by its name as Linux has it, or removes it if there is no value.
+    pub fn set_xattr(
+        &self,
+        caller: &Caller,
+        file: ObjectId,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<()> {
+        let objset = self.objset();
+        if name.is_empty() || name.contains(&0) {
+            return Err(self.invalid(file, "an extended attribute's name has no 0"));
+        }
+        if name.len() > LONGEST_NAME {
+            return Err(Error::NameTooLong { objset, most: LONGEST_NAME });
+        }
+        if value.is_some_and(|value| value.len() > LARGEST) {
+            return Err(Error::TooLarge { objset, object: file });
+        }
+        let _locked = self.fs.inner.locks.write(&[file]);
+        let mut draft = self.draft(file)?;
+        if draft.sheet.has_flag(flag::IMMUTABLE | flag::APPENDONLY) {
+            return Err(self.forbidden(file, "the file is immutable, or can only be appended to"));
+        }
+        if name == ACCESS_ACL || name == DEFAULT_ACL {
+            return self.set_posix_acl(caller, draft, name, value);
+        }
+        let is_there = self.xattr_of(&draft, name)?.is_some();
+        match (is_there, mode, value) {
+            (true, XattrMode::New, _) => return Err(Error::Exists { objset, object: file }),
+            (false, XattrMode::There, _) | (false, _, None) => {
+                return Err(Error::NoXattr { objset, object: file });
+            }
+            _ => {}
+        }
+        self.store_xattr(caller, &mut draft, name, value)
+    }
+
+    /// Puts an attribute where it belongs, and takes it away where it does not.
+    fn store_xattr(
+        &self,
+        caller: &Caller,
+        draft: &mut Draft,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let packs = self.settings.read().xattr_sa && !draft.sheet.is_legacy();
+        if let Some(plain) = name.strip_prefix(b"user.") {
+            draft.sheet.put_xattr(plain, None);
+        }
+        let packed = match value {
+            Some(value) if packs => draft.sheet.put_xattr(name, Some(value)),
+            _ => false,
+        };
+        if !packed {
+            draft.sheet.put_xattr(name, None);
+        }
+        let rest = value.filter(|_| !packed);
+        let mut changes = vec![(name, rest)];
+        changes.extend(name.strip_prefix(b"user.").map(|plain| (plain, None)));
+        let work = self.in_directory(caller, &mut draft.sheet, &changes)?;
+        draft.sheet.touch_status(caller.now);
+        self.settle(&mut draft.sheet)?;
+        let mut need = draft.need();
+        need.bytes = need.bytes.saturating_add(u64::try_from(LARGEST).unwrap_or(0));
+        need.frees = value.is_none();
+        let tx = self.begin.begin(&need)?;
+        if let Some(work) = work {
+            self.change_directory(&tx, caller, draft, work)?;
+        }
+        draft.store(&tx)?;
+        if packed || rest.is_none() {
+            let (name, value) = (name.to_vec(), value.unwrap_or_default().to_vec());
+            let set = Body::SetXattr { object: draft.id(), name, value };
+            self.begin.promise(&tx, Promise::Record(set));
+        }
+        Ok(())
+    }
+
+    /// The value of an attribute, by its name as Linux has it.
+    pub(super) fn xattr_of(&self, of: &Draft, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let plain = name.strip_prefix(b"user.");
+        for name in [Some(name), plain].into_iter().flatten() {
+            if let Some(value) = of.sheet.xattr(name) {
+                return Ok(Some(value));
+            }
+            if let Some(value) = self.xattr_file(&of.sheet, name)? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    fn set_posix_acl(
+        &self,
+        caller: &Caller,
+        mut draft: Draft,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let (objset, object) = (self.objset(), draft.id());
+        if !self.fs.options().posix_acls || draft.kind() == Kind::Symlink {
+            let rule = "it can have no POSIX ACL";
+            return Err(Error::NotSupported { objset, object, rule });
+        }
+        if name == DEFAULT_ACL && !draft.is_directory() {
+            return match value {
+                Some(_) => Err(self.forbidden(object, "only directories have default ACLs")),
+                None => Ok(()),
+            };
+        }
+        let entries = value.map(|bytes| acl::parse_posix(bytes).unwrap_or_default());
+        if entries.as_ref().is_some_and(|entries| !posix::is_valid(entries)) {
+            return Err(self.invalid(object, "it is no POSIX ACL"));
+        }
+        let mut kept = value;
+        if let Some(entries) = entries.filter(|_| name == ACCESS_ACL) {
+            let mode = posix::mode_of(&entries, draft.sheet.mode());
+            if mode != draft.sheet.mode() {
+                self.put_mode(&mut draft.sheet, mode);
+            }
+            kept = value.filter(|_| !posix::is_minimal(&entries));
+        }
+        self.store_xattr(caller, &mut draft, name, kept)
+    }
+
+    /// What of some attributes has room with the others is put there; the rest is given back.
+    pub(super) fn acls_within(
+        &self,
+        sheet: &mut Sheet,
+        acls: Vec<(&'static [u8], Vec<u8>)>,
+    ) -> Vec<(&'static [u8], Vec<u8>)> {
+        let packs = self.settings.read().xattr_sa && !sheet.is_legacy();
+        let stays = |acl: &(&[u8], Vec<u8>)| !(packs && sheet.put_xattr(acl.0, Some(&acl.1)));
+        acls.into_iter().filter(stays).collect()
+    }
+}
+
+impl Sheet {
+    fn packed(&self) -> Nvlist {
+        let bytes = self.bytes(Attribute::Dxattr).unwrap_or_default();
+        Nvlist::decode(bytes).unwrap_or_else(|_| Nvlist::new())
+    }
+
+    /// An extended attribute that is kept with the others.
+    pub(super) fn xattr(&self, name: &[u8]) -> Option<Vec<u8>> {
+        self.bytes(Attribute::Dxattr)?;
+        match self.packed().get(std::str::from_utf8(name).ok()?)? {
+            Value::Bytes(bytes) | Value::U8s(bytes) => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+
+    /// All extended attributes that are kept with the others.
+    pub(super) fn xattrs(&self) -> Vec<(String, Vec<u8>)> {
+        let pair = |(name, value): (&str, &Value)| match value {
+            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.to_owned(), bytes.clone())),
+            _ => None,
+        };
+        match self.bytes(Attribute::Dxattr) {
+            Some(_) => self.packed().iter().filter_map(pair).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Keeps an extended attribute with the others, or takes it away; false where there is no room
+    /// for it, and then nothing has changed.
+    pub(super) fn put_xattr(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
+        let Ok(name) = std::str::from_utf8(name) else { return false };
+        if value.is_none() && self.xattr(name.as_bytes()).is_none() {
+            return true;
+        }
+        if value.is_some_and(|value| value.len() > LARGEST_PACKED) {
+            return false;
+        }
+        let mut list = Nvlist::new();
+        for (known, value) in self.packed().iter().filter(|pair| pair.0 != name) {
+            list.push(known, value.clone());
+        }
+        if let Some(value) = value {
+            list.push(name, Value::Bytes(value.to_vec()));
+        }
+        let before = self.clone();
+        self.set(Attribute::Dxattr, list.encode(Encoding::Xdr));
+        let fits = self.fits();
+        if !fits {
+            *self = before;
+        }
+        fits
+    }
+}

@@ -1,0 +1,110 @@
+//! Many at once: no deadlock, and what is stored in any group holds together.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use units::ObjectId;
+use zpl::{Kind, Move, MoveKind, New, Position, Settings, XattrMode};
+
+use crate::pool::{Pool, caller};
+use crate::sound;
+
+const NAMES: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+
+/// Numbers that look random, the same for a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        usize::try_from(self.0 >> 33).expect("31 bits") % most
+    }
+
+    fn name(&mut self) -> &'static [u8] {
+        NAMES[self.below(NAMES.len())]
+    }
+}
+
+fn some_directory(pool: &Pool, draw: &mut Draw) -> ObjectId {
+    let fs = pool.writer.fs();
+    let mut at = fs.master().root;
+    for _ in 0..draw.below(3) {
+        let Ok(node) = fs.node(at) else { break };
+        match fs.lookup(&node, draw.name()) {
+            Ok(Some(found)) if found.attributes().kind == Kind::Directory => at = found.id(),
+            _ => break,
+        }
+    }
+    at
+}
+
+fn work(pool: &Pool, seed: u64) {
+    let (mut draw, writer) = (Draw(seed), &pool.writer);
+    for step in 0..400 {
+        let who = caller(step);
+        let (dir, name) = (some_directory(pool, &mut draw), draw.name());
+        // most of these are refused, as others were there first
+        match draw.below(9) {
+            0 => {
+                let new = New { kind: Kind::Directory, ..New::default() };
+                drop(writer.make(&who, dir, name, &new));
+            }
+            1 => drop(writer.rmdir(&who, dir, name)),
+            2 => drop(writer.unlink(&who, dir, name)),
+            3 | 4 => {
+                let kinds = [MoveKind::Replace, MoveKind::Exchange, MoveKind::Whiteout];
+                let (to_dir, to) = (some_directory(pool, &mut draw), draw.name());
+                let how =
+                    Move { from_dir: dir, from: name, to_dir, to, kind: kinds[draw.below(3)] };
+                drop(writer.rename(&who, &how));
+            }
+            5 => {
+                let Ok(made) = writer.make(&who, dir, name, &New::default()) else { continue };
+                if writer.hold(made.id).is_err() {
+                    continue;
+                }
+                drop(writer.unlink(&who, dir, name));
+                writer.write(&who, made.id, Position::End, b"held").expect("it is held");
+                writer.release(made.id).expect("release");
+            }
+            _ => {
+                let Ok(made) = writer.make(&who, dir, name, &New::default()) else { continue };
+                drop(writer.write(&who, made.id, Position::At(3000), &[1; 3000]));
+                let value = [2; 500];
+                drop(writer.set_xattr(&who, made.id, b"user.x", Some(&value), XattrMode::Any));
+                drop(writer.link(&who, made.id, dir, draw.name()));
+            }
+        }
+    }
+}
+
+#[test]
+fn many_at_once() {
+    for xattr_sa in [true, false] {
+        let pool = Pool::new(Settings { record_size: 1024, xattr_sa, ..Settings::default() });
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|seed| {
+                    scope.spawn({
+                        let pool = &pool;
+                        move || work(pool, seed)
+                    })
+                })
+                .collect();
+            let syncing = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // what a crash would leave at any time
+                    sound::check(&pool.cold());
+                }
+            });
+            let results: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            done.store(true, Ordering::Relaxed);
+            syncing.join().expect("what is stored holds together");
+            for result in results {
+                result.expect("no worker fails");
+            }
+        });
+        sound::check(&pool.cold());
+    }
+}

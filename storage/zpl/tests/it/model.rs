@@ -1,0 +1,317 @@
+//! A file system as plain maps: what every operation is to do, said in the shortest way.
+
+use std::collections::BTreeMap;
+
+use units::ObjectId;
+use zpl::{Kind, MoveKind};
+
+/// Why an operation fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    Exists,
+    NoEntry,
+    NotEmpty,
+    IsDirectory,
+    NotDirectory,
+    NotPermitted,
+    Invalid,
+    NoXattr,
+    OtherProject,
+}
+
+pub(crate) type Outcome = Result<(), Refusal>;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct File {
+    pub(crate) kind: Kind,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) links: u64,
+    pub(crate) content: Vec<u8>,
+    pub(crate) names: BTreeMap<Vec<u8>, ObjectId>,
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) parent: ObjectId,
+    pub(crate) mtime: i64,
+    pub(crate) ctime: i64,
+    pub(crate) project: u64,
+    /// What is made in it gets its project.
+    pub(crate) inherits: bool,
+}
+
+impl File {
+    pub(crate) fn new(kind: Kind, mode: u32, now: i64) -> Self {
+        Self {
+            kind,
+            mode,
+            uid: 1000,
+            links: if kind == Kind::Directory { 2 } else { 1 },
+            content: Vec::new(),
+            names: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
+            parent: ObjectId::new(0),
+            mtime: now,
+            ctime: now,
+            project: 0,
+            inherits: false,
+        }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        match self.kind {
+            Kind::Directory => self.names.len() as u64 + 2,
+            _ => self.content.len() as u64,
+        }
+    }
+
+    fn touch(&mut self, now: i64) {
+        (self.mtime, self.ctime) = (now, now);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) root: ObjectId,
+    pub(crate) files: BTreeMap<ObjectId, File>,
+    pub(crate) held: BTreeMap<ObjectId, u64>,
+}
+
+impl Model {
+    pub(crate) fn new(root: ObjectId, now: i64) -> Self {
+        let top = File { uid: 0, parent: root, ..File::new(Kind::Directory, 0o755, now) };
+        Self { root, files: [(root, top)].into(), held: BTreeMap::new() }
+    }
+
+    pub(crate) fn file(&mut self, id: ObjectId) -> &mut File {
+        self.files.get_mut(&id).expect("a file of the model")
+    }
+
+    pub(crate) fn lookup(&self, dir: ObjectId, name: &[u8]) -> Result<ObjectId, Refusal> {
+        self.files[&dir].names.get(name).copied().ok_or(Refusal::NoEntry)
+    }
+
+    pub(crate) fn may_make(&self, dir: ObjectId, name: &[u8]) -> Outcome {
+        self.lookup(dir, name).map_or(Ok(()), |_| Err(Refusal::Exists))
+    }
+
+    fn is_directory(&self, id: ObjectId) -> bool {
+        self.files[&id].kind == Kind::Directory
+    }
+
+    fn add_name(&mut self, dir: ObjectId, name: &[u8], id: ObjectId, now: i64) {
+        let sub = u64::from(self.is_directory(id));
+        let parent = self.file(dir);
+        parent.names.insert(name.to_vec(), id);
+        parent.links += sub;
+        parent.touch(now);
+        self.file(id).parent = dir;
+    }
+
+    fn take_name(&mut self, dir: ObjectId, name: &[u8], id: ObjectId, now: i64) {
+        let sub = u64::from(self.is_directory(id));
+        let parent = self.file(dir);
+        parent.names.remove(name);
+        parent.links -= sub;
+        parent.touch(now);
+    }
+
+    pub(crate) fn made(&mut self, dir: ObjectId, name: &[u8], id: ObjectId, file: File, now: i64) {
+        let parent = &self.files[&dir];
+        let inherits = parent.inherits && matches!(file.kind, Kind::File | Kind::Directory);
+        let project = if inherits { parent.project } else { 0 };
+        let old = self.files.insert(id, File { project, inherits, ..file });
+        assert!(old.is_none(), "{id} was in use");
+        self.add_name(dir, name, id, now);
+    }
+
+    fn check_project(&self, dir: ObjectId, id: ObjectId) -> Outcome {
+        let (dir, file) = (&self.files[&dir], &self.files[&id]);
+        let differs = dir.inherits && dir.project != file.project;
+        if differs { Err(Refusal::OtherProject) } else { Ok(()) }
+    }
+
+    pub(crate) fn link(&mut self, id: ObjectId, dir: ObjectId, name: &[u8], now: i64) -> Outcome {
+        if self.is_directory(id) {
+            return Err(Refusal::NotPermitted);
+        }
+        self.check_project(dir, id)?;
+        self.may_make(dir, name)?;
+        self.add_name(dir, name, id, now);
+        let file = self.file(id);
+        file.links += 1;
+        file.ctime = now;
+        Ok(())
+    }
+
+    fn lose(&mut self, id: ObjectId, now: i64) {
+        let is_directory = self.is_directory(id);
+        let file = self.file(id);
+        file.links = if is_directory { 0 } else { file.links - 1 };
+        file.ctime = now;
+        self.forget(id);
+    }
+
+    fn forget(&mut self, id: ObjectId) {
+        if self.files[&id].links == 0 && !self.held.contains_key(&id) {
+            self.files.remove(&id);
+        }
+    }
+
+    pub(crate) fn remove(
+        &mut self,
+        dir: ObjectId,
+        name: &[u8],
+        directory: bool,
+        now: i64,
+    ) -> Outcome {
+        let id = self.lookup(dir, name)?;
+        match (self.is_directory(id), directory) {
+            (true, false) => return Err(Refusal::IsDirectory),
+            (false, true) => return Err(Refusal::NotDirectory),
+            _ => {}
+        }
+        if !self.files[&id].names.is_empty() {
+            return Err(Refusal::NotEmpty);
+        }
+        self.take_name(dir, name, id, now);
+        self.lose(id, now);
+        Ok(())
+    }
+
+    fn is_below(&self, below: ObjectId, dir: ObjectId) -> bool {
+        let mut at = below;
+        while at != dir && at != self.root {
+            at = self.files[&at].parent;
+        }
+        at == dir
+    }
+
+    pub(crate) fn rename(
+        &mut self,
+        (from_dir, from): (ObjectId, &[u8]),
+        (to_dir, to): (ObjectId, &[u8]),
+        kind: MoveKind,
+        now: i64,
+    ) -> Outcome {
+        let source = self.lookup(from_dir, from)?;
+        let target = self.lookup(to_dir, to).ok();
+        if kind == MoveKind::NoReplace && target.is_some() {
+            return Err(Refusal::Exists);
+        }
+        if target == Some(source) {
+            return Ok(());
+        }
+        self.check_project(to_dir, source)?;
+        if self.is_directory(source) && self.is_below(to_dir, source) {
+            return Err(Refusal::Invalid);
+        }
+        let is_exchange = kind == MoveKind::Exchange;
+        match target {
+            None if is_exchange => return Err(Refusal::NoEntry),
+            Some(target) if is_exchange => {
+                self.check_project(from_dir, target)?;
+                if self.is_directory(target) && self.is_below(from_dir, target) {
+                    return Err(Refusal::Invalid);
+                }
+            }
+            Some(target) => match (self.is_directory(source), self.is_directory(target)) {
+                (true, false) => return Err(Refusal::NotDirectory),
+                (false, true) => return Err(Refusal::IsDirectory),
+                _ if !self.files[&target].names.is_empty() => return Err(Refusal::NotEmpty),
+                _ => {}
+            },
+            None => {}
+        }
+        self.take_name(from_dir, from, source, now);
+        if let Some(target) = target {
+            self.take_name(to_dir, to, target, now);
+        }
+        self.add_name(to_dir, to, source, now);
+        self.file(source).ctime = now;
+        if self.files[&to_dir].inherits {
+            self.file(source).inherits = true;
+        }
+        match target {
+            Some(target) if is_exchange => {
+                self.add_name(from_dir, from, target, now);
+                self.file(target).ctime = now;
+            }
+            Some(target) => self.lose(target, now),
+            None => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(&mut self, id: ObjectId, offset: usize, bytes: &[u8], now: i64) -> Outcome {
+        self.must_be_file(id)?;
+        let file = self.file(id);
+        let end = offset + bytes.len();
+        if file.content.len() < end {
+            file.content.resize(end, 0);
+        }
+        file.content[offset..end].copy_from_slice(bytes);
+        file.touch(now);
+        file.drop_set_id();
+        Ok(())
+    }
+
+    fn must_be_file(&self, id: ObjectId) -> Outcome {
+        match self.files[&id].kind {
+            Kind::File => Ok(()),
+            Kind::Directory => Err(Refusal::IsDirectory),
+            _ => Err(Refusal::Invalid),
+        }
+    }
+
+    pub(crate) fn truncate(&mut self, id: ObjectId, size: usize, now: i64) -> Outcome {
+        self.must_be_file(id)?;
+        let file = self.file(id);
+        file.content.resize(size, 0);
+        file.touch(now);
+        file.drop_set_id();
+        Ok(())
+    }
+
+    pub(crate) fn punch(
+        &mut self,
+        id: ObjectId,
+        range: std::ops::Range<usize>,
+        now: i64,
+    ) -> Outcome {
+        self.must_be_file(id)?;
+        let file = self.file(id);
+        let end = range.end.min(file.content.len());
+        if range.start < end {
+            file.content[range.start..end].fill(0);
+            file.touch(now);
+            file.drop_set_id();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, id: ObjectId) {
+        let count = self.held.get_mut(&id).expect("held");
+        *count -= 1;
+        if *count == 0 {
+            self.held.remove(&id);
+            self.forget(id);
+        }
+    }
+}
+
+impl File {
+    fn drop_set_id(&mut self) {
+        if self.mode & 0o111 != 0 {
+            self.mode &= !0o6000;
+        }
+    }
+
+    pub(crate) fn chown(&mut self, uid: u32) {
+        self.uid = uid;
+        if self.kind != Kind::Directory {
+            self.mode &= !0o4000;
+            if self.mode & 0o010 != 0 {
+                self.mode &= !0o2000;
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A file system in memory that can be written to, synced, and opened anew.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dmu::Objset;
+use dmu::memory::{Memory, blank};
+use ondisk::Blkptr;
+use ondisk::objset::Kind;
+use ondisk::znode::Time;
+use parking_lot::Mutex;
+use txg::{Groups, Limits, Tx};
+use units::Txg;
+use zpl::{Begin, Caller, Case, Error, Fs, Need, NewFs, Options, Promise, Settings, Writer};
+
+/// Transactions from groups, promises kept as text.
+pub(crate) struct Host {
+    pub(crate) groups: Groups,
+    pub(crate) random: AtomicU64,
+    pub(crate) promises: Mutex<Vec<String>>,
+}
+
+impl Begin for Host {
+    fn begin(&self, _: &Need) -> zpl::Result<Tx> {
+        self.groups.begin().ok_or(Error::Stopped { objset: units::ObjsetId::new(54) })
+    }
+
+    fn promise(&self, _: &Tx, promise: Promise<'_>) {
+        self.promises.lock().push(format!("{promise:?}"));
+    }
+
+    fn random(&self) -> u64 {
+        self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)
+    }
+}
+
+/// A file system that is open for writing.
+pub(crate) struct Pool {
+    pub(crate) objset: Objset,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) host: Arc<Host>,
+    pub(crate) writer: Writer,
+}
+
+pub(crate) fn at(seconds: i64) -> Time {
+    Time { seconds, nanoseconds: 5 }
+}
+
+pub(crate) fn caller(seconds: i64) -> Caller {
+    Caller { uid: 1000, gid: 100, now: at(seconds), keeps_setid: false }
+}
+
+pub(crate) fn new_fs() -> NewFs {
+    NewFs {
+        version: 5,
+        case: Case::Sensitive,
+        normalization: 0,
+        utf8_only: false,
+        owner: (0, 0),
+        now: at(1),
+        projects: true,
+        slots: 1,
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self::of(&new_fs(), settings)
+    }
+
+    pub(crate) fn of(new: &NewFs, settings: Settings) -> Self {
+        let (objset, memory) = blank(Kind::Filesystem);
+        let groups = Groups::new(Txg::new(3), Limits::default());
+        let mut random = 77_u64;
+        let mut draw = || {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            random
+        };
+        let tx = groups.begin().expect("a group");
+        zpl::create(&objset, &tx, new, &mut draw).expect("a new file system");
+        drop(tx);
+        let (random, promises) = (AtomicU64::new(3), Mutex::default());
+        let host = Arc::new(Host { groups, random, promises });
+        let fs = Fs::open(objset.clone(), Options::default(), None).expect("file system").0;
+        let writer =
+            Writer::new(fs, Arc::clone(&host) as Arc<dyn Begin>, settings).expect("writer");
+        Self { objset, memory, host, writer }
+    }
+
+    /// Writes all that was changed; gives where it begins.
+    pub(crate) fn sync(&self) -> Blkptr {
+        let txg = self.host.groups.quiesce();
+        let root = self.memory.sync(&self.objset, txg).expect("sync").root;
+        self.host.groups.finish(txg);
+        root
+    }
+
+    /// The file system as it is stored, opened anew.
+    pub(crate) fn cold(&self) -> Fs {
+        Fs::open(self.stored(), Options::default(), None).expect("file system").0
+    }
+
+    fn stored(&self) -> Objset {
+        let root = self.sync();
+        let source = Arc::clone(&self.memory) as Arc<dyn zio::Source>;
+        Objset::open(source, self.objset.id(), &root, None).expect("object set")
+    }
+
+    /// The file system as it is stored, opened for writing: as after a crash.
+    pub(crate) fn again(&self, settings: Settings) -> Self {
+        let objset = self.stored().to_live();
+        let groups = Groups::new(self.host.groups.synced(), Limits::default());
+        let (random, promises) = (AtomicU64::new(5), Mutex::default());
+        let host = Arc::new(Host { groups, random, promises });
+        let fs = Fs::open(objset.clone(), Options::default(), None).expect("file system").0;
+        let begin = Arc::clone(&host) as Arc<dyn Begin>;
+        let writer = Writer::new(fs, begin, settings).expect("writer");
+        Self { objset, memory: Arc::clone(&self.memory), host, writer }
+    }
+}
