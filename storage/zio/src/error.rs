@@ -1,7 +1,7 @@
 //! Why a block could not be given.
 
 use ondisk::Dva;
-use units::Place;
+use units::{ObjsetId, Place};
 
 /// What was wrong with one copy of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,38 @@ pub enum Error {
         /// What failed.
         why: transform::Error,
     },
+    /// The drives that a block is meant for have no room for it, not even in pieces.
+    #[error("{place}: no space for {psize} bytes")]
+    NoSpace {
+        /// Where the block belongs.
+        place: Place,
+        /// Bytes to be stored.
+        psize: u64,
+    },
+    /// Space could not be found or given back for another reason.
+    #[error("{place}: {why}")]
+    Space {
+        /// Where the block belongs.
+        place: Place,
+        /// The allocator's own words.
+        why: metaslab::Error,
+    },
+    /// A copy could not be written with enough redundancy (Unavailable).
+    #[error("{place}: the copy at {dva} could not be written: {why}")]
+    Unwritten {
+        /// Where the block belongs.
+        place: Place,
+        /// The copy.
+        dva: Dva,
+        /// The vdev's own words.
+        why: vdev::Error,
+    },
+    /// What was written may not outlast a power cut (Unavailable).
+    #[error("the drives could not be told to keep what was written: {why}")]
+    NotFlushed {
+        /// The vdev's own words.
+        why: vdev::Error,
+    },
 }
 
 impl Error {
@@ -61,7 +93,11 @@ impl Error {
             | Self::Redacted { place }
             | Self::Locked { place }
             | Self::Corrupt { place, .. }
-            | Self::Transform { place, .. } => *place,
+            | Self::Transform { place, .. }
+            | Self::NoSpace { place, .. }
+            | Self::Space { place, .. }
+            | Self::Unwritten { place, .. } => *place,
+            Self::NotFlushed { .. } => Place::root(ObjsetId::MOS),
         }
     }
 }

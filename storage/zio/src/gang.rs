@@ -115,8 +115,13 @@ impl Gang<'_> {
         })
     }
 
-    fn header(&mut self, dva: Dva, first: Dva, birth: Txg) -> Result<GangHeader, vdev::Error> {
-        let seed = [u64::from(first.vdev.get()), first.offset, birth.get(), 0];
+    pub(crate) fn header(
+        &mut self,
+        dva: Dva,
+        first: Dva,
+        birth: Txg,
+    ) -> Result<GangHeader, vdev::Error> {
+        let seed = verifier(first, birth);
         let judge = |bytes: &[u8]| embedded::verify(bytes, &seed, Checksum::GangHeader, false);
         let request =
             Request { offset: dva.offset, size: HEADER, birth, judge: &judge, strict: true };
@@ -131,6 +136,11 @@ impl Gang<'_> {
         GangHeader::parse(&bytes, order)
             .map_err(|error| vdev::Error::Address(format!("gang header: {error}")))
     }
+}
+
+/// What ties a header to its place: the address of its first copy, and its txg.
+pub(crate) const fn verifier(first: Dva, birth: Txg) -> [u64; 4] {
+    [first.vdev.get() as u64, first.offset, birth.get(), 0]
 }
 
 /// The byte order of a header, told by the magic number before its checksum.

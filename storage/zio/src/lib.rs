@@ -4,17 +4,32 @@
 //! can be read, judged by its checksum, decrypted, decompressed. Nothing that failed its checksum
 //! leaves this crate. What lies above asks through the trait [`Source`], so that a cache may
 //! stand in between.
+//!
+//! [`Writer`] takes a block and gives the pointer to it: a hole, the block within the pointer, or
+//! compressed, ciphered, summed, and written where [`metaslab`] has room. What lies above gives
+//! through the trait [`Sink`].
 #![forbid(unsafe_code)]
 
 mod block;
 mod error;
 mod gang;
+mod gang_write;
+mod log;
+pub mod memory;
+mod pack;
+mod protect;
 mod reader;
 mod sink;
 mod source;
+mod writer;
 
 pub use block::Block;
 pub use error::{CopyFault, Error};
+pub use log::LogRoom;
+pub use metaslab::Class;
+pub use pack::Rounding;
+pub use protect::Random;
 pub use reader::{Examined, Reader};
-pub use sink::{Class, Policy, Sink, WriteRequest};
+pub use sink::{Policy, Sink, WriteRequest};
 pub use source::{Key, Source};
+pub use writer::{Loader, Shared, Writer};

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use device::buffer;
 use ondisk::blkptr::{Embedded, Protection, Regular};
+use ondisk::gang::GangHeader;
 use ondisk::zil::Verifier;
 use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType};
 use transform::checksum::{self, embedded};
@@ -60,6 +61,26 @@ impl Reader {
     /// Tells the pool's salt, which some checksums need. Only the first word counts.
     pub fn set_salt(&self, salt: [u8; 32]) {
         let _ = self.salt.set(salt);
+    }
+
+    /// The pool's salt, if it was told.
+    pub(crate) fn salt(&self) -> Option<&[u8; 32]> {
+        self.salt.get()
+    }
+
+    /// The header of a block in pieces, from the first copy of it that can be read.
+    pub(crate) fn gang_header(&self, block: &Regular, place: Place) -> Result<GangHeader, Error> {
+        let mut faults = Vec::new();
+        let first = block.dvas[0];
+        for dva in block.copies() {
+            let (faulty, pieces) = (&mut Vec::new(), &mut Vec::new());
+            let mut gang = Gang { reader: self, place, thorough: false, faults: faulty, pieces };
+            match gang.header(dva, first.unwrap_or(dva), block.birth_physical) {
+                Ok(header) => return Ok(header),
+                Err(why) => faults.push(CopyFault { dva, why }),
+            }
+        }
+        Err(Error::Unreadable { place, faults })
     }
 
     /// The vdevs.

@@ -1,5 +1,6 @@
 //! Where the floors above give blocks to.
 
+use metaslab::Class;
 use ondisk::{Blkptr, Checksum, Compression, ObjectType};
 use units::{Level, Place, Txg};
 
@@ -8,7 +9,11 @@ use crate::{Error, Key};
 /// Takes blocks and says where they went: the drives, or memory in their place.
 pub trait Sink: Send + Sync {
     /// Stores the block and gives the pointer to it: a hole, the block within the pointer, or
-    /// addresses. A pointer equal to `request.previous` means that nothing had to be written.
+    /// addresses.
+    ///
+    /// Where the first address is that of `request.previous`, nothing was allocated and nothing is
+    /// to be freed: the block was written over its predecessor of the same txg, or (the pointers
+    /// being equal) nothing had to be written.
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error>;
 
     /// In that txg the block is no longer wanted: all its copies, and the pieces of a gang.
@@ -79,20 +84,4 @@ impl Default for Policy {
             class: Class::Normal,
         }
     }
-}
-
-/// What drives are for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Class {
-    /// Whatever has no drives of its own.
-    #[default]
-    Normal,
-    /// The intent log (slog).
-    Log,
-    /// The intent log where it has no drives of its own.
-    EmbeddedLog,
-    /// Metadata and small blocks.
-    Special,
-    /// The tables of deduplication.
-    Dedup,
 }

@@ -1,0 +1,192 @@
+//! Writing blocks in pieces, writing them again, and freeing them.
+
+use metaslab::Want;
+use ondisk::blkptr::{Protection, Regular};
+use ondisk::gang::GangHeader;
+use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType, Order};
+use transform::checksum::embedded;
+use units::{Level, Place, Txg};
+
+use crate::Error;
+use crate::gang::verifier;
+use crate::writer::{SMALLEST, Writer};
+
+/// Pieces that a header has room for.
+const PIECES: u64 = 3;
+/// A block of 16 MiB in sectors, three to a header, is less deep than this.
+pub(crate) const DEEPEST: u32 = 12;
+
+impl Writer {
+    /// Writes a block for which there is no place in one piece: a header, and what it names. All
+    /// that is allocated is added to `taken`.
+    pub(crate) fn write_gang(
+        &self,
+        want: &Want,
+        block: &mut Regular,
+        bytes: &[u8],
+        place: Place,
+        taken: &mut Vec<Dva>,
+    ) -> Result<(), Error> {
+        self.write_gang_deep(want, block, bytes, place, taken, 0)
+    }
+
+    fn write_gang_deep(
+        &self,
+        want: &Want,
+        block: &mut Regular,
+        bytes: &[u8],
+        place: Place,
+        taken: &mut Vec<Dva>,
+        depth: u32,
+    ) -> Result<(), Error> {
+        if depth > DEEPEST {
+            return Err(Error::NoSpace { place, psize: want.psize });
+        }
+        // a header names much, so there are two of it even where one copy is wanted
+        let headers = Want { psize: SMALLEST, copies: want.copies.max(2), ..*want };
+        block.dvas = self.allocate(&headers, place)?;
+        taken.extend(block.copies());
+        for dva in block.dvas.iter_mut().flatten() {
+            dva.gang = true;
+        }
+        let mut header = GangHeader { pieces: [Blkptr::EMPTY, Blkptr::EMPTY, Blkptr::EMPTY] };
+        let mut rest = bytes;
+        for (index, slot) in (0..PIECES).zip(&mut header.pieces) {
+            let share = (rest.len() as u64 / (PIECES - index)).next_multiple_of(SMALLEST);
+            let (now, later) = rest.split_at(rest.len().min(usize::try_from(share).unwrap_or(0)));
+            rest = later;
+            if now.is_empty() {
+                continue;
+            }
+            let piece = self.write_piece(want, block.checksum, now, place, taken, depth)?;
+            charge(block, &piece);
+            *slot = Blkptr::Regular(Box::new(piece));
+        }
+        self.write_header(block, &header, place)
+    }
+
+    fn write_piece(
+        &self,
+        want: &Want,
+        method: Checksum,
+        bytes: &[u8],
+        place: Place,
+        taken: &mut Vec<Dva>,
+        depth: u32,
+    ) -> Result<Regular, Error> {
+        let mut piece = bare(bytes.len(), method, want.txg);
+        let failed = |why| Error::Transform { place, why };
+        piece.sum = self.sum(&piece, bytes).map_err(failed)?;
+        let want = Want { psize: bytes.len() as u64, ..*want };
+        match self.allocate(&want, place) {
+            Ok(dvas) => {
+                taken.extend(dvas.iter().flatten());
+                piece.dvas = dvas;
+                self.write_copies(&piece, bytes, place)?;
+            }
+            Err(Error::NoSpace { .. }) if want.psize > SMALLEST => {
+                self.write_gang_deep(&want, &mut piece, bytes, place, taken, depth + 1)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(piece)
+    }
+
+    fn write_header(
+        &self,
+        block: &Regular,
+        header: &GangHeader,
+        place: Place,
+    ) -> Result<(), Error> {
+        let mut bytes = header.encode();
+        let Some(first) = block.dvas[0] else { return Ok(()) };
+        let seed = verifier(first, block.birth_physical);
+        let sealed = embedded::seal(&mut bytes, &seed, Checksum::GangHeader, false);
+        assert!(sealed.is_some(), "a header has room for its seal");
+        self.write_copies(block, &bytes, place)
+    }
+
+    /// Writes a block where its predecessor of the same txg lies, which is as long.
+    pub(crate) fn rewrite(
+        &self,
+        old: &Regular,
+        block: &mut Regular,
+        bytes: &[u8],
+        place: Place,
+    ) -> Result<(), Error> {
+        block.dvas = old.dvas;
+        if !block.is_gang() {
+            return self.write_copies(block, bytes, place);
+        }
+        let mut header = self.header(old, place)?;
+        let mut rest = bytes;
+        for piece in &mut header.pieces {
+            let Blkptr::Regular(piece) = piece else { continue };
+            let size = rest.len().min(piece.psize as usize);
+            let (now, later) = rest.split_at(size);
+            rest = later;
+            let old = piece.clone();
+            piece.checksum = block.checksum;
+            piece.sum = self.sum(piece, now).map_err(|why| Error::Transform { place, why })?;
+            self.rewrite(&old, piece, now, place)?;
+        }
+        self.write_header(block, &header, place)
+    }
+
+    /// Frees the copies of a block that is wanted no more, and the pieces that it consists of.
+    pub(crate) fn release(&self, block: &Regular, txg: Txg) {
+        self.release_deep(block, txg, 0);
+    }
+
+    fn release_deep(&self, block: &Regular, txg: Txg, depth: u32) {
+        let place = Place::default();
+        if block.is_gang() && depth <= DEEPEST {
+            match self.header(block, place) {
+                Ok(header) => header.present().for_each(|piece| {
+                    if let Blkptr::Regular(piece) = piece {
+                        self.release_deep(piece, txg, depth + 1);
+                    }
+                }),
+                Err(error) => self.note(error),
+            }
+        }
+        for dva in block.copies() {
+            self.note_lost(place, self.allocator().free(&dva, txg));
+        }
+    }
+
+    /// The header of a gang, from the first copy that can be read.
+    fn header(&self, block: &Regular, place: Place) -> Result<GangHeader, Error> {
+        self.reader().gang_header(block, place)
+    }
+}
+
+/// What a piece takes is charged to the address of its header.
+fn charge(block: &mut Regular, piece: &Regular) {
+    for (whole, part) in block.dvas.iter_mut().zip(piece.dvas) {
+        if let (Some(whole), Some(part)) = (whole, part) {
+            whole.asize += part.asize;
+        }
+    }
+}
+
+/// A piece is of no kind and belongs to no object.
+fn bare(psize: usize, checksum: Checksum, txg: Txg) -> Regular {
+    let size = u32::try_from(psize).unwrap_or(u32::MAX);
+    Regular {
+        dvas: [None; 3],
+        lsize: size,
+        psize: size,
+        compression: Compression::Off,
+        checksum,
+        kind: ObjectType::NONE,
+        level: Level::new(0),
+        dedup: false,
+        order: Order::Little,
+        birth: txg,
+        birth_physical: txg,
+        fill: 0,
+        sum: [0; 4],
+        protection: Protection::None,
+    }
+}

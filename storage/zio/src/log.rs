@@ -1,0 +1,142 @@
+//! Blocks of intent logs: their room is had before they are written, and they are written at once.
+
+use metaslab::{Class, Want};
+use ondisk::blkptr::{Protection, Regular};
+use ondisk::zil::Verifier;
+use ondisk::{Blkptr, Checksum, Compression, ObjectType, Order};
+use transform::checksum::embedded;
+use transform::crypt::block::{self as cipher, Layout, Params};
+use units::{Level, Place, Txg};
+use vdev::Kind;
+
+use crate::gang_write::DEEPEST;
+use crate::{Error, Key, Writer};
+
+/// Where in a log block its authentication code stands: the second half of its sum.
+const CODE: std::ops::Range<usize> = 168..184;
+/// What a log block is written in multiples of.
+const STEP: usize = 4096;
+/// Where a log block says how much of it is used.
+const USED_AT: usize = 136;
+
+/// What is wanted of a log block.
+#[derive(Clone, Copy, Debug)]
+pub struct LogRoom<'a> {
+    /// Bytes of it.
+    pub size: u32,
+    /// The txg that is told of it.
+    pub txg: Txg,
+    /// Its place in the chain.
+    pub verifier: Verifier,
+    /// Of an encrypted dataset.
+    pub key: Option<&'a Key>,
+    /// Where it belongs, for errors.
+    pub place: Place,
+}
+
+impl Writer {
+    /// Room for a block of an intent log (of the newer kind), and the pointer to it.
+    pub fn reserve_log(&self, room: &LogRoom<'_>) -> Result<Regular, Error> {
+        let LogRoom { size, txg, verifier, .. } = *room;
+        let want = Want { class: Class::Log, ..Want::new(size.into(), txg) };
+        let dvas = self.allocate(&want, room.place)?;
+        let [first, second, third, fourth] = verifier.words();
+        let (protection, sum) = match room.key {
+            None => (Protection::None, [first, second, third, fourth]),
+            Some(key) => {
+                let Params { salt, iv, .. } = self.log_params(key);
+                // its own code stands within the block, so that the pointer's place for one is free
+                let mut mac = [0; 16];
+                mac[..8].copy_from_slice(&third.to_le_bytes());
+                mac[8..].copy_from_slice(&fourth.to_le_bytes());
+                (Protection::Encrypted { salt, iv, mac }, [first, second, 0, 0])
+            }
+        };
+        Ok(Regular {
+            dvas,
+            lsize: size,
+            psize: size,
+            compression: Compression::Off,
+            checksum: Checksum::Zilog2,
+            kind: ObjectType::INTENT_LOG,
+            level: Level::new(0),
+            dedup: false,
+            order: Order::Little,
+            birth: txg,
+            birth_physical: txg,
+            fill: 0,
+            sum,
+            protection,
+        })
+    }
+
+    /// Writes a log block into its room: `bytes` are its size, with the chain header in front.
+    /// It is there for good after the next [`Writer::flush`].
+    ///
+    /// # Panics
+    /// Where the bytes are not as long as the room.
+    pub fn write_log(
+        &self,
+        block: &Regular,
+        mut bytes: Vec<u8>,
+        key: Option<&Key>,
+        place: Place,
+    ) -> Result<(), Error> {
+        assert_eq!(bytes.len(), block.psize as usize, "a log block fills its room");
+        let encrypted = block.protection != Protection::None;
+        if let (Protection::Encrypted { salt, iv, .. }, Some(key)) = (block.protection, key) {
+            let params = Params { salt, iv, mac: [0; 16] };
+            let mut out = vec![0; bytes.len()];
+            let mac =
+                cipher::encrypt_block(key, Layout::Log, &params, Order::Little, &bytes, &mut out)
+                    .map_err(|why| Error::Transform { place, why })?;
+            if let Some(code) = out.get_mut(CODE) {
+                code.copy_from_slice(&mac);
+            }
+            bytes = out;
+        }
+        let verifier = Verifier::of(block).words();
+        let sealed = embedded::seal(&mut bytes, &verifier, Checksum::Zilog2, encrypted);
+        assert!(sealed.is_some(), "a log block has room for its seal");
+        let used = self.used(block, &bytes);
+        self.write_copies(block, bytes.get(..used).unwrap_or(&bytes), place)
+    }
+
+    /// How much of a log block needs writing: on arrays all of it, for there a shorter block would
+    /// lie otherwise.
+    fn used(&self, block: &Regular, bytes: &[u8]) -> usize {
+        let plain = block.copies().all(|dva| {
+            let kind = self.tree().top(dva.vdev).map(|node| &node.kind);
+            matches!(kind, Some(Kind::Leaf(_) | Kind::Mirror(_)))
+        });
+        let used = bytes.get(USED_AT..).and_then(|rest| rest.first_chunk());
+        let used = used.map_or(0, |word| u64::from_le_bytes(*word));
+        let used = usize::try_from(used).unwrap_or(usize::MAX).next_multiple_of(STEP);
+        if plain { used.min(bytes.len()) } else { bytes.len() }
+    }
+
+    /// All that was written will outlast a power cut.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.tree().flush(&mut Vec::new()).map_err(|why| Error::NotFlushed { why })
+    }
+
+    /// Takes the room of a block that the space maps do not know of, since it was written after
+    /// the last txg: one of an intent log, or one that a record of it points to.
+    pub fn claim(&self, block: &Regular, txg: Txg, place: Place) -> Result<(), Error> {
+        self.claim_deep(block, txg, place, 0)
+    }
+
+    fn claim_deep(&self, block: &Regular, txg: Txg, place: Place, depth: u32) -> Result<(), Error> {
+        for dva in block.copies() {
+            self.loaded(place, || self.allocator().claim(&dva, txg))?;
+        }
+        if block.is_gang() && depth <= DEEPEST {
+            for piece in self.reader().gang_header(block, place)?.present() {
+                if let Blkptr::Regular(piece) = piece {
+                    self.claim_deep(piece, txg, place, depth + 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

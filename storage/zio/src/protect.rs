@@ -1,0 +1,75 @@
+//! What an encrypted dataset does to a block before it is summed.
+
+use std::collections::HashMap;
+
+use ondisk::blkptr::Protection;
+use ondisk::{ObjectType, Order};
+use parking_lot::Mutex;
+use transform::Error;
+use transform::crypt::DatasetKey;
+use transform::crypt::block::{self as cipher, Layout, Params};
+use transform::crypt::mac;
+
+use crate::WriteRequest;
+
+/// Numbers that nobody can guess: nonces, salts, the names of log chains.
+pub trait Random: Send + Sync {
+    /// Fills `bytes` with such.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// A salt serves so many blocks: with more, nonces could meet.
+const USES: u64 = 400_000_000;
+/// The rules for codes over pointers, as all writers follow them today.
+const POINTER_RULES: u64 = 1;
+/// Where an object set keeps its two codes.
+const OBJSET_CODES: std::ops::Range<usize> = 720..784;
+
+/// The salts in use, by the identity of the key.
+#[derive(Default)]
+pub(crate) struct Salts(Mutex<HashMap<u64, ([u8; 8], u64)>>);
+
+impl Salts {
+    /// A salt for one more block, and a nonce.
+    pub(crate) fn params(&self, key: &DatasetKey, random: &dyn Random) -> Params {
+        let mut iv = [0; 12];
+        random.fill(&mut iv);
+        let mut salts = self.0.lock();
+        let (salt, uses) = salts.entry(key.guid()).or_insert(([0; 8], USES));
+        if *uses >= USES {
+            random.fill(salt);
+            *uses = 0;
+        }
+        *uses += 1;
+        Params { salt: *salt, iv, mac: [0; 16] }
+    }
+}
+
+/// Ciphers or authenticates `stored`, the bytes of the request's block as they are to be stored.
+pub(crate) fn protect(
+    request: &WriteRequest<'_>,
+    key: &DatasetKey,
+    stored: &mut Vec<u8>,
+    fresh: impl FnOnce() -> Params,
+) -> Result<Protection, Error> {
+    let order = Order::Little;
+    if request.level.get() > 0 {
+        let mac = mac::pointers(request.data, POINTER_RULES, order);
+        return Ok(Protection::Indirect { mac });
+    }
+    if request.kind == ObjectType::OBJSET {
+        let (portable, local) = mac::objset(key, stored, order)?;
+        if let Some(place) = stored.get_mut(OBJSET_CODES) {
+            place.copy_from_slice([portable, local].as_flattened());
+        }
+        return Ok(Protection::Objset);
+    }
+    let Some(layout) = Layout::of(request.kind) else {
+        return Ok(Protection::Authenticated { mac: mac::leaf(key, stored) });
+    };
+    let params = fresh();
+    let mut ciphered = vec![0; stored.len()];
+    let mac = cipher::encrypt_block(key, layout, &params, order, stored, &mut ciphered)?;
+    *stored = ciphered;
+    Ok(Protection::Encrypted { salt: params.salt, iv: params.iv, mac })
+}

@@ -1,0 +1,3 @@
+//! What is written is read back: by every method, in pieces, over predecessors.
+
+mod writing;

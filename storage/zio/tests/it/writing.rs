@@ -1,0 +1,406 @@
+//! Blocks of every kind, there and back.
+
+use metaslab::{Class, Want};
+use ondisk::blkptr::{Protection, Regular};
+use ondisk::dnode::Dnode;
+use ondisk::objset::ObjsetHeader;
+use ondisk::{Blkptr, Checksum, Compression, ObjectType, Order};
+use proptest::prelude::*;
+use transform::crypt::{DatasetKey, Suite};
+use units::{Ashift, Level, Place, Txg};
+use zio::{Error, Key, Policy, Sink, Source, WriteRequest, Writer};
+
+use zio::memory::Drives;
+
+const SECTORS: [u64; 2] = [9, 12];
+const TXG: Txg = Txg::new(50);
+
+fn ashift(shift: u64) -> Ashift {
+    Ashift::new(shift).unwrap()
+}
+
+fn disks(count: usize, size: u64, ashift: Ashift) -> Writer {
+    Drives::new(count, size, ashift).writer()
+}
+
+/// One of the pools that blocks are to be written to.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Disks,
+    Raidz(usize, u32),
+}
+
+impl Shape {
+    fn pool(self, size: u64, ashift: Ashift) -> Writer {
+        match self {
+            Self::Disks => disks(2, size, ashift),
+            Self::Raidz(drives, parity) => Drives::raidz(drives, parity, size, ashift).writer(),
+        }
+    }
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let raidz = (1_u32..4, 1_usize..5)
+        .prop_map(|(parity, data)| Shape::Raidz(parity as usize + data, parity));
+    prop_oneof![Just(Shape::Disks), raidz]
+}
+
+fn key(suite: Suite) -> Key {
+    DatasetKey::new(suite, 99, 1, &[3; 32], &[5; 64]).into()
+}
+
+fn request<'a>(data: &'a [u8], policy: &'a Policy, previous: &'a Blkptr) -> WriteRequest<'a> {
+    WriteRequest {
+        data,
+        kind: ObjectType::PLAIN_FILE,
+        level: Level::new(0),
+        fill: 1,
+        txg: TXG,
+        policy,
+        previous,
+        place: Place::default(),
+    }
+}
+
+/// A run of numbers that repeats with its seed.
+fn numbers(seed: u64) -> impl Iterator<Item = u8> {
+    let mut state = seed | 1;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state.to_le_bytes()[6]
+    })
+}
+
+/// Words, which every method makes shorter.
+fn text(seed: u64, size: usize) -> Vec<u8> {
+    const WORDS: [&[u8]; 8] = [
+        b"and there ",
+        b"was light ",
+        b"everywhere ",
+        b"0000000000000000000000000000",
+        b"upon the ",
+        b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        b"waters of ",
+        b"the deep, ",
+    ];
+    let words = numbers(seed).flat_map(|number| WORDS[usize::from(number % 8)]);
+    words.copied().take(size).collect()
+}
+
+fn noise(seed: u64, size: usize) -> Vec<u8> {
+    numbers(seed).take(size).collect()
+}
+
+fn regular(pointer: &Blkptr) -> &Regular {
+    let Blkptr::Regular(block) = pointer else { panic!("{pointer:?}") };
+    block
+}
+
+/// Reads a block back by each copy's address alone.
+fn read_each(pool: &Writer, pointer: &Blkptr, policy: &Policy) -> Vec<Vec<u8>> {
+    // what went to the drives is what the bytes of the pointer say
+    let pointer = Blkptr::parse(&pointer.encode(), Order::Little).unwrap();
+    let read = |pointer: &Blkptr| {
+        let read = pool.reader().read(pointer, Place::default(), policy.key.as_ref());
+        read.unwrap().to_vec()
+    };
+    let mut all = vec![read(&pointer)];
+    if let Blkptr::Regular(block) = &pointer
+        && !block.is_gang()
+    {
+        for dva in block.copies() {
+            let alone = Regular { dvas: [Some(dva), None, None], ..**block };
+            all.push(read(&Blkptr::Regular(Box::new(alone))));
+        }
+    }
+    all
+}
+
+fn allocated(pool: &Writer) -> u64 {
+    pool.allocator().usage(Class::Normal).allocated
+}
+
+fn method() -> impl Strategy<Value = (Compression, i32)> {
+    prop_oneof![
+        Just((Compression::Off, 0)),
+        Just((Compression::Lzjb, 0)),
+        Just((Compression::Zle, 0)),
+        Just((Compression::Lz4, 0)),
+        (1_u8..10).prop_map(|level| (Compression::Gzip(level), 0)),
+        prop_oneof![Just(0), Just(3), Just(19), Just(-1), Just(-1000)]
+            .prop_map(|level| (Compression::Zstd, level)),
+    ]
+}
+
+fn checksum() -> impl Strategy<Value = Checksum> {
+    proptest::sample::select(vec![
+        Checksum::Off,
+        Checksum::Fletcher2,
+        Checksum::Fletcher4,
+        Checksum::Sha256,
+        Checksum::NoParity,
+        Checksum::Sha512,
+        Checksum::Skein,
+        Checksum::EdonR,
+        Checksum::Blake3,
+    ])
+}
+
+fn suite() -> impl Strategy<Value = Option<Suite>> {
+    proptest::option::of(proptest::sample::select(vec![
+        Suite::Aes128Ccm,
+        Suite::Aes256Ccm,
+        Suite::Aes192Gcm,
+        Suite::Aes256Gcm,
+    ]))
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let flags = any::<[bool; 4]>();
+    (method(), checksum(), 1_u8..4, flags, suite()).prop_map(
+        |((compression, zstd_level), checksum, copies, flags, suite)| Policy {
+            checksum,
+            compression,
+            zstd_level,
+            copies,
+            nopwrite: flags[0],
+            embed: flags[1],
+            hole_of_zeros: flags[2],
+            hole_birth: flags[3],
+            key: suite.map(key),
+            class: Class::Normal,
+        },
+    )
+}
+
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    (any::<u64>(), 0_u8..5, 1_usize..300).prop_map(|(seed, shape, sectors)| {
+        let size = sectors * 512;
+        let mut data = match shape {
+            0 => vec![0; size],
+            1 | 2 => text(seed, size),
+            _ => noise(seed, size),
+        };
+        if shape == 4 {
+            // short enough for the pointer when compressed
+            data[40..].fill(0);
+        }
+        data
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn what_is_written_is_read(
+        data in content(), policy in policy(), shift in proptest::sample::select(SECTORS.to_vec()),
+        born_before: bool, metadata: bool, shape in shape(),
+    ) {
+        let pool = shape.pool(4 << 20, ashift(shift));
+        let before = Blkptr::Hole(ondisk::blkptr::Hole {
+            birth: Txg::new(40), lsize: 512, ..Default::default()
+        });
+        let previous = if born_before { &before } else { &Blkptr::EMPTY };
+        let kind = if metadata { ObjectType::SA_MASTER_NODE } else { ObjectType::PLAIN_FILE };
+        let pointer = pool.write(&WriteRequest { kind, ..request(&data, &policy, previous) });
+        let pointer = pointer.unwrap();
+        for read in read_each(&pool, &pointer, &policy) {
+            prop_assert!(pointer.is_hole() && read.iter().all(|byte| *byte == 0) || read == data);
+        }
+        match &pointer {
+            Blkptr::Hole(hole) => {
+                prop_assert!(policy.hole_of_zeros && data.iter().all(|byte| *byte == 0));
+                prop_assert_eq!(hole.birth == TXG, born_before && policy.hole_birth);
+            }
+            Blkptr::Embedded(block) => {
+                prop_assert!(policy.embed && policy.key.is_none());
+                prop_assert!(block.payload.len() <= Blkptr::PAYLOAD);
+            }
+            Blkptr::Regular(block) => {
+                let most = if policy.key.is_some() { 2 } else { 3 };
+                prop_assert_eq!(block.copies().count(), usize::from(policy.copies).min(most));
+                prop_assert!(block.psize <= block.lsize);
+                let saved = u64::from(block.lsize - block.psize);
+                let sectors = u64::from(block.psize).is_multiple_of(ashift(shift).bytes());
+                prop_assert!(saved == 0 || sectors);
+                prop_assert_eq!(block.protection != Protection::None, policy.key.is_some());
+                let taken: u64 = block.copies().map(|dva| dva.asize).sum();
+                prop_assert_eq!(taken, allocated(&pool));
+            }
+            Blkptr::Redacted(_) => prop_assert!(false, "nothing is left out here"),
+        }
+        // what is given back is free once the txg that did so is gone by
+        pool.free(&pointer, Txg::new(51));
+        prop_assert_eq!(allocated(&pool), 0);
+        prop_assert!(pool.take_lost().is_empty());
+    }
+
+    #[test]
+    fn what_finds_no_room_in_one_piece_is_written_in_several(
+        seed: u64, sectors in 50_usize..300, copies in 1_u8..4, encrypted: bool,
+        shift in proptest::sample::select(SECTORS.to_vec()), scatter in 1_u64..6, shape in shape(),
+    ) {
+        let pool = shape.pool(2 << 20, ashift(shift));
+        fragment(&pool, scatter * ashift(shift).bytes());
+        let before = allocated(&pool);
+        let data = noise(seed, sectors * 512);
+        let key = encrypted.then(|| key(Suite::Aes256Gcm));
+        let policy = Policy { copies, key, checksum: Checksum::Blake3, ..Policy::default() };
+        let pointer = match pool.write(&request(&data, &policy, &Blkptr::EMPTY)) {
+            Ok(pointer) => pointer,
+            Err(error) => {
+                prop_assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+                // all that was taken for it was given back
+                prop_assert_eq!(allocated(&pool), before);
+                return Ok(());
+            }
+        };
+        let block = regular(&pointer);
+        // where metaslabs end there may be more room
+        prop_assume!(block.is_gang());
+        let headers = if encrypted { 2 } else { usize::from(copies.max(2)) };
+        prop_assert_eq!(block.copies().count(), headers);
+        let charged: u64 = block.copies().map(|dva| dva.asize).sum();
+        prop_assert_eq!(charged, allocated(&pool) - before);
+        prop_assert_eq!(&read_each(&pool, &pointer, &policy)[0], &data);
+
+        // over its predecessor, with nothing more taken
+        let taken = allocated(&pool);
+        let other = noise(!seed, data.len());
+        let again = pool.write(&request(&other, &policy, &pointer)).unwrap();
+        prop_assert_eq!(regular(&again).dvas, block.dvas);
+        prop_assert_eq!(allocated(&pool), taken);
+        prop_assert_eq!(&read_each(&pool, &again, &policy)[0], &other);
+
+        pool.free(&again, Txg::new(52));
+        prop_assert_eq!(allocated(&pool), before);
+        prop_assert!(pool.take_lost().is_empty());
+    }
+}
+
+/// Leaves free only every other piece of `size` bytes, of a part of the space.
+fn fragment(pool: &Writer, size: u64) {
+    let mut pieces = Vec::new();
+    let before = Txg::new(TXG.get() - 9);
+    while let Ok([Some(dva), ..]) = pool.allocator().allocate(&Want::new(size, before)) {
+        pieces.push(dva);
+    }
+    pieces.sort_by_key(|dva| (dva.vdev, dva.offset));
+    for dva in pieces.iter().step_by(2) {
+        pool.allocator().free(dva, before).unwrap();
+    }
+    for txg in before.get()..before.get() + 4 {
+        pool.allocator().take_changes(Txg::new(txg));
+        pool.allocator().synced(Txg::new(txg));
+    }
+}
+
+#[test]
+fn a_later_pass_writes_over_the_earlier() {
+    let pool = disks(2, 4 << 20, ashift(9));
+    let policy = Policy { copies: 2, ..Policy::default() };
+    let first = pool.write(&request(&noise(1, 4096), &policy, &Blkptr::EMPTY)).unwrap();
+    let second = pool.write(&request(&noise(2, 4096), &policy, &first)).unwrap();
+    assert_eq!(regular(&first).dvas, regular(&second).dvas);
+    assert_eq!(read_each(&pool, &second, &policy)[1], noise(2, 4096));
+    // of another size, or in a later txg, it has a place of its own
+    let longer = pool.write(&request(&noise(3, 8192), &policy, &first)).unwrap();
+    assert_ne!(regular(&first).dvas, regular(&longer).dvas);
+    let data = noise(4, 4096);
+    let later = WriteRequest { txg: Txg::new(51), ..request(&data, &policy, &second) };
+    let later = pool.write(&later).unwrap();
+    assert_ne!(regular(&later).dvas, regular(&second).dvas);
+    assert_eq!(read_each(&pool, &second, &policy)[2], noise(2, 4096));
+}
+
+#[test]
+fn what_is_there_already_is_left() {
+    let pool = disks(1, 4 << 20, ashift(9));
+    let compression = Compression::Lz4;
+    let checksum = Checksum::Sha256;
+    let policy = Policy { nopwrite: true, checksum, compression, ..Policy::default() };
+    let data = text(1, 8192);
+    let old = pool.write(&request(&data, &policy, &Blkptr::EMPTY)).unwrap();
+    let again = WriteRequest { txg: Txg::new(60), ..request(&data, &policy, &old) };
+    assert_eq!(pool.write(&again).unwrap(), old);
+    for changed in [
+        Policy { nopwrite: false, ..policy.clone() },
+        Policy { copies: 2, ..policy.clone() },
+        Policy { checksum: Checksum::Fletcher4, ..policy.clone() },
+        Policy { compression: Compression::Off, ..policy.clone() },
+        Policy { key: Some(key(Suite::Aes256Gcm)), ..policy.clone() },
+    ] {
+        let pointer = pool.write(&WriteRequest { policy: &changed, ..again }).unwrap();
+        assert_eq!(pointer.birth(), Txg::new(60), "{changed:?}");
+    }
+}
+
+#[test]
+fn what_stands_above_encrypted_blocks_is_authenticated() {
+    let pool = disks(1, 4 << 20, ashift(12));
+    let compression = Compression::Lz4;
+    let policy = Policy { compression, key: Some(key(Suite::Aes256Gcm)), ..Policy::default() };
+    let leaf = pool.write(&request(&text(1, 4096), &policy, &Blkptr::EMPTY)).unwrap();
+    assert!(matches!(regular(&leaf).protection, Protection::Encrypted { .. }));
+    let mut above = vec![0; 16384];
+    above[128..256].copy_from_slice(&leaf.encode());
+    let level = Level::new(1);
+    let above = WriteRequest { level, ..request(&above, &policy, &Blkptr::EMPTY) };
+    let above = pool.write(&above).unwrap();
+    assert!(matches!(regular(&above).protection, Protection::Indirect { .. }));
+    let read = pool.reader().read(&above, Place::default(), None).unwrap();
+    assert_eq!(read[128..256], leaf.encode());
+    let error = pool.reader().read(&leaf, Place::default(), None).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }));
+}
+
+#[test]
+fn dnodes_and_object_sets_keep_their_open_parts() {
+    let pool = disks(1, 4 << 20, ashift(12));
+    let compression = Compression::Lz4;
+    let policy = Policy { compression, key: Some(key(Suite::Aes256Ccm)), ..Policy::default() };
+    let real = include_bytes!("../../../ondisk/tests/golden/objset-names.bin");
+    let meta = Dnode::parse(real, Order::Little).unwrap().unwrap();
+    let kind = ObjectType::PLAIN_FILE;
+    let (bonus, bonus_kind) = (b"secret words".to_vec(), ObjectType::SA);
+    let pointers = vec![Blkptr::EMPTY];
+    let dnode = Dnode { kind, bonus_kind, bonus, pointers, ..meta };
+    let mut block = vec![0; 16384];
+    dnode.encode(&mut block[1024..1536]);
+    let kind = ObjectType::DNODE;
+    let pointer = WriteRequest { kind, ..request(&block, &policy, &Blkptr::EMPTY) };
+    let pointer = pool.write(&pointer).unwrap();
+    assert!(regular(&pointer).compression.is_off());
+    assert_eq!(read_each(&pool, &pointer, &policy)[0], block);
+    let raw = pool.reader().with_raw_dnodes().read(&pointer, Place::default(), None).unwrap();
+    let raw = Dnode::parse(&raw[1024..], Order::Little).unwrap().unwrap();
+    assert_eq!((raw.kind, raw.bonus.len()), (dnode.kind, dnode.bonus.len()));
+    assert_ne!(raw.bonus, dnode.bonus);
+
+    let mut root = real.to_vec();
+    root.resize(4096, 0);
+    let kind = ObjectType::OBJSET;
+    let pointer = WriteRequest { kind, ..request(&root, &policy, &Blkptr::EMPTY) };
+    let pointer = pool.write(&pointer).unwrap();
+    assert_eq!(regular(&pointer).protection, Protection::Objset);
+    let read = pool.reader().read(&pointer, Place::default(), policy.key.as_ref()).unwrap();
+    let header = ObjsetHeader::parse(&read, Order::Little).unwrap();
+    assert_ne!(header.portable_mac, [0; 32]);
+    let wrong = DatasetKey::new(Suite::Aes256Ccm, 99, 1, &[3; 32], &[6; 64]);
+    assert!(pool.reader().read(&pointer, Place::default(), Some(&wrong.into())).is_err());
+}
+
+#[test]
+fn a_full_pool_says_so() {
+    let pool = disks(1, 2 << 20, ashift(9));
+    let policy = Policy::default();
+    let data = noise(1, 131_072);
+    let error = loop {
+        match pool.write(&request(&data, &policy, &Blkptr::EMPTY)) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+}
