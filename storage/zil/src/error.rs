@@ -8,6 +8,12 @@ pub enum Error {
     /// A block of the log, or one that a record points to, could not be read.
     #[error(transparent)]
     Block(#[from] zio::Error),
+    /// The data of a write could not be read from its object.
+    #[error(transparent)]
+    Data(#[from] dmu::Error),
+    /// The pool is being closed, or cannot be written any more.
+    #[error("the pool takes no more changes")]
+    Stopped,
     /// A block or record of the log is whole and breaks a rule (Corrupt), or is of a kind that is
     /// not known (Unsupported).
     #[error("{place}: {why}")]

@@ -18,11 +18,18 @@
 //! * what comes after the last block or record that was claimed.
 #![forbid(unsafe_code)]
 
+mod chain;
 mod error;
 pub mod extents;
+mod log;
+mod pending;
+mod plan;
 mod records;
 
+pub use chain::{claim, free};
 pub use error::Error;
+pub use log::Log;
+pub use pending::Item;
 pub use records::{Entry, Records, Stop, WrittenBlock};
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub struct Records {
     limits: Limits,
     next: Blkptr,
     blocks: u64,
+    /// The number of the last record that was met.
+    last: u64,
     current: Option<Current>,
     stop: Option<Stop>,
 }
@@ -105,7 +107,7 @@ impl Records {
         let nothing = header.chain.is_hole() || (claimed && !header.replay_needed());
         let stop = nothing.then_some(Stop::Empty);
         let next = header.chain.clone();
-        Self { source, key, objset, limits, next, blocks: 0, current: None, stop }
+        Self { source, key, objset, limits, next, blocks: 0, last: 0, current: None, stop }
     }
 
     /// Why there are no more records; `None` while there may be.
@@ -125,7 +127,8 @@ impl Records {
                 continue;
             };
             let limits = self.limits;
-            let Some(record) = current.next_record(limits).map_err(|why| limits.ends(why))? else {
+            let record = current.next_record(limits, &mut self.last);
+            let Some(record) = record.map_err(|why| limits.ends(why))? else {
                 self.next = current.next_block().map_err(|why| limits.ends(why))?;
                 self.current = None;
                 continue;
@@ -146,7 +149,9 @@ impl Records {
         let verifier = Verifier::of(pointer);
         let place =
             Place::new(self.objset, ObjectId::META, Self::LEVEL, BlockId::new(verifier.seq));
-        if verifier.seq > self.limits.last_block {
+        // the last that was claimed may be one that had room and was not written yet
+        let all = verifier.seq == self.limits.last_block && self.last == self.limits.last_record;
+        if verifier.seq > self.limits.last_block || all {
             return Err(Stop::Claimed);
         }
         if self.blocks >= MOST_BLOCKS {
@@ -219,7 +224,7 @@ impl Current {
     }
 
     /// The next record; the bodies of those that are not wanted need not be sound.
-    fn next_record(&mut self, limits: Limits) -> Result<Option<Record>, Error> {
+    fn next_record(&mut self, limits: Limits, last: &mut u64) -> Result<Option<Record>, Error> {
         loop {
             let (_, records) = self.split()?;
             let mut reader = Reader::new("log block", records, self.block.order());
@@ -228,6 +233,7 @@ impl Current {
                 return Ok(None);
             }
             let (seq, txg) = Record::peek(&reader).map_err(|why| self.broken(why))?;
+            *last = seq;
             let old = seq <= limits.replayed || txg < limits.first_txg;
             let record = if old && seq <= limits.last_record {
                 Record::skip(&mut reader).map(|()| None)

@@ -1,0 +1,145 @@
+//! A chain and the blocks that its records point to, as an import must see them: without a key.
+
+use std::collections::HashSet;
+
+use ondisk::blkptr::Regular;
+use ondisk::objset::LogHeader;
+use ondisk::zil::{Chain, Record, Verifier};
+use ondisk::{Blkptr, Checksum, Dva, Reader as Cursor};
+use units::{BlockId, ObjectId, ObjsetId, Place, Txg};
+use zio::{Reader, Sink, Writer};
+
+use crate::{Error, Records};
+
+/// More blocks than any log has: 512 GiB of the largest.
+const MOST_BLOCKS: u64 = 1 << 22;
+
+/// What is met along a chain.
+enum Met<'a> {
+    /// A block of the chain, before it is read: the last one was never written.
+    Block(&'a Regular, Verifier),
+    /// A record, by its number, and the block that it points to.
+    Record(u64, Option<&'a Regular>),
+}
+
+/// Whether to go on.
+#[derive(PartialEq, Eq)]
+enum On {
+    Yes,
+    /// Here the log ends: what comes was never promised.
+    No,
+}
+
+/// The head of a log for the first txg after an import: all that the log has is claimed, so that
+/// nothing else is put there before it is replayed. `first` is that txg.
+pub fn claim(
+    writer: &Writer,
+    objset: ObjsetId,
+    header: &LogHeader,
+    first: Txg,
+) -> Result<LogHeader, Error> {
+    let mut claimed = header.clone();
+    if !header.claim_txg.is_zero() || header.chain.is_hole() {
+        return Ok(claimed);
+    }
+    let (mut blocks, mut records) = (0_u64, 0_u64);
+    let mut known: HashSet<Dva> = HashSet::new();
+    walk(writer.reader(), objset, header, &mut |met, place| {
+        let (block, is_write) = match met {
+            Met::Block(block, _) => (Some(block), false),
+            Met::Record(_, pointer) => (pointer, true),
+        };
+        if let Some(block) = block.filter(|block| block.birth >= first) {
+            // a write whose block was not finished was never promised
+            if is_write && writer.reader().stored(block, place).is_err() {
+                return Ok(On::No);
+            }
+            if block.dvas[0].is_some_and(|dva| known.insert(dva)) {
+                writer.claim(block, first, place)?;
+            }
+        }
+        match met {
+            Met::Block(_, verifier) => {
+                blocks += 1;
+                claimed.claim_block_seq = verifier.seq;
+            }
+            Met::Record(seq, _) => {
+                records += 1;
+                claimed.claim_record_seq = seq;
+            }
+        }
+        Ok(On::Yes)
+    })?;
+    claimed.claim_txg = first;
+    claimed.flags |= LogHeader::HAS_LAST_RECORD;
+    if records > 0 || blocks > 1 {
+        claimed.flags |= LogHeader::REPLAY_NEEDED;
+    }
+    Ok(claimed)
+}
+
+/// Gives up the blocks of a log that was claimed and is replayed now, or holds nothing.
+pub fn free(writer: &Writer, objset: ObjsetId, header: &LogHeader, txg: Txg) -> Result<(), Error> {
+    let mut known: HashSet<Dva> = HashSet::new();
+    let mut unwanted = Vec::new();
+    walk(writer.reader(), objset, header, &mut |met, _| {
+        let block = match met {
+            Met::Block(block, _) => Some(block),
+            // what is older is part of the dataset
+            Met::Record(_, block) => block.filter(|block| block.birth >= header.claim_txg),
+        };
+        if let Some(block) = block
+            && block.dvas[0].is_some_and(|dva| known.insert(dva))
+        {
+            unwanted.push(*block);
+        }
+        Ok(On::Yes)
+    })?;
+    for block in unwanted {
+        writer.free(&Blkptr::Regular(Box::new(block)), txg);
+    }
+    Ok(())
+}
+
+/// Goes along the chain as far as it was written, or claimed.
+fn walk(
+    reader: &Reader,
+    objset: ObjsetId,
+    header: &LogHeader,
+    visit: &mut dyn FnMut(Met<'_>, Place) -> Result<On, Error>,
+) -> Result<(), Error> {
+    let claimed = !header.claim_txg.is_zero();
+    let last_block = if claimed { header.claim_block_seq } else { u64::MAX };
+    let has_last = claimed && header.flags & LogHeader::HAS_LAST_RECORD != 0;
+    let last_record = if has_last { header.claim_record_seq } else { u64::MAX };
+    let mut next = header.chain.clone();
+    for _ in 0..MOST_BLOCKS {
+        let Blkptr::Regular(block) = &next else { return Ok(()) };
+        let verifier = Verifier::of(block);
+        let place = Place::new(objset, ObjectId::META, Records::LEVEL, BlockId::new(verifier.seq));
+        if verifier.seq > last_block || visit(Met::Block(block, verifier), place)? == On::No {
+            return Ok(());
+        }
+        let Ok(bytes) = reader.stored(block, place) else { return Ok(()) };
+        let front = block.checksum == Checksum::Zilog2;
+        let Ok((chain, records)) = Chain::split(&bytes, block.order, front) else { return Ok(()) };
+        let mut cursor = Cursor::new("log block", records, block.order);
+        while cursor.left() > 0 {
+            let Ok((seq, _)) = Record::peek(&cursor) else { return Ok(()) };
+            let Ok(found) = Record::pointer(&mut cursor) else { return Ok(()) };
+            let pointer = match &found {
+                Some((_, Blkptr::Regular(pointer))) => Some(&**pointer),
+                _ => None,
+            };
+            if seq > last_record || visit(Met::Record(seq, pointer), place)? == On::No {
+                return Ok(());
+            }
+        }
+        match &chain.next {
+            Blkptr::Regular(after) if Verifier::of(after) == verifier.next() => {}
+            _ => return Ok(()),
+        }
+        next = chain.next;
+    }
+    Ok(())
+}

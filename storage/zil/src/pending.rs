@@ -1,0 +1,77 @@
+//! Records that wait to be promised, by txg, and by object where their order does not matter.
+
+use std::collections::BTreeMap;
+
+use ondisk::zil::Body;
+use units::{ObjectId, Txg};
+
+/// A change that a txg brings, for the log.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// What was done. A write without data and without a block is one whose data is read from its
+    /// object when it is promised.
+    pub body: Body,
+    /// Whether names were compared without case.
+    pub fold_case: bool,
+    /// Whether it must be promised with whatever comes after it. Otherwise (content and attributes
+    /// of a file) it is promised when its object or everything is asked for.
+    pub ordered: bool,
+}
+
+impl Item {
+    /// One whose order matters: what is done to names.
+    pub const fn ordered(body: Body) -> Self {
+        Self { body, fold_case: false, ordered: true }
+    }
+
+    /// One that may wait for someone to ask for its object.
+    pub const fn of_object(body: Body) -> Self {
+        Self { body, fold_case: false, ordered: false }
+    }
+}
+
+#[derive(Default)]
+struct Group {
+    ordered: Vec<Item>,
+    by_object: BTreeMap<ObjectId, Vec<Item>>,
+}
+
+/// All that waits.
+#[derive(Default)]
+pub(crate) struct Pending(BTreeMap<Txg, Group>);
+
+impl Pending {
+    pub(crate) fn add(&mut self, txg: Txg, item: Item) {
+        let group = self.0.entry(txg).or_default();
+        match item.body.changed_object() {
+            Some(object) if !item.ordered => group.by_object.entry(object).or_default().push(item),
+            _ => group.ordered.push(item),
+        }
+    }
+
+    /// The content of the object is of no interest any more.
+    pub(crate) fn forget(&mut self, object: ObjectId) {
+        for group in self.0.values_mut() {
+            group.by_object.remove(&object);
+        }
+    }
+
+    /// A txg is on the drives.
+    pub(crate) fn synced(&mut self, txg: Txg) {
+        self.0 = self.0.split_off(&Txg::new(txg.get().saturating_add(1)));
+    }
+
+    /// What is to be promised if that object is asked for, or everything; in order.
+    pub(crate) fn take(&mut self, object: Option<ObjectId>) -> Vec<(Txg, Item)> {
+        let mut taken = Vec::new();
+        for (txg, group) in &mut self.0 {
+            let mut items = std::mem::take(&mut group.ordered);
+            match object {
+                Some(object) => items.extend(group.by_object.remove(&object).unwrap_or_default()),
+                None => items.extend(std::mem::take(&mut group.by_object).into_values().flatten()),
+            }
+            taken.extend(items.into_iter().map(|item| (*txg, item)));
+        }
+        taken
+    }
+}

@@ -1,0 +1,197 @@
+//! A dataset on drives in memory, its txgs and its log; and what is left of it after a power cut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dmu::{Ledger, NewObject, Objset, Syncing};
+use ondisk::objset::{Kind, LogHeader};
+use ondisk::{Blkptr, ObjectType};
+use parking_lot::Mutex;
+use sim::Storm;
+use txg::{Groups, Limits};
+use units::{Ashift, ObjectId, ObjsetId, Txg};
+use zil::{Entry, Log, Records, Stop};
+use zio::memory::Drives;
+use zio::{Key, Policy, Sink, Source, Writer};
+
+pub(crate) const ID: ObjsetId = ObjsetId::new(54);
+/// The object whose content is written.
+pub(crate) const FILE: ObjectId = ObjectId::new(1);
+
+/// Says so when dropped, by a test that fails, too.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(crate) struct House {
+    storm: Storm,
+    ashift: Ashift,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) groups: Groups,
+    pub(crate) objset: Objset,
+    pub(crate) log: Log,
+    /// The txgs on the drives and their roots, with the number of requests until they were.
+    roots: Mutex<Vec<(usize, Txg, Blkptr)>>,
+}
+
+/// The dead give their space back.
+struct Frees<'a>(&'a Writer, Txg);
+
+impl Ledger for Frees<'_> {
+    fn born(&self, _: &Blkptr) {}
+
+    fn kill(&self, pointer: &Blkptr) {
+        self.0.free(pointer, self.1);
+    }
+}
+
+impl House {
+    pub(crate) fn new(ashift: Ashift, key: Option<Key>) -> Self {
+        let storm = Storm::new(&[Drives::whole(24 << 20); 2]);
+        let writer = Arc::new(Drives::over(storm.devices(), ashift).writer());
+        let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
+        let objset = Objset::blank(source, ID, Kind::Filesystem, key);
+        let house = Self::over(storm, ashift, writer, objset, LogHeader::default(), Txg::new(4));
+        let tx = house.groups.begin().unwrap();
+        let file = NewObject::new(ObjectType::PLAIN_FILE, 4096);
+        house.objset.create_at(&tx, FILE, &file).unwrap();
+        drop(tx);
+        house.sync();
+        house
+    }
+
+    fn over(
+        storm: Storm,
+        ashift: Ashift,
+        writer: Arc<Writer>,
+        objset: Objset,
+        claimed: LogHeader,
+        synced: Txg,
+    ) -> Self {
+        let groups = Groups::new(synced, Limits::default());
+        let roots = Mutex::new(vec![(storm.journal().len(), synced, objset.root().clone())]);
+        let (a, b, c) = (Arc::clone(&writer), groups.clone(), objset.clone());
+        let log = Log::new(a, b, c, claimed);
+        Self { storm, ashift, writer, groups, objset, log, roots }
+    }
+
+    /// Writes the open txg out.
+    pub(crate) fn sync(&self) {
+        let txg = self.groups.quiesce();
+        let mut root = self.objset.synced().root().clone();
+        if self.objset.is_dirty(txg) || self.log.is_dirty(txg) {
+            let policy = |_| Policy { key: self.objset.key().cloned(), ..Policy::default() };
+            let ledger = Frees(&self.writer, txg);
+            let sink = &*self.writer;
+            let syncing = Syncing { txg, sink, ledger: &ledger, policy: &policy, workers: 1 };
+            let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
+                self.log.sync(txg, &mut header.log).unwrap();
+            };
+            let synced = self.objset.sync(&syncing, &mut edit).unwrap();
+            root = synced.root;
+        }
+        self.writer.flush().unwrap();
+        self.roots.lock().push((self.requests(), txg, root));
+        while !self.writer.allocator().take_changes(txg).is_empty() {}
+        self.writer.allocator().synced(txg);
+        self.log.synced(txg);
+        self.groups.finish(txg);
+    }
+
+    /// Does something while txgs are written whenever someone waits for one.
+    pub(crate) fn while_syncing<T>(&self, work: impl FnOnce() -> T) -> T {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    if self.groups.wait_due(Duration::from_millis(1)) {
+                        self.sync();
+                    }
+                }
+            });
+            let _done = Done(&done);
+            work()
+        })
+    }
+
+    pub(crate) fn allocated(&self) -> u64 {
+        self.writer.allocator().usage(zio::Class::Normal).allocated
+    }
+
+    pub(crate) fn lost(&self) -> Vec<zio::Error> {
+        self.writer.take_lost()
+    }
+
+    /// How many requests the drives had so far: a point in time.
+    pub(crate) fn requests(&self) -> usize {
+        self.storm.journal().len()
+    }
+
+    /// What is on the drives if the power fails at this moment; `seed` chooses among the ways.
+    pub(crate) fn cut(&self, seed: u64) -> Left {
+        self.cut_at(self.requests(), seed)
+    }
+
+    /// The same at an earlier one.
+    pub(crate) fn cut_at(&self, at: usize, seed: u64) -> Left {
+        let roots = self.roots.lock().clone();
+        let (_, synced, root) = roots.into_iter().rfind(|(known, ..)| *known <= at).unwrap();
+        let key = self.objset.key().cloned();
+        let storm = Storm::from_memory(self.storm.journal().cut(at, seed));
+        Left { storm, ashift: self.ashift, synced, root, key }
+    }
+}
+
+/// What is left after a power cut.
+pub(crate) struct Left {
+    storm: Storm,
+    ashift: Ashift,
+    pub(crate) synced: Txg,
+    root: Blkptr,
+    key: Option<Key>,
+}
+
+impl Left {
+    fn drives(&self) -> Drives {
+        Drives::over(self.storm.devices(), self.ashift)
+    }
+
+    pub(crate) fn objset(&self) -> Objset {
+        let source = self.drives().reader() as Arc<dyn Source>;
+        Objset::open(source, ID, &self.root, self.key.clone()).unwrap()
+    }
+
+    /// What the log tells, and why it ends.
+    pub(crate) fn log(&self, header: &LogHeader) -> (Vec<Entry>, Stop) {
+        let source = self.drives().reader() as Arc<dyn Source>;
+        let mut records = Records::new(source, ID, header, self.key.clone(), self.synced);
+        let entries = records.by_ref().map(|entry| entry.unwrap()).collect();
+        (entries, records.stop().unwrap().clone())
+    }
+
+    /// The same dataset in use again: all it has is claimed, its log too.
+    pub(crate) fn import(self) -> House {
+        let objset = self.objset();
+        let writer = Arc::new(self.drives().writer());
+        let first = Txg::new(self.synced.get() + 1);
+        objset.walk(&dmu::Plan::default(), &mut |place, found| {
+            if let dmu::Found::Pointer(Blkptr::Regular(block)) = found {
+                writer.claim(block, first, place).unwrap();
+            }
+            dmu::Next::Deeper
+        });
+        // no space maps here that know of the older ones
+        let early = Txg::new(1);
+        let mut claimed = zil::claim(&writer, ID, &objset.header().log, early).unwrap();
+        writer.allocator().take_changes(early);
+        if claimed.claim_txg == early {
+            claimed.claim_txg = first;
+        }
+        House::over(self.storm, self.ashift, writer, objset.to_live(), claimed, self.synced)
+    }
+}

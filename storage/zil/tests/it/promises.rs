@@ -1,0 +1,262 @@
+//! Promises kept: records of a chain, alone and among many, after cuts at any time.
+
+use ondisk::Blkptr;
+use ondisk::objset::LogHeader;
+use ondisk::zil::{Body, Write};
+use proptest::prelude::*;
+use transform::crypt::{DatasetKey, Suite};
+use units::{Ashift, ObjectId, Txg};
+use zil::{Entry, Item, Stop};
+use zio::Key;
+
+use crate::house::{FILE, House, Left};
+
+fn key() -> Key {
+    DatasetKey::new(Suite::Aes256Gcm, 99, 1, &[3; 32], &[5; 64]).into()
+}
+
+fn house(shift: u64, encrypted: bool) -> House {
+    House::new(Ashift::new(shift).unwrap(), encrypted.then(key))
+}
+
+/// A change with a number for a name.
+fn remove(number: u64) -> Item {
+    let name = number.to_string().into_bytes();
+    Item::ordered(Body::Remove { dir: ObjectId::new(34), name })
+}
+
+/// A write whose data is asked for later, or comes with it.
+fn write(offset: u64, data: &[u8], with_data: bool) -> Item {
+    let (object, length, pointer) = (FILE, data.len() as u64, Blkptr::EMPTY);
+    let data = with_data.then(|| data.to_vec());
+    Item::of_object(Body::Write(Box::new(Write { object, offset, length, pointer, data })))
+}
+
+fn number(entry: &Entry) -> Option<u64> {
+    let Body::Remove { name, .. } = &entry.record.body else { return None };
+    Some(std::str::from_utf8(name).unwrap().parse().unwrap())
+}
+
+/// What the file holds once the log is laid over it.
+fn content(left: &Left, size: usize) -> Vec<u8> {
+    let objset = left.objset();
+    let mut bytes = vec![0; size];
+    objset.object(FILE).unwrap().read(0, &mut bytes).unwrap();
+    for entry in left.log(&objset.header().log).0 {
+        if let Body::Write(write) = &entry.record.body {
+            let at = usize::try_from(write.offset).unwrap();
+            let data = write.data.as_ref().unwrap();
+            bytes[at..at + data.len()].copy_from_slice(data);
+        }
+    }
+    bytes
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Remove,
+    Write { at: usize, length: usize, byte: u8, with_data: bool },
+    CommitFile,
+    CommitAll,
+    Sync,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let write = (0_usize..200_000, 1_usize..200_000, any::<u8>(), any::<bool>())
+        .prop_map(|(at, length, byte, with_data)| Act::Write { at, length, byte, with_data });
+    prop_oneof![
+        3 => Just(Act::Remove),
+        3 => write,
+        1 => Just(Act::CommitFile),
+        2 => Just(Act::CommitAll),
+        1 => Just(Act::Sync),
+    ]
+}
+
+const SIZE: usize = 400_000;
+
+/// Bytes of which no two sectors near each other are alike.
+fn numbered(length: usize, byte: u8) -> Vec<u8> {
+    (0_u8..=255).cycle().flat_map(|sector| [sector ^ byte; 512]).take(length).collect()
+}
+
+/// How many of the numbered changes are left: the first so many, in their order.
+fn found(left: &Left, txgs: &[Txg]) -> usize {
+    let (entries, stop) = left.log(&left.objset().header().log);
+    assert!(matches!(stop, Stop::NotWritten(_) | Stop::Empty), "{stop:?}");
+    let on_drives = (0_u64..).zip(txgs).filter(|(_, txg)| **txg <= left.synced);
+    let found: Vec<u64> =
+        on_drives.map(|(number, _)| number).chain(entries.iter().filter_map(number)).collect();
+    assert!(found.iter().copied().eq(0..found.len() as u64), "a gap in {found:?}");
+    found.len()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn what_was_promised_outlasts_a_cut(
+        acts in proptest::collection::vec(act(), 1..40), encrypted: bool, seed: u64,
+        shift in proptest::sample::select(vec![9, 12]),
+    ) {
+        let house = house(shift, encrypted);
+        let mut numbers: Vec<Txg> = Vec::new();
+        let (mut now, mut promised) = (vec![0; SIZE], vec![0; SIZE]);
+        let mut sure = 0;
+        for act in &acts {
+            let (before, sure_before) = (house.requests(), sure);
+            match act {
+                Act::Remove => {
+                    let tx = house.groups.begin().unwrap();
+                    house.log.add(&tx, remove(numbers.len() as u64));
+                    numbers.push(tx.txg());
+                }
+                Act::Write { at, length, byte, with_data } => {
+                    let data: Vec<u8> = numbered(*length, *byte);
+                    let tx = house.groups.begin().unwrap();
+                    let file = house.objset.object(FILE).unwrap();
+                    file.write(&tx, *at as u64, &data).unwrap();
+                    house.log.add(&tx, write(*at as u64, &data, *with_data));
+                    now[*at..at + length].copy_from_slice(&data);
+                }
+                Act::CommitFile | Act::CommitAll => {
+                    let object = matches!(act, Act::CommitFile).then_some(FILE);
+                    house.while_syncing(|| house.log.commit(object)).unwrap();
+                    sure = numbers.len();
+                    promised.clone_from(&now);
+                }
+                Act::Sync => {
+                    house.sync();
+                    promised.clone_from(&now);
+                    sure = numbers.len();
+                }
+            }
+            // a cut during each act, and one after it
+            let requests = house.requests() - before;
+            let during = before + usize::from(seed.to_le_bytes()[1]) * requests / 255;
+            prop_assert!(found(&house.cut_at(during, seed % 7), &numbers) >= sure_before);
+            let left = house.cut(seed % 4);
+            prop_assert!(found(&left, &numbers) >= sure);
+            if sure == numbers.len() && promised == now {
+                prop_assert!(content(&left, SIZE) == now);
+            }
+        }
+        prop_assert!(house.lost().is_empty());
+        // in use again: what was found is claimed, and gives its space back
+        let left = house.cut(seed % 4);
+        let wanted = left.log(&left.objset().header().log).0.len();
+        let again = left.import();
+        let found = again.log.found();
+        if let Some(found) = found {
+            let entries = again.cut(1).log(&found).0;
+            prop_assert_eq!(entries.len(), wanted);
+            prop_assert_eq!(found.replay_needed(), wanted > 0);
+            again.sync();
+            // the claim is on the drives, and the log still tells all
+            let left = again.cut(1);
+            let header = left.objset().header().log.clone();
+            prop_assert_eq!(&header, &found);
+            prop_assert_eq!(left.log(&header).0.len(), wanted);
+            let tx = again.groups.begin().unwrap();
+            again.log.give_up(&tx);
+            drop(tx);
+            again.sync();
+        }
+        for _ in 0..4 {
+            again.sync();
+        }
+        prop_assert_eq!(again.cut(1).objset().header().log.clone(), LogHeader::default());
+        let lost = again.lost();
+        prop_assert!(lost.is_empty(), "{:?}", lost);
+        prop_assert_eq!(again.allocated(), tree_bytes(&again));
+    }
+}
+
+/// Bytes of all blocks of the dataset.
+fn tree_bytes(house: &House) -> u64 {
+    let mut sum = 0;
+    house.cut(0).objset().walk(&dmu::Plan::default(), &mut |_, found| {
+        if let dmu::Found::Pointer(Blkptr::Regular(block)) = found {
+            sum += block.copies().map(|dva| dva.asize).sum::<u64>();
+        }
+        dmu::Next::Deeper
+    });
+    sum
+}
+
+#[test]
+fn many_may_wait_at_a_time() {
+    let house = house(12, false);
+    let next = std::sync::atomic::AtomicU64::new(0);
+    house.while_syncing(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..25 {
+                        let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        let tx = house.groups.begin().unwrap();
+                        house.log.add(&tx, remove(number));
+                        let txg = tx.txg();
+                        drop(tx);
+                        house.log.commit(None).unwrap();
+                        let left = house.cut(0);
+                        if txg > left.synced {
+                            let entries = left.log(&left.objset().header().log).0;
+                            let found = entries.iter().filter_map(super::promises::number);
+                            assert!(found.into_iter().any(|found| found == number), "{number}");
+                        }
+                    }
+                });
+            }
+        });
+    });
+    house.log.close();
+    for _ in 0..4 {
+        house.sync();
+    }
+    assert_eq!(house.allocated(), tree_bytes(&house));
+    assert!(house.lost().is_empty());
+}
+
+#[test]
+fn what_is_gone_is_not_promised() {
+    let house = house(9, false);
+    let tx = house.groups.begin().unwrap();
+    house.log.add(&tx, remove(0));
+    drop(tx);
+    house.while_syncing(|| house.log.commit(None)).unwrap();
+    let tx = house.groups.begin().unwrap();
+    house.objset.object(FILE).unwrap().write(&tx, 0, &[1; 512]).unwrap();
+    house.log.add(&tx, write(0, &[1; 512], false));
+    house.log.forget(FILE);
+    house.log.add(&tx, write(512, &[1; 512], false));
+    house.objset.free(&tx, FILE).unwrap();
+    house.log.add(&tx, remove(1));
+    drop(tx);
+    house.while_syncing(|| house.log.commit(None)).unwrap();
+    let left = house.cut(0);
+    let entries = left.log(&left.objset().header().log).0;
+    assert_eq!(entries.iter().map(number).collect::<Vec<_>>(), [Some(1)]);
+}
+
+#[test]
+fn a_full_pool_waits_for_its_txgs_instead() {
+    let house = house(12, false);
+    let before = house.allocated();
+    let tx = house.groups.begin().unwrap();
+    let txg = tx.txg();
+    let mut taken = Vec::new();
+    let want = |size| metaslab::Want::new(size, txg);
+    while let Ok([Some(dva), ..]) = house.writer.allocator().allocate(&want(4096)) {
+        taken.push(dva);
+    }
+    // room for the dataset's own blocks, none for the log's
+    for dva in taken.drain(..200) {
+        house.writer.allocator().unallocate(&dva, txg).unwrap();
+    }
+    house.log.add(&tx, remove(0));
+    drop(tx);
+    house.while_syncing(|| house.log.commit(None)).unwrap();
+    let left = house.cut(0);
+    assert!(left.synced >= txg && house.allocated() > before);
+}
