@@ -1,7 +1,8 @@
 //! A dataset as a block device.
 //!
 //! A volume is one object of data (number 1) and one table (number 2) that says how large it is.
-//! What its intent log still promises can be laid over it in memory ([`Volume::open`]).
+//! What its intent log still promises can be laid over it in memory ([`Volume::open`]). A
+//! [`LiveVolume`] can be changed.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -9,10 +10,12 @@
 )]
 
 mod error;
+mod live;
 mod replay;
 mod volume;
 
 pub use error::Error;
+pub use live::{LiveVolume, NewVolume};
 pub use replay::Replayed;
 pub use volume::Volume;
 

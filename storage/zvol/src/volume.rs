@@ -11,8 +11,10 @@ use zil::extents::{self, Content, Extents};
 use crate::replay::{self, Replayed};
 use crate::{Error, Result};
 
-const DATA: ObjectId = ObjectId::new(1);
-const PROPERTIES: ObjectId = ObjectId::new(2);
+pub(crate) const DATA: ObjectId = ObjectId::new(1);
+pub(crate) const PROPERTIES: ObjectId = ObjectId::new(2);
+/// The property that says how large it is.
+pub(crate) const SIZE: &[u8] = b"size";
 
 /// A volume. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -31,7 +33,7 @@ impl Volume {
             return Err(Error::NotVolume { objset: id });
         }
         let table = Zap::open(objset.object(PROPERTIES)?)?;
-        let size = table.lookup_u64(b"size")?.ok_or(Error::NoSize { objset: id })?;
+        let size = table.lookup_u64(SIZE)?.ok_or(Error::NoSize { objset: id })?;
         let data = objset.object(DATA)?;
         let (log, replayed) = match log {
             Some(log) => replay::apply(log),

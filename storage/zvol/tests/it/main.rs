@@ -1,5 +1,7 @@
 //! Volumes of pools that real OpenZFS made, read to their end.
 
+mod live;
+
 use std::sync::Arc;
 
 use device::{Device, File};

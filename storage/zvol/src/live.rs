@@ -1,0 +1,226 @@
+//! A volume that is being changed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dmu::{NewObject, Object, Objset};
+use ondisk::objset::Kind;
+use ondisk::zil::{Body, Write};
+use ondisk::{Blkptr, ObjectType};
+use parking_lot::RwLock;
+use txg::{Groups, Tx};
+use zap::{NewTable, Zap};
+use zil::{Entry, Item, Log};
+
+use crate::volume::{DATA, PROPERTIES, SIZE};
+use crate::{Error, Result};
+
+/// What a new volume is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct NewVolume {
+    /// Bytes of it (volsize): a multiple of the block's.
+    pub size: u64,
+    /// Bytes of a block (volblocksize): a power of two, 512 to 16 MiB.
+    pub block_size: u32,
+    /// A random number for the hash of the table of its properties.
+    pub salt: u64,
+}
+
+impl NewVolume {
+    /// The largest block that there is.
+    pub const MOST: u32 = 16 << 20;
+
+    /// Makes a volume in a live object set in which nothing is yet.
+    pub fn create(&self, objset: &Objset, tx: &Tx) -> Result<()> {
+        let block_size = self.block_size;
+        if !block_size.is_power_of_two() || !(512..=Self::MOST).contains(&block_size) {
+            return Err(Error::BlockSize { bytes: block_size });
+        }
+        fitting(self.size, block_size)?;
+        objset.create_at(tx, DATA, &NewObject::new(ObjectType::ZVOL, block_size))?;
+        let new = NewTable { salt: self.salt, ..NewTable::default() };
+        let table = Zap::create_at(objset, tx, PROPERTIES, ObjectType::ZVOL_PROP, &new)?;
+        Ok(table.insert_u64(tx, SIZE, self.size)?)
+    }
+}
+
+/// A size must be whole blocks, and some.
+fn fitting(size: u64, block_size: u32) -> Result<()> {
+    if size == 0 || !size.is_multiple_of(block_size.into()) || i64::try_from(size).is_err() {
+        return Err(Error::Size { bytes: size, block_size });
+    }
+    Ok(())
+}
+
+/// A volume that is being changed. What is written can be read at once; it outlasts a power cut
+/// when its txg is on the drives, or after [`LiveVolume::flush`].
+#[derive(Debug)]
+pub struct LiveVolume {
+    objset: Objset,
+    data: Object,
+    groups: Groups,
+    log: Arc<Log>,
+    /// Bytes of it. Writers share the lock; who takes content away has it alone, so that what the
+    /// log says of a range is in the order in which it was done.
+    size: RwLock<u64>,
+}
+
+/// The most that is written with one hold on a txg.
+const STEP: usize = 4 << 20;
+
+impl LiveVolume {
+    /// Opens the volume that a live object set holds. What its log has found must be replayed
+    /// ([`LiveVolume::replay`]) before anything else is done.
+    pub fn open(objset: Objset, groups: Groups, log: Arc<Log>) -> Result<Self> {
+        let id = objset.id();
+        if objset.header().kind != Kind::Volume {
+            return Err(Error::NotVolume { objset: id });
+        }
+        let table = Zap::open(objset.object(PROPERTIES)?)?;
+        let size = table.lookup_u64(SIZE)?.ok_or(Error::NoSize { objset: id })?;
+        let data = objset.object(DATA)?;
+        Ok(Self { objset, data, groups, log, size: RwLock::new(size) })
+    }
+
+    /// Bytes of it (volsize).
+    pub fn size(&self) -> u64 {
+        *self.size.read()
+    }
+
+    /// Bytes of a block (volblocksize).
+    pub fn block_size(&self) -> u32 {
+        self.data.block_size()
+    }
+
+    fn begin(&self) -> Result<Tx> {
+        self.groups.begin().ok_or(Error::Stopped)
+    }
+
+    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let size = self.size.read();
+        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = left.min(into.len());
+        self.data.read(offset, into.get_mut(..count).unwrap_or_default())?;
+        Ok(count)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let size = self.size.read();
+        let mut at = self.within(offset, bytes.len(), *size)?;
+        for part in bytes.chunks(STEP) {
+            let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+            let tx = self.begin()?;
+            self.data.write(&tx, at, part)?;
+            // the data is asked for when it is promised: many writes are never
+            let (object, pointer, data) = (DATA, Blkptr::EMPTY, None);
+            let write = Write { object, offset: at, length, pointer, data };
+            self.log.add(&tx, Item::of_object(Body::Write(Box::new(write))));
+            at = at.saturating_add(length);
+        }
+        Ok(())
+    }
+
+    /// The start of a range that must be within the volume.
+    fn within(&self, offset: u64, length: usize, size: u64) -> Result<u64> {
+        let end = u64::try_from(length).ok().and_then(|length| offset.checked_add(length));
+        match end {
+            Some(end) if end <= size => Ok(offset),
+            _ => Err(Error::Outside { objset: self.objset.id(), offset }),
+        }
+    }
+
+    /// The content of a range is of no use any more: whole blocks in it become holes. What of it
+    /// is not a whole block stays.
+    pub fn discard(&self, range: Range<u64>) -> Result<()> {
+        let size = self.size.write();
+        let block = u64::from(self.block_size());
+        let end = range.end.min(*size);
+        let Some(start) = range.start.checked_next_multiple_of(block) else { return Ok(()) };
+        let end = end.saturating_sub(end.checked_rem(block).unwrap_or(0));
+        self.zero(start, end)
+    }
+
+    /// Makes zeros of a range, as holes where whole blocks are in it.
+    pub fn write_zeros(&self, range: Range<u64>) -> Result<()> {
+        let size = self.size.write();
+        let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        self.within(range.start, length, *size)?;
+        self.zero(range.start, range.end)
+    }
+
+    fn zero(&self, start: u64, end: u64) -> Result<()> {
+        if start >= end {
+            return Ok(());
+        }
+        let tx = self.begin()?;
+        self.data.free_range(&tx, start..end)?;
+        let (object, length) = (DATA, end.saturating_sub(start));
+        self.log.add(&tx, Item::of_object(Body::Truncate { object, offset: start, length }));
+        Ok(())
+    }
+
+    /// Makes it longer or shorter; what is beyond a shorter end is gone. Returns when that is on
+    /// the drives, for the log does not tell of it.
+    pub fn resize(&self, bytes: u64) -> Result<()> {
+        fitting(bytes, self.block_size())?;
+        let mut size = self.size.write();
+        let tx = self.begin()?;
+        Zap::open(self.objset.object(PROPERTIES)?)?.update_u64(&tx, SIZE, bytes)?;
+        if bytes < *size {
+            self.data.free_range(&tx, bytes..u64::MAX)?;
+        }
+        let txg = tx.txg();
+        drop(tx);
+        *size = bytes;
+        drop(size);
+        if self.groups.wait_for(txg) { Ok(()) } else { Err(Error::Stopped) }
+    }
+
+    /// Returns when all that was written will outlast a power cut.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.log.commit(Some(DATA))?)
+    }
+
+    /// Does again what a log tells that an import has found, and gives the log up. Gives the number
+    /// of records; an error leaves the rest for another time.
+    pub fn replay(&self, records: &mut zil::Records) -> Result<u64> {
+        let mut count = 0_u64;
+        for entry in &mut *records {
+            let entry = entry?;
+            let tx = self.begin()?;
+            self.again(&tx, &entry)?;
+            self.log.replayed(&tx, entry.record.seq);
+            count = count.saturating_add(1);
+        }
+        let tx = self.begin()?;
+        self.log.give_up(&tx);
+        Ok(count)
+    }
+
+    fn again(&self, tx: &Tx, entry: &Entry) -> Result<()> {
+        let size = self.size.read();
+        let put = |offset: u64, bytes: &[u8]| {
+            // the volume may have become shorter since
+            let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            self.data.write(tx, offset, bytes.get(..left.min(bytes.len())).unwrap_or_default())
+        };
+        match &entry.record.body {
+            Body::Write(write) => match (&write.data, &entry.block) {
+                (Some(bytes), _) => put(write.offset, bytes)?,
+                (None, Some(block)) => put(block.offset, &block.content)?,
+                (None, None) => {
+                    let end = write.offset.saturating_add(write.length);
+                    self.data.free_range(tx, write.offset..end)?;
+                }
+            },
+            Body::Truncate { offset, length, .. } => {
+                self.data.free_range(tx, *offset..offset.saturating_add(*length))?;
+            }
+            Body::WritePlaced { .. } => {}
+            _ => return Err(Error::Strange { objset: self.objset.id(), seq: entry.record.seq }),
+        }
+        Ok(())
+    }
+}
