@@ -16,6 +16,10 @@ use crate::{Error, Kind, LeafFault, Node, Tree};
 /// What a sector is filled up with; the largest sector there is.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
+/// So much data is written at a time: parity and what it was computed from shall still be in the
+/// processor's cache when they go out.
+const AT_A_TIME: usize = 256 << 10;
+
 /// A block to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
@@ -47,8 +51,8 @@ impl Tree {
         result
     }
 
-    /// Writes many blocks, neighbours in one request for each drive; what became of each is given
-    /// in the same order. The parity of all of them is in memory at once.
+    /// Writes many blocks, small neighbours in one request for each drive; what became of each is
+    /// given in the same order.
     pub fn write_many(
         &self,
         blocks: &[Outgoing<'_>],
@@ -56,12 +60,12 @@ impl Tree {
     ) -> Vec<Result<(), Error>> {
         let mut results = vec![Ok(()); blocks.len()];
         let mut order: Vec<usize> = (0..blocks.len()).collect();
-        order.sort_unstable_by_key(|index| (blocks[*index].vdev, blocks[*index].birth));
-        let together = |a: &usize, b: &usize| {
-            let (a, b) = (&blocks[*a], &blocks[*b]);
-            (a.vdev, a.birth) == (b.vdev, b.birth)
-        };
-        for indices in order.chunk_by(together) {
+        let place = |block: &Outgoing<'_>| (block.vdev, block.birth, block.offset);
+        order.sort_unstable_by_key(|index| place(&blocks[*index]));
+        let mut rest = &order[..];
+        while !rest.is_empty() {
+            let (indices, later) = rest.split_at(at_once(blocks, rest));
+            rest = later;
             let group: Vec<Outgoing<'_>> = indices.iter().map(|index| blocks[*index]).collect();
             self.write_group(&group, faults, &mut |place, error| {
                 results[indices[place]] = Err(error);
@@ -90,6 +94,7 @@ impl Tree {
         }
         let mut scratch = buffer::take(maps.iter().map(|(_, data, map)| map.scratch(data)).sum());
         let mut batch = Batch::default();
+        batch.pieces.reserve(maps.iter().map(|(_, _, layout)| layout.pieces()).sum());
         let mut rest = &mut scratch[..];
         for (_, data, layout) in &maps {
             rest = batch.add(layout, data, rest);
@@ -106,6 +111,20 @@ impl Tree {
         drop(batch);
         buffer::give(scratch);
     }
+}
+
+/// How many of the blocks that are first in this order are to be written together: one, or those
+/// of the same vdev and txg that are not too much.
+fn at_once(blocks: &[Outgoing<'_>], order: &[usize]) -> usize {
+    let mut amount = 0;
+    let mut first = None;
+    let fits = |index: &&usize| {
+        let block = &blocks[**index];
+        amount += block.data.len();
+        let key = (block.vdev, block.birth);
+        *first.get_or_insert(key) == key && amount <= AT_A_TIME
+    };
+    order.iter().take_while(fits).count().max(1)
 }
 
 /// Where a block's bytes go.
@@ -150,6 +169,12 @@ impl Layout {
         let columns = map.rows().flat_map(|row| row.data().iter());
         let tails = columns.filter(|column| column.data().end > data.len());
         parity + tails.map(|column| column.size).sum::<usize>()
+    }
+
+    /// How many pieces it comes to at most.
+    fn pieces(&self) -> usize {
+        let Self::Array(map) = self else { return 2 };
+        map.rows().map(|row| row.columns().len()).sum::<usize>() + map.padding().len()
     }
 
     fn rows(&self) -> usize {
@@ -255,8 +280,11 @@ impl<'a> Batch<'a> {
             columns.push(tail);
         }
         let (parity, rest) = memory.split_at_mut(row.parity().len() * row.height());
-        let mut outs: Vec<&mut [u8]> = parity.chunks_exact_mut(row.height()).collect();
-        simd::parity::generate(&columns, &mut outs);
+        let mut outs: [&mut [u8]; simd::parity::MAX_ROWS] = Default::default();
+        for (out, bytes) in outs.iter_mut().zip(parity.chunks_exact_mut(row.height())) {
+            *out = bytes;
+        }
+        simd::parity::generate(&columns, &mut outs[..row.parity().len()]);
         let number = Some(self.row());
         for (column, bytes) in row.parity().iter().zip(outs) {
             self.push(column, bytes, number);
@@ -282,7 +310,7 @@ impl<'a> Batch<'a> {
     /// Writes everything, counting what is lost.
     fn send(&mut self, node: &Node, birth: Txg, faults: &mut Vec<LeafFault>) {
         self.pieces.sort_unstable_by_key(|piece| (piece.child, piece.offset));
-        let mut parts = Vec::new();
+        let mut parts = Vec::with_capacity(self.pieces.len());
         for run in self.pieces.chunk_by(Piece::touches) {
             // filling is of use between pieces only
             let Some(start) = run.iter().position(|piece| piece.row.is_some()) else { continue };
