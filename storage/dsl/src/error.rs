@@ -1,6 +1,6 @@
 //! Why something about a dataset could not be told.
 
-use units::{ObjectId, Place};
+use units::{ObjectId, Place, Txg};
 
 /// Why something about a dataset could not be told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +72,110 @@ pub enum Error {
         object: ObjectId,
         /// The entry.
         entry: &'static str,
+    },
+    /// There is one of this name already.
+    #[error("{name} exists already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// It is in use, so that it cannot go or be moved.
+    #[error("{name} cannot be changed so: {why}")]
+    Busy {
+        /// The dataset.
+        name: String,
+        /// What hinders it.
+        why: &'static str,
+    },
+    /// A name that no dataset can have.
+    #[error("{name} cannot be a name: {why}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// There is no room for it, or it is more than a quota allows.
+    #[error("{needed} bytes are needed, and there is room for {left}")]
+    NoRoom {
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that there are.
+        left: u64,
+    },
+    /// There was a snapshot in this transaction group already; the next will do.
+    #[error("{name}: its last snapshot is of this very moment")]
+    TooSoon {
+        /// The dataset.
+        name: String,
+    },
+    /// A receive into it is under way or was broken off.
+    #[error("{name} is half received")]
+    Inconsistent {
+        /// The dataset.
+        name: String,
+    },
+    /// Only the latest snapshot can be gone back to.
+    #[error("{name}: there are later snapshots or bookmarks")]
+    NotLatest {
+        /// The snapshot, or the dataset.
+        name: String,
+    },
+    /// It is no clone, or one that may not change places with its origin.
+    #[error("{name} is not a clone that can be promoted")]
+    NotAClone {
+        /// The dataset.
+        name: String,
+    },
+    /// The snapshot is not one of this dataset, nor one that it is made from.
+    #[error("{name}: the snapshot is of another dataset")]
+    NotOfThis {
+        /// The bookmark.
+        name: String,
+    },
+    /// It would come to depend on another key, or lose its own.
+    #[error("{name}: its key does not go there")]
+    OtherKey {
+        /// The dataset.
+        name: String,
+    },
+    /// The pool has not enabled a feature that this takes (Unsupported).
+    #[error("the pool has not enabled the feature {guid}")]
+    FeatureDisabled {
+        /// The feature.
+        guid: &'static str,
+    },
+    /// The pool is of a version whose lists of freed blocks are not written (Unsupported).
+    #[error("a pool of version {version} cannot be changed: upgrade it")]
+    OldPool {
+        /// The version.
+        version: u64,
+    },
+    /// A deadlist has no stretch where it must have one (Corrupt).
+    #[error("pool object {object}: a deadlist without a stretch from txg {txg} on")]
+    NoStretch {
+        /// The deadlist.
+        object: ObjectId,
+        /// Where it should begin.
+        txg: Txg,
+    },
+    /// A property that cannot be set.
+    #[error("{property} cannot be set: {why}")]
+    BadProperty {
+        /// The property.
+        property: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A value that a property cannot have.
+    #[error("{value} is no value for {property}: {why}")]
+    BadValue {
+        /// The property.
+        property: String,
+        /// The value.
+        value: String,
+        /// Why not.
+        why: &'static str,
     },
 }
 

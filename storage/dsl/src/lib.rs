@@ -26,6 +26,7 @@ pub mod property;
 mod resume;
 mod settings;
 mod tree;
+pub mod write;
 
 pub use dataset::{Dataset, Hold, Kind};
 pub use dir::Dir;
@@ -33,6 +34,7 @@ pub use error::Error;
 pub use keys::{KeyFacts, KeyFormat, KeyStatus};
 pub use owners::{OwnerKind, OwnerRow, Owners};
 pub use property::{Property, Source};
+pub use settings::Setting;
 pub use tree::{PoolFacts, Tree};
 
 /// What asking for something of a dataset gives.

@@ -21,8 +21,10 @@ use crate::property::knows_index;
 
 /// A value as it is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Setting {
+pub enum Setting {
+    /// A number; where the property has words, that of the word.
     Number(u64),
+    /// A text.
     Text(String),
 }
 

@@ -101,6 +101,11 @@ impl Object {
         })
     }
 
+    /// Says that it is something else from now on: what had no content becomes a table, say.
+    pub fn set_kind(&self, tx: &Tx, kind: ObjectType) -> Result<()> {
+        self.change_dnode(tx, &|dnode| dnode.kind = kind)
+    }
+
     /// Sets how its new blocks are compressed and checked: the numbers in the dnode, 0 inherits.
     pub fn set_methods(&self, tx: &Tx, checksum: u8, compression: u8) -> Result<()> {
         self.change_dnode(tx, &|dnode| {

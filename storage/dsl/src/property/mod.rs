@@ -7,6 +7,7 @@
 
 mod facts;
 mod names;
+mod parse;
 mod space;
 mod table;
 
@@ -14,6 +15,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use facts::{Facts, Wanted};
+pub(crate) use parse::is_settable;
+pub use parse::parse;
 pub use space::available;
 use table::{BOOKMARK, FILESYSTEM, Fallback, Flavor, Form, Row, SNAPSHOT, TABLE, VOLUME};
 
@@ -63,6 +66,20 @@ pub(crate) fn knows_index(name: &str, value: &Setting) -> bool {
     match (table::find(name).map(|row| row.form), value) {
         (Some(Form::Index(words)), Setting::Number(number)) => word(words, *number).is_some(),
         _ => false,
+    }
+}
+
+/// Whether a directory below has what is set here, too.
+pub(crate) fn is_inherited(name: &str) -> bool {
+    table::find(name).is_none_or(Row::is_inherited)
+}
+
+/// What a property has that is set nowhere.
+pub(crate) fn fallback(name: &str) -> Option<Setting> {
+    match table::find(name)?.fallback {
+        Fallback::None => None,
+        Fallback::Number(number) => Some(Setting::Number(number)),
+        Fallback::Text(text) => Some(Setting::Text(text.to_owned())),
     }
 }
 

@@ -77,6 +77,10 @@ pub struct Bookmark {
 }
 
 impl Bookmark {
+    /// The flag that the sizes are there.
+    pub const HAS_SIZES: u64 = 1;
+    /// The flag that the snapshot is still there; it is kept only with the sizes.
+    pub const SNAPSHOT_EXISTS: u64 = 1 << 1;
     /// Bytes of the long form.
     pub const SIZE: usize = 96;
     /// Bytes of the short form.
@@ -116,10 +120,35 @@ impl Bookmark {
         Self::parse(&bytes, Order::Little)
     }
 
+    /// The numbers of a ZAP entry: the short form unless something of the long one is set.
+    pub fn to_words(self) -> Vec<u64> {
+        let short = [self.guid.get(), self.creation_txg.get(), self.creation_time];
+        if !self.is_long() {
+            return short.to_vec();
+        }
+        let long = [
+            self.redaction.get(),
+            self.flags,
+            self.referenced,
+            self.compressed,
+            self.uncompressed,
+            self.freed,
+            self.freed_compressed,
+            self.freed_uncompressed,
+            self.ivset_guid,
+        ];
+        [&short[..], &long[..]].concat()
+    }
+
+    /// Whether it needs the long form.
+    pub const fn is_long(&self) -> bool {
+        self.has_sizes() || self.redaction.exists() || self.ivset_guid != 0
+    }
+
     /// Whether the sizes are there: the long form that was made with them
     /// (`ZBM_FLAG_HAS_FBN`).
     pub const fn has_sizes(&self) -> bool {
-        self.flags & 1 != 0
+        self.flags & Self::HAS_SIZES != 0
     }
 }
 

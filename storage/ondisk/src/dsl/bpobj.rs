@@ -46,7 +46,7 @@
 
 use units::{ObjectId, Txg};
 
-use super::dir::object;
+use super::dir::{laid_out, object};
 use crate::{Blkptr, Order, Reader, Result};
 
 /// Header of a list of block pointers (`bpobj_phys_t`).
@@ -71,6 +71,8 @@ pub struct Bpobj {
 impl Bpobj {
     /// Bytes of the newest form; 16, 32 and 48 are older ones.
     pub const SIZE: usize = 56;
+    /// Bytes of the form without `freed`, which pools without livelists have.
+    pub const SIZE_PLAIN: usize = 48;
 
     /// Reads what there is; fields that an older form lacks are 0.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
@@ -92,6 +94,40 @@ impl Bpobj {
     /// From a bonus buffer.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         Self::read(&mut Reader::new("bpobj", bytes, order))
+    }
+
+    /// The bytes of one in a form of `size` bytes; what an older form lacks is left out.
+    pub fn encode(&self, size: usize) -> Vec<u8> {
+        let words = [
+            self.count,
+            self.bytes,
+            self.compressed,
+            self.uncompressed,
+            self.sublists.get(),
+            self.sublist_count,
+            self.freed,
+        ];
+        laid_out(&words, size)
+    }
+
+    /// The bytes of a pointer as a list keeps it: a checksum only where dedup needs it to find
+    /// the block, no payload, and whether it tells of a death in place of the fill.
+    pub fn encode_pointer(pointer: &Blkptr, freed: bool) -> [u8; Blkptr::SIZE] {
+        let kept = |at: usize| match (pointer, at) {
+            (_, 48..56 | 80..88) => true,
+            (Blkptr::Embedded(_), _) => false,
+            (Blkptr::Regular(block), 96..) => block.dedup,
+            (_, at) => at < 88,
+        };
+        let mut bytes = pointer.encode();
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            match at {
+                88 => *byte = freed.into(),
+                _ if kept(at) => {}
+                _ => *byte = 0,
+            }
+        }
+        bytes
     }
 }
 
@@ -134,6 +170,12 @@ impl Bptree {
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         Self::read(&mut Reader::new("bptree", bytes, order))
     }
+
+    /// The bytes of one, as it lies in a bonus buffer.
+    pub fn encode(&self) -> Vec<u8> {
+        let words = [self.begin, self.end, self.bytes, self.compressed, self.uncompressed];
+        laid_out(&words, Self::SIZE)
+    }
 }
 
 /// A tree to be freed (`bptree_entry_phys_t`).
@@ -167,5 +209,13 @@ impl BptreeEntry {
         let entry = Self::read(&mut reader)?;
         reader.all()?;
         Ok(entry)
+    }
+
+    /// The bytes of one.
+    pub fn encode(&self) -> Vec<u8> {
+        let [objset, object, level, block] = self.resume;
+        let mut bytes = self.root.encode().to_vec();
+        bytes.extend(laid_out(&[self.birth.get(), objset, object, level, block], 40));
+        bytes
     }
 }

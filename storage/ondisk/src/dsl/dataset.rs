@@ -38,7 +38,7 @@
 
 use units::{Guid, ObjectId, Txg};
 
-use super::dir::object;
+use super::dir::{laid_out, object};
 use crate::{Blkptr, Order, Reader, Result};
 
 /// A dataset (`dsl_dataset_phys_t`).
@@ -89,6 +89,16 @@ pub struct Dataset {
 impl Dataset {
     /// Bytes on disk.
     pub const SIZE: usize = 320;
+    /// The flag that a receive is under way or was broken off.
+    pub const INCONSISTENT: u64 = 1;
+    /// The flag that it may not change places with its origin.
+    pub const NOT_PROMOTABLE: u64 = 1 << 1;
+    /// The flag that `unique` is right.
+    pub const UNIQUE_ACCURATE: u64 = 1 << 2;
+    /// The flag that it goes when its last hold or clone does.
+    pub const DEFER_DESTROY: u64 = 1 << 3;
+    /// The flag that names in it are compared without case.
+    pub const CASELESS: u64 = 1 << 16;
     /// Name of the ZAP of bookmarks.
     pub const BOOKMARKS: &'static str = "com.delphix:bookmarks";
     /// Name of the deadlist of blocks remapped from removed vdevs.
@@ -155,6 +165,33 @@ impl Dataset {
         Self::read(&mut Reader::new("DSL dataset", bytes, order))
     }
 
+    /// The bytes of one, as it lies in a bonus buffer.
+    pub fn encode(&self) -> Vec<u8> {
+        let before = [
+            self.dir.get(),
+            self.previous.get(),
+            self.previous_txg.get(),
+            self.next.get(),
+            self.snapshot_names.get(),
+            self.children,
+            self.creation_time,
+            self.creation_txg.get(),
+            self.deadlist.get(),
+            self.referenced,
+            self.compressed,
+            self.uncompressed,
+            self.unique,
+            self.fsid_guid,
+            self.guid.get(),
+            self.flags,
+        ];
+        let after = [self.next_clones.get(), self.properties.get(), self.holds.get()];
+        let mut bytes = laid_out(&before, 128);
+        bytes.extend_from_slice(&self.root.encode());
+        bytes.extend(laid_out(&after, 64));
+        bytes
+    }
+
     /// Whether it is a snapshot (and not a head).
     pub const fn is_snapshot(&self) -> bool {
         self.children != 0
@@ -162,16 +199,16 @@ impl Dataset {
 
     /// Whether a receive into it is under way or was broken off.
     pub const fn is_inconsistent(&self) -> bool {
-        self.flags & 1 != 0
+        self.flags & Self::INCONSISTENT != 0
     }
 
     /// Whether `unique` can be trusted.
     pub const fn is_unique_accurate(&self) -> bool {
-        self.flags & (1 << 2) != 0
+        self.flags & Self::UNIQUE_ACCURATE != 0
     }
 
     /// Whether it goes when its last hold or clone does.
     pub const fn is_defer_destroy(&self) -> bool {
-        self.flags & (1 << 3) != 0
+        self.flags & Self::DEFER_DESTROY != 0
     }
 }

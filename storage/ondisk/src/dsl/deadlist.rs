@@ -18,6 +18,7 @@
 //!
 //! Learnt from: `zdb -dddd` of the fixtures' MOS. Proved by: `golden_lists`.
 
+use super::dir::laid_out;
 use crate::{Order, Reader, Result};
 
 /// Header of a deadlist (`dsl_deadlist_phys_t`).
@@ -43,5 +44,10 @@ impl Deadlist {
     /// From a bonus buffer.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         Self::read(&mut Reader::new("deadlist", bytes, order))
+    }
+
+    /// The bytes of one, as it lies in a bonus buffer.
+    pub fn encode(&self) -> Vec<u8> {
+        laid_out(&[self.used, self.compressed, self.uncompressed], Self::SIZE)
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! offset  size  field           meaning
-//!      0     8  creation_time   not used
+//!      0     8  creation_time   seconds since 1970; nobody reads it
 //!      8     8  head            object of the dataset that is its present content, or 0
 //!     16     8  parent          object of the directory above, or 0
 //!     24     8  origin          object of the snapshot that it is a clone of, or 0
@@ -46,8 +46,10 @@ pub struct UsedBreakdown {
 }
 
 /// A directory (`dsl_dir_phys_t`).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dir {
+    /// When it was made, in seconds since 1970 (`dd_creation_time`).
+    pub creation_time: u64,
     /// Its present content; none for the pool's own hidden directories (`dd_head_dataset_obj`).
     pub head: ObjectId,
     /// The directory above (`dd_parent_obj`).
@@ -81,6 +83,8 @@ pub struct Dir {
 impl Dir {
     /// Bytes on disk.
     pub const SIZE: usize = 256;
+    /// The flag that the breakdown of the used bytes is kept.
+    pub const BREAKDOWN: u64 = 1;
     /// Name of the count of file systems and volumes below, where a limit is or was set.
     pub const FILESYSTEM_COUNT: &'static str = "com.joyent:filesystem_count";
     /// Name of the count of snapshots here and below.
@@ -95,8 +99,8 @@ impl Dir {
     /// Reads one.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let start = reader.at();
-        reader.skip(8)?;
         let dir = Self {
+            creation_time: reader.u64()?,
             head: object(reader)?,
             parent: object(reader)?,
             origin: object(reader)?,
@@ -128,12 +132,46 @@ impl Dir {
         Self::read(&mut Reader::new("DSL directory", bytes, order))
     }
 
+    /// The bytes of one, as it lies in a bonus buffer.
+    pub fn encode(&self) -> Vec<u8> {
+        let breakdown = &self.breakdown;
+        let words = [
+            self.creation_time,
+            self.head.get(),
+            self.parent.get(),
+            self.origin.get(),
+            self.children.get(),
+            self.used,
+            self.compressed,
+            self.uncompressed,
+            self.quota,
+            self.reserved,
+            self.properties.get(),
+            self.delegations.get(),
+            self.flags,
+            breakdown.head,
+            breakdown.snapshots,
+            breakdown.children,
+            breakdown.child_reservations,
+            breakdown.refreservation,
+            self.clones.get(),
+        ];
+        laid_out(&words, Self::SIZE)
+    }
+
     /// Whether the breakdown of the used bytes is kept.
     pub const fn has_breakdown(&self) -> bool {
-        self.flags & 1 != 0
+        self.flags & Self::BREAKDOWN != 0
     }
 }
 
 pub(super) fn object(reader: &mut Reader<'_>) -> Result<ObjectId> {
     reader.u64().map(ObjectId::new)
+}
+
+/// Words one after the other, and zeros up to a size.
+pub(super) fn laid_out(words: &[u64], size: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.resize(size, 0);
+    bytes
 }

@@ -2,7 +2,7 @@
 
 use super::{Bookmark, Bpobj, Bptree, BptreeEntry, Dataset, Deadlist, Dir};
 use super::{RedactedBlocks, RedactionList};
-use crate::Order;
+use crate::{Blkptr, Order};
 
 fn laid(words: &[u64], order: Order) -> Vec<u8> {
     let bytes = |w: &u64| match order {
@@ -83,6 +83,67 @@ fn golden_bookmarks() {
     let run = [9, 4, (256 << 48) | 3, 0];
     let run = RedactedBlocks::parse(&laid(&run, Order::Little), Order::Little).unwrap();
     assert_eq!((run.count, run.block_size), (3, 131_072));
+}
+
+#[test]
+fn records_find_back_to_their_bytes() {
+    let little = |words: u64, zeros: std::ops::Range<usize>| {
+        let mut words = counted(words);
+        words[zeros].fill(0);
+        laid(&words, Order::Little)
+    };
+    let dir = little(32, 19..32);
+    assert_eq!(Dir::parse(&dir, Order::Little).unwrap().encode(), dir);
+    let dataset = little(40, 16..32);
+    let dataset = [&dataset[..280], &[0; 40]].concat();
+    assert_eq!(Dataset::parse(&dataset, Order::Little).unwrap().encode(), dataset);
+    let deadlist = little(40, 3..40);
+    assert_eq!(Deadlist::parse(&deadlist, Order::Little).unwrap().encode(), deadlist);
+    for size in [16, 32, 48, 56] {
+        let list = &little(7, 0..0)[..size];
+        assert_eq!(Bpobj::parse(list, Order::Little).unwrap().encode(size), list);
+    }
+    let tree = little(5, 0..0);
+    assert_eq!(Bptree::parse(&tree, Order::Little).unwrap().encode(), tree);
+    let entry = little(21, 0..16);
+    assert_eq!(BptreeEntry::parse(&entry, Order::Little).unwrap().encode(), entry);
+    let mut long = counted(12);
+    long[4] = Bookmark::HAS_SIZES;
+    for words in [long, counted(3)] {
+        assert_eq!(Bookmark::from_words(&words).unwrap().to_words(), words);
+    }
+}
+
+#[test]
+fn a_list_keeps_of_a_pointer_what_frees_its_block() {
+    let read =
+        |words: &[u64; 16]| Blkptr::parse(&laid(words, Order::Little), Order::Little).unwrap();
+    let kept = |pointer: &Blkptr, freed| {
+        let bytes = Bpobj::encode_pointer(pointer, freed);
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        bytes.as_chunks::<8>().0.iter().map(word).collect::<Vec<u64>>()
+    };
+    // one sector of a plain file, fletcher4, at <0:200:200>, born in txg 5, with a checksum
+    let mut words = [0_u64; 16];
+    (words[0], words[1], words[6]) = (1, 1, (1 << 63) | (19 << 48) | (7 << 40) | (2 << 32));
+    (words[10], words[11]) = (5, 1);
+    words[12..].copy_from_slice(&[7, 8, 9, 10]);
+    let mut expected = words;
+    expected[11..].fill(0);
+    assert_eq!(kept(&read(&words), false), expected);
+    expected[11] = 1;
+    assert_eq!(kept(&read(&words), true), expected);
+    assert!(super::is_freed(&read(&expected)));
+    // dedup finds the block by its checksum
+    words[6] |= 1 << 62;
+    assert_eq!(kept(&read(&words), false)[12..], [7, 8, 9, 10]);
+    // of one that holds its block no more than its sizes and birth
+    let mut embedded = counted(16);
+    (embedded[6], embedded[10]) = ((1 << 63) | (19 << 48) | (2 << 32) | (1 << 39) | (49 << 25), 5);
+    let found = kept(&read(&embedded.clone().try_into().unwrap()), false);
+    let mut expected = vec![0; 16];
+    (expected[6], expected[10]) = (embedded[6], 5);
+    assert_eq!(found, expected);
 }
 
 proptest::proptest! {

@@ -1,6 +1,6 @@
 //! New tables.
 
-use dmu::{NewObject, Objset};
+use dmu::{NewObject, Object, Objset};
 use ondisk::ObjectType;
 use ondisk::zap::Normalization;
 use ondisk::zap::fat::Flags;
@@ -87,6 +87,12 @@ impl Zap {
     ) -> Result<Self> {
         objset.create_at(tx, id, &new.object(kind))?;
         Self::begin(objset, tx, id, new)
+    }
+
+    /// A new table in an object that is there and has no content. Whoever makes it one says of the
+    /// object that it is a table.
+    pub fn create_in(object: &Object, tx: &Tx, new: &NewTable) -> Result<Self> {
+        Self::begin(object.objset(), tx, object.id(), new)
     }
 
     fn begin(objset: &Objset, tx: &Tx, id: ObjectId, new: &NewTable) -> Result<Self> {

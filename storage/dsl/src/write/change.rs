@@ -1,0 +1,332 @@
+//! What a change to the pool's datasets is made with, and the few ways in which it touches the MOS.
+//!
+//! All changes to datasets are made by the one who writes a transaction group, one after the other.
+//! What an operation must know of the world outside comes in with [`Change`].
+
+use std::sync::Arc;
+
+use dmu::{NewObject, Object, Objset};
+use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
+use ondisk::object_type::Content;
+use ondisk::{Blkptr, ObjectType};
+use txg::Tx;
+use units::{Guid, ObjectId, Txg};
+use zap::{Entry, NewTable, Normalization, Value, Zap};
+use zio::Source;
+
+use super::features::{self, guid};
+use crate::dir::extension;
+use crate::{Error, Result};
+
+/// The time at which something happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moment {
+    /// Seconds since 1970.
+    pub seconds: u64,
+    /// Nanoseconds since then.
+    pub nanoseconds: u64,
+}
+
+/// What changes to datasets are made with.
+pub struct Change<'a> {
+    /// The pool's own object set.
+    pub mos: &'a Objset,
+    /// The group that is being written.
+    pub tx: &'a Tx,
+    /// The pool's name, with which all names of datasets begin.
+    pub pool: &'a str,
+    /// The pool's version.
+    pub version: u64,
+    /// When this is.
+    pub now: Moment,
+    /// Bytes that the root directory may use: the pool's deflated space, less what is kept back.
+    pub usable: u64,
+    /// Where the trees of destroyed datasets are read, whose keys are gone: dnodes as they are
+    /// stored.
+    pub raw: &'a Arc<dyn Source>,
+    /// Any number.
+    pub random: &'a (dyn Fn() -> u64 + Sync),
+    /// Frees a block.
+    pub free: &'a (dyn Fn(&Blkptr) + Sync),
+    /// Bytes that a block takes of the pool's deflated space, all its copies together.
+    pub deflated: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
+}
+
+impl std::fmt::Debug for Change<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Change({} in txg {})", self.pool, self.tx.txg())
+    }
+}
+
+/// The table of the pool's directory, in every pool.
+pub(crate) const DIRECTORY: ObjectId = ObjectId::new(1);
+/// What an object is whose type says no more than that it is a table of metadata.
+pub(crate) const TABLE: ObjectType = ObjectType(0x80 | 0x40 | 4);
+/// What an object is whose type says no more than that it is numbers of metadata.
+pub(crate) const NUMBERS: ObjectType = ObjectType(0x80 | 0x40 | 3);
+/// Bytes of a block of a list.
+pub(crate) const LIST_BLOCK: u32 = 128 << 10;
+/// Bytes of a block of an object that has no use for more.
+const SMALL_BLOCK: u32 = 512;
+/// The first group of a pool; what comes to be in it counts as older than any.
+const FIRST: u64 = 4;
+
+impl Change<'_> {
+    /// The group that is being written.
+    pub(crate) fn txg(&self) -> Txg {
+        self.tx.txg()
+    }
+
+    /// The txg that a dataset which is made now says it came to be in.
+    pub(crate) fn creation_txg(&self) -> Txg {
+        if self.txg().get() == FIRST { Txg::new(1) } else { self.txg() }
+    }
+
+    /// An identity for something new.
+    pub(crate) fn new_guid(&self) -> Guid {
+        Guid::new((self.random)().max(1))
+    }
+
+    /// 56 bits that tell a file system apart from others.
+    pub(crate) fn new_fsid(&self) -> u64 {
+        ((self.random)() >> 8).max(1)
+    }
+
+    pub(crate) fn object(&self, id: ObjectId) -> Result<Object> {
+        Ok(self.mos.object(id)?)
+    }
+
+    /// Makes an object with a bonus and no content.
+    pub(crate) fn new_object(
+        &self,
+        kind: ObjectType,
+        block_size: u32,
+        bonus_kind: ObjectType,
+        bonus: Vec<u8>,
+    ) -> Result<ObjectId> {
+        let new = NewObject::new(kind, block_size).bonus(bonus_kind, bonus);
+        Ok(self.mos.create(self.tx, &new)?.id())
+    }
+
+    /// Makes an object that is no more than its bonus.
+    pub(crate) fn new_record(&self, kind: ObjectType, bonus: Vec<u8>) -> Result<ObjectId> {
+        self.new_object(kind, SMALL_BLOCK, kind, bonus)
+    }
+
+    /// Makes an empty table.
+    pub(crate) fn new_table(&self, kind: ObjectType) -> Result<ObjectId> {
+        let new = NewTable { salt: (self.random)(), ..NewTable::default() };
+        Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
+    }
+
+    /// Makes an empty table of names that may be compared without case.
+    pub(crate) fn new_caseless_table(&self, kind: ObjectType) -> Result<ObjectId> {
+        let normalization = Normalization::UPPER;
+        let new = NewTable { normalization, salt: (self.random)(), ..NewTable::default() };
+        Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
+    }
+
+    /// Makes an empty table with a bonus.
+    pub(crate) fn new_table_with(
+        &self,
+        kind: ObjectType,
+        bonus_kind: ObjectType,
+        bonus: Vec<u8>,
+    ) -> Result<ObjectId> {
+        let new = NewTable { bonus_kind, bonus, salt: (self.random)(), ..NewTable::default() };
+        Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
+    }
+
+    /// Makes an empty table and names it in another.
+    pub(crate) fn new_named_table(
+        &self,
+        kind: ObjectType,
+        within: ObjectId,
+        name: &str,
+    ) -> Result<ObjectId> {
+        let table = self.new_table(kind)?;
+        self.insert(within, name, table.get())?;
+        Ok(table)
+    }
+
+    pub(crate) fn free_object(&self, id: ObjectId) -> Result<()> {
+        Ok(self.mos.free(self.tx, id)?)
+    }
+
+    /// Frees an object if the field that names it is set.
+    pub(crate) fn free_if_any(&self, id: ObjectId) -> Result<()> {
+        if id.exists() { self.free_object(id) } else { Ok(()) }
+    }
+
+    /// Frees a directory or dataset, which may have become a table of newer fields.
+    pub(crate) fn free_extended(&self, id: ObjectId) -> Result<()> {
+        if is_extended(&self.object(id)?) {
+            features::take(self, guid::EXTENSIBLE_DATASET)?;
+        }
+        self.free_object(id)
+    }
+
+    // ---- tables ----
+
+    fn table(&self, id: ObjectId) -> Result<Zap> {
+        Ok(Zap::open(self.object(id)?)?)
+    }
+
+    /// A number by its name; `None` too where there is no table.
+    pub(crate) fn number(&self, table: ObjectId, name: &str) -> Result<Option<u64>> {
+        if !table.exists() {
+            return Ok(None);
+        }
+        Ok(self.table(table)?.lookup_u64(name.as_bytes())?)
+    }
+
+    pub(crate) fn value(&self, table: ObjectId, name: &str) -> Result<Option<Value>> {
+        if !table.exists() {
+            return Ok(None);
+        }
+        Ok(self.table(table)?.lookup(name.as_bytes())?)
+    }
+
+    /// All entries; none where there is no table.
+    pub(crate) fn entries(&self, table: ObjectId) -> Result<Vec<Entry>> {
+        if !table.exists() {
+            return Ok(Vec::new());
+        }
+        Ok(self.table(table)?.entries().collect::<zap::Result<_>>()?)
+    }
+
+    /// The numbers of all entries.
+    pub(crate) fn numbers(&self, table: ObjectId) -> Result<Vec<u64>> {
+        Ok(self.entries(table)?.iter().filter_map(|entry| entry.value.u64()).collect())
+    }
+
+    pub(crate) fn count(&self, table: ObjectId) -> Result<u64> {
+        if table.exists() { Ok(self.table(table)?.count()?) } else { Ok(0) }
+    }
+
+    /// Adds a name that is not there.
+    pub(crate) fn insert(&self, table: ObjectId, name: &str, number: u64) -> Result<()> {
+        Ok(self.table(table)?.insert_u64(self.tx, name.as_bytes(), number)?)
+    }
+
+    /// Sets a name's value, whether it is there or not.
+    pub(crate) fn put(&self, table: ObjectId, name: &str, value: &Value) -> Result<()> {
+        Ok(self.table(table)?.update(self.tx, name.as_bytes(), value)?)
+    }
+
+    pub(crate) fn put_number(&self, table: ObjectId, name: &str, number: u64) -> Result<()> {
+        self.put(table, name, &Value::number(number))
+    }
+
+    /// Removes a name; false if it was not there.
+    pub(crate) fn remove(&self, table: ObjectId, name: &str) -> Result<bool> {
+        Ok(self.table(table)?.remove(self.tx, name.as_bytes())?)
+    }
+
+    /// Adds a number to a set of numbers.
+    pub(crate) fn insert_member(&self, table: ObjectId, number: u64) -> Result<()> {
+        self.insert(table, &digits(number), number)
+    }
+
+    /// Removes a number from a set of numbers; false if it was not there.
+    pub(crate) fn remove_member(&self, table: ObjectId, number: u64) -> Result<bool> {
+        self.remove(table, &digits(number))
+    }
+
+    // ---- directories and datasets ----
+
+    pub(crate) fn dir(&self, id: ObjectId) -> Result<DirPhys> {
+        let object = self.object(id)?;
+        let parsed = DirPhys::parse(object.bonus(), object.bonus_order());
+        parsed.map_err(|why| Error::Structure { object: id, why })
+    }
+
+    pub(crate) fn dataset(&self, id: ObjectId) -> Result<DatasetPhys> {
+        let object = self.object(id)?;
+        let parsed = DatasetPhys::parse(object.bonus(), object.bonus_order());
+        parsed.map_err(|why| Error::Structure { object: id, why })
+    }
+
+    pub(crate) fn change_dir<T>(
+        &self,
+        id: ObjectId,
+        change: impl FnOnce(&mut DirPhys) -> T,
+    ) -> Result<T> {
+        let mut dir = self.dir(id)?;
+        let told = change(&mut dir);
+        self.object(id)?.set_bonus(self.tx, ObjectType::DSL_DIR, &dir.encode())?;
+        Ok(told)
+    }
+
+    pub(crate) fn change_dataset<T>(
+        &self,
+        id: ObjectId,
+        change: impl FnOnce(&mut DatasetPhys) -> T,
+    ) -> Result<T> {
+        let mut dataset = self.dataset(id)?;
+        let told = change(&mut dataset);
+        self.object(id)?.set_bonus(self.tx, ObjectType::DSL_DATASET, &dataset.encode())?;
+        Ok(told)
+    }
+
+    /// The table in a field of a directory or dataset, made if there is none yet.
+    pub(crate) fn table_or_new(&self, field: ObjectId, kind: ObjectType) -> Result<ObjectId> {
+        if field.exists() { Ok(field) } else { self.new_table(kind) }
+    }
+
+    // ---- newer fields ----
+
+    /// One of the newer fields of a directory or dataset.
+    pub(crate) fn field(&self, of: ObjectId, name: &str) -> Result<Option<Value>> {
+        extension(&self.object(of)?, name)
+    }
+
+    /// The number in one of the newer fields.
+    pub(crate) fn field_number(&self, of: ObjectId, name: &str) -> Result<Option<u64>> {
+        Ok(self.field(of, name)?.and_then(|value| value.u64()))
+    }
+
+    /// The object in one of the newer fields.
+    pub(crate) fn field_object(&self, of: ObjectId, name: &str) -> Result<Option<ObjectId>> {
+        let id = self.field_number(of, name)?.map(ObjectId::new);
+        Ok(id.filter(|id| id.exists()))
+    }
+
+    /// Sets one of the newer fields; the first makes a table of the object.
+    pub(crate) fn set_field(&self, of: ObjectId, name: &str, numbers: &[u64]) -> Result<()> {
+        self.extend(of)?;
+        self.put(of, name, &words(numbers))
+    }
+
+    /// Removes one of the newer fields; false if it was not there.
+    pub(crate) fn remove_field(&self, of: ObjectId, name: &str) -> Result<bool> {
+        if is_extended(&self.object(of)?) { self.remove(of, name) } else { Ok(false) }
+    }
+
+    /// Makes a table for newer fields of a directory or dataset, if it is none yet.
+    fn extend(&self, id: ObjectId) -> Result<()> {
+        let object = self.object(id)?;
+        if is_extended(&object) {
+            return Ok(());
+        }
+        let new = NewTable { salt: (self.random)(), ..NewTable::default() };
+        Zap::create_in(&object, self.tx, &new)?;
+        object.set_kind(self.tx, TABLE)?;
+        features::add(self, guid::EXTENSIBLE_DATASET)
+    }
+}
+
+/// Whether a directory or dataset is a table of newer fields.
+pub(crate) fn is_extended(object: &Object) -> bool {
+    object.dnode().kind.content() == Content::Zap
+}
+
+/// Numbers as a table has them.
+pub(crate) fn words(numbers: &[u64]) -> Value {
+    Value::new(8, numbers.iter().flat_map(|number| number.to_be_bytes()).collect())
+}
+
+/// A number as a name: hexadecimal digits.
+pub(crate) fn digits(number: u64) -> String {
+    format!("{number:x}")
+}

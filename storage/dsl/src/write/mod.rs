@@ -1,0 +1,41 @@
+//! Changing the pool's tree of datasets.
+//!
+//! Every operation takes a [`Change`] and is made by the one who writes a transaction group, after
+//! the contents of the datasets and before the MOS. It judges first and changes then: an
+//! operation that is refused has changed nothing.
+
+mod bookmark;
+mod change;
+mod create;
+mod deadlist;
+mod destroy;
+pub mod features;
+mod holds;
+mod ledger;
+mod limits;
+mod list;
+mod livelist;
+mod names;
+pub mod pool;
+mod promote;
+mod release;
+mod rename;
+mod rollback;
+mod set;
+mod snapshot;
+mod space;
+
+pub use bookmark::{bookmark, destroy_bookmark};
+pub use change::{Change, Moment};
+pub use create::{clone, create};
+pub use destroy::{destroy, destroy_snapshot};
+pub use holds::{hold, release as release_hold};
+pub use ledger::DatasetLedger;
+pub use limits::available;
+pub use promote::promote;
+pub use release::{Released, release, waits};
+pub use rename::{rename, rename_snapshot};
+pub use rollback::rollback;
+pub use set::{By, effective, inherit, set};
+pub use snapshot::snapshot;
+pub use space::Space;

@@ -1,0 +1,207 @@
+//! Space as the pool counts it, and what directories use.
+//!
+//! ```text
+//! used           the deflated bytes of all copies, parity not counted
+//! compressed     psize
+//! uncompressed   lsize; of metadata psize
+//! ```
+//!
+//! What a directory uses counts as used by all above it; where bytes are reserved in one, what
+//! is above it counts as many as it uses or reserves, whichever is more.
+
+use ondisk::Blkptr;
+use ondisk::dsl::{Dir as DirPhys, UsedBreakdown};
+use units::ObjectId;
+
+use super::Change;
+use crate::{Error, Result};
+
+/// Bytes in the three ways in which the pool counts them. A difference, which may be negative.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// Bytes of the pool's deflated space.
+    pub used: i64,
+    /// The same before redundancy.
+    pub compressed: i64,
+    /// The same before compression.
+    pub uncompressed: i64,
+}
+
+impl Space {
+    /// What a block takes; `deflated` says how much of the pool's deflated space.
+    pub fn of(pointer: &Blkptr, deflated: &dyn Fn(&Blkptr) -> u64) -> Self {
+        let (psize, lsize) = match pointer {
+            Blkptr::Hole(_) | Blkptr::Redacted(_) => return Self::default(),
+            Blkptr::Regular(block) => (i64::from(block.psize), i64::from(block.lsize)),
+            // it takes no space of its own
+            Blkptr::Embedded(block) => (0, i64::from(block.lsize)),
+        };
+        let metadata = pointer.level().get() > 0 || pointer.kind().is_metadata();
+        Self {
+            used: signed(deflated(pointer)),
+            compressed: psize,
+            uncompressed: if metadata { psize } else { lsize },
+        }
+    }
+
+    /// From three counts.
+    pub(crate) fn from_counts([used, compressed, uncompressed]: [u64; 3]) -> Self {
+        Self {
+            used: signed(used),
+            compressed: signed(compressed),
+            uncompressed: signed(uncompressed),
+        }
+    }
+
+    /// Only bytes used, as when something is reserved.
+    pub(crate) const fn only_used(used: i64) -> Self {
+        Self { used, compressed: 0, uncompressed: 0 }
+    }
+
+    /// Adds to three counts; none falls below 0.
+    pub(crate) fn add_to(self, [used, compressed, uncompressed]: [&mut u64; 3]) {
+        *used = used.saturating_add_signed(self.used);
+        *compressed = compressed.saturating_add_signed(self.compressed);
+        *uncompressed = uncompressed.saturating_add_signed(self.uncompressed);
+    }
+}
+
+impl std::ops::Add for Space {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            used: self.used.wrapping_add(other.used),
+            compressed: self.compressed.wrapping_add(other.compressed),
+            uncompressed: self.uncompressed.wrapping_add(other.uncompressed),
+        }
+    }
+}
+
+impl std::ops::Neg for Space {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self {
+            used: self.used.wrapping_neg(),
+            compressed: self.compressed.wrapping_neg(),
+            uncompressed: self.uncompressed.wrapping_neg(),
+        }
+    }
+}
+
+impl std::ops::Sub for Space {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self + -other
+    }
+}
+
+/// Counts on disk stay far below 2^63.
+pub(crate) fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// How much more is counted when bytes that count as at least `reserved` become more or fewer.
+pub(crate) fn counted_change(before: u64, delta: i64, reserved: u64) -> i64 {
+    let after = before.saturating_add_signed(delta).max(reserved);
+    signed(after).wrapping_sub(signed(before.max(reserved)))
+}
+
+/// What bytes of a directory are used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum For {
+    Head,
+    Snapshots,
+    Children,
+    ChildReservations,
+    Refreservation,
+}
+
+impl For {
+    fn of(self, breakdown: &mut UsedBreakdown) -> &mut u64 {
+        match self {
+            Self::Head => &mut breakdown.head,
+            Self::Snapshots => &mut breakdown.snapshots,
+            Self::Children => &mut breakdown.children,
+            Self::ChildReservations => &mut breakdown.child_reservations,
+            Self::Refreservation => &mut breakdown.refreservation,
+        }
+    }
+
+    fn add(self, dir: &mut DirPhys, delta: i64) {
+        if dir.has_breakdown() {
+            let count = self.of(&mut dir.breakdown);
+            *count = count.saturating_add_signed(delta);
+        }
+    }
+}
+
+/// No directory lies deeper.
+const DEEPEST: usize = 256;
+
+impl Change<'_> {
+    pub(crate) fn space_of(&self, pointer: &Blkptr) -> Space {
+        Space::of(pointer, &self.deflated)
+    }
+
+    /// A directory uses so much more, or less (dsl_dir_diduse_space).
+    pub(crate) fn add_space(&self, dir: ObjectId, what: For, delta: Space) -> Result<()> {
+        let (parent, counted) = self.change_dir(dir, |dir| {
+            let counted = counted_change(dir.used, delta.used, dir.reserved);
+            delta.add_to([&mut dir.used, &mut dir.compressed, &mut dir.uncompressed]);
+            what.add(dir, delta.used);
+            (dir.parent, counted)
+        })?;
+        self.add_above(parent, Space { used: counted, ..delta }, delta.used)
+    }
+
+    /// A directory uses so much more, of which `taken` is used for `to`, and the rest of which
+    /// was reserved before and counted as `from` (dsl_dir_diduse_transfer_space).
+    pub(crate) fn add_space_from(
+        &self,
+        dir: ObjectId,
+        delta: Space,
+        taken: i64,
+        [from, to]: [For; 2],
+    ) -> Result<()> {
+        let (parent, counted) =
+            self.change_dir(dir, |dir| add_from(dir, delta, taken, [from, to]))?;
+        self.add_above(parent, Space { used: counted, ..delta }, delta.used)
+    }
+
+    fn add_above(&self, first: ObjectId, mut delta: Space, mut taken: i64) -> Result<()> {
+        let mut at = first;
+        for _ in 0..DEEPEST {
+            if !at.exists() {
+                return Ok(());
+            }
+            let which = [For::ChildReservations, For::Children];
+            let (parent, counted) =
+                self.change_dir(at, |dir| add_from(dir, delta, taken, which))?;
+            (taken, delta.used) = (delta.used, counted);
+            at = parent;
+        }
+        Err(Error::Circle { object: first, what: "directories" })
+    }
+
+    /// Bytes of a directory are used for something else than before.
+    pub(crate) fn move_space(&self, dir: ObjectId, bytes: i64, [from, to]: [For; 2]) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.change_dir(dir, |dir| {
+            from.add(dir, bytes.wrapping_neg());
+            to.add(dir, bytes);
+        })
+    }
+}
+
+fn add_from(dir: &mut DirPhys, delta: Space, taken: i64, [from, to]: [For; 2]) -> (ObjectId, i64) {
+    let counted = counted_change(dir.used, delta.used, dir.reserved);
+    delta.add_to([&mut dir.used, &mut dir.compressed, &mut dir.uncompressed]);
+    from.add(dir, delta.used.wrapping_sub(taken));
+    to.add(dir, taken);
+    (dir.parent, counted)
+}

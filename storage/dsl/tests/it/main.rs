@@ -1,0 +1,11 @@
+//! Changing the pool's datasets, against a model of sets of blocks.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod model;
+mod random;
+mod real;
+mod settings;
+mod skeleton;
+mod trees;
+mod world;

@@ -1,0 +1,286 @@
+//! Heads with real trees of blocks: what the records say of them, and that every block is freed,
+//! once, when all is destroyed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use dmu::memory::Memory;
+use dmu::{Found, Ledger, NewObject, Next, Objset, Plan, Syncing};
+use dsl::write::{self, Change, DatasetLedger, Moment, pool};
+use dsl::{Error, PoolFacts, Tree};
+use ondisk::feature::FEATURES;
+use ondisk::objset::Kind;
+use ondisk::{Blkptr, ObjectType};
+use proptest::prelude::*;
+use txg::Tx;
+use units::{ObjectId, ObjsetId, Txg};
+use zap::{NewTable, Zap};
+use zio::{Policy, Sink, Source};
+
+use crate::model::Model;
+use crate::random::Random;
+use crate::real;
+use crate::world::{USABLE, deflated};
+
+struct Pool {
+    memory: Arc<Memory>,
+    mos: Objset,
+    heads: HashMap<ObjsetId, Objset>,
+    txg: u64,
+    random: Random,
+    made: u64,
+}
+
+impl Pool {
+    fn new(seed: u64) -> Self {
+        let (mos, memory) = dmu::memory::blank(Kind::Meta);
+        let random = Random(seed | 1);
+        let mut pool = Self { memory, mos, heads: HashMap::new(), txg: 4, random, made: 0 };
+        let tx = Tx::syncing(Txg::new(4));
+        let kind = ObjectType::OBJECT_DIRECTORY;
+        Zap::create_at(&pool.mos, &tx, ObjectId::new(1), kind, &NewTable::default()).unwrap();
+        let all: Vec<_> = FEATURES.iter().collect();
+        let skeleton = pool.change(|change| pool::create(change, &all)).unwrap();
+        pool.begin(skeleton.root);
+        pool.sync();
+        pool
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&Change<'_>) -> T) -> T {
+        let tx = Tx::syncing(Txg::new(self.txg));
+        let raw: Arc<dyn Source> = Arc::clone(&self.memory) as Arc<dyn Source>;
+        let memory = &self.memory;
+        change(&Change {
+            mos: &self.mos,
+            tx: &tx,
+            pool: "tank",
+            version: 5000,
+            now: Moment::default(),
+            usable: USABLE,
+            raw: &raw,
+            random: &|| self.txg,
+            free: &|pointer| memory.free(pointer, tx.txg()),
+            deflated: &deflated,
+        })
+    }
+
+    fn tree(&self) -> Tree {
+        let facts = PoolFacts { name: "tank".to_owned(), usable: USABLE };
+        Tree::open(self.mos.clone(), facts).unwrap()
+    }
+
+    /// A head's content, that of a new one with an object in it.
+    fn begin(&mut self, id: ObjsetId) {
+        let source = Arc::clone(&self.memory) as Arc<dyn Source>;
+        let objset = Objset::blank(source, id, Kind::Filesystem, None);
+        let tx = Tx::syncing(Txg::new(self.txg));
+        objset.create(&tx, &file()).unwrap();
+        self.heads.insert(id, objset);
+    }
+
+    /// A head's content, as its record says.
+    fn reopen(&mut self, id: ObjsetId) {
+        let dataset = self.tree().dataset(id).unwrap();
+        let source = Arc::clone(&self.memory) as Arc<dyn Source>;
+        let root = &dataset.phys().unwrap().root;
+        let objset = Objset::open(source, id, root, None).unwrap().to_live();
+        self.heads.insert(id, objset);
+    }
+
+    /// Files are made, written, cut and removed.
+    fn write(&mut self, id: ObjsetId) {
+        let tx = Tx::syncing(Txg::new(self.txg));
+        let objset = self.heads[&id].clone();
+        let synced = objset.synced();
+        let files: Vec<_> = if synced.root().is_hole() {
+            vec![ObjectId::new(1)]
+        } else {
+            synced.objects().map(|found| found.unwrap().0).collect()
+        };
+        for _ in 0..=self.random.below(4) {
+            let file = *self.random.one_of(&files).unwrap_or(&ObjectId::new(1));
+            let at = self.random.below(200) as u64 * 512;
+            let Ok(object) = objset.object(file) else { continue };
+            match self.random.below(6) {
+                0 => drop(objset.create(&tx, &self::file()).unwrap()),
+                1 if files.len() > 3 => objset.free(&tx, file).unwrap(),
+                2 => object.free_range(&tx, at..u64::MAX).unwrap(),
+                _ => {
+                    let bytes = self.random.next().to_le_bytes().repeat(256);
+                    object.write(&tx, at, &bytes).unwrap();
+                }
+            }
+        }
+    }
+
+    /// Writes the group: the heads, then the MOS.
+    fn sync(&mut self) {
+        let txg = Txg::new(self.txg);
+        for (id, objset) in &self.heads {
+            if !objset.is_dirty(txg) {
+                continue;
+            }
+            self.change(|change| {
+                let ledger = DatasetLedger::new(change, *id).unwrap();
+                let root = write_out(objset, txg, &*self.memory, &ledger);
+                ledger.finish(change, &root).unwrap();
+            });
+        }
+    }
+
+    /// The MOS is written and read again, and all is compared.
+    fn close(&mut self) {
+        let root = self.memory.sync(&self.mos, Txg::new(self.txg)).unwrap().root;
+        let source = Arc::clone(&self.memory) as Arc<dyn Source>;
+        self.mos = Objset::open(source, ObjsetId::MOS, &root, None).unwrap().to_live();
+        self.check();
+        self.txg += 1;
+    }
+
+    fn check(&self) {
+        let tree = self.tree();
+        let source = Arc::clone(&self.memory) as Arc<dyn Source>;
+        let mut model = Model::new(Box::new(deflated));
+        for dir in tree.dirs().filter(|dir| dir.phys().head.exists()) {
+            let head = tree.dataset(ObjsetId::new(dir.phys().head.get())).unwrap();
+            real::add(&mut model, &source, &head);
+            for snapshot in head.snapshots().unwrap() {
+                real::add(&mut model, &source, &snapshot);
+            }
+        }
+        model.check(&tree);
+    }
+
+    fn operation(&mut self) -> Result<(), Error> {
+        let tree = self.tree();
+        let heads: Vec<_> = tree.heads().map(Result::unwrap).collect();
+        let head = self.random.one_of(&heads).unwrap().clone();
+        let snapshots = head.snapshots().unwrap();
+        let snapshot = self.random.one_of(&snapshots).cloned();
+        self.made += 1;
+        let (path, made) = (head.name(), self.made);
+        let part = |kind: char| format!("{path}{kind}new{made}");
+        match (self.random.below(9), snapshot) {
+            (0, _) => {
+                let id = self.change(|change| write::create(change, &part('/')))?;
+                self.begin(id);
+                self.sync();
+            }
+            (1, Some(origin)) => {
+                let (name, origin) = (part('/'), origin.name());
+                let id = self.change(|change| write::clone(change, &name, &origin))?;
+                self.reopen(id);
+            }
+            (2, _) => {
+                self.change(|change| write::destroy(change, &path, &[]))?;
+                self.heads.remove(&head.id().unwrap());
+            }
+            (3 | 4, Some(snapshot)) => {
+                let name = snapshot.name();
+                self.change(|change| write::destroy_snapshot(change, &name, false))?;
+            }
+            (5, Some(_)) => {
+                self.change(|change| write::rollback(change, &path, None, &[]))?;
+                self.reopen(head.id().unwrap());
+            }
+            (6, _) => self.change(|change| write::promote(change, &path))?,
+            _ => drop(self.change(|change| write::snapshot(change, &[&part('@')]))?),
+        }
+        Ok(())
+    }
+
+    /// Destroys all but the pool's own file system.
+    fn destroy_all(&mut self) {
+        for _ in 0..200 {
+            for dataset in self.tree().datasets().map(Result::unwrap) {
+                let name = dataset.name();
+                let done = if dataset.is_snapshot() {
+                    self.change(|change| write::destroy_snapshot(change, &name, false))
+                } else {
+                    self.change(|change| write::destroy(change, &name, &[]))
+                };
+                if done.is_ok() {
+                    self.heads.remove(&dataset.id().unwrap());
+                    continue;
+                }
+                // it may lie above what it is a clone of
+                if dataset.is_snapshot() || self.random.next().is_multiple_of(2) {
+                    continue;
+                }
+                let _ = self.change(|change| write::promote(change, &name));
+            }
+            if self.tree().datasets().count() == 1 {
+                return;
+            }
+        }
+        panic!("something cannot be destroyed");
+    }
+
+    /// Blocks that the MOS and the file system that is left reach.
+    fn reached(&self) -> usize {
+        let mut seen = HashSet::new();
+        let mut walk = |objset: &Objset| {
+            objset.walk(&Plan::default(), &mut |_, found| {
+                if let Found::Pointer(Blkptr::Regular(block)) = found {
+                    seen.insert(block.dvas[0]);
+                }
+                Next::Deeper
+            })
+        };
+        let root = self.tree().find("tank").unwrap();
+        assert!(walk(&self.mos.synced()) && walk(&root.objset(None).unwrap()));
+        seen.len()
+    }
+}
+
+fn file() -> NewObject {
+    let mut new = NewObject::new(ObjectType::PLAIN_FILE, 512);
+    new.indirect_shift = 12;
+    new
+}
+
+fn write_out(objset: &Objset, txg: Txg, sink: &dyn Sink, ledger: &dyn Ledger) -> Blkptr {
+    let policy = |_| Policy::default();
+    let syncing = Syncing { txg, sink, ledger, policy: &policy, workers: 1 };
+    objset.sync(&syncing, &mut |_| {}).unwrap().root
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_block_is_freed_once_when_nobody_reaches_it(seed: u64) {
+        let mut pool = Pool::new(seed);
+        pool.close();
+        for _ in 0..20 {
+            let heads: Vec<_> = pool.heads.keys().copied().collect();
+            for head in heads {
+                if pool.random.next().is_multiple_of(2) {
+                    pool.write(head);
+                }
+            }
+            pool.sync();
+            for _ in 0..pool.random.below(3) {
+                // what is refused changes nothing
+                let _ = pool.operation();
+            }
+            let most = pool.random.next() % 30;
+            pool.change(|change| write::release(change, most)).unwrap();
+            pool.close();
+        }
+        pool.destroy_all();
+        loop {
+            let most = 1 + pool.random.next() % 30;
+            let done = pool.change(|change| write::release(change, most)).unwrap();
+            prop_assert!(!done.stuck && (done.blocks > 0 || !done.more), "{done:?}");
+            pool.close();
+            if !done.more {
+                break;
+            }
+        }
+        let free = pool.tree().dirs().find(|dir| dir.path() == "tank/$FREE").cloned().unwrap();
+        prop_assert_eq!(free.phys().used, 0);
+        prop_assert_eq!(free.phys().uncompressed, 0);
+        prop_assert_eq!(pool.memory.count(), pool.reached());
+    }
+}

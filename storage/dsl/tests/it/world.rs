@@ -1,0 +1,133 @@
+//! A MOS in memory, and blocks that are no more than their pointers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dmu::{Ledger, Objset};
+use dsl::write::{Change, DatasetLedger, Moment, pool};
+use dsl::{PoolFacts, Tree};
+use ondisk::blkptr::{Checksum, Compression, Protection, Regular};
+use ondisk::feature::{FEATURES, Feature};
+use ondisk::objset::Kind;
+use ondisk::{Blkptr, Dva, ObjectType, Order};
+use txg::Tx;
+use units::{Level, ObjectId, ObjsetId, Place, Txg, VdevId};
+use zap::{NewTable, Zap};
+use zio::{Block, Error, Key, Source};
+
+use crate::model::number;
+
+/// There is nothing to be read.
+struct Nothing;
+
+impl Source for Nothing {
+    fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
+        Err(Error::Unreadable { place, faults: Vec::new() })
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) mos: Objset,
+    pub(crate) txg: u64,
+    raw: Arc<dyn Source>,
+    numbers: AtomicU64,
+    /// Blocks that were freed, by their number.
+    pub(crate) freed: Mutex<BTreeMap<u64, u32>>,
+}
+
+pub(crate) const USABLE: u64 = 1 << 40;
+
+impl World {
+    /// A new pool.
+    pub(crate) fn new(features: &[&'static Feature]) -> (Self, pool::Skeleton) {
+        let raw: Arc<dyn Source> = Arc::new(Nothing);
+        let mos = Objset::blank(Arc::clone(&raw), ObjsetId::MOS, Kind::Meta, None);
+        let world = Self { mos, txg: 4, raw, numbers: AtomicU64::new(1), freed: Mutex::default() };
+        let tx = Tx::syncing(Txg::new(4));
+        let kind = ObjectType::OBJECT_DIRECTORY;
+        Zap::create_at(&world.mos, &tx, ObjectId::new(1), kind, &NewTable::default()).unwrap();
+        let skeleton = world.change(|change| pool::create(change, features).unwrap());
+        (world, skeleton)
+    }
+
+    /// With all features.
+    pub(crate) fn full() -> (Self, pool::Skeleton) {
+        let all: Vec<_> = FEATURES.iter().collect();
+        Self::new(&all)
+    }
+
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&Change<'_>) -> T) -> T {
+        let tx = Tx::syncing(Txg::new(self.txg));
+        let random =
+            || self.numbers.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let free = |pointer: &Blkptr| {
+            *self.freed.lock().unwrap().entry(number(pointer)).or_default() += 1;
+        };
+        change(&Change {
+            mos: &self.mos,
+            tx: &tx,
+            pool: "tank",
+            version: 5000,
+            now: Moment { seconds: 1_700_000_000 + self.txg, nanoseconds: 7 },
+            usable: USABLE,
+            raw: &self.raw,
+            random: &random,
+            free: &free,
+            deflated: &deflated,
+        })
+    }
+
+    pub(crate) fn tree(&self) -> Tree {
+        let facts = PoolFacts { name: "tank".to_owned(), usable: USABLE };
+        let tree = Tree::open(self.mos.clone(), facts).unwrap();
+        assert!(tree.faults().is_empty(), "{:?}", tree.faults());
+        tree
+    }
+
+    /// Writes a head: blocks come and go.
+    pub(crate) fn write(&self, head: ObjsetId, born: &[Blkptr], died: &[Blkptr], root: &Blkptr) {
+        self.change(|change| {
+            let ledger = DatasetLedger::new(change, head).unwrap();
+            for pointer in born {
+                ledger.born(pointer);
+            }
+            for pointer in died {
+                ledger.kill(pointer);
+            }
+            ledger.finish(change, root).unwrap();
+        });
+    }
+}
+
+pub(crate) fn deflated(pointer: &Blkptr) -> u64 {
+    match pointer {
+        Blkptr::Regular(block) => block.copies().map(|dva| dva.asize).sum(),
+        _ => 0,
+    }
+}
+
+/// A block; its number says how large it is.
+pub(crate) fn block(number: u64, birth: u64, kind: ObjectType) -> Blkptr {
+    let psize = 512 * (1 + u32::try_from(number % 7).unwrap());
+    let dva = |vdev| {
+        let asize = u64::from(psize) + 512 * (number % 3);
+        Some(Dva { vdev: VdevId::new(vdev), offset: number << 9, asize, gang: false })
+    };
+    Blkptr::Regular(Box::new(Regular {
+        dvas: [dva(0), if number.is_multiple_of(2) { dva(1) } else { None }, None],
+        lsize: psize + 512 * u32::try_from(number % 5).unwrap(),
+        psize,
+        compression: Compression::Lz4,
+        checksum: Checksum::Fletcher4,
+        kind,
+        level: Level::new(0),
+        dedup: false,
+        order: Order::Little,
+        birth: Txg::new(birth),
+        birth_physical: Txg::new(birth),
+        fill: 1,
+        sum: [number, 0, 0, 1],
+        protection: Protection::None,
+    }))
+}
