@@ -365,6 +365,11 @@ impl Allocator {
         self.free(dva, txg)
     }
 
+    /// Whether `txg` changed anything since it was last taken.
+    pub fn has_changes(&self, txg: Txg) -> bool {
+        self.tops.read().values().any(|top| top.state.lock().is_dirty(txg))
+    }
+
     /// Takes what `txg` changed since this was last asked, to be written to space maps, which may
     /// change something again: ask until there is nothing.
     pub fn take_changes(&self, txg: Txg) -> Vec<Change> {

@@ -286,6 +286,10 @@ impl State {
         }
     }
 
+    pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
+        self.dirty.iter().any(|(of, _)| *of == txg)
+    }
+
     pub(crate) fn take_changes(&mut self, txg: Txg) -> Vec<(MetaslabId, Changed)> {
         let Some(at) = self.dirty.iter().position(|(of, _)| *of == txg) else {
             return Vec::new();

@@ -1,6 +1,6 @@
 //! Why a pool could not be opened, or a txg not committed.
 
-use units::{Guid, Txg, VdevId};
+use units::{Guid, MetaslabId, Txg, VdevId};
 
 /// Why a pool could not be opened, or a txg not committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,29 @@ pub enum Error {
         vdev: VdevId,
         /// What should be.
         rule: &'static str,
+    },
+    /// A metaslab's map contradicts itself, or is not where it should be (Corrupt).
+    #[error("the space map of metaslab {metaslab} of vdev {vdev} contradicts itself")]
+    SpaceMap {
+        /// The vdev.
+        vdev: VdevId,
+        /// Its metaslab.
+        metaslab: MetaslabId,
+    },
+    /// The table of logs of space has an entry that is none (Corrupt).
+    #[error("'{name}' is no log of changes of space")]
+    Log {
+        /// The entry's name.
+        name: String,
+    },
+    /// The space could not be told (Corrupt).
+    #[error("{0}")]
+    Space(#[from] metaslab::Error),
+    /// Only reading is possible for now (Unsupported).
+    #[error("the pool can only be read: {why}")]
+    ReadOnly {
+        /// What it is in the midst of.
+        why: &'static str,
     },
     /// There is no checkpoint to go back to.
     #[error("the pool has no checkpoint")]

@@ -1,6 +1,8 @@
 //! Which features a pool uses, and whether we can read it in spite of them.
 
+use dmu::Objset;
 use ondisk::feature::FEATURES;
+use txg::Tx;
 use zap::Zap;
 
 use crate::{Directory, Error};
@@ -45,6 +47,33 @@ pub(crate) fn read(directory: &Directory) -> Result<Vec<FeatureState>, Error> {
     }
     found.sort_by(|a, b| a.guid.cmp(&b.guid));
     Ok(found)
+}
+
+/// How a feature's number of uses changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uses {
+    /// By so many.
+    More(i64),
+    /// To just that.
+    Just(u64),
+}
+
+/// Changes how often a feature is in use. One that is not enabled is left alone.
+pub(crate) fn count(mos: &Objset, tx: &Tx, guid: &str, uses: Uses) -> Result<(), Error> {
+    let directory = Directory::open(mos.clone())?;
+    for name in ["features_for_read", "features_for_write"] {
+        let Some(object) = directory.object(name)? else { continue };
+        let table = Zap::open(object)?;
+        let Some(before) = table.lookup_u64(guid.as_bytes())? else { continue };
+        let after = match uses {
+            Uses::More(more) => before.saturating_add_signed(more),
+            Uses::Just(just) => just,
+        };
+        if after != before {
+            table.update_u64(tx, guid.as_bytes(), after)?;
+        }
+    }
+    Ok(())
 }
 
 /// What features allow.

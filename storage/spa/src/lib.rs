@@ -25,4 +25,4 @@ pub use features::{FeatureState, Verdict};
 pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
 pub use open::{Between, Choice, Options};
 pub use pool::Pool;
-pub use space::{TopSpace, space_map_entries};
+pub use space::{Space, TopSpace, space_map_entries};

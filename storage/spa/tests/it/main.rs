@@ -1,4 +1,6 @@
-//! The pool as a whole: what is committed is what is found.
+//! The pool as a whole: what is committed is what is found; what is written stays sound.
 
 mod clones;
 mod commit;
+mod drives;
+mod space;

@@ -1,0 +1,375 @@
+//! From an open pool to an allocator.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dmu::{NewObject, Objset};
+use metaslab::{Allocator, Class, Cost, Ranges, ReadMap, TopSpec};
+use ondisk::ObjectType;
+use ondisk::label::{Bias, VdevConfig, VdevKind};
+use ondisk::spacemap::{Action, Entry};
+use parking_lot::Mutex;
+use txg::Tx;
+use units::{Ashift, MetaslabId, ObjectId, Txg, VdevId};
+
+use crate::space::log::{self, Log, LoggedTop};
+use crate::space::map::header;
+use crate::space::{TopSpace, space_map_entries};
+use crate::{Error, Pool};
+
+/// Maps of so many bytes in all are read at once; of more, each when it is needed.
+const READ_AT_ONCE: u64 = 16 << 20;
+
+/// The space of an open pool: its allocator, and the maps that say on disk what it knows.
+pub struct Space {
+    pub(crate) allocator: Arc<Allocator>,
+    pub(crate) maps: Arc<Maps>,
+    /// Whether entries may have two words (spacemap_v2).
+    pub(crate) two_words: bool,
+    /// Whether maps have histograms (spacemap_histogram).
+    pub(crate) histograms: bool,
+    /// Whether changes are logged (log_spacemap).
+    pub(crate) logging: AtomicBool,
+    /// Which maps were written in which txg.
+    pub(crate) written: Mutex<(Txg, std::collections::BTreeSet<(VdevId, MetaslabId)>)>,
+}
+
+impl std::fmt::Debug for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Space({:?})", self.allocator)
+    }
+}
+
+/// Where the maps are.
+pub(crate) struct Maps {
+    mos: Objset,
+    pub(crate) tops: Mutex<BTreeMap<VdevId, TopMaps>>,
+    pub(crate) log: Mutex<Log>,
+    /// The last txg that is on disk.
+    synced: AtomicU64,
+}
+
+/// Where the maps of one vdev are.
+#[derive(Clone, Debug)]
+pub(crate) struct TopMaps {
+    pub(crate) shift: u32,
+    /// The object that lists the maps.
+    pub(crate) array: ObjectId,
+    /// The vdev's own table.
+    pub(crate) top_zap: Option<ObjectId>,
+    pub(crate) slabs: Vec<SlabMap>,
+}
+
+/// A metaslab and its map.
+#[derive(Clone, Debug)]
+pub(crate) struct SlabMap {
+    pub(crate) extent: std::ops::Range<u64>,
+    /// None where nothing was ever allocated.
+    pub(crate) map: Option<ObjectId>,
+}
+
+impl Space {
+    /// Reads what is needed to allocate: maps if there are few, else each when it is needed. `mos`
+    /// is the pool's own object set as it is being changed.
+    pub fn load(pool: &Pool, mos: &Objset) -> Result<Self, Error> {
+        judge(pool)?;
+        let allocator = Arc::new(Allocator::default());
+        let (mut tops, mut logged, mut closed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        for space in pool.space()? {
+            let Some(config) = config_of(pool, space.vdev) else { continue };
+            let spec = spec(pool, config, &space)?;
+            let top = top_maps(&allocator, spec, config, &space)?;
+            let unflushed = log::unflushed_txgs(mos, config.top_zap)?;
+            let metaslab_shift = space.metaslab_shift;
+            logged.insert(space.vdev, LoggedTop { metaslab_shift, unflushed });
+            tops.insert(space.vdev, top);
+            if config.removing || config.non_allocating {
+                closed.push(space.vdev);
+            }
+        }
+        let log = Log::read(pool.directory(), mos, &logged)?;
+        let length = describe(&allocator, mos, &tops, &log)?;
+        let maps = Maps {
+            mos: mos.clone(),
+            tops: Mutex::new(tops),
+            log: Mutex::new(log),
+            synced: AtomicU64::new(pool.txg().get()),
+        };
+        let two_words = pool.uses("com.delphix:spacemap_v2") > 0;
+        let has = |guid: &str| has(pool, guid) && (two_words || guid != "com.delphix:spacemap_v2");
+        let space = Self::new(allocator, Arc::new(maps), has);
+        for vdev in closed {
+            space.allocator.set_open(vdev, false)?;
+        }
+        if length <= READ_AT_ONCE {
+            space.load_all()?;
+        }
+        Ok(space)
+    }
+
+    /// Of a pool that is being made: without vdevs, and with just those of the features
+    /// spacemap_v2, spacemap_histogram and log_spacemap that are named. `mos` is live.
+    pub fn blank(mos: &Objset, features: &[&str]) -> Self {
+        let has = |guid: &str| features.contains(&guid);
+        let maps = Maps {
+            mos: mos.clone(),
+            tops: Mutex::default(),
+            log: Mutex::default(),
+            synced: AtomicU64::new(0),
+        };
+        Self::new(Arc::default(), Arc::new(maps), has)
+    }
+
+    fn new(allocator: Arc<Allocator>, maps: Arc<Maps>, has: impl Fn(&str) -> bool) -> Self {
+        allocator.read_with(Arc::clone(&maps) as Arc<dyn ReadMap>);
+        let zaps = maps.tops.lock().values().all(|top| top.top_zap.is_some());
+        Self {
+            allocator,
+            maps,
+            two_words: has("com.delphix:spacemap_v2"),
+            histograms: has("com.delphix:spacemap_histogram"),
+            logging: AtomicBool::new(zaps && has("com.delphix:log_spacemap")),
+            written: Mutex::default(),
+        }
+    }
+
+    /// Adds a new vdev on which all is free. Gives the object that its description names as its
+    /// metaslab array. The tables of features must be there by the time of the first sync.
+    pub fn add_top(
+        &self,
+        tx: &Tx,
+        spec: TopSpec,
+        top_zap: Option<ObjectId>,
+    ) -> Result<ObjectId, Error> {
+        let array = self.maps.mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, 512))?.id();
+        let (vdev, shift) = (spec.vdev, spec.ashift.get());
+        self.allocator.add_top(spec);
+        let mut slabs = Vec::new();
+        for metaslab in self.allocator.metaslabs(vdev)? {
+            slabs.push(SlabMap { extent: self.allocator.extent(vdev, metaslab)?, map: None });
+        }
+        self.maps.tops.lock().insert(vdev, TopMaps { shift, array, top_zap, slabs });
+        if top_zap.is_none() {
+            self.set_logging(false);
+        }
+        self.allocator.load_empty(vdev)?;
+        Ok(array)
+    }
+
+    /// Loads every metaslab.
+    pub fn load_all(&self) -> Result<(), Error> {
+        for (vdev, metaslab) in self.allocator.unloaded() {
+            let free = self.maps.free(vdev, metaslab)?;
+            self.allocator.load(vdev, metaslab, free, self.maps.synced())?;
+        }
+        Ok(())
+    }
+
+    /// Whether changes go to a log, and to each metaslab's own map only now and then; else, and
+    /// where the pool has not the feature, at once. A log that there is is emptied with the next
+    /// txg then: so it is before an export.
+    pub fn set_logging(&self, logging: bool) {
+        self.logging.fetch_and(logging, Ordering::Relaxed);
+    }
+
+    /// The allocator.
+    pub fn allocator(&self) -> &Arc<Allocator> {
+        &self.allocator
+    }
+
+    /// A txg is on disk.
+    pub fn synced(&self, txg: Txg) {
+        self.maps.synced.store(txg.get(), Ordering::Release);
+        self.allocator.synced(txg);
+        self.maps.log.lock().settling.clear();
+    }
+}
+
+/// Refuses pools in the midst of something that writing does not know how to go on with.
+fn judge(pool: &Pool) -> Result<(), Error> {
+    let root = pool.config().tree.as_ref();
+    let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));
+    let expanding = root.is_some_and(|root| root.children.iter().any(|top| top.raidz_expanding));
+    let why = if pool.checkpoint()?.is_some() {
+        "it has a checkpoint"
+    } else if removing {
+        "a vdev is being removed"
+    } else if expanding {
+        "a raidz vdev is being widened"
+    } else if pool.uberblock().order == ondisk::Order::Big {
+        "it was last written by a machine of the other byte order"
+    } else {
+        return Ok(());
+    };
+    Err(Error::ReadOnly { why })
+}
+
+fn has(pool: &Pool, guid: &str) -> bool {
+    pool.features().iter().any(|feature| feature.guid == guid)
+}
+
+fn config_of(pool: &Pool, vdev: VdevId) -> Option<&VdevConfig> {
+    let root = pool.config().tree.as_ref()?;
+    let concrete = |top: &&VdevConfig| {
+        !matches!(top.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing)
+    };
+    root.children.iter().filter(concrete).find(|top| top.id == vdev)
+}
+
+fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<TopSpec, Error> {
+    let found = config.ashift.unwrap_or(0);
+    let why = || format!("its sector size is 2^{found} bytes");
+    let bad = || vdev::Error::Config { guid: config.guid, why: why() };
+    let ashift = Ashift::new(found).ok_or_else(bad)?;
+    let parity = config.nparity.and_then(|parity| u32::try_from(parity).ok()).unwrap_or(0);
+    let children = u32::try_from(config.children.len()).unwrap_or(u32::MAX);
+    let (row, width) = match (&config.kind, &config.draid) {
+        (_, Some(draid)) => {
+            let group = draid.data.saturating_add(parity.into());
+            (group.saturating_mul(ashift.bytes()), u32::try_from(draid.data).unwrap_or(1))
+        }
+        (VdevKind::Raidz, None) => (ashift.bytes(), children.saturating_sub(parity)),
+        _ => (ashift.bytes(), 1),
+    };
+    let class = match (config.is_log, &config.bias) {
+        (true, _) | (_, Some(Bias::Log)) => Class::Log,
+        (_, Some(Bias::Special)) => Class::Special,
+        (_, Some(Bias::Dedup)) => Class::Dedup,
+        (false, Some(Bias::Unknown(_)) | None) => Class::Normal,
+    };
+    let (tree, vdev) = (Arc::clone(pool.tree()), space.vdev);
+    let cost: Cost = Arc::new(move |psize: u64| {
+        let array = tree.asize(vdev, psize, Txg::new(u64::MAX));
+        array.unwrap_or_else(|| ashift.round_up(psize.max(1)))
+    });
+    let (asize, metaslab_shift) = (space.asize, space.metaslab_shift);
+    Ok(TopSpec { vdev, class, asize, metaslab_shift, ashift, row, width, cost })
+}
+
+/// Adds a vdev to the allocator; gives where its maps are.
+fn top_maps(
+    allocator: &Allocator,
+    spec: TopSpec,
+    config: &VdevConfig,
+    space: &TopSpace,
+) -> Result<TopMaps, Error> {
+    let (vdev, shift) = (spec.vdev, spec.ashift.get());
+    allocator.add_top(spec);
+    let mut slabs = Vec::new();
+    for metaslab in allocator.metaslabs(vdev)? {
+        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+        let map = space.maps.get(index).copied().flatten();
+        slabs.push(SlabMap { extent: allocator.extent(vdev, metaslab)?, map });
+    }
+    let array = config.metaslab_array.unwrap_or(ObjectId::META);
+    Ok(TopMaps { shift, array, top_zap: config.top_zap, slabs })
+}
+
+/// Tells the allocator what the heads of all maps say; gives the bytes of all maps.
+fn describe(
+    allocator: &Allocator,
+    mos: &Objset,
+    tops: &BTreeMap<VdevId, TopMaps>,
+    log: &Log,
+) -> Result<u64, Error> {
+    let mut length = 0_u64;
+    for (vdev, top) in tops {
+        let mut known = Vec::new();
+        for (at, slab) in top.slabs.iter().enumerate() {
+            let metaslab = MetaslabId::new(u32::try_from(at).unwrap_or(u32::MAX));
+            let growth = log.changes.get(&(*vdev, metaslab)).map_or(0, log::Logged::growth);
+            let Some(map) = slab.map else {
+                known.push((u64::try_from(growth).unwrap_or(0), None));
+                continue;
+            };
+            let header = header(&mos.object(map)?)?;
+            length = length.saturating_add(header.length);
+            let allocated = header.allocated.saturating_add(growth);
+            let longest = header.histogram.and_then(|counts| {
+                let top_bucket = counts.iter().rposition(|count| *count > 0)?;
+                u32::try_from(top_bucket).ok().map(|bucket| bucket.saturating_add(top.shift))
+            });
+            known.push((u64::try_from(allocated).unwrap_or(0), longest));
+        }
+        allocator.describe(*vdev, &known)?;
+    }
+    Ok(length)
+}
+
+impl Maps {
+    fn synced(&self) -> Txg {
+        Txg::new(self.synced.load(Ordering::Acquire))
+    }
+
+    /// What is free in a metaslab, as its map on disk and the log say.
+    fn free(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Ranges, Error> {
+        let contradiction = Error::SpaceMap { vdev, metaslab };
+        let (shift, slab) = {
+            let tops = self.tops.lock();
+            let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+            let found = tops.get(&vdev).and_then(|top| Some((top.shift, top.slabs.get(index)?)));
+            let (shift, slab) = found.ok_or_else(|| contradiction.clone())?;
+            (shift, slab.clone())
+        };
+        let mut free = Ranges::of(slab.extent.clone());
+        let mut sound = true;
+        if let Some(map) = slab.map
+            && let Some(object) = self.on_disk(map)?
+        {
+            space_map_entries(&object, &mut |entry| {
+                let Entry::Range { action, .. } = entry else { return };
+                let range = entry.bytes(shift, slab.extent.start);
+                let range = range.map(|(start, length)| start..start.saturating_add(length));
+                let inside = range.filter(|range| range.end <= slab.extent.end);
+                sound &= inside.is_some_and(|range| apply(&mut free, action, range));
+            })?;
+        }
+        // what is settling may be in the map already: then this changes nothing
+        let log = self.log.lock();
+        for changes in [&log.settling, &log.changes] {
+            if let Some(logged) = changes.get(&(vdev, metaslab)) {
+                for range in logged.allocated.iter() {
+                    free.cut(&range);
+                }
+                for range in logged.freed.iter() {
+                    free.put(range);
+                }
+            }
+        }
+        if sound { Ok(free) } else { Err(contradiction) }
+    }
+
+    /// A map as it was last on disk; none if it is being made just now.
+    fn on_disk(&self, map: ObjectId) -> Result<Option<dmu::Object>, Error> {
+        match self.mos.synced().object(map) {
+            Ok(object) => Ok(Some(object)),
+            Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether an entry says nothing that contradicts those before it.
+fn apply(free: &mut Ranges, action: Action, range: std::ops::Range<u64>) -> bool {
+    match action {
+        Action::Allocated => {
+            let sound = free.around(&range).is_some();
+            free.cut(&range);
+            sound
+        }
+        Action::Freed => {
+            let sound = !free.touches(&range);
+            free.put(range);
+            sound
+        }
+    }
+}
+
+impl ReadMap for Maps {
+    fn read(&self, vdev: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)> {
+        // what is on disk now has this txg in it, if not more
+        let as_of = self.synced();
+        self.free(vdev, metaslab).ok().map(|free| (free, as_of))
+    }
+}

@@ -1,0 +1,177 @@
+//! The log of changes: what is in no metaslab's own map yet.
+//!
+//! One space map a txg, listed in a table by txg (in hexadecimal). A metaslab's changes count from
+//! its unflushed txg on; what is older is in its own map. 0 means that it has none in the log.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use dmu::{Object, Objset};
+use metaslab::Ranges;
+use ondisk::spacemap::{Action, Entry, unflushed};
+use ondisk::{Blkptr, Order};
+use units::{BlockId, MetaslabId, ObjectId, Txg, VdevId};
+use zap::Zap;
+
+use crate::space::space_map_entries;
+use crate::{Directory, Error};
+
+/// Entries of a log are in units of 512 bytes.
+pub(crate) const SHIFT: u32 = 9;
+/// The directory's entry for the table of logs.
+pub(crate) const TABLE: &str = "com.delphix:log_spacemap_zap";
+/// A vdev's entry for the array of unflushed txgs.
+pub(crate) const UNFLUSHED: &[u8] = b"com.delphix:ms_unflushed_phys_txgs";
+/// An array of metaslabs has no more blocks.
+const MOST_BLOCKS: u64 = 1 << 14;
+
+/// What is logged of one metaslab.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub(crate) allocated: Ranges,
+    pub(crate) freed: Ranges,
+}
+
+impl Logged {
+    pub(crate) fn apply(&mut self, action: Action, range: Range<u64>) {
+        // what undoes an earlier change takes it out again, and only the rest is news
+        let (undone, done) = match action {
+            Action::Allocated => (&mut self.freed, &mut self.allocated),
+            Action::Freed => (&mut self.allocated, &mut self.freed),
+        };
+        let known = undone.common(&range);
+        undone.cut(&range);
+        let mut news = Ranges::of(range);
+        for part in &known {
+            news.cut(part);
+        }
+        for part in news.iter() {
+            done.put(part);
+        }
+    }
+
+    /// By how much more is allocated than the metaslab's own map says.
+    pub(crate) fn growth(&self) -> i64 {
+        let bytes = |ranges: &Ranges| i64::try_from(ranges.total()).unwrap_or(i64::MAX);
+        bytes(&self.allocated).saturating_sub(bytes(&self.freed))
+    }
+}
+
+/// The log as it was found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    /// The table of logs.
+    pub(crate) table: Option<ObjectId>,
+    /// The logs, by their txg.
+    pub(crate) maps: BTreeMap<Txg, ObjectId>,
+    /// What they say, metaslab by metaslab.
+    pub(crate) changes: BTreeMap<(VdevId, MetaslabId), Logged>,
+    /// Since when each metaslab that was ever logged has its changes in the log.
+    pub(crate) since: BTreeMap<(VdevId, MetaslabId), Txg>,
+    /// What moves to the metaslabs' own maps with a txg that is not on disk yet.
+    pub(crate) settling: BTreeMap<(VdevId, MetaslabId), Logged>,
+}
+
+/// A vdev as its entries in the log have to be understood.
+pub(crate) struct LoggedTop {
+    pub(crate) metaslab_shift: u32,
+    /// Since when each metaslab has changes in the log.
+    pub(crate) unflushed: Vec<Txg>,
+}
+
+impl Log {
+    /// Reads all of it. Entries of vdevs that are not in `tops` (they were removed) are left out.
+    pub(crate) fn read(
+        directory: &Directory,
+        mos: &Objset,
+        tops: &BTreeMap<VdevId, LoggedTop>,
+    ) -> Result<Self, Error> {
+        let mut log = Self::default();
+        for (vdev, top) in tops {
+            for (index, txg) in (0_u32..).zip(&top.unflushed).filter(|(_, txg)| !txg.is_zero()) {
+                log.since.insert((*vdev, MetaslabId::new(index)), *txg);
+            }
+        }
+        let Some(table) = directory.object(TABLE)? else { return Ok(log) };
+        log.table = Some(table.id());
+        let mut maps = Vec::new();
+        for entry in Zap::open(table)?.entries() {
+            let entry = entry?;
+            let txg = std::str::from_utf8(&entry.name).ok();
+            let txg = txg.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            let (Some(txg), Some(map)) = (txg, entry.value.u64()) else {
+                return Err(Error::Log { name: String::from_utf8_lossy(&entry.name).into_owned() });
+            };
+            maps.push((Txg::new(txg), ObjectId::new(map)));
+        }
+        maps.sort_unstable();
+        for (txg, map) in maps {
+            log.apply(&mos.object(map)?, txg, tops)?;
+            log.maps.insert(txg, map);
+        }
+        Ok(log)
+    }
+
+    fn apply(
+        &mut self,
+        map: &Object,
+        txg: Txg,
+        tops: &BTreeMap<VdevId, LoggedTop>,
+    ) -> Result<(), Error> {
+        space_map_entries(map, &mut |entry| {
+            let Entry::Range { action, vdev: Some(vdev), .. } = entry else { return };
+            let Some((start, length)) = entry.bytes(SHIFT, 0) else { return };
+            let range = start..start.saturating_add(length);
+            let Some(top) = tops.get(&vdev) else { return };
+            let index = start.checked_shr(top.metaslab_shift).unwrap_or(0);
+            let Ok(metaslab) = u32::try_from(index).map(MetaslabId::new) else { return };
+            let since = usize::try_from(index).ok().and_then(|at| top.unflushed.get(at));
+            if since.is_none_or(|since| txg >= *since) {
+                self.changes.entry((vdev, metaslab)).or_default().apply(action, range);
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Since when each metaslab of the vdev with that table has changes in the log.
+pub(crate) fn unflushed_txgs(mos: &Objset, top_zap: Option<ObjectId>) -> Result<Vec<Txg>, Error> {
+    let Some(table) = top_zap else { return Ok(Vec::new()) };
+    let Some(id) = Zap::open(mos.object(table)?)?.lookup_u64(UNFLUSHED)? else {
+        return Ok(Vec::new());
+    };
+    let object = mos.object(ObjectId::new(id))?;
+    let size = usize::try_from(object.block_size()).unwrap_or(0);
+    let mut order = match mos.root() {
+        Blkptr::Regular(root) => root.order,
+        _ => Order::Little,
+    };
+    let mut all = Vec::new();
+    for number in 0..=object.max_block().get().min(MOST_BLOCKS) {
+        match object.block(BlockId::new(number))? {
+            Some(block) => {
+                order = block.order();
+                all.extend_from_slice(&block);
+            }
+            None => all.resize(all.len().saturating_add(size), 0),
+        }
+    }
+    Ok(unflushed(&all, order))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Logged;
+    use ondisk::spacemap::Action;
+
+    #[test]
+    fn what_came_and_went_is_no_change() {
+        let mut logged = Logged::default();
+        logged.apply(Action::Allocated, 0..100);
+        logged.apply(Action::Freed, 50..150);
+        assert_eq!(logged.allocated.iter().collect::<Vec<_>>(), vec![0..50]);
+        assert_eq!(logged.freed.iter().collect::<Vec<_>>(), vec![100..150]);
+        logged.apply(Action::Allocated, 100..150);
+        assert_eq!((logged.growth(), logged.freed.len()), (50, 0));
+    }
+}

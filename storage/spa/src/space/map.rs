@@ -1,0 +1,117 @@
+//! One space map: reading it, and writing at its end.
+
+use dmu::{NewObject, Object, Objset};
+use ondisk::spacemap::{Appendix, Entries, Entry, SpaceMapHeader};
+use ondisk::{ObjectType, Reader};
+use txg::Tx;
+use units::{BlockId, ObjectId};
+
+use crate::Error;
+
+/// log2 of the bytes of an indirect block of a space map.
+const INDIRECT_SHIFT: u8 = 14;
+
+/// Shows all entries of a space map to `visit`, in order.
+pub fn space_map_entries(
+    object: &Object,
+    visit: &mut dyn FnMut(Entry),
+) -> Result<SpaceMapHeader, Error> {
+    let mut bonus = Reader::new("space map header", object.bonus(), object.bonus_order());
+    let header = SpaceMapHeader::read(&mut bonus)?;
+    let size = u64::from(object.block_size()).max(1);
+    let mut left = header.length;
+    let blocks = header.length.div_ceil(size).min(object.max_block().get().saturating_add(1));
+    for number in 0..blocks {
+        let Some(block) = object.block(BlockId::new(number))? else {
+            left = left.saturating_sub(size);
+            continue;
+        };
+        let length = usize::try_from(left.min(size)).unwrap_or(usize::MAX).min(block.len());
+        for entry in Entries::new(&block[..length], block.order()) {
+            visit(entry?);
+        }
+        left = left.saturating_sub(size);
+    }
+    Ok(header)
+}
+
+/// The head of a space map.
+pub(crate) fn header(object: &Object) -> Result<SpaceMapHeader, Error> {
+    let mut bonus = Reader::new("space map header", object.bonus(), object.bonus_order());
+    Ok(SpaceMapHeader::read(&mut bonus)?)
+}
+
+/// A space map that is being written.
+pub(crate) struct MapWriter {
+    object: Object,
+    pub(crate) header: SpaceMapHeader,
+}
+
+impl MapWriter {
+    /// A new map, empty.
+    pub(crate) fn create(
+        mos: &Objset,
+        tx: &Tx,
+        block_size: u32,
+        with_histogram: bool,
+    ) -> Result<Self, Error> {
+        let header = SpaceMapHeader::empty(with_histogram);
+        let bonus = header.encode();
+        let new = NewObject {
+            indirect_shift: INDIRECT_SHIFT,
+            ..NewObject::new(ObjectType::SPACE_MAP, block_size)
+                .bonus(ObjectType::SPACE_MAP_HEADER, bonus)
+        };
+        let object = mos.create(tx, &new)?;
+        Ok(Self { object, header })
+    }
+
+    /// The map of that number.
+    pub(crate) fn open(mos: &Objset, id: ObjectId) -> Result<Self, Error> {
+        let object = mos.object(id)?;
+        let header = header(&object)?;
+        Ok(Self { object, header })
+    }
+
+    pub(crate) fn id(&self) -> ObjectId {
+        self.object.id()
+    }
+
+    /// Bytes of its blocks.
+    pub(crate) fn block_size(&self) -> u32 {
+        self.object.block_size()
+    }
+
+    /// Something to append, with entries of two words if the pool has them.
+    pub(crate) fn appendix(&self, two_words: bool) -> Appendix {
+        Appendix::new(&self.header, self.object.block_size(), two_words)
+    }
+
+    /// Writes at the end. `allocated` is by how much more is allocated after it.
+    pub(crate) fn append(
+        &mut self,
+        tx: &Tx,
+        appendix: &Appendix,
+        allocated: i64,
+    ) -> Result<(), Error> {
+        self.object.write(tx, self.header.length, appendix.bytes())?;
+        self.header.length = appendix.end();
+        self.header.allocated = self.header.allocated.saturating_add(allocated);
+        Ok(())
+    }
+
+    /// Empties it.
+    pub(crate) fn truncate(&mut self, tx: &Tx) -> Result<(), Error> {
+        self.object.free_range(tx, 0..u64::MAX)?;
+        self.header.length = 0;
+        self.header.allocated = 0;
+        Ok(())
+    }
+
+    /// Writes the head: the last thing to do.
+    pub(crate) fn finish(mut self, tx: &Tx) -> Result<(), Error> {
+        self.header.object = self.object.id();
+        let bonus = self.header.encode();
+        Ok(self.object.set_bonus(tx, ObjectType::SPACE_MAP_HEADER, &bonus)?)
+    }
+}

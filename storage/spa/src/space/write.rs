@@ -1,0 +1,282 @@
+//! What a txg changed, written to the maps of metaslabs, or to the log of the txg.
+//!
+//! Where the pool has no log of changes, they go straight to each metaslab's own map. A log that
+//! is there and not wanted is emptied first: all that it says goes to the metaslabs' maps, and it
+//! is no more.
+
+use std::sync::atomic::Ordering;
+
+use dmu::Objset;
+use metaslab::{Change, Ranges};
+use ondisk::spacemap::{Action, SpaceMapHeader};
+use txg::Tx;
+use units::{MetaslabId, ObjectId, Txg, VdevId};
+use zap::Zap;
+
+use crate::Error;
+use crate::features::{self, Uses};
+use crate::space::load::{Space, TopMaps};
+use crate::space::log::{self, Log, Logged};
+use crate::space::map::{MapWriter, header};
+
+/// Bytes of the blocks of a new map that is written to in each txg,
+const BLOCK_SIZE: u32 = 16 << 10;
+/// and of one that gets much at once.
+pub(crate) const LOG_BLOCK: u32 = 128 << 10;
+/// A map is written anew when it is so many times as long as it need be,
+const TOO_LONG: u64 = 2;
+/// and longer than so many of its blocks.
+const MANY_BLOCKS: u64 = 4;
+/// Units that an entry of one word can speak of.
+const ENTRY_SHIFT: u32 = 15;
+/// The pool's directory, in every pool.
+pub(crate) const DIRECTORY: ObjectId = ObjectId::new(1);
+
+/// What is being written when.
+pub(crate) struct Writing<'a> {
+    pub(crate) mos: &'a Objset,
+    pub(crate) tx: &'a Tx,
+    pub(crate) pass: u16,
+}
+
+impl Space {
+    /// Writes what the txg of `tx` changed since this was last called for it. Gives whether there
+    /// was anything: then the MOS has changed, which may take space again.
+    pub fn write_changes(&self, mos: &Objset, tx: &Tx, pass: u16) -> Result<bool, Error> {
+        let writing = Writing { mos, tx, pass };
+        if self.logging.load(Ordering::Relaxed) {
+            return self.log_changes(&writing);
+        }
+        let emptied = self.empty_log(&writing)?;
+        let changes = self.allocator.take_changes(tx.txg());
+        for change in &changes {
+            self.write_one(&writing, change)?;
+        }
+        Ok(emptied || !changes.is_empty())
+    }
+
+    /// Writes a change to its metaslab's own map, which may be written anew at that.
+    pub(crate) fn write_one(&self, writing: &Writing<'_>, change: &Change) -> Result<(), Error> {
+        let (vdev, metaslab) = (change.vdev, change.metaslab);
+        let mut tops = self.maps.tops.lock();
+        let top = tops.get_mut(&vdev).ok_or(Error::SpaceMap { vdev, metaslab })?;
+        let mut map = self.open_map(writing, top, change)?;
+        let first = self.is_first(writing.tx.txg(), vdev, metaslab);
+        if !(first && self.condense(writing, top, change, &mut map)?) {
+            self.append(writing, top, change, &mut map)?;
+        }
+        self.count(top, change, &mut map)?;
+        map.finish(writing.tx)
+    }
+
+    /// Writes to the head of a metaslab's own map what is free there, now that it changed.
+    pub(crate) fn write_head(&self, writing: &Writing<'_>, change: &Change) -> Result<(), Error> {
+        let (vdev, metaslab) = (change.vdev, change.metaslab);
+        let mut tops = self.maps.tops.lock();
+        let top = tops.get_mut(&vdev).ok_or(Error::SpaceMap { vdev, metaslab })?;
+        let mut map = self.open_map(writing, top, change)?;
+        self.count(top, change, &mut map)?;
+        map.finish(writing.tx)
+    }
+
+    fn count(&self, top: &TopMaps, change: &Change, map: &mut MapWriter) -> Result<(), Error> {
+        if let Some(counts) = self.allocator.histogram(change.vdev, change.metaslab)?
+            && let Some(histogram) = &mut map.header.histogram
+        {
+            *histogram = scaled(&counts, top.shift);
+        } else {
+            add_freed(&mut map.header, &change.freed, top.shift);
+        }
+        Ok(())
+    }
+
+    /// Whether a map is written for the first time in a txg.
+    fn is_first(&self, txg: Txg, vdev: VdevId, metaslab: MetaslabId) -> bool {
+        let mut written = self.written.lock();
+        if written.0 != txg {
+            *written = (txg, std::collections::BTreeSet::new());
+        }
+        written.1.insert((vdev, metaslab))
+    }
+
+    /// The map of a metaslab; one is made if it has none.
+    fn open_map(
+        &self,
+        writing: &Writing<'_>,
+        top: &mut TopMaps,
+        change: &Change,
+    ) -> Result<MapWriter, Error> {
+        let (vdev, metaslab) = (change.vdev, change.metaslab);
+        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+        let slab = top.slabs.get_mut(index).ok_or(Error::SpaceMap { vdev, metaslab })?;
+        if let Some(map) = slab.map {
+            return MapWriter::open(writing.mos, map);
+        }
+        let size = if self.logging.load(Ordering::Relaxed) { LOG_BLOCK } else { BLOCK_SIZE };
+        let map = MapWriter::create(writing.mos, writing.tx, size, self.histograms)?;
+        slab.map = Some(map.id());
+        let array = writing.mos.object(top.array)?;
+        let offset = u64::from(metaslab.get()).saturating_mul(8);
+        array.write(writing.tx, offset, &map.id().get().to_le_bytes())?;
+        if self.histograms {
+            features::count(writing.mos, writing.tx, HISTOGRAM, Uses::More(1))?;
+        }
+        Ok(map)
+    }
+
+    fn append(
+        &self,
+        writing: &Writing<'_>,
+        top: &TopMaps,
+        change: &Change,
+        map: &mut MapWriter,
+    ) -> Result<(), Error> {
+        let mut appendix = map.appendix(self.two_words);
+        let (txg, pass) = (writing.tx.txg(), writing.pass);
+        let start = start_of(top, change);
+        for (action, ranges) in
+            [(Action::Allocated, &change.allocated), (Action::Freed, &change.freed)]
+        {
+            let units = ranges.iter().map(|range| units(range, start, top.shift));
+            appendix.ranges((action, txg, pass), None, units)?;
+        }
+        let growth = bytes(&change.allocated).saturating_sub(bytes(&change.freed));
+        map.append(writing.tx, &appendix, growth)
+    }
+
+    /// Writes a map anew if it is far longer than it need be: all is allocated, and then what is
+    /// free. This has the change in it.
+    fn condense(
+        &self,
+        writing: &Writing<'_>,
+        top: &TopMaps,
+        change: &Change,
+        map: &mut MapWriter,
+    ) -> Result<bool, Error> {
+        let block = u64::from(map.block_size()).max(1 << top.shift);
+        if map.header.length <= MANY_BLOCKS.saturating_mul(block) {
+            return Ok(false);
+        }
+        let (vdev, metaslab) = (change.vdev, change.metaslab);
+        let Some(counts) = self.allocator.histogram(vdev, metaslab)? else { return Ok(false) };
+        if map.header.length < TOO_LONG.saturating_mul(needed(&counts, top.shift)) {
+            return Ok(false);
+        }
+        let Some(free) = self.allocator.as_written(vdev, metaslab)? else { return Ok(false) };
+        let extent = self.allocator.extent(vdev, metaslab)?;
+        let (all, free_bytes) = (extent.end.saturating_sub(extent.start), free.total());
+        map.truncate(writing.tx)?;
+        let mut appendix = map.appendix(self.two_words);
+        let (txg, pass) = (writing.tx.txg(), writing.pass);
+        let whole = std::iter::once(units(&extent, extent.start, top.shift));
+        appendix.ranges((Action::Allocated, txg, pass), None, whole)?;
+        let parts = free.iter().map(|range| units(&range, extent.start, top.shift));
+        appendix.ranges((Action::Freed, txg, pass), None, parts)?;
+        let allocated = i64::try_from(all.saturating_sub(free_bytes)).unwrap_or(i64::MAX);
+        map.append(writing.tx, &appendix, allocated)?;
+        Ok(true)
+    }
+
+    /// Moves all that is logged to the metaslabs' own maps, and frees the log.
+    fn empty_log(&self, writing: &Writing<'_>) -> Result<bool, Error> {
+        let log = self.maps.log.lock().clone();
+        let Some(table) = log.table else { return Ok(false) };
+        for (key, logged) in &log.changes {
+            self.write_one(writing, &change_of(*key, logged))?;
+        }
+        let tops: Vec<_> = self.maps.tops.lock().values().filter_map(|top| top.top_zap).collect();
+        for top_zap in tops {
+            let top_zap = Zap::open(writing.mos.object(top_zap)?)?;
+            if let Some(array) = top_zap.lookup_u64(log::UNFLUSHED)? {
+                writing.mos.free(writing.tx, ObjectId::new(array))?;
+                top_zap.remove(writing.tx, log::UNFLUSHED)?;
+            }
+        }
+        let Writing { mos, tx, .. } = writing;
+        for map in log.maps.values() {
+            free_map(mos, tx, *map)?;
+        }
+        mos.free(tx, table)?;
+        Zap::open(mos.object(DIRECTORY)?)?.remove(tx, log::TABLE.as_bytes())?;
+        features::count(mos, tx, LOG, Uses::Just(0))?;
+        let mut left = self.maps.log.lock();
+        *left = Log { settling: std::mem::take(&mut left.changes), ..Log::default() };
+        Ok(true)
+    }
+}
+
+/// What is logged of a metaslab, as a change of its map.
+pub(crate) fn change_of((vdev, metaslab): (VdevId, MetaslabId), logged: &Logged) -> Change {
+    let all = |ranges: &Ranges| ranges.iter().collect();
+    let (allocated, freed) = (all(&logged.allocated), all(&logged.freed));
+    Change { vdev, metaslab, allocated, freed }
+}
+
+/// Its number of uses is that of maps with a histogram.
+pub(crate) const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+/// In use while there is a log.
+pub(crate) const LOG: &str = "com.delphix:log_spacemap";
+
+/// Frees a space map.
+pub(crate) fn free_map(mos: &Objset, tx: &Tx, map: ObjectId) -> Result<(), Error> {
+    if header(&mos.object(map)?)?.histogram.is_some() {
+        features::count(mos, tx, HISTOGRAM, Uses::More(-1))?;
+    }
+    Ok(mos.free(tx, map)?)
+}
+
+fn start_of(top: &TopMaps, change: &Change) -> u64 {
+    let index = usize::try_from(change.metaslab.get()).unwrap_or(usize::MAX);
+    top.slabs.get(index).map_or(0, |slab| slab.extent.start)
+}
+
+fn units(range: &std::ops::Range<u64>, start: u64, shift: u32) -> std::ops::Range<u64> {
+    let unit = |at: u64| at.saturating_sub(start) >> shift;
+    unit(range.start)..unit(range.end)
+}
+
+pub(crate) fn bytes(ranges: &[std::ops::Range<u64>]) -> i64 {
+    let length = |range: &std::ops::Range<u64>| range.end.saturating_sub(range.start);
+    let total = ranges.iter().map(length).fold(0, u64::saturating_add);
+    i64::try_from(total).unwrap_or(i64::MAX)
+}
+
+/// Bytes of a map that is written anew.
+fn needed(counts: &[u64; 64], shift: u32) -> u64 {
+    let entries = (0_u32..).zip(counts).map(|(bucket, count)| {
+        let each = 1_u64 << bucket.saturating_sub(shift.saturating_add(ENTRY_SHIFT)).min(32);
+        count.saturating_mul(each)
+    });
+    entries.fold(4, u64::saturating_add).saturating_mul(8)
+}
+
+/// Counts by log2 of bytes, as a map's head has them: from the sector on, in 32 buckets, of which
+/// the last counts longer ranges as many.
+fn scaled(counts: &[u64; 64], shift: u32) -> [u64; 32] {
+    let mut histogram = [0_u64; 32];
+    for (bucket, count) in (0_u32..).zip(counts).skip_while(|(bucket, _)| *bucket < shift) {
+        let at = bucket.saturating_sub(shift);
+        let over = at.saturating_sub(31);
+        if let Some(place) = histogram.get_mut(usize::try_from(at.min(31)).unwrap_or(31)) {
+            *place = place.saturating_add(count.checked_shl(over).unwrap_or(u64::MAX));
+        }
+    }
+    histogram
+}
+
+/// What is freed in a metaslab that was not read is added to what its head says.
+fn add_freed(header: &mut SpaceMapHeader, freed: &[std::ops::Range<u64>], shift: u32) {
+    let Some(histogram) = &mut header.histogram else { return };
+    let mut counts = [0_u64; 64];
+    for range in freed {
+        let length = range.end.saturating_sub(range.start);
+        if let Some(log) = length.checked_ilog2()
+            && let Some(count) = counts.get_mut(usize::try_from(log).unwrap_or(0))
+        {
+            *count += 1;
+        }
+    }
+    for (place, more) in histogram.iter_mut().zip(scaled(&counts, shift)) {
+        *place = place.saturating_add(more);
+    }
+}

@@ -1,0 +1,188 @@
+//! Space maps of pools by real OpenZFS: read into an allocator, and written.
+
+use std::collections::BTreeMap;
+
+use metaslab::{Class, Want};
+use ondisk::{Dva, ObjectType};
+use units::{BlockId, ObjectId};
+
+use crate::drives::{Written, examine, open};
+
+/// Whole ones on files and mirrors of files; the last are not in the repository.
+const PLAIN: [&str; 10] = [
+    "mirror-2",
+    "mirror-3",
+    "stripe-copies",
+    "gang",
+    "snapshots",
+    "version-28-upgraded",
+    "single",
+    "no-features",
+    "holes-and-clones",
+    "names",
+];
+
+/// Those that are only read here.
+const OTHERS: [&str; 8] = [
+    "draid1",
+    "expanded",
+    "encryption",
+    "limits-and-freeing",
+    "removed-twice",
+    "raidz1-3",
+    "mirrors-with-everything",
+    "in-use",
+];
+
+fn there(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
+    let there: Vec<_> = names.iter().copied().filter(|name| fixtures::has(name)).collect();
+    assert!(there.len() >= 5);
+    there.into_iter()
+}
+
+/// Txgs in which a map grows.
+const ROUNDS: usize = 40;
+
+/// Makes a txg that has something to write.
+fn touch(written: &Written) {
+    let directory = written.mos.object(ObjectId::new(1)).unwrap();
+    directory.change(&written.tx(), BlockId::new(0), &mut |_| {}).unwrap();
+}
+
+#[test]
+fn what_is_allocated_is_what_the_examiner_says() {
+    for name in there(&[&PLAIN[..], &OTHERS[..]].concat()) {
+        let dir = fixtures::load(name).dir;
+        let report = examine(&dir);
+        let pool = open(&dir);
+        let space = spa::Space::load(&pool, pool.mos()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for top in &report.space {
+            let usage = space.allocator().usage_of(top.vdev).unwrap();
+            assert_eq!(usage.allocated, top.allocated, "{name} vdev {}", top.vdev);
+        }
+        assert!(space.allocator().unloaded().is_empty());
+    }
+}
+
+#[test]
+fn pools_that_are_written_stay_sound() {
+    for name in there(&PLAIN) {
+        for logging in [true, false] {
+            let mut written = Written::of(name, if logging { "logged" } else { "direct" });
+            written.space.set_logging(logging);
+            for _ in 0..6 {
+                touch(&written);
+                written.sync();
+            }
+            let usage = written.space.allocator().usage(Class::Normal);
+            let report = examine(&written.dir);
+            assert!(report.is_clean(), "{name}: {report:#?}");
+            assert_eq!(report.txg.get() + 1, written.tx().txg().get());
+            let again = Written::open(written.dir.clone());
+            let told = again.space.allocator().usage(Class::Normal);
+            assert_eq!(told.allocated, usage.allocated, "{name}: as it was left");
+            let histograms = maps_with_histograms(&again.pool);
+            assert_eq!(again.pool.uses("com.delphix:spacemap_histogram"), histograms, "{name}");
+        }
+    }
+}
+
+/// How many logs there are, and how often the feature is in use.
+fn logs(pool: &spa::Pool) -> (usize, u64) {
+    let table = pool.directory().object("com.delphix:log_spacemap_zap").unwrap();
+    let count = table.map_or(0, |table| zap::Zap::open(table).unwrap().entries().count());
+    (count, pool.uses("com.delphix:log_spacemap"))
+}
+
+fn maps_with_histograms(pool: &spa::Pool) -> u64 {
+    let objects = pool.mos().objects().map(Result::unwrap).map(|(_, dnode)| dnode);
+    let maps = objects.filter(|dnode| dnode.kind == ObjectType::SPACE_MAP);
+    maps.filter(|dnode| dnode.bonus.len() == 320).count() as u64
+}
+
+#[test]
+fn a_log_of_changes_is_kept_short_and_emptied() {
+    let mut written = Written::of("mirror-2", "log");
+    assert_eq!(logs(&written.pool).1, 1);
+    let mut blocks: Vec<Dva> = Vec::new();
+    for _ in 0..40 {
+        let tx = written.tx();
+        let allocator = std::sync::Arc::clone(written.space.allocator());
+        for dva in blocks.drain(..) {
+            allocator.free(&dva, tx.txg()).unwrap();
+        }
+        let want = Want::new(1 << 20, tx.txg());
+        blocks.extend((0..20).map_while(|_| allocator.allocate(&want).ok()?[0]));
+        written.sync();
+    }
+    let allocator = std::sync::Arc::clone(written.space.allocator());
+    for dva in &blocks {
+        allocator.free(dva, written.tx().txg()).unwrap();
+    }
+    written.sync();
+    let (count, uses) = logs(&open(&written.dir));
+    assert!(count > 1 && count <= 20 && uses == 1, "{count} logs");
+    let report = examine(&written.dir);
+    assert!(report.is_clean(), "{report:#?}");
+
+    let mut written = Written::open(written.dir);
+    written.space.set_logging(false);
+    touch(&written);
+    written.sync();
+    assert_eq!(logs(&open(&written.dir)), (0, 0));
+    assert!(examine(&written.dir).is_clean());
+    let mut written = Written::open(written.dir);
+    touch(&written);
+    written.sync();
+    assert_eq!(logs(&open(&written.dir)), (1, 1), "and begun anew");
+    assert!(examine(&written.dir).is_clean());
+}
+
+#[test]
+fn a_map_that_grew_too_long_is_written_anew() {
+    let mut written = Written::of("mirror-2", "condense");
+    written.space.set_logging(false);
+    touch(&written);
+    written.sync();
+    let mut kept: Vec<Dva> = Vec::new();
+    let (mut before, mut shrunk) = (map_lengths(&written), 0);
+    for round in 0..ROUNDS {
+        let tx = written.tx();
+        let allocator = std::sync::Arc::clone(written.space.allocator());
+        for dva in kept.drain(..) {
+            allocator.free(&dva, tx.txg()).unwrap();
+        }
+        if round + 2 < ROUNDS {
+            let want = Want::new(512, tx.txg());
+            let blocks: Vec<Dva> =
+                (0..4000).map_while(|_| allocator.allocate(&want).ok()?[0]).collect();
+            // every second is freed at once, so that ranges do not join
+            for (index, dva) in blocks.into_iter().enumerate() {
+                if index % 2 == 0 {
+                    kept.push(dva);
+                } else {
+                    allocator.free(&dva, tx.txg()).unwrap();
+                }
+            }
+        }
+        touch(&written);
+        written.sync();
+        let now = map_lengths(&written);
+        shrunk += now.iter().filter(|(map, now)| before.get(map) > Some(*now)).count();
+        before = now;
+    }
+    assert!(shrunk > 0, "{before:?}");
+    let report = examine(&written.dir);
+    assert!(report.is_clean(), "{report:#?}");
+}
+
+/// Bytes of each metaslab's map.
+fn map_lengths(written: &Written) -> BTreeMap<ObjectId, u64> {
+    let pool = open(&written.dir);
+    let maps = pool.space().unwrap().into_iter().flat_map(|top| top.maps).flatten();
+    maps.map(|map| {
+        let object = pool.mos().object(map).unwrap();
+        (map, spa::space_map_entries(&object, &mut |_| {}).unwrap().length)
+    })
+    .collect()
+}
