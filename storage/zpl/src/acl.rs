@@ -21,6 +21,10 @@ pub struct Acl {
 impl Node {
     /// The ACL; empty where none is stored.
     pub fn acl(&self) -> Result<Acl> {
+        self.now(Self::acl_now)
+    }
+
+    fn acl_now(&self) -> Result<Acl> {
         let is_trivial = self.attributes().flags & flag::ACL_TRIVIAL != 0;
         if let Some(entries) = self.change().and_then(|change| change.acl.clone()) {
             return Ok(Acl { entries, is_trivial });

@@ -1,5 +1,7 @@
 //! A file: its attributes, its content by range, its target if it is a symbolic link.
 
+use std::sync::Arc;
+
 use dmu::Object;
 use ondisk::sa::Attribute;
 use ondisk::znode::Znode;
@@ -26,22 +28,40 @@ const LONGEST_TARGET: u64 = 65536;
 
 impl Node {
     pub(crate) fn open(fs: Fs, id: ObjectId) -> Result<Self> {
+        let inner = Arc::clone(&fs.inner);
+        let _guard = inner.guard(id);
+        Self::load(fs, id)
+    }
+
+    /// The same of a file that nobody can change now.
+    fn load(fs: Fs, id: ObjectId) -> Result<Self> {
         let inner = &*fs.inner;
-        let guard = inner.guard(id);
         if let Some(change) = inner.overlay.get(id) {
             if change.is_gone {
                 return Err(inner.gone(id));
             }
             let object = if change.is_new { None } else { Some(inner.objset.object(id)?) };
             let attributes = change.attributes;
-            drop(guard);
             return Ok(Self { fs, id, object, attributes });
         }
         let object = inner.objset.object(id)?;
         let attributes = Attributes::of(object.dnode(), &|| object.spill(), &inner.schema)
             .map_err(|fault| inner.fault(id, fault))?;
-        drop(guard);
         Ok(Self { fs, id, object: Some(object), attributes })
+    }
+
+    /// Shows the file as it is now to `look`; in a live file system nobody changes it meanwhile.
+    pub(crate) fn now<T>(&self, look: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let guard = self.fs.inner.guard(self.id);
+        match guard {
+            Some(_) => look(&Self::load(self.fs.clone(), self.id)?),
+            None => look(self),
+        }
+    }
+
+    /// A file that is hidden behind this one, and locked with it.
+    pub(crate) fn hidden(&self, id: ObjectId) -> Result<Self> {
+        Self::load(self.fs.clone(), id)
     }
 
     /// The file system it is of.
@@ -54,7 +74,7 @@ impl Node {
         self.id
     }
 
-    /// What there is to know of it.
+    /// What there is to know of it: of a live file system, when this was opened.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
@@ -85,6 +105,10 @@ impl Node {
 
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.now(|node| node.read_now(offset, into))
+    }
+
+    pub(crate) fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let left = self.attributes.size.saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
         let (into, _) = into.split_at_mut(count);
@@ -156,6 +180,10 @@ impl Node {
 
     /// The first byte from `from` on that is not in a hole; `None` if there is none.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        self.now(|node| node.next_data_now(from))
+    }
+
+    fn next_data_now(&self, from: u64) -> Result<Option<u64>> {
         let size = self.attributes.size;
         let mut at = from;
         while at < size {
@@ -183,6 +211,10 @@ impl Node {
 
     /// The first byte from `from` on that is in a hole; the end of the file is one.
     pub fn next_hole(&self, from: u64) -> Result<u64> {
+        self.now(|node| node.next_hole_now(from))
+    }
+
+    fn next_hole_now(&self, from: u64) -> Result<u64> {
         let size = self.attributes.size;
         let mut at = from;
         while at < size {
@@ -210,6 +242,10 @@ impl Node {
 
     /// Where a symbolic link points.
     pub fn readlink(&self) -> Result<Vec<u8>> {
+        self.now(Self::readlink_now)
+    }
+
+    fn readlink_now(&self) -> Result<Vec<u8>> {
         if self.attributes.kind != Kind::Symlink {
             let objset = self.fs.inner.objset.id();
             return Err(Error::NotSymlink { objset, object: self.id });

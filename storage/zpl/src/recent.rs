@@ -35,7 +35,7 @@ impl Recent {
         Ok(zap)
     }
 
-    /// Forgets the table of a directory that is about to change.
+    /// Forgets the table of a directory that goes: its number may become another one's.
     pub(crate) fn forget(&self, id: ObjectId) {
         self.0.lock().retain(|row| row.0 != id);
     }

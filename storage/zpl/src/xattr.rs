@@ -35,6 +35,10 @@ const LARGEST: u64 = 64 << 20;
 impl Node {
     /// The extended attributes that Linux would list, in the order of their names.
     pub fn xattrs(&self) -> Result<Vec<Xattr>> {
+        self.now(Self::xattrs_now)
+    }
+
+    fn xattrs_now(&self) -> Result<Vec<Xattr>> {
         let inner = &*self.fs().inner;
         let mut found = BTreeMap::new();
         let dir = self.attributes().xattr_dir;
@@ -57,26 +61,30 @@ impl Node {
 
     /// The value of an extended attribute by its name as Linux lists it.
     pub fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self.xattrs()?.into_iter().find(|xattr| xattr.name == name) {
-            Some(found) => self.xattr_value(found).map(Some),
-            None => Ok(None),
-        }
+        self.now(|node| {
+            let mut all = node.xattrs_now()?.into_iter();
+            all.find(|xattr| xattr.name == name).map(|found| node.value_now(found)).transpose()
+        })
     }
 
     /// The value of an extended attribute that was listed.
     pub fn xattr_value(&self, xattr: Xattr) -> Result<Vec<u8>> {
+        self.now(|node| node.value_now(xattr))
+    }
+
+    fn value_now(&self, xattr: Xattr) -> Result<Vec<u8>> {
         let id = match xattr.place {
             Place::Here(value) => return Ok(value),
             Place::File(id) => id,
         };
-        let file = self.fs().node(id)?;
+        let file = self.hidden(id)?;
         let size = file.attributes().size;
         if size > LARGEST {
             let rule = Fault::Rule("an extended attribute has at most 64 MiB");
             return Err(self.fs().inner.fault(id, rule));
         }
         let mut value = vec![0; usize::try_from(size).unwrap_or(0)];
-        let count = file.read(0, &mut value)?;
+        let count = file.read_now(0, &mut value)?;
         value.truncate(count);
         Ok(value)
     }

@@ -233,7 +233,7 @@ impl Writer {
         _lock: &MutexGuard<'_, ()>,
         id: ObjectId,
     ) -> Result<()> {
-        let set = Zap::open(self.fs.objset().object(self.fs.master().unlinked)?)?;
+        let set = self.table(self.fs.master().unlinked)?;
         Ok(set.update_u64(tx, unlinked_name(id).as_bytes(), id.get())?)
     }
 }

@@ -187,10 +187,9 @@ impl Writer {
         sheet.settle(&mut add)
     }
 
-    /// The table of a directory, to be changed.
+    /// The table of a directory, or of the unlinked files.
     fn table(&self, dir: ObjectId) -> Result<Zap> {
-        self.fs.inner.tables.forget(dir);
-        Ok(Zap::open(self.fs.objset().object(dir)?)?)
+        self.fs.inner.table(dir)
     }
 
     /// A name as it is stored, and its object.

@@ -3,7 +3,6 @@
 use ondisk::sa::Attribute;
 use ondisk::znode::flag;
 use units::ObjectId;
-use zap::Zap;
 
 use crate::writer::Writer;
 use crate::writer::draft::Draft;
@@ -68,20 +67,18 @@ impl Writer {
 
     /// Frees the files in a directory of extended attributes that has lost its owner.
     fn empty(&self, dir: &Draft) -> Result<()> {
-        self.fs.inner.tables.forget(dir.id());
         loop {
             let mut files = Vec::new();
             self.fs.inner.read_dir(dir.id(), None, &mut |entry| {
                 files.push((entry.name, entry.object));
                 files.len() < FILES_AT_ONCE
             })?;
-            self.fs.inner.tables.forget(dir.id());
             if files.is_empty() {
                 return Ok(());
             }
             let tx = self.begin.begin(&Need { frees: true, ..dir.need() })?;
             for (name, file) in files {
-                Zap::open(self.fs.objset().object(dir.id())?)?.remove(&tx, &name)?;
+                self.table(dir.id())?.remove(&tx, &name)?;
                 match self.fs.objset().free(&tx, file) {
                     Err(why) if !why.is_absence() => return Err(why.into()),
                     _ => {}

@@ -6,7 +6,6 @@ use ondisk::znode::{Time, flag};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 use txg::Tx;
 use units::ObjectId;
-use zap::Zap;
 
 use crate::writer::Writer;
 use crate::writer::draft::Draft;
@@ -117,10 +116,9 @@ impl Writer {
     }
 
     pub(super) fn must_be_empty(&self, dir: ObjectId) -> Result<()> {
-        let table = Zap::open(self.fs.objset().object(dir)?)?;
-        match table.entries().next().transpose()? {
-            None => Ok(()),
-            Some(_) => Err(Error::NotEmpty { objset: self.objset(), object: dir }),
+        match self.table(dir)?.count()? {
+            0 => Ok(()),
+            _ => Err(Error::NotEmpty { objset: self.objset(), object: dir }),
         }
     }
 
@@ -207,7 +205,7 @@ impl Writer {
         _lock: &MutexGuard<'_, ()>,
         id: ObjectId,
     ) -> Result<()> {
-        let set = Zap::open(self.fs.objset().object(self.fs.master().unlinked)?)?;
+        let set = self.table(self.fs.master().unlinked)?;
         set.remove(tx, unlinked_name(id).as_bytes())?;
         Ok(())
     }

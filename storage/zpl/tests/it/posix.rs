@@ -277,3 +277,51 @@ fn an_nfs4_acl_sets_the_mode() {
     writer.set(&caller(4), file, &Set { mode: Some(0o600), ..Set::default() }).expect("chmod");
     assert!(writer.fs().node(file).expect("node").acl().expect("ACL").is_trivial);
 }
+
+#[test]
+fn all_that_is_done_is_promised_to_the_log() {
+    let pool = Pool::new(Settings { xattr_sa: false, ..Settings::default() });
+    let (writer, top) = (&pool.writer, root(&pool));
+    *pool.host.promises.lock() = Some(Vec::new());
+    let file = writer.make(&caller(2), top, b"file", &New::default()).expect("file").id;
+    writer.make(&caller(2), top, b"dir", &directory()).expect("dir");
+    writer.write(&caller(3), file, Position::End, b"text").expect("write");
+    writer.truncate(&caller(3), file, 2).expect("truncate");
+    writer.punch(&caller(3), file, 0..1).expect("punch");
+    writer.link(&caller(4), file, top, b"more").expect("link");
+    let how =
+        Move { from_dir: top, from: b"more", to_dir: top, to: b"other", kind: MoveKind::default() };
+    writer.rename(&caller(5), &how).expect("rename");
+    writer.set(&caller(6), file, &Set { mode: Some(0o600), ..Set::default() }).expect("set");
+    let value = Some(&b"value"[..]);
+    writer.set_xattr(&caller(7), file, b"user.x", value, XattrMode::Any).expect("xattr");
+    writer.unlink(&caller(8), top, b"file").expect("unlink");
+    writer.rmdir(&caller(9), top, b"dir").expect("rmdir");
+    let promises = pool.host.promises.lock().take().expect("promises");
+    let first = |text: &String| text.split([' ', '{']).take(1).collect::<String>();
+    let kinds: Vec<String> = promises
+        .iter()
+        .map(|promise| match promise.strip_prefix("Record(") {
+            Some(record) => record.split(['(', ' ']).next().unwrap_or_default().to_owned(),
+            None => first(promise),
+        })
+        .collect();
+    let wanted = [
+        "Create",
+        "Create",
+        "Write",
+        "Truncate",
+        "Truncate",
+        "Link",
+        "Rename",
+        "SetAttr",
+        // the hidden directory, the file in it, its content
+        "Create",
+        "Create",
+        "Truncate",
+        "Write",
+        "Remove",
+        "RemoveDirectory",
+    ];
+    assert_eq!(kinds, wanted);
+}
