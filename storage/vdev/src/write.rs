@@ -5,6 +5,8 @@
 //! one request, and the sectors that raidz leaves over between blocks are filled where that joins
 //! two of them. A block is written if no row of it lost more columns than there is parity, and on
 //! a mirror if one side has it; who missed something is named, and the leaf itself remembers it.
+//!
+//! Proved by: `tests/it/write.rs`; `blocks_of_real_pools_are_written_as_openzfs_wrote_them` (spa).
 
 use device::buffer;
 use geometry::{Block, Column, Draid, Map, Row};

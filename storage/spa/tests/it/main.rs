@@ -3,4 +3,5 @@
 mod clones;
 mod commit;
 mod drives;
+mod rewrite;
 mod space;

@@ -1,0 +1,93 @@
+//! Blocks of real pools, written once more to empty drives: the same bytes at the same places.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use geometry::Reflow;
+use ondisk::Blkptr;
+use ondisk::blkptr::Regular;
+use sim::{Storm, What};
+use spa::{Options, Pool, scan};
+use transform::checksum;
+use units::{Guid, Place, Txg};
+use vdev::{FoundLeaf, Node, Request, Surroundings, Tree};
+use zio::{Block, Error, Key, Source};
+
+/// Remembers which blocks were read.
+struct Recorder {
+    below: Arc<dyn Source>,
+    seen: Arc<Mutex<Vec<Regular>>>,
+}
+
+impl Source for Recorder {
+    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        if let Blkptr::Regular(regular) = pointer {
+            self.seen.lock().unwrap().push(Regular::clone(regular));
+        }
+        self.below.read(pointer, place, key)
+    }
+}
+
+/// The same vdevs over other drives, whose order is that of the pool's leaves.
+fn copy_of(pool: &Pool, storm: &Storm) -> Tree {
+    let guids: Vec<Guid> = pool.tree().leaves().iter().map(|leaf| leaf.guid()).collect();
+    let find = |guid: Guid| {
+        let index = guids.iter().position(|other| *other == guid)?;
+        let device = Arc::clone(&storm.devices()[index]);
+        Some(FoundLeaf { device, synced: Txg::new(u64::MAX) })
+    };
+    let around = Surroundings { find: &find, reflow: Reflow { offset: 0, scratch: false } };
+    let tops = &pool.config().tree.as_ref().unwrap().children;
+    Tree::new(tops.iter().map(|top| Node::build(top, &around).unwrap()).collect())
+}
+
+/// Writes a block to the other drives as it is stored; false where it cannot be read plainly.
+fn write_again(pool: &Pool, to: &Tree, block: &Regular) -> usize {
+    let mut written = 0;
+    for dva in block.copies().filter(|dva| !dva.gang) {
+        let judge = |bytes: &[u8]| {
+            checksum::matches(block.checksum, bytes, block.order, None, &block.sum, false)
+                == Ok(true)
+        };
+        let size = usize::try_from(block.psize).unwrap();
+        let birth = block.birth_physical;
+        let request = Request { offset: dva.offset, size, birth, judge: &judge, strict: true };
+        let mut bytes = Vec::new();
+        if pool.tree().read(dva.vdev, &request, &mut bytes, &mut Vec::new()).is_ok() {
+            to.write(dva.vdev, dva.offset, &bytes, birth, &mut Vec::new()).unwrap();
+            written += 1;
+        }
+    }
+    written
+}
+
+#[test]
+fn blocks_of_real_pools_are_written_as_openzfs_wrote_them() {
+    for name in ["mirror-2", "mirror-3", "stripe-copies", "draid1", "expanded", "snapshots"] {
+        let fixture = fixtures::load(name);
+        let devices = device::probe(std::slice::from_ref(&fixture.dir)).devices;
+        let (pools, _) = scan(&devices);
+        let seen = Arc::new(Mutex::default());
+        let between =
+            |below| Arc::new(Recorder { below, seen: Arc::clone(&seen) }) as Arc<dyn Source>;
+        let pool = pools[0].open_through(&Options::default(), &between).unwrap();
+        let leaves = pool.tree().leaves();
+        let sizes: Vec<u64> =
+            leaves.iter().map(|leaf| leaf.device().map_or(0, |device| device.size())).collect();
+        let storm = Storm::new(&sizes);
+        let to = copy_of(&pool, &storm);
+        let (mut done, mut count) = (BTreeSet::new(), 0);
+        for block in seen.lock().unwrap().iter() {
+            if done.insert(block.sum) {
+                count += write_again(&pool, &to, block);
+            }
+        }
+        assert!(count >= 20, "{name}: {count} blocks");
+        for event in storm.journal().events(0) {
+            let What::Write { offset, bytes } = event.what else { continue };
+            let mut real = vec![0; bytes.len()];
+            leaves[event.disk].device().unwrap().read_at(offset, &mut real).unwrap();
+            assert!(real[..] == bytes[..], "{name}: drive {} at {offset:#x}", event.disk);
+        }
+    }
+}
