@@ -7,6 +7,7 @@
 mod candidate;
 mod clones;
 mod commit;
+mod dedup;
 mod directory;
 mod error;
 mod features;
@@ -19,6 +20,7 @@ mod space;
 pub use candidate::{Candidate, LeafSummary, scan};
 pub use clones::{Cloned, Clones};
 pub use commit::{Commit, config_of};
+pub use dedup::{Dedup, SizeOf};
 pub use directory::Directory;
 pub use error::Error;
 pub use features::{FeatureState, Verdict};

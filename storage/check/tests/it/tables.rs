@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dmu::{Object, Objset};
+use ondisk::dedup::{DedupKey, DedupValue, Shape};
 use ondisk::object_type::Content;
 use ondisk::zap::fat::Header;
 use ondisk::zap::micro::{Micro, MicroMut};
@@ -60,9 +61,27 @@ fn made_again(object: &Object) -> Option<&'static str> {
     (block.order() == Order::Little).then_some(kind)
 }
 
+/// Every value of a table of dedup is packed again as it was.
+fn values_packed_again(object: &Object) -> usize {
+    let table = zap::Zap::open(object.clone()).unwrap();
+    let again = |entry: &zap::Entry| {
+        let packed = entry.value.bytes();
+        let shapes = [Shape::Flat, Shape::Traditional];
+        let key = entry.key64.as_deref().unwrap().try_into().unwrap();
+        assert_eq!(DedupKey::from_words(&key).unwrap().to_words(), key);
+        shapes.iter().any(|shape| {
+            DedupValue::parse(packed, *shape).is_ok_and(|value| value.pack() == packed)
+        })
+    };
+    let entries: Vec<zap::Entry> = table.entries().map(Result::unwrap).collect();
+    assert!(entries.iter().all(again), "{object:?}");
+    entries.len()
+}
+
 #[test]
 fn real_tables_keep_the_rules_and_are_made_again() {
     let mut seen = BTreeSet::new();
+    let mut values = 0;
     for fixture in fixtures::all() {
         let pool = open(&fixture.dir);
         for objset in objsets(pool.mos()) {
@@ -74,11 +93,15 @@ fn real_tables_keep_the_rules_and_are_made_again() {
                 }
                 if let Some(kind) = made_again(&object) {
                     audit::audit(&object);
+                    if object.dnode().kind == ObjectType::DDT_ZAP {
+                        values += values_packed_again(&object);
+                    }
                     seen.insert((kind, object.dnode().kind));
                 }
             }
         }
     }
+    assert!(values > 10, "{values}");
     assert!(seen.contains(&("micro", ObjectType::DIRECTORY)));
     assert!(seen.contains(&("fat", ObjectType::OBJECT_DIRECTORY)));
     assert!(seen.contains(&("fat", ObjectType::DDT_ZAP)));

@@ -21,6 +21,7 @@
 use units::Txg;
 
 use super::{Class, DedupKey, DedupValue, Shape};
+use crate::words::Room;
 use crate::{Error, Order, Reader, Result};
 
 const WHAT: &str = "dedup log";
@@ -55,6 +56,18 @@ impl LogHeader {
         let key = reader.words()?;
         let checkpoint = (flags & 2 != 0).then_some(key);
         Ok(Self { flushing: flags & 1 != 0, length, first_txg, checkpoint })
+    }
+
+    /// The bonus, little-endian.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let flags = u64::from(self.flushing) | (u64::from(self.checkpoint.is_some()) << 1);
+        let mut bytes = [0; Self::SIZE];
+        let mut room = Room::new(&mut bytes);
+        room.u64(1 | (flags << 8)).u64(self.length).u64(self.first_txg.get());
+        for word in self.checkpoint.unwrap_or_default() {
+            room.u64(word);
+        }
+        bytes
     }
 }
 
@@ -160,6 +173,7 @@ mod tests {
         let raw: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let header = LogHeader::read(&mut Reader::new("h", &raw, Order::Little)).unwrap();
         assert!(header.flushing);
+        assert_eq!(header.encode()[..], raw);
         assert_eq!((header.length, header.checkpoint), (4096, Some([1, 2, 3, 4, 5])));
         assert!(LogHeader::read(&mut Reader::new("h", &raw, Order::Big)).is_err());
     }

@@ -180,6 +180,16 @@ impl DedupKey {
     }
 }
 
+impl DedupKey {
+    /// The words of a ZAP's key.
+    pub fn to_words(self) -> [u64; 5] {
+        let [a, b, c, d] = self.sum;
+        let field = |bytes: u32| u64::from((bytes / 512).saturating_sub(1) & 0xffff);
+        let form = u64::from(self.compression.number()) | (u64::from(self.encrypted) << 7);
+        [a, b, c, d, field(self.lsize) | (field(self.psize) << 16) | (form << 32)]
+    }
+}
+
 fn sectors(field: u16) -> u32 {
     u32::from(field).saturating_add(1).saturating_mul(512)
 }
@@ -226,9 +236,26 @@ pub fn histogram(bytes: &[u8], order: Order) -> Result<Vec<Sums>> {
         .collect()
 }
 
+/// The words of a histogram.
+pub fn histogram_words(histogram: &[Sums]) -> Vec<u64> {
+    let words = |sums: &Sums| {
+        [
+            sums.blocks,
+            sums.lsize,
+            sums.psize,
+            sums.dsize,
+            sums.referenced_blocks,
+            sums.referenced_lsize,
+            sums.referenced_psize,
+            sums.referenced_dsize,
+        ]
+    };
+    histogram.iter().flat_map(words).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Class, DedupKey, TableName, histogram};
+    use super::{Class, DedupKey, TableName, histogram, histogram_words};
     use crate::Order;
     use crate::blkptr::{Checksum, Compression};
 
@@ -253,6 +280,7 @@ mod tests {
     #[test]
     fn a_key_has_sizes_and_form() {
         let key = DedupKey::from_words(&[1, 2, 3, 4, (0x8f << 32) | (7 << 16) | 255]).unwrap();
+        assert_eq!(key.to_words(), [1, 2, 3, 4, (0x8f << 32) | (7 << 16) | 255]);
         assert_eq!((key.lsize, key.psize), (131_072, 4096));
         assert_eq!((key.compression, key.encrypted), (Compression::Lz4, true));
         assert!(DedupKey::from_words(&[0, 0, 0, 0, 0x7f << 32]).is_err());
@@ -262,7 +290,11 @@ mod tests {
     fn a_histogram_is_whole_or_an_error() {
         let mut raw = vec![0; 64 * 64];
         raw[64 + 7] = 9;
-        assert_eq!(histogram(&raw, Order::Big).unwrap()[1].blocks, 9);
+        let read = histogram(&raw, Order::Big).unwrap();
+        assert_eq!(read[1].blocks, 9);
+        let again: Vec<u8> =
+            histogram_words(&read).into_iter().flat_map(u64::to_be_bytes).collect();
+        assert_eq!(again, raw);
         assert!(histogram(&raw[8..], Order::Big).is_err());
     }
 }

@@ -30,6 +30,8 @@ use crate::{Dva, Error, Order, Reader, Result};
 pub struct Copies {
     /// Where they are. With encryption the third is salt and IV, not a place.
     pub dvas: [Option<Dva>; 3],
+    /// The third address as it stands.
+    pub third: [u64; 2],
     /// How many pointers there are to it.
     pub references: u64,
     /// The txg that wrote it; 0: there is no such set.
@@ -52,8 +54,23 @@ pub enum DedupValue {
 
 impl Copies {
     fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let dvas = [Dva::read(reader)?, Dva::read(reader)?, Dva::read(reader)?];
-        Ok(Self { dvas, references: reader.u64()?, birth: Txg::new(reader.u64()?) })
+        let (first, second) = (Dva::read(reader)?, Dva::read(reader)?);
+        let third = reader.words()?;
+        let dvas = [first, second, Dva::from_words(third[0], third[1])];
+        Ok(Self { dvas, third, references: reader.u64()?, birth: Txg::new(reader.u64()?) })
+    }
+
+    /// Copies of a block that is not encrypted.
+    pub fn new(dvas: [Option<Dva>; 3], references: u64, birth: Txg) -> Self {
+        let third = dvas[2].map_or([0; 2], Dva::to_words);
+        Self { dvas, third, references, birth }
+    }
+
+    fn words(&self) -> [u64; 8] {
+        let [first, second, _] = self.dvas.map(|dva| dva.map_or([0; 2], Dva::to_words));
+        let [third, fourth] = self.third;
+        let (references, birth) = (self.references, self.birth.get());
+        [first[0], first[1], second[0], second[1], third, fourth, references, birth]
     }
 }
 
@@ -78,6 +95,29 @@ impl DedupValue {
         Self::read(&mut Reader::new(WHAT, &bytes, order), shape)
     }
 
+    /// The value as it stands in a log, little-endian.
+    pub fn encode(&self) -> Vec<u8> {
+        let words: Vec<u64> = match self {
+            Self::Traditional(sets) => sets.iter().flat_map(Copies::words).collect(),
+            Self::Flat { copies, since } => {
+                copies.words().into_iter().chain(std::iter::once(*since)).collect()
+            }
+        };
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// The value packed, as it stands in a table.
+    pub fn pack(&self) -> Vec<u8> {
+        let bytes = self.encode();
+        let (number, content) = match pack_zle(&bytes) {
+            Some(packed) => (ZLE, packed),
+            None => (OFF, bytes),
+        };
+        let mut out = vec![number | LITTLE];
+        out.extend(content);
+        out
+    }
+
     /// The sets in use, with the copies made (0: ditto, `None`: the flat form does not say).
     pub fn sets(&self) -> impl Iterator<Item = (Option<u8>, &Copies)> {
         let all: &[Copies] = match self {
@@ -96,15 +136,19 @@ impl DedupValue {
 }
 
 const WHAT: &str = "dedup value";
+/// The numbers of the compressions in a packed value, and the bit that tells the byte order.
+const OFF: u8 = 2;
+const ZLE: u8 = 14;
+const LITTLE: u8 = 0x80;
 
 /// Unpacks a value of a table: `size` bytes, and the order of their words.
 pub fn unpack(packed: &[u8], size: usize) -> Result<(Vec<u8>, Order)> {
     let mut reader = Reader::new(WHAT, packed, Order::Little);
     let head = reader.u8()?;
-    let order = if head & 0x80 == 0 { Order::Big } else { Order::Little };
-    let bytes = match head & 0x7f {
-        2 => reader.take(size)?.to_vec(),
-        14 => zle(&mut reader, size)?,
+    let order = if head & LITTLE == 0 { Order::Big } else { Order::Little };
+    let bytes = match head & !LITTLE {
+        OFF => reader.take(size)?.to_vec(),
+        ZLE => zle(&mut reader, size)?,
         found => {
             let found = u64::from(found);
             return Err(Error::Unknown { what: WHAT, field: "compression", found });
@@ -132,11 +176,49 @@ fn zle(reader: &mut Reader<'_>, size: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Packs bytes so; `None` where the real system would keep them as they are, which it does as soon
+/// as a run of literals begins with less than the longest one's room.
+fn pack_zle(bytes: &[u8]) -> Option<Vec<u8>> {
+    const LITERALS: usize = 64;
+    const ZEROS: usize = 192;
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut left = bytes;
+    while let Some(first) = left.first() {
+        // its head must fit, and one byte more
+        if out.len().saturating_add(1) >= bytes.len() {
+            return None;
+        }
+        let (count, head) = if *first == 0 {
+            let count = left.iter().take(ZEROS).take_while(|byte| **byte == 0).count();
+            (count, count.saturating_add(LITERALS).saturating_sub(1))
+        } else {
+            if bytes.len().saturating_sub(out.len()).saturating_sub(1) < LITERALS {
+                return None;
+            }
+            let pairs = left.windows(2).take(LITERALS.saturating_sub(1));
+            let count = pairs.take_while(|pair| *pair != [0, 0]).count();
+            let last = left.get(count).is_some_and(|byte| *byte != 0);
+            (
+                count.saturating_add(usize::from(last)),
+                count.saturating_add(usize::from(last)).saturating_sub(1),
+            )
+        };
+        out.push(u8::try_from(head).unwrap_or(u8::MAX));
+        let (now, rest) = left.split_at_checked(count)?;
+        if *first != 0 {
+            out.extend_from_slice(now);
+        }
+        left = rest;
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{DedupValue, unpack};
-    use crate::Order;
+    use super::{Copies, DedupValue, unpack};
     use crate::dedup::Shape;
+    use crate::{Dva, Order};
+    use units::Txg;
 
     #[test]
     fn zle_is_literals_and_zeros() {
@@ -162,6 +244,7 @@ mod tests {
         let (copies, set) = sets[0];
         assert_eq!((copies, set.references, set.birth.get()), (Some(1), 4, 11));
         assert_eq!(set.dvas[0].unwrap().to_string(), "0:7a000:2000");
+        assert_eq!(value.pack(), packed);
     }
 
     #[test]
@@ -194,6 +277,33 @@ mod tests {
             }
             let _ = DedupValue::parse(&bytes, Shape::Flat);
             let _ = DedupValue::parse(&bytes, Shape::Traditional);
+        }
+
+        #[test]
+        fn what_is_packed_is_unpacked(
+            sets in proptest::collection::vec(
+                (0_u64..9, 0_u64..1 << 48, 0_u64..1 << 48, 0_u64.., 0_u64..3), 4..5,
+            ),
+            flat: bool,
+        ) {
+            let mut sets = sets.into_iter().map(|(vdev, offset, second, salt, references)| Copies {
+                dvas: [
+                    Dva::from_words(vdev << 32 | 8, offset),
+                    Dva::from_words(8, second).filter(|_| second % 3 > 0),
+                    Dva::from_words(salt, !salt),
+                ],
+                third: [salt, !salt],
+                references,
+                birth: Txg::new(references * 7),
+            });
+            let value = if flat {
+                DedupValue::Flat { copies: sets.next().unwrap(), since: 1_700_000_000 }
+            } else {
+                let sets: Vec<Copies> = sets.collect();
+                DedupValue::Traditional(Box::new(sets.try_into().unwrap()))
+            };
+            let shape = if flat { Shape::Flat } else { Shape::Traditional };
+            assert_eq!(DedupValue::parse(&value.pack(), shape).unwrap(), value);
         }
     }
 }

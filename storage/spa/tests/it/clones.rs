@@ -13,7 +13,7 @@ use txg::Tx;
 use units::{Txg, VdevId};
 use zap::{NewTable, Zap};
 
-fn mos() -> (Objset, Arc<Memory>) {
+pub(crate) fn mos() -> (Objset, Arc<Memory>) {
     let (mos, memory) = memory::blank(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
     Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();

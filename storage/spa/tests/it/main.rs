@@ -2,6 +2,7 @@
 
 mod clones;
 mod commit;
+mod dedup;
 mod drives;
 mod rewrite;
 mod space;
