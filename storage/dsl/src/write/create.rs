@@ -11,7 +11,7 @@ use units::{ObjectId, ObjsetId, Txg};
 use super::change::{Change, DIRECTORY};
 use super::features::{self, guid};
 use super::names::{self, Head};
-use super::{deadlist, limits};
+use super::{deadlist, keys, limits};
 use crate::dir::extension;
 use crate::{Error, Result};
 
@@ -35,6 +35,12 @@ pub fn clone(change: &Change<'_>, name: &str, origin: &str) -> Result<ObjsetId> 
     let (_, origin) = change.find_snapshot(origin)?;
     let head = new_head(change, parent.dir, part, Some(origin))?;
     Ok(ObjsetId::new(head.dataset.get()))
+}
+
+/// Says of a head, whose content is not made yet, that names in it are compared without case.
+pub fn make_caseless(change: &Change<'_>, dataset: ObjsetId) -> Result<()> {
+    let id = ObjectId::new(dataset.get());
+    change.change_dataset(id, |dataset| dataset.flags |= DatasetPhys::CASELESS)
 }
 
 fn judge_new(change: &Change<'_>, parent: ObjectId, name: &str, part: &str) -> Result<()> {
@@ -184,7 +190,8 @@ fn begin_as_clone(
     change.change_dir(dir, |dir| dir.origin = origin)?;
     let clones = change.table_or_new(change.dir(from.dir)?.clones, ObjectType::DSL_CLONES)?;
     change.insert_member(clones, dataset.get())?;
-    change.change_dir(from.dir, |dir| dir.clones = clones)
+    change.change_dir(from.dir, |dir| dir.clones = clones)?;
+    keys::share(change, from.dir, dir)
 }
 
 /// The features that a dataset itself uses, with what it says of each.

@@ -2,7 +2,7 @@
 //! whose whole tree is freed afterwards.
 
 use ondisk::Blkptr;
-use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
+use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
 
 use super::change::Change;
@@ -10,7 +10,7 @@ use super::features::{self, guid};
 use super::names::Head;
 use super::pool::{FREE_LIST, own_dir};
 use super::space::{For, Space, signed};
-use super::{bookmark, create, deadlist, holds, limits, livelist, release, snapshot};
+use super::{bookmark, create, deadlist, holds, keys, limits, livelist, release, snapshot};
 use crate::{Error, Result};
 
 /// Destroys a file system or volume that has no snapshots and nothing below it. Its blocks are
@@ -54,6 +54,7 @@ pub fn destroy_snapshot(change: &Change<'_>, name: &str, later: bool) -> Result<
 /// Destroys a snapshot that is neither held nor cloned.
 pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
     let record = change.dataset(id)?;
+    judge_remapped(change, id, record.next)?;
     let part = change.snapshot_part(id)?;
     let head = change.dir(record.dir)?.head;
     let next = change.dataset(record.next)?;
@@ -88,7 +89,31 @@ pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
     for table in [record.next_clones, record.properties, record.holds] {
         change.free_if_any(table)?;
     }
+    no_longer_boots(change, id)?;
     change.free_extended(id)
+}
+
+/// Refuses to destroy a snapshot of which, or of whose next, it is noted what was moved off removed
+/// vdevs: nothing here writes these notes further.
+fn judge_remapped(change: &Change<'_>, id: ObjectId, next: ObjectId) -> Result<()> {
+    for dataset in [id, next] {
+        if change.field(dataset, DatasetPhys::REMAP_DEADLIST)?.is_some() {
+            let name = change.snapshot_part(id)?;
+            return Err(Error::Busy { name, why: "it has blocks moved off removed vdevs" });
+        }
+    }
+    Ok(())
+}
+
+/// The pool is no longer booted from a dataset that goes.
+fn no_longer_boots(change: &Change<'_>, id: ObjectId) -> Result<()> {
+    const BOOT: &str = "bootfs";
+    let Some(table) = change.number(super::change::DIRECTORY, "pool_props")? else { return Ok(()) };
+    let table = ObjectId::new(table);
+    if change.number(table, BOOT)? == Some(id.get()) {
+        change.remove(table, BOOT)?;
+    }
+    Ok(())
 }
 
 fn add(count: &mut u64, delta: i64) {
@@ -207,6 +232,7 @@ pub(crate) fn destroy_head(change: &Change<'_>, head: Head, log: &[Blkptr]) -> R
     change.change_dir(head.dir, |dir| dir.head = ObjectId::META)?;
     change.free_object(record.snapshot_names)?;
     bookmark::destroy_all(change, head.dataset)?;
+    no_longer_boots(change, head.dataset)?;
     change.free_extended(head.dataset)?;
     dir_goes(change, head.dir)?;
     match origin {
@@ -260,9 +286,7 @@ fn dir_goes(change: &Change<'_>, dir: ObjectId) -> Result<()> {
     let record = change.dir(dir)?;
     limits::count_filesystems(change, record.parent, -1)?;
     limits::reserve(change, dir, 0)?;
-    if let Some(key) = change.field_object(dir, DirPhys::CRYPTO_KEY)? {
-        release_key(change, key)?;
-    }
+    keys::leave(change, dir)?;
     let tables = [record.children, record.properties, record.clones, record.delegations];
     for permissions in change.numbers(record.delegations)? {
         change.free_object(ObjectId::new(permissions))?;
@@ -270,13 +294,4 @@ fn dir_goes(change: &Change<'_>, dir: ObjectId) -> Result<()> {
     tables.into_iter().try_for_each(|table| change.free_if_any(table))?;
     change.remove(change.dir(record.parent)?.children, &part)?;
     change.free_extended(dir)
-}
-
-/// One directory less uses a key; the last takes it along.
-fn release_key(change: &Change<'_>, key: ObjectId) -> Result<()> {
-    const USERS: &str = "DSL_CRYPTO_REFCOUNT";
-    match change.number(key, USERS)?.unwrap_or(1) {
-        0 | 1 => change.free_object(key),
-        users => change.put_number(key, USERS, users.saturating_sub(1)),
-    }
 }

@@ -1,7 +1,7 @@
 //! What directories may use: quotas, reservations, what is left, and counts of what is below.
 
 use ondisk::dsl::Dir as DirPhys;
-use units::ObjectId;
+use units::{ObjectId, ObjsetId};
 
 use super::change::Change;
 use super::features::{self, guid};
@@ -39,6 +39,15 @@ pub(crate) fn available_moving(
     dir: ObjectId,
     taken: Option<(ObjectId, u64)>,
 ) -> Result<u64> {
+    left_in(change, dir, taken, true)
+}
+
+fn left_in(
+    change: &Change<'_>,
+    dir: ObjectId,
+    taken: Option<(ObjectId, u64)>,
+    quotas: bool,
+) -> Result<u64> {
     let mut chain = Vec::new();
     let mut at = dir;
     while at.exists() {
@@ -53,7 +62,8 @@ pub(crate) fn available_moving(
     let mut left = u64::MAX;
     for (id, record) in chain.iter().rev() {
         let mut used = record.used;
-        let mut quota = if record.quota == 0 { u64::MAX } else { record.quota };
+        let limited = quotas && record.quota != 0;
+        let mut quota = if limited { record.quota } else { u64::MAX };
         if !record.parent.exists() {
             quota = quota.min(change.usable);
         }
@@ -67,6 +77,31 @@ pub(crate) fn available_moving(
         left = left.min(quota.saturating_sub(used));
     }
     Ok(left)
+}
+
+/// What may still be written to a head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Bytes that it may come to reach more than it does.
+    pub bytes: u64,
+    /// Whether it is a quota that ends it, and not the pool.
+    pub quota: bool,
+}
+
+/// What may still be written to a head, as of now: what is on its way to the drives is the
+/// caller's to take off.
+pub fn room(change: &Change<'_>, dataset: ObjsetId) -> Result<Room> {
+    let record = change.dataset(ObjectId::new(dataset.get()))?;
+    let limits = of_head(change, record.dir)?;
+    // what is kept for the head counts as used already
+    let kept = limits.reservation.saturating_sub(record.unique);
+    let left = |quotas| left_in(change, record.dir, None, quotas);
+    let pool = left(false)?.saturating_add(kept);
+    let mut bytes = left(true)?.saturating_add(kept);
+    if limits.quota != 0 {
+        bytes = bytes.min(limits.quota.saturating_sub(record.referenced));
+    }
+    Ok(Room { bytes, quota: bytes < pool })
 }
 
 /// The directory in which two lie, one of them perhaps.

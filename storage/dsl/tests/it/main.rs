@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod keys;
 mod model;
 mod random;
 mod real;
+mod room;
 mod settings;
 mod skeleton;
 mod trees;
