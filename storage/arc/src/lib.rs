@@ -65,29 +65,38 @@ impl Cache {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    fn queue(&self, identity: Identity, metadata: bool) -> &Mutex<Queue> {
+    fn queue(&self, identity: Identity, pointer: &Blkptr) -> &Mutex<Queue> {
+        let metadata = pointer.kind().is_metadata() || pointer.level().get() > 0;
         let queues = if metadata { &self.metadata } else { &self.data };
         &queues[identity.shard(SHARDS)]
+    }
+
+    /// The block, if it is held; none for pointers that need no reading.
+    fn held(&self, pointer: &Blkptr) -> Option<Block> {
+        let identity = Identity::of(pointer)?;
+        let found = self.queue(identity, pointer).lock().find(identity);
+        let count = if found.is_some() { &self.hits } else { &self.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+        found
     }
 }
 
 impl Source for Cache {
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
-        let Some(identity) = Identity::of(pointer) else {
-            return self.below.read(pointer, place, key);
-        };
-        let metadata = pointer.kind().is_metadata() || pointer.level().get() > 0;
-        let queue = self.queue(identity, metadata);
-        if let Some(block) = queue.lock().find(identity) {
-            self.hits.fetch_add(1, Ordering::Relaxed);
+        if let Some(block) = self.held(pointer) {
             return Ok(block);
         }
-        self.misses.fetch_add(1, Ordering::Relaxed);
         let block = self.below.read(pointer, place, key)?;
-        // dropped outside of the lock, since that gives memory back
-        let evicted = queue.lock().insert(identity, block.clone());
-        drop(evicted);
+        if let Some(identity) = Identity::of(pointer) {
+            // dropped outside of the lock, since that gives memory back
+            let evicted = self.queue(identity, pointer).lock().insert(identity, block.clone());
+            drop(evicted);
+        }
         Ok(block)
+    }
+
+    fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        self.held(pointer).map_or_else(|| self.below.read_once(pointer, place, key), Ok)
     }
 }
 
@@ -138,6 +147,16 @@ mod tests {
         for sector in 1..10_000 {
             cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
         }
+        assert_eq!(below.0.load(Ordering::Relaxed), 9999);
+        for _ in 0..2 {
+            cache.read_once(&pointer(20_000 * 8), Place::default(), None).unwrap();
+            cache.read_once(&pointer(9_999 * 8), Place::default(), None).unwrap();
+        }
+        assert_eq!(
+            below.0.load(Ordering::Relaxed),
+            9999 + 2,
+            "what is held is found, nothing taken in"
+        );
         let held: usize = cache.metadata.iter().map(|queue| queue.lock().bytes()).sum();
         assert!(held <= limits.metadata, "{held} bytes are held");
         assert!(held >= limits.metadata / 2, "only {held} bytes are held");

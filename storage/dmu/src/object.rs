@@ -121,6 +121,11 @@ impl Object {
         }
     }
 
+    /// The same, for who reads all and each block once: no cache takes it in.
+    pub fn block_once(&self, block: BlockId) -> Result<Option<Block>> {
+        self.tree.block_once(block.get())
+    }
+
     /// Content from `offset` on: zeros in holes and beyond the last block.
     pub fn read(&self, offset: u64, mut into: &mut [u8]) -> Result<()> {
         let size = u64::from(self.block_size());

@@ -99,11 +99,16 @@ impl Tree {
 
     /// Reads the block of a pointer that has been judged.
     pub(crate) fn fetch(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<Block> {
-        let place = self.place(level, block);
-        let read = self.source.read(pointer, place, self.key.as_ref())?;
+        let read = self.source.read(pointer, self.place(level, block), self.key.as_ref())?;
+        self.sized(read, level, block)
+    }
+
+    /// A block, if it is as long as the dnode says.
+    fn sized(&self, read: Block, level: u8, block: u64) -> Result<Block> {
         let wanted = if level == 0 { self.dnode.block_size } else { self.dnode.indirect_size() };
         if u64::try_from(read.len()) != Ok(u64::from(wanted)) {
             let found = u64::try_from(read.len()).unwrap_or(u64::MAX);
+            let place = self.place(level, block);
             return Err(Error::Mismatch { place, field: "size", wanted: wanted.into(), found });
         }
         Ok(read)
@@ -136,6 +141,16 @@ impl Tree {
             return Ok(None);
         }
         self.fetch(&spot.pointer, 0, block).map(Some)
+    }
+
+    /// The same, for who will not ask for it again.
+    pub(crate) fn block_once(&self, block: u64) -> Result<Option<Block>> {
+        let spot = self.find(0, block)?;
+        if spot.pointer.is_hole() {
+            return Ok(None);
+        }
+        let (place, key) = (self.place(0, block), self.key.as_ref());
+        self.sized(self.source.read_once(&spot.pointer, place, key)?, 0, block).map(Some)
     }
 
     /// The data block at which to go on after an error: that behind everything the error hides.

@@ -52,7 +52,3 @@ fn missing(name: &str, object: u64, error: &dmu::Error) -> Error {
 fn unreadable(subject: impl Into<String>, error: &impl ToString) -> Error {
     Error::Unreadable { subject: subject.into(), why: error.to_string() }
 }
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

@@ -12,6 +12,7 @@ pub mod dataset;
 pub mod error;
 pub mod event;
 pub mod files;
+mod hex;
 pub mod inspect;
 pub mod keys;
 mod pool;
@@ -20,6 +21,7 @@ pub mod summary;
 
 pub use error::Error;
 pub use event::Event;
+pub use hex::hex;
 pub use keys::{EncryptionRoot, KeyState};
 pub use pool::{Moment, OpenOptions, Pool};
 pub use search::{Search, search};

@@ -15,4 +15,9 @@ pub trait Source: Send + Sync {
     /// The block's content, verified, decrypted and decompressed. A hole gives zeros of its size.
     /// `place` is where the block belongs, for errors; `key` is wanted for encrypted blocks only.
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error>;
+
+    /// The same, for who will not ask for it again: a cache does not take it in.
+    fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        self.read(pointer, place, key)
+    }
 }

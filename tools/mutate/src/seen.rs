@@ -8,7 +8,7 @@ use check::Check;
 use device::{Device, Window, partitions};
 use dmu::{Found, Next, Objset};
 use dsl::{Dataset, Owners, PoolFacts, Tree};
-use fixtures::Key;
+use fixtures::{Key, hex};
 use job::Job;
 use ondisk::object_type::Content;
 use sha2::{Digest, Sha256};
@@ -391,10 +391,6 @@ fn examine(pool: &Pool, tree: &Tree) -> Option<bool> {
         }
     }
     Some(check.report(Some(tree), Duration::ZERO, 1).is_clean())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// What a look shows wrongly, without an error: a line each. A look at an older txg is none, nor

@@ -78,9 +78,15 @@ pub(crate) fn open_part(path: &Path, content: &Content, how: &How<'_>) -> io::Re
         let back = step.saturating_mul(WINDOW as u64 + 1);
         from = (facts.len().saturating_sub(back) / step).saturating_mul(step);
     }
-    file.set_len(from)?;
+    set_length(&file, from)?;
     mark(&file, Some(how.mark))?;
     Ok((file, from))
+}
+
+/// Cuts or lengthens it, unless it is right: some file systems take even that for a change, and
+/// write all that they hold of a file that was cut to nothing as soon as it is closed.
+pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
+    if file.metadata()?.len() == length { Ok(()) } else { file.set_len(length) }
 }
 
 /// Sets or takes away the mark that lets a later run go on.

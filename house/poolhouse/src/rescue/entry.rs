@@ -1,8 +1,9 @@
 //! An entry of a manifest: a file with its attributes and its hash, as a line of JSON.
 
 use engine::files::{Error, Facts, File, Files, Kind};
+use engine::hex;
 
-use super::hash::{self, LARGE, hex};
+use super::hash::{self, LARGE};
 
 /// JSON written by hand, as its strings may hold bytes that are no UTF-8: these are written as
 /// Python does, as lone halves of surrogate pairs.

@@ -359,7 +359,7 @@ impl Copier<'_> {
         if copied.stopped {
             return Ok(Made::Stopped);
         }
-        out.set_len(facts.size)?;
+        copy::set_length(&out, facts.size)?;
         drop(out);
         let shift = if copied.bad.is_empty() { 0 } else { DAMAGED };
         attributes::apply(&part, file, self.keep, shift, &self.not_kept);

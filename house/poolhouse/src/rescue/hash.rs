@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use engine::files::{Content, Error, Extent, Piece};
+use engine::hex;
 use sha2::{Digest, Sha256};
 
 use crate::ordered::ordered;
@@ -93,7 +94,7 @@ pub(crate) fn pieces(
 ) -> Result<(), Error> {
     let mut at = start;
     while at < end {
-        let piece = content.piece(at, end)?;
+        let piece = content.piece_once(at..end)?;
         if piece.end <= at {
             break;
         }
@@ -117,15 +118,3 @@ fn update(sha: &mut Sha256, piece: &Piece) {
 }
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(char::from(DIGITS[usize::from(digit)]));
-        }
-    }
-    out
-}

@@ -103,7 +103,7 @@ fn to_file(content: &Content, dest: &Path, how: &How<'_>) -> io::Result<Copied> 
     if copied.stopped {
         return Ok(copied);
     }
-    file.set_len(content.size())?;
+    copy::set_length(&file, content.size())?;
     file.sync_all()?;
     let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     let times = rustix::fs::Timestamps { last_access: now, last_modification: now };

@@ -4,15 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use fixtures::Fixture;
+use fixtures::{Fixture, hex};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::poolhouse::{arg, good, json, key_files, run};
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn sum(path: &Path) -> String {
     hex(&Sha256::digest(std::fs::read(path).expect("a file")))

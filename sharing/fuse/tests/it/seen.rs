@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use fixtures::{hex, unhex};
 use rustix::fs::SeekFrom;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -191,13 +192,4 @@ fn xattrs(path: &Path) -> io::Result<Map<String, Value>> {
         out.insert(name, json!(hex(&value[..count])));
     }
     Ok(out)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex");
-    (0..text.len() / 2).map(|at| digit(at * 2)).collect()
 }

@@ -48,6 +48,9 @@ pub struct Piece {
     pub bytes: Option<Bytes>,
 }
 
+/// A way to read a data block of an object.
+type ReadBlock = fn(&dmu::Object, BlockId) -> dmu::Result<Option<Block>>;
+
 /// What is read at once where a log lies over the content.
 const COPIED: u64 = 128 << 10;
 
@@ -125,12 +128,22 @@ impl Content {
     /// What stands from `at` on up to the end of its block or `end` or the end of the content,
     /// whichever comes first. Without a copy, unless an intent log lies over the content.
     pub fn piece(&self, at: u64, end: u64) -> Result<Piece> {
+        self.piece_by(dmu::Object::block, at, end)
+    }
+
+    /// What stands from a range's start on, for who reads all and each block once: no cache takes it
+    /// in, so that its memory is warm when the next block is read into it.
+    pub fn piece_once(&self, range: Range<u64>) -> Result<Piece> {
+        self.piece_by(dmu::Object::block_once, range.start, range.end)
+    }
+
+    fn piece_by(&self, read: ReadBlock, at: u64, end: u64) -> Result<Piece> {
         let size = self.block_size();
         let block = at.checked_div(size).unwrap_or(0);
         let behind = block.saturating_add(1).saturating_mul(size);
         let end = end.min(self.size()).min(behind).max(at);
         let Some(object) = self.plain() else { return self.copied(at, end) };
-        let Some(content) = object.block(BlockId::new(block))? else {
+        let Some(content) = read(object, BlockId::new(block))? else {
             return Ok(Piece { start: at, end, bytes: None });
         };
         let skip = usize::try_from(at.wrapping_sub(block.wrapping_mul(size))).unwrap_or(0);

@@ -57,7 +57,7 @@ fn full(pointer: &Blkptr) -> Facts {
         Blkptr::Embedded(embedded) => {
             facts["psize"] = json!(embedded.payload.len());
             facts["compression"] = json!(embedded.compression.to_string());
-            facts["payload"] = json!(super::hex(&embedded.payload));
+            facts["payload"] = json!(crate::hex(&embedded.payload));
         }
         Blkptr::Regular(block) => regular(&mut facts, block),
     }
@@ -93,7 +93,7 @@ impl Pool {
         if number == 0 && !pointer.is_hole() {
             match found.block(id) {
                 Ok(Some(content)) => {
-                    facts["content"] = json!(super::hex(content.get(..512).unwrap_or(&content)));
+                    facts["content"] = json!(crate::hex(content.get(..512).unwrap_or(&content)));
                 }
                 Ok(None) => {}
                 Err(error) => facts["problem"] = json!(error.to_string()),

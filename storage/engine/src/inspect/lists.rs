@@ -32,7 +32,7 @@ fn value(value: &Value) -> Facts {
         Value::U64(number) => json!(number),
         Value::Double(number) => json!(number),
         Value::Str(bytes) => text(bytes),
-        Value::Bytes(bytes) => json!(super::hex(bytes)),
+        Value::Bytes(bytes) => json!(crate::hex(bytes)),
         Value::U8s(all) => json!(all),
         Value::I8s(all) => json!(all),
         Value::I16s(all) => json!(all),

@@ -125,7 +125,7 @@ fn bonus(facts: &mut Facts, object: &Object) {
     }
     facts["bonus_content"] = match object.dnode().bonus_kind.content() {
         Content::Words64 => words(bytes, object.bonus_order()),
-        _ => json!(super::hex(bytes)),
+        _ => json!(crate::hex(bytes)),
     };
 }
 
@@ -145,7 +145,7 @@ fn value(value: &Value) -> Facts {
     if value.int_size() == 1 {
         return match value.string() {
             Some(text) if !text.chars().any(char::is_control) => json!(text),
-            _ => json!(super::hex(value.bytes())),
+            _ => json!(crate::hex(value.bytes())),
         };
     }
     match value.u64() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ::fixtures::{hex, unhex};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use zpl::{Fs, Kind, Node};
@@ -208,13 +209,4 @@ fn digest(node: &Node, offset: u64, length: u64) -> zpl::Result<String> {
 /// Bytes as Python's `os.fsdecode` has them, as far as the fixtures need it.
 fn fsdecode(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex");
-    (0..text.len() / 2).map(|at| digit(at * 2)).collect()
 }

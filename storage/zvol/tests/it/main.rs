@@ -1,32 +1,16 @@
 //! Volumes of pools that real OpenZFS made, read to their end.
 
 mod live;
+#[path = "../../../zpl/tests/it/open.rs"]
+mod open;
 
 use std::sync::Arc;
 
-use device::{Device, File};
-use dsl::{PoolFacts, Tree};
-use fixtures::Fixture;
 use sha2::{Digest, Sha256};
-use spa::Pool;
 use zil::Records;
 use zvol::{Error, Volume};
 
-/// The pool in a fixture's images, and its tree of datasets with all keys loaded.
-fn pool(fixture: &Fixture) -> (Pool, Tree) {
-    let open = |path| Arc::new(File::open(path).expect("an image")) as Arc<dyn Device>;
-    let devices: Vec<_> = fixture.images().iter().map(|path| open(path)).collect();
-    let (found, _) = spa::scan(&devices);
-    let newest = found.iter().find(|pool| pool.name() == fixture.pool()).expect("the pool");
-    let pool = newest.open(&spa::Options::default()).expect("the pool opens");
-    let facts = PoolFacts { name: pool.name().to_owned(), usable: 0 };
-    let tree = Tree::open(pool.mos().clone(), facts).expect("a tree of datasets");
-    for key in fixture.keys() {
-        let dataset = tree.find(&key.dataset).expect("an encryption root");
-        tree.unlock(&dataset, &key.file_content()).expect("the right key");
-    }
-    (pool, tree)
-}
+use open::pool;
 
 fn digest(volume: &Volume) -> String {
     let mut sha = Sha256::new();
@@ -41,8 +25,7 @@ fn digest(volume: &Volume) -> String {
         at += count as u64;
     }
     assert_eq!(at, volume.size());
-    let sum = sha.finalize();
-    sum.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    fixtures::hex(&sha.finalize())
 }
 
 /// The ranges of data and the holes between them are the whole volume, and holes are zeros.
