@@ -50,7 +50,7 @@ pub(crate) fn protect(
     request: &WriteRequest<'_>,
     key: &DatasetKey,
     stored: &mut Vec<u8>,
-    fresh: impl FnOnce() -> Params,
+    fresh: impl FnOnce(&[u8]) -> Params,
 ) -> Result<Protection, Error> {
     let order = Order::Little;
     if request.level.get() > 0 {
@@ -67,7 +67,7 @@ pub(crate) fn protect(
     let Some(layout) = Layout::of(request.kind) else {
         return Ok(Protection::Authenticated { mac: mac::leaf(key, stored) });
     };
-    let params = fresh();
+    let params = fresh(stored);
     let mut ciphered = vec![0; stored.len()];
     let mac = cipher::encrypt_block(key, layout, &params, order, stored, &mut ciphered)?;
     *stored = ciphered;

@@ -56,6 +56,9 @@ pub struct Policy {
     pub copies: u8,
     /// Where a block with the same strong checksum stands already, it is left there.
     pub nopwrite: bool,
+    /// Where a block with the same strong checksum is anywhere in the table of deduplication, that
+    /// is pointed to.
+    pub dedup: bool,
     /// The pool may have blocks within their pointers (feature `embedded_data`).
     pub embed: bool,
     /// Zeros are stored as a hole.
@@ -77,6 +80,7 @@ impl Default for Policy {
             zstd_level: 0,
             copies: 1,
             nopwrite: false,
+            dedup: false,
             embed: false,
             hole_of_zeros: true,
             hole_birth: true,

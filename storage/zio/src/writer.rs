@@ -14,18 +14,13 @@ use vdev::Tree;
 
 use crate::pack::{Packed, Rounding, lsize, pack};
 use crate::protect::{Random, Salts, protect};
+use crate::shared::Sharing;
 use crate::{Error, Key, Reader, Sink, WriteRequest};
 
 /// Reads the map of a metaslab and feeds it to the allocator: whoever knows where maps are.
 pub trait Loader: Send + Sync {
     /// Whether the metaslab is loaded now.
     fn load(&self, vdev: VdevId, metaslab: MetaslabId) -> bool;
-}
-
-/// Knows which blocks several pointers share: the tables of deduplication and of clones.
-pub trait Shared: Send + Sync {
-    /// One pointer to the block goes away in `txg`; whether another still wants it.
-    fn keeps(&self, block: &Regular, txg: Txg) -> bool;
 }
 
 /// Writes blocks to a pool's vdevs.
@@ -36,7 +31,7 @@ pub struct Writer {
     random: Arc<dyn Random>,
     salts: Salts,
     loader: OnceLock<Arc<dyn Loader>>,
-    shared: OnceLock<Arc<dyn Shared>>,
+    pub(crate) sharing: Sharing,
     lost: Mutex<Vec<Error>>,
 }
 
@@ -55,7 +50,7 @@ impl Writer {
             random,
             salts: Salts::default(),
             loader: OnceLock::new(),
-            shared: OnceLock::new(),
+            sharing: Sharing::default(),
             lost: Mutex::default(),
         }
     }
@@ -63,12 +58,6 @@ impl Writer {
     /// Tells who loads metaslabs. Without one, all must be loaded before they are needed.
     pub fn set_loader(&self, loader: Arc<dyn Loader>) {
         let _ = self.loader.set(loader);
-    }
-
-    /// Tells who knows of shared blocks. Without one, deduplicated blocks are never given up, and
-    /// no block may be shared by clones.
-    pub fn set_shared(&self, shared: Arc<dyn Shared>) {
-        let _ = self.shared.set(shared);
     }
 
     /// The vdevs.
@@ -109,7 +98,13 @@ impl Writer {
         let failed = |why| Error::Transform { place, why };
         let mut block = pointer(request, compression, bytes.len());
         if let Some(key) = &policy.key {
-            let fresh = || self.salts.params(key, self.random());
+            let fresh = |plain: &[u8]| {
+                if policy.dedup {
+                    // what is alike must look alike
+                    return Params::for_dedup(key, plain);
+                }
+                self.salts.params(key, self.random())
+            };
             block.protection = protect(request, key, bytes.to_mut(), fresh).map_err(failed)?;
         }
         block.sum = self.sum(&block, &bytes).map_err(failed)?;
@@ -128,7 +123,7 @@ impl Writer {
     }
 
     /// Room, and the bytes in it.
-    fn put(
+    pub(crate) fn put(
         &self,
         request: &WriteRequest<'_>,
         block: &mut Regular,
@@ -151,11 +146,7 @@ impl Writer {
         bytes: &[u8],
         taken: &mut Vec<Dva>,
     ) -> Result<(), Error> {
-        let copies = match block.protection {
-            // the third address is where salt and nonce stand
-            Protection::Encrypted { .. } => request.policy.copies.clamp(1, 2),
-            _ => request.policy.copies.clamp(1, 3),
-        };
+        let copies = copies_of(request, block);
         let class = request.policy.class;
         let want = Want { psize: bytes.len() as u64, copies, class, ..Want::new(0, request.txg) };
         match self.allocate(&want, request.place) {
@@ -256,6 +247,10 @@ impl Sink for Writer {
             return Ok(pointer);
         }
         let (bytes, mut block) = self.stored(request, packed)?;
+        if request.policy.dedup {
+            self.put_shared(request, &mut block, &bytes)?;
+            return Ok(Blkptr::Regular(Box::new(block)));
+        }
         if let Some(old) = unchanged(request, &block) {
             return Ok(Blkptr::Regular(Box::new(*old)));
         }
@@ -268,13 +263,19 @@ impl Sink for Writer {
 
     fn free(&self, pointer: &Blkptr, txg: Txg) {
         let Blkptr::Regular(block) = pointer else { return };
-        let kept = match self.shared.get() {
-            Some(shared) => shared.keeps(block, txg),
-            None => block.dedup,
-        };
+        let kept = self.sharing.keeps(block, txg);
         if !kept {
             self.release(block, txg);
         }
+    }
+}
+
+/// How many copies a block gets.
+pub(crate) fn copies_of(request: &WriteRequest<'_>, block: &Regular) -> u8 {
+    match block.protection {
+        // the third address is where salt and nonce stand
+        Protection::Encrypted { .. } => request.policy.copies.clamp(1, 2),
+        _ => request.policy.copies.clamp(1, 3),
     }
 }
 
@@ -328,7 +329,7 @@ fn rewritable<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Reg
         && old.birth_physical == request.txg
         && old.psize == block.psize
         && !old.dedup
-        && (old.is_gang() || copies == usize::from(request.policy.copies.clamp(1, 3)))
+        && (old.is_gang() || copies == usize::from(copies_of(request, block)))
         // the third address is in the way of salt and nonce
         && (copies < 3 || !matches!(block.protection, Protection::Encrypted { .. }));
     same.then_some(&**old)

@@ -1,14 +1,18 @@
 //! Blocks of every kind, there and back.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use metaslab::{Class, Want};
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::dnode::Dnode;
 use ondisk::objset::ObjsetHeader;
 use ondisk::{Blkptr, Checksum, Compression, ObjectType, Order};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use transform::crypt::{DatasetKey, Suite};
 use units::{Ashift, Level, Place, Txg};
-use zio::{Error, Key, Policy, Sink, Source, WriteRequest, Writer};
+use zio::{Error, Key, Known, Policy, Shared, Sink, Source, WriteRequest, Writer};
 
 use zio::memory::Drives;
 
@@ -164,6 +168,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             zstd_level,
             copies,
             nopwrite: flags[0],
+            dedup: false,
             embed: flags[1],
             hole_of_zeros: flags[2],
             hole_birth: flags[3],
@@ -403,4 +408,73 @@ fn a_full_pool_says_so() {
         }
     };
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+}
+
+/// A table of deduplication in memory: by checksum, how many pointers there are.
+#[derive(Default)]
+struct Table(Mutex<HashMap<[u64; 4], (Regular, u64)>>);
+
+impl Shared for Table {
+    fn keeps(&self, block: &Regular, _: Txg) -> bool {
+        let mut table = self.0.lock();
+        let Some((_, count)) = table.get_mut(&block.sum).filter(|_| block.dedup) else {
+            return false;
+        };
+        *count -= 1;
+        let kept = *count > 0;
+        if !kept {
+            table.remove(&block.sum);
+        }
+        kept
+    }
+
+    fn find(&self, block: &Regular, copies: u8, _: Txg) -> Option<Known> {
+        let mut table = self.0.lock();
+        let (known, count) = table.get_mut(&block.sum)?;
+        if known.copies().count() < usize::from(copies) {
+            return None;
+        }
+        *count += 1;
+        Some(Known { dvas: known.dvas, birth: known.birth_physical })
+    }
+
+    fn add(&self, block: &Regular, _: Txg) {
+        self.0.lock().insert(block.sum, (*block, 1));
+    }
+}
+
+#[test]
+fn what_is_alike_is_written_once() {
+    for key in [None, Some(key(Suite::Aes256Gcm))] {
+        let pool = disks(1, 8 << 20, ashift(12));
+        pool.set_shared(Arc::new(Table::default()));
+        let checksum = Checksum::Sha256;
+        let policy = Policy { dedup: true, checksum, key, ..Policy::default() };
+        let data = noise(1, 131_072);
+        let writers = || pool.write(&request(&data, &policy, &Blkptr::EMPTY)).unwrap();
+        let pointers: Vec<Blkptr> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(writers)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let taken = allocated(&pool);
+        assert_eq!(taken, 131_072);
+        let txg = Txg::new(70);
+        let later = WriteRequest { txg, ..request(&data, &policy, &pointers[0]) };
+        let later = pool.write(&later).unwrap();
+        let block = regular(&later);
+        assert_eq!(
+            (block.dvas, block.birth, block.birth_physical),
+            (regular(&pointers[0]).dvas, txg, TXG,)
+        );
+        for pointer in &pointers {
+            assert!(regular(pointer).dedup);
+            assert_eq!(read_each(&pool, pointer, &policy)[0], data);
+            pool.free(pointer, txg);
+        }
+        assert_eq!(read_each(&pool, &later, &policy)[0], data);
+        assert_eq!(allocated(&pool), taken);
+        pool.free(&later, txg);
+        assert_eq!(allocated(&pool), 0);
+        assert!(pool.take_lost().is_empty());
+    }
 }

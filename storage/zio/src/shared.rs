@@ -1,0 +1,88 @@
+//! Blocks that several pointers share: by deduplication as they are written, or as clones.
+
+use std::sync::{Arc, OnceLock};
+
+use ondisk::Dva;
+use ondisk::blkptr::Regular;
+use parking_lot::Mutex;
+use units::Txg;
+
+use crate::writer::copies_of;
+use crate::{Error, WriteRequest, Writer};
+
+/// Where a block of the table of deduplication lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// Its copies.
+    pub dvas: [Option<Dva>; 3],
+    /// The txg in which it was written.
+    pub birth: Txg,
+}
+
+/// Knows which blocks several pointers share: the tables of deduplication and of clones.
+pub trait Shared: Send + Sync {
+    /// One pointer to the block goes away in `txg`; whether another still wants it.
+    fn keeps(&self, block: &Regular, txg: Txg) -> bool;
+
+    /// The block of that checksum, sizes and compression, if the table of deduplication has it in
+    /// so many copies at least: one more pointer to it comes in `txg`. `block` has no addresses
+    /// yet. Never asked about the same content by two at a time.
+    fn find(&self, block: &Regular, copies: u8, txg: Txg) -> Option<Known>;
+
+    /// A block that was not found is written, and has one pointer.
+    fn add(&self, block: &Regular, txg: Txg);
+}
+
+/// So many different blocks may be looked for at a time.
+const TURNS: usize = 64;
+
+/// Who knows of shared blocks, and the turns of those who ask.
+pub(crate) struct Sharing {
+    known: OnceLock<Arc<dyn Shared>>,
+    turns: [Mutex<()>; TURNS],
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self { known: OnceLock::new(), turns: [const { Mutex::new(()) }; TURNS] }
+    }
+}
+
+impl Sharing {
+    /// Whether a block must stay though a pointer to it goes.
+    pub(crate) fn keeps(&self, block: &Regular, txg: Txg) -> bool {
+        self.known.get().map_or(block.dedup, |known| known.keeps(block, txg))
+    }
+}
+
+impl Writer {
+    /// Tells who knows of shared blocks. Without one, deduplicated blocks are never given up, none
+    /// is deduplicated, and no block may be shared by clones.
+    pub fn set_shared(&self, shared: Arc<dyn Shared>) {
+        let _ = self.sharing.known.set(shared);
+    }
+
+    /// Points to the block that is there already, or writes it so that others can.
+    pub(crate) fn put_shared(
+        &self,
+        request: &WriteRequest<'_>,
+        block: &mut Regular,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let Some(shared) = self.sharing.known.get() else {
+            return self.put(request, block, bytes);
+        };
+        block.dedup = true;
+        let turn = usize::from(block.sum[0].to_le_bytes()[0]) % TURNS;
+        let _turn = self.sharing.turns[turn].lock();
+        let copies = copies_of(request, block);
+        if let Some(known) = shared.find(block, copies, request.txg) {
+            block.dvas = known.dvas;
+            block.birth_physical = known.birth;
+            return Ok(());
+        }
+        self.put(request, block, bytes)?;
+        shared.add(block, request.txg);
+        Ok(())
+    }
+}
