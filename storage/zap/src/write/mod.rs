@@ -20,7 +20,7 @@ use txg::Tx;
 use units::BlockId;
 
 use crate::normalize::is_plain;
-use crate::zap::{Kind, word_bytes};
+use crate::zap::word_bytes;
 use crate::{Error, Matching, Result, Value, Zap};
 use fat::Fat;
 
@@ -112,7 +112,7 @@ impl Zap {
         self.check_value(value)?;
         let bytes = on_disk(name);
         let count = self.name_count(&bytes)?;
-        if let Kind::Micro(_) = &*self.now()? {
+        if self.is_micro()? {
             if let Some(number) = micro_value(name, value)
                 && self.put_micro(tx, name, number, mode)?
             {
