@@ -28,7 +28,7 @@ const KEPT_MOST: u64 = 128 << 30;
 const TYPICAL: u64 = 1 << 17;
 
 /// Bytes that the root dataset has used and available together.
-pub(crate) fn usable(pool: &spa::Pool) -> u64 {
+pub fn usable(pool: &Pool) -> u64 {
     let (mut space, mut logs) = (0_u64, 0_u64);
     let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
     for top in tops.iter().filter(|top| is_normal(pool, top)) {
@@ -53,14 +53,14 @@ pub(crate) fn usable(pool: &spa::Pool) -> u64 {
 }
 
 /// Whether blocks of common kinds lie on a vdev.
-fn is_normal(pool: &spa::Pool, top: &VdevConfig) -> bool {
+fn is_normal(pool: &Pool, top: &VdevConfig) -> bool {
     !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing)
         && !top.is_log
         && bias(pool, top).is_none()
 }
 
 /// What a top-level vdev is kept for. The pool's own description leaves it to the vdev's table.
-pub(crate) fn bias(pool: &spa::Pool, top: &VdevConfig) -> Option<Bias> {
+pub fn bias(pool: &Pool, top: &VdevConfig) -> Option<Bias> {
     if top.bias.is_some() {
         return top.bias.clone();
     }
@@ -73,7 +73,7 @@ pub(crate) fn bias(pool: &spa::Pool, top: &VdevConfig) -> Option<Bias> {
 }
 
 /// Bytes of a vdev's metaslab that can be allocated: in a draid whole rows of its groups.
-fn metaslab(pool: &spa::Pool, top: &VdevConfig, number: u64) -> u64 {
+fn metaslab(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
     let Some(shift) = top.metaslab_shift.and_then(|shift| u32::try_from(shift).ok()) else {
         return 0;
     };
@@ -99,7 +99,7 @@ fn deflated(tree: &Tree, top: &VdevConfig, space: u64) -> u64 {
 }
 
 /// Bytes that the dedup tables save, by their statistics.
-fn saved_by_dedup(pool: &spa::Pool) -> u64 {
+fn saved_by_dedup(pool: &Pool) -> u64 {
     let Ok(Some(object)) = pool.directory().object("DDT-statistics") else { return 0 };
     let Ok(table) = zap::Zap::open(object) else { return 0 };
     let mut saved = 0_u64;
@@ -114,7 +114,7 @@ fn saved_by_dedup(pool: &spa::Pool) -> u64 {
 }
 
 /// Bytes that cloned blocks save, by the heads of their tables.
-fn saved_by_cloning(pool: &spa::Pool) -> u64 {
+fn saved_by_cloning(pool: &Pool) -> u64 {
     let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
     let tables = tops.iter().filter_map(|top| {
         let object = pool.directory().object(&dedup::clone_table_name(top.id)).ok()??;
@@ -125,7 +125,7 @@ fn saved_by_cloning(pool: &spa::Pool) -> u64 {
 }
 
 /// Bytes that a checkpoint holds, and those whose freeing was put off.
-fn held_back(pool: &spa::Pool) -> u64 {
+fn held_back(pool: &Pool) -> u64 {
     let deferred = pool.directory().object("sync_bplist").ok().flatten().and_then(|object| {
         let list = Bpobj::parse(object.bonus(), object.bonus_order());
         list.ok().map(|list| list.bytes)

@@ -1,0 +1,267 @@
+//! Making a pool on empty devices.
+//!
+//! The pool comes to be in its first transaction group: the skeleton of its own objects is laid
+//! out in memory, the vdevs get their tables and the root file system its content, and the group
+//! is written as any other is. Only then do labels name the pool.
+
+use std::sync::Arc;
+
+use arc::{Cache, Limits};
+use device::Device;
+use dmu::{NewObject, Objset};
+use dsl::write::Change;
+use geometry::Reflow;
+use ondisk::feature::Feature;
+use ondisk::label::{PoolConfig, PoolState, VdevConfig, VdevKind};
+use ondisk::objset::Kind as SetKind;
+use ondisk::uberblock::Uberblock;
+use ondisk::{Blkptr, ObjectType, Order};
+use txg::Tx;
+use units::{Guid, ObjectId, ObjsetId, Txg, VdevId};
+use vdev::{FoundLeaf, Node, Surroundings, Tree};
+use zap::{NewTable, Value, Zap};
+use zio::{Reader, Source};
+
+use crate::directory::DIRECTORY;
+use crate::owned::{Owned, World};
+use crate::{Directory, Error, Pool, features};
+
+/// The first group of a pool.
+pub const FIRST: Txg = Txg::new(4);
+/// The version of pools with features.
+const VERSION: u64 = 5000;
+/// What an object is whose type says no more than that it is a table of metadata.
+const TABLE: ObjectType = ObjectType(0x80 | 0x40 | 4);
+/// Bytes of the block of a list of metaslabs.
+const ARRAY_BLOCK: u32 = 512;
+/// Bytes of the block of the list of frees that are put off.
+const LIST_BLOCK: u32 = 16 << 10;
+
+/// What a pool is to be made of.
+pub struct NewPool {
+    /// Its name.
+    pub name: String,
+    /// Its top-level vdevs, without identities; their leaves in the order of `devices`. Each has
+    /// its `asize`, `ashift` and `metaslab_shift`.
+    pub tops: Vec<VdevConfig>,
+    /// The devices of all leaves, in order.
+    pub devices: Vec<Arc<dyn Device>>,
+    /// The features that are enabled.
+    pub features: Vec<&'static Feature>,
+    /// The host that has it: its number and name.
+    pub host: (u64, String),
+}
+
+/// A pool in the making.
+pub struct Made {
+    /// The pool.
+    pub owned: Owned,
+    /// The root file system, whose content is still to be made.
+    pub root: ObjsetId,
+}
+
+impl std::fmt::Debug for NewPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewPool('{}', {} devices)", self.name, self.devices.len())
+    }
+}
+
+/// Makes a pool. `fill` makes the content of its root file system, in the pool's first group.
+pub fn create(
+    new: NewPool,
+    world: World,
+    fill: &mut dyn FnMut(&Objset, &Tx) -> Result<(), Error>,
+) -> Result<Made, Error> {
+    let guid = Guid::new(world.number().max(1));
+    let mut root = root_vdev(guid, new.tops, &world);
+    let tree = tree(&root, &new.devices)?;
+    let reader = Arc::new(Reader::new(Arc::clone(&tree)));
+    let below = Arc::clone(&reader) as Arc<dyn Source>;
+    let cache = Arc::new(Cache::new(below, Limits::default()));
+    let source = Arc::clone(&cache) as Arc<dyn Source>;
+    let mos = Objset::blank(Arc::clone(&source), ObjsetId::MOS, SetKind::Meta, None);
+    let tx = Tx::syncing(FIRST);
+    let table = NewTable { salt: world.number(), ..NewTable::default() };
+    Zap::create_at(&mos, &tx, DIRECTORY, ObjectType::OBJECT_DIRECTORY, &table)?;
+    let raw = Arc::clone(&source);
+    let random = || world.number();
+    let change = Change {
+        mos: &mos,
+        tx: &tx,
+        pool: &new.name,
+        version: VERSION,
+        now: (world.now)(),
+        usable: u64::MAX,
+        raw: &raw,
+        random: &random,
+        free: &|_| {},
+        deflated: &|_| 0,
+    };
+    let skeleton = dsl::write::pool::create(&change, &new.features)?;
+    let mut salt = [0; 32];
+    world.random.fill(&mut salt);
+    reader.set_salt(salt);
+    furnish(&change, &mut root, &salt)?;
+    let config = PoolConfig {
+        version: VERSION,
+        name: Some(new.name.clone()),
+        state: PoolState::Active,
+        txg: FIRST,
+        pool_guid: Some(guid),
+        errata: 0,
+        host_id: Some(new.host.0),
+        host_name: Some(new.host.1),
+        comment: None,
+        compatibility: None,
+        vdev_children: u64::try_from(root.children.len()).ok(),
+        holes: Vec::new(),
+        features_for_read: in_labels(&mos)?,
+        guid_sum: None,
+        tree: Some(root),
+        split: None,
+        has_vdev_zaps: true,
+    };
+    let directory = Directory::open(mos.clone())?;
+    let pool = Pool {
+        name: new.name,
+        guid,
+        uberblock: uberblock(&config),
+        list: config.to_list(),
+        config,
+        features: features::read(&directory)?,
+        tree,
+        reader,
+        cache,
+        mos: mos.clone(),
+        directory,
+    };
+    let owned = Owned::over(pool, mos, world)?;
+    owned.config.lock().changed = true;
+    let content = Objset::blank(source, skeleton.root, SetKind::Filesystem, None);
+    let set = owned.adopt(content, crate::owned::Settings::default());
+    fill(&set.objset, &tx)?;
+    owned.blank_labels()?;
+    owned.sync()?;
+    Ok(Made { owned, root: skeleton.root })
+}
+
+/// The root of the vdevs, with identities for all.
+fn root_vdev(guid: Guid, tops: Vec<VdevConfig>, world: &World) -> VdevConfig {
+    let mut root = VdevConfig::new(VdevKind::Root, VdevId::new(0), guid);
+    root.create_txg = Some(FIRST);
+    root.children = tops;
+    name_children(&mut root, world);
+    for top in &mut root.children {
+        top.create_txg = Some(FIRST);
+    }
+    root
+}
+
+fn name_children(vdev: &mut VdevConfig, world: &World) {
+    for (index, child) in vdev.children.iter_mut().enumerate() {
+        child.id = VdevId::new(u32::try_from(index).unwrap_or(u32::MAX));
+        child.guid = Guid::new(world.number().max(1));
+        child.create_txg = Some(FIRST);
+        name_children(child, world);
+    }
+}
+
+fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Tree>, Error> {
+    let guids: Vec<Guid> = root.leaves().filter(|leaf| leaf.is_device()).map(|leaf| leaf.guid).collect();
+    let find = |guid: Guid| {
+        let at = guids.iter().position(|known| *known == guid)?;
+        Some(FoundLeaf { device: Arc::clone(devices.get(at)?), synced: Txg::new(u64::MAX) })
+    };
+    let around = Surroundings { find: &find, reflow: Reflow::default() };
+    let nodes = root.children.iter().map(|top| Node::build(top, &around));
+    Ok(Arc::new(Tree::new(nodes.collect::<Result<_, _>>()?)))
+}
+
+/// Adds what every pool has besides its datasets: the tables of its vdevs, the lists of their
+/// metaslabs, and what it remembers of its making.
+fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<(), Error> {
+    let (mos, tx) = (change.mos, change.tx);
+    let directory = || Ok::<_, Error>(Zap::open(mos.object(DIRECTORY)?)?);
+    let zap = || {
+        let new = NewTable { salt: (change.random)(), ..NewTable::default() };
+        Ok::<_, Error>(Zap::create(mos, tx, TABLE, &new)?.object().id())
+    };
+    let all = zap()?;
+    directory()?.insert_u64(tx, b"com.delphix:vdev_zap_map", all.get())?;
+    let link = |zap: ObjectId| {
+        let name = format!("{:x}", zap.get());
+        Zap::open(mos.object(all)?)?.insert_u64(tx, name.as_bytes(), zap.get())?;
+        Ok::<_, Error>(zap)
+    };
+    if let Some(feature) = Feature::by_name("vdev_zaps_v2")
+        && dsl::write::features::uses(mos, feature)?.is_some()
+    {
+        root.root_zap = Some(link(zap()?)?);
+        dsl::write::features::add_use(change, feature)?;
+    }
+    for top in &mut root.children {
+        give_leaf_tables(top, &|| link(zap()?))?;
+        top.top_zap = Some(link(zap()?)?);
+        let array = mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, ARRAY_BLOCK))?.id();
+        let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
+        let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);
+        mos.object(array)?.write(tx, 0, &vec![0; bytes])?;
+        top.metaslab_array = Some(array);
+    }
+    let header = ondisk::dsl::Bpobj::default().encode(ondisk::dsl::Bpobj::SIZE_PLAIN);
+    let list = NewObject::new(ObjectType::BPOBJ, LIST_BLOCK).bonus(ObjectType::BPOBJ_HEADER, header);
+    let list = mos.create(tx, &list)?.id();
+    let table = directory()?;
+    table.insert_u64(tx, b"sync_bplist", list.get())?;
+    directory()?.insert_u64(tx, b"creation_version", VERSION)?;
+    directory()?.insert_u64(tx, b"deflate", 1)?;
+    let salt = Value::new(1, salt.to_vec());
+    directory()?.insert(tx, b"org.illumos:checksum_salt", &salt)?;
+    Ok(())
+}
+
+fn give_leaf_tables(
+    vdev: &mut VdevConfig,
+    make: &dyn Fn() -> Result<ObjectId, Error>,
+) -> Result<(), Error> {
+    if vdev.children.is_empty() {
+        vdev.leaf_zap = Some(make()?);
+    }
+    for child in &mut vdev.children {
+        give_leaf_tables(child, make)?;
+    }
+    Ok(())
+}
+
+/// The features in use that labels must name.
+pub(crate) fn in_labels(mos: &Objset) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    for feature in ondisk::feature::FEATURES.iter().filter(|feature| feature.in_label) {
+        if dsl::write::features::uses(mos, feature)?.is_some_and(|uses| uses > 0) {
+            found.push(feature.guid.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// The uberblock from which the first is made.
+fn uberblock(config: &PoolConfig) -> Uberblock {
+    let guids = config.tree.as_ref().map_or(0, guid_sum);
+    Uberblock {
+        order: Order::Little,
+        version: VERSION,
+        txg: Txg::new(FIRST.get() - 1),
+        guid_sum: guids,
+        timestamp: 0,
+        root: Blkptr::EMPTY,
+        software_version: VERSION,
+        multihost: None,
+        checkpoint_txg: Txg::ZERO,
+        reflow: ondisk::uberblock::Reflow::default(),
+    }
+}
+
+/// The identities of a vdev and of all below it, added up.
+pub(crate) fn guid_sum(vdev: &VdevConfig) -> u64 {
+    vdev.children.iter().fold(vdev.guid.get(), |sum, child| sum.wrapping_add(guid_sum(child)))
+}

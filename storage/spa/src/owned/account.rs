@@ -1,0 +1,31 @@
+//! What blocks take.
+
+use ondisk::Blkptr;
+use vdev::Tree;
+use zio::Rounding;
+
+use crate::Pool;
+
+/// Bytes of the block by which a vdev's ratio of usable to allocated space is told.
+const TYPICAL: u64 = 1 << 17;
+
+/// To what sizes the pool rounds stored blocks.
+pub(super) fn rounding(pool: &Pool) -> Rounding {
+    let tops = pool.config.tree.iter().flat_map(|root| &root.children);
+    Rounding::of(tops.filter(|top| !top.is_log).filter_map(|top| {
+        let sector = 1_u64.checked_shl(u32::try_from(top.ashift?).ok()?)?;
+        let data = top.draid.as_ref().map_or(1, |draid| draid.data);
+        Some(sector.saturating_mul(data.max(1)))
+    }))
+}
+
+/// How much of the pool's usable space a block takes, all its copies together.
+pub(super) fn deflated(tree: &Tree, pointer: &Blkptr) -> u64 {
+    let Blkptr::Regular(block) = pointer else { return 0 };
+    let of_copy = |dva: ondisk::Dva| {
+        let typical = tree.asize(dva.vdev, TYPICAL, units::Txg::ZERO).unwrap_or(TYPICAL);
+        let ratio = TYPICAL.checked_div(typical >> 9).unwrap_or(0);
+        (dva.asize >> 9).saturating_mul(ratio)
+    };
+    block.copies().fold(0, |sum, dva| sum.saturating_add(of_copy(dva)))
+}

@@ -1,0 +1,50 @@
+//! The pool's configuration, as it is kept in the pool itself.
+
+use dmu::{NewObject, Objset};
+use ondisk::ObjectType;
+use ondisk::label::PoolConfig;
+use ondisk::nvlist::Encoding;
+use txg::Tx;
+use units::ObjectId;
+use zap::Zap;
+
+use super::Owned;
+use crate::directory::DIRECTORY;
+use crate::{Directory, Error};
+
+/// Bytes of a block of a packed list.
+const BLOCK: u32 = 16 << 10;
+
+impl Owned {
+    /// Writes the configuration if it changed.
+    pub(super) fn write_config(&self, tx: &Tx) -> Result<(), Error> {
+        let mut config = self.config.lock();
+        if !config.changed {
+            return Ok(());
+        }
+        config.now.txg = tx.txg();
+        write(&self.mos, tx, &config.now)
+    }
+}
+
+/// Writes the configuration into the pool's object for it; makes that if there is none yet.
+fn write(mos: &Objset, tx: &Tx, config: &PoolConfig) -> Result<(), Error> {
+    let directory = Directory::open(mos.clone())?;
+    let object = match directory.object("config")? {
+        Some(object) => object,
+        None => {
+            let size = ObjectType::PACKED_NVLIST_SIZE;
+            let new = NewObject::new(ObjectType::PACKED_NVLIST, BLOCK).bonus(size, vec![0; 8]);
+            let object = mos.create(tx, &new)?;
+            let table = Zap::open(mos.object(DIRECTORY)?)?;
+            table.insert_u64(tx, b"config", object.id().get())?;
+            object
+        }
+    };
+    let bytes = config.to_list().encode(Encoding::Xdr);
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    object.write(tx, 0, &bytes)?;
+    object.free_range(tx, length..u64::MAX)?;
+    object.set_bonus(tx, ObjectType::PACKED_NVLIST_SIZE, &length.to_le_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! A pool that is held to be changed.
+//!
+//! There is one [`Owned`] of a pool in the world. Contents of datasets change at any time, in the
+//! open transaction group; the pool's own objects change only while a group is written
+//! ([`Owned::sync`]), by the tasks that were handed in for it and by the writing itself.
+
+mod account;
+mod config;
+mod policy;
+mod sync;
+mod tasks;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc::Cache;
+use dmu::{Changed, Objset};
+use dsl::write::{Change, Moment};
+use ondisk::label::PoolConfig;
+use ondisk::uberblock::Uberblock;
+use parking_lot::{Mutex, RwLock};
+use txg::{Groups, Limits, Tx};
+use units::{Guid, ObjsetId, Txg};
+use vdev::{LeafFault, Tree};
+use zio::{Reader, Source, Writer};
+
+use crate::commit::Commit;
+use crate::space::Space;
+use crate::{Error, Pool, capacity};
+
+pub use policy::{Redundant, Settings};
+pub use tasks::Task;
+
+/// What of the world outside a pool needs that is changed. It comes in at the door.
+#[derive(Clone)]
+pub struct World {
+    /// Random bytes.
+    pub random: Arc<dyn zio::Random>,
+    /// The time.
+    pub now: Arc<dyn Fn() -> Moment + Send + Sync>,
+    /// How many threads may work on a sync.
+    pub workers: usize,
+    /// How much may be dirty.
+    pub limits: Limits,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World({} workers)", self.workers)
+    }
+}
+
+impl World {
+    /// Any number.
+    pub fn number(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.random.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// What the floors above add to the writing of a dataset: who owns how much.
+pub trait Accounts: Send + Sync {
+    /// Objects were changed; the tables of what owners use are changed with them, in the same
+    /// group.
+    fn account(&self, objset: &Objset, tx: &Tx, changed: &[Changed]) -> Result<(), Error>;
+}
+
+/// A dataset whose content is being changed.
+pub struct Set {
+    /// Its content.
+    pub objset: Objset,
+    /// How it is stored.
+    pub settings: RwLock<Settings>,
+    /// Changes to its root block that wait for the next sync.
+    edits: Mutex<Vec<Edit>>,
+}
+
+/// A change to a root block.
+type Edit = (Txg, Box<dyn FnOnce(&mut ondisk::objset::ObjsetHeader) + Send>);
+
+impl Set {
+    /// Changes the root block of the set with the group of `tx`.
+    pub fn edit(
+        &self,
+        tx: &Tx,
+        change: impl FnOnce(&mut ondisk::objset::ObjsetHeader) + Send + 'static,
+    ) {
+        self.edits.lock().push((tx.txg(), Box::new(change)));
+    }
+
+    fn is_dirty(&self, txg: Txg) -> bool {
+        self.objset.is_dirty(txg) || self.edits.lock().iter().any(|(known, _)| *known == txg)
+    }
+}
+
+/// A pool that is held to be changed.
+pub struct Owned {
+    pub(crate) name: String,
+    pub(crate) guid: Guid,
+    pub(crate) world: World,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) mos: Objset,
+    pub(crate) space: Space,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) groups: Groups,
+    /// Bytes that datasets may use together.
+    pub(crate) usable: u64,
+    pub(crate) config: Mutex<Config>,
+    pub(crate) uberblock: RwLock<Uberblock>,
+    pub(crate) sets: Mutex<BTreeMap<ObjsetId, Arc<Set>>>,
+    pub(crate) tasks: Mutex<Vec<Task>>,
+    /// What the MOS used more in the last group, to be written with the next.
+    pub(crate) mos_growth: Mutex<dsl::write::Space>,
+    pub(crate) accounts: RwLock<Option<Arc<dyn Accounts>>>,
+    /// Held by the one who writes a group.
+    pub(crate) writing: Mutex<()>,
+    /// Which leaves missed what, as far as it was seen.
+    pub(crate) faults: Mutex<Vec<LeafFault>>,
+    /// Why the pool is suspended, if it is.
+    pub(crate) trouble: RwLock<Option<Error>>,
+}
+
+/// The pool's configuration, and whether labels have it.
+pub(crate) struct Config {
+    pub(crate) now: PoolConfig,
+    pub(crate) changed: bool,
+}
+
+impl std::fmt::Debug for Owned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid, self.groups.synced())
+    }
+}
+
+impl Owned {
+    /// Takes over a pool that was opened on devices that can be written.
+    pub fn new(pool: Pool, world: World) -> Result<Self, Error> {
+        let mos = pool.mos.to_live();
+        Self::over(pool, mos, world)
+    }
+
+    /// The same, its own objects being changed already.
+    pub(crate) fn over(pool: Pool, mos: Objset, world: World) -> Result<Self, Error> {
+        let space = Space::load(&pool, &mos)?;
+        let rounding = account::rounding(&pool);
+        let writer = Arc::new(Writer::new(
+            Arc::clone(&pool.reader),
+            Arc::clone(space.allocator()),
+            rounding,
+            Arc::clone(&world.random),
+        ));
+        let usable = capacity::usable(&pool);
+        let groups = Groups::new(pool.uberblock.txg, world.limits);
+        Ok(Self {
+            groups,
+            usable,
+            name: pool.name,
+            guid: pool.guid,
+            world,
+            tree: pool.tree,
+            reader: pool.reader,
+            cache: pool.cache,
+            mos,
+            space,
+            writer,
+            config: Mutex::new(Config { now: pool.config, changed: false }),
+            uberblock: RwLock::new(pool.uberblock),
+            sets: Mutex::default(),
+            tasks: Mutex::default(),
+            mos_growth: Mutex::default(),
+            accounts: RwLock::new(None),
+            writing: Mutex::new(()),
+            faults: Mutex::default(),
+            trouble: RwLock::new(None),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its identity.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// The pool's own object set.
+    pub fn mos(&self) -> &Objset {
+        &self.mos
+    }
+
+    /// Its vdevs.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Where its blocks are read.
+    pub fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.cache) as Arc<dyn Source>
+    }
+
+    /// What writes its blocks.
+    pub fn writer(&self) -> &Arc<Writer> {
+        &self.writer
+    }
+
+    /// What it says of itself.
+    pub fn config(&self) -> PoolConfig {
+        self.config.lock().now.clone()
+    }
+
+    /// Its transaction groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// A hold on the open group; waits while too much is dirty.
+    pub fn begin(&self) -> Result<Tx, Error> {
+        if let Some(trouble) = &*self.trouble.read() {
+            return Err(trouble.clone());
+        }
+        self.groups.begin().ok_or(Error::Closed)
+    }
+
+    /// Tells who accounts for owners.
+    pub fn set_accounts(&self, accounts: Arc<dyn Accounts>) {
+        *self.accounts.write() = Some(accounts);
+    }
+
+    /// Takes a dataset's content in, to be changed. `objset` is live.
+    pub fn adopt(&self, objset: Objset, settings: Settings) -> Arc<Set> {
+        let id = objset.id();
+        let (settings, edits) = (RwLock::new(settings), Mutex::default());
+        let set = Arc::new(Set { objset, settings, edits });
+        self.sets.lock().insert(id, Arc::clone(&set));
+        set
+    }
+
+    /// The content of a dataset that was taken in.
+    pub fn set(&self, id: ObjsetId) -> Option<Arc<Set>> {
+        self.sets.lock().get(&id).cloned()
+    }
+
+    /// Lets go of a dataset's content. What waits to be written is lost.
+    pub fn forget(&self, id: ObjsetId) {
+        self.sets.lock().remove(&id);
+    }
+
+    /// Which leaves missed what since this was last asked.
+    pub fn take_faults(&self) -> Vec<LeafFault> {
+        std::mem::take(&mut self.faults.lock())
+    }
+
+    fn commit(&self) -> Commit<'_> {
+        Commit { tree: &self.tree, multihost: false }
+    }
+}

@@ -1,0 +1,136 @@
+//! How blocks are stored: what a dataset's properties come to.
+//!
+//! Metadata is always compressed and checked, and has a copy more than data. The pool's own
+//! objects have three copies.
+
+use dmu::Wanted;
+use ondisk::{Checksum, Compression};
+use zio::{Class, Key, Policy};
+
+/// Of which metadata there is one more copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Redundant {
+    /// All of it.
+    #[default]
+    All,
+    /// Blocks above data are told from those on the lowest level above it, which have none.
+    Most,
+    /// Only what stands for a whole dataset.
+    Some,
+    /// None.
+    Nothing,
+}
+
+/// How a dataset's blocks are stored.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How data are checked.
+    pub checksum: Checksum,
+    /// How data are compressed.
+    pub compression: Compression,
+    /// The level, for zstd.
+    pub zstd_level: i32,
+    /// How many copies of data there are.
+    pub copies: u8,
+    /// Of which metadata there is one more.
+    pub redundant: Redundant,
+    /// The key of an encrypted dataset.
+    pub key: Option<Key>,
+    /// What the pool's features allow.
+    pub features: Allowed,
+}
+
+/// What a pool's features allow to a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allowed {
+    /// Blocks within their pointers (embedded_data).
+    pub embedded: bool,
+    /// Holes that know their birth (hole_birth).
+    pub hole_birth: bool,
+    /// Metadata compressed with lz4 (lz4_compress).
+    pub lz4: bool,
+}
+
+impl Default for Allowed {
+    fn default() -> Self {
+        Self { embedded: true, hole_birth: true, lz4: true }
+    }
+}
+
+impl Default for Settings {
+    /// As a new dataset has it.
+    fn default() -> Self {
+        Self {
+            checksum: Checksum::Fletcher4,
+            compression: Compression::Lz4,
+            zstd_level: 0,
+            copies: 1,
+            redundant: Redundant::All,
+            key: None,
+            features: Allowed::default(),
+        }
+    }
+}
+
+/// In later passes of a sync nothing is compressed any more: what is written again then fits the
+/// place that it has, and the passes come to an end.
+const LAST_COMPRESSED_PASS: u16 = 3;
+
+impl Settings {
+    /// The policy for blocks of a dataset.
+    pub(crate) fn policy(&self, wanted: Wanted) -> Policy {
+        let metadata = wanted.level.get() > 0 || wanted.kind.is_metadata();
+        let one_more = match self.redundant {
+            Redundant::All => metadata,
+            Redundant::Most => metadata && (wanted.level.get() > 1 || wanted.kind.is_metadata()),
+            Redundant::Some => wanted.kind.is_metadata() && wanted.level.get() == 0,
+            Redundant::Nothing => false,
+        };
+        let compression = match wanted.compression {
+            0 => self.compression,
+            number => Compression::from_number(number).unwrap_or(self.compression),
+        };
+        let checksum = match wanted.checksum {
+            0 => self.checksum,
+            number => Checksum::from_number(number).unwrap_or(self.checksum),
+        };
+        Policy {
+            checksum: if metadata { metadata_checksum(checksum) } else { checksum },
+            compression: if metadata { self.metadata_compression() } else { compression },
+            zstd_level: self.zstd_level,
+            copies: self.copies.saturating_add(one_more.into()).clamp(1, 3),
+            nopwrite: false,
+            embed: self.features.embedded,
+            hole_of_zeros: metadata || !compression.is_off(),
+            hole_birth: self.features.hole_birth,
+            key: self.key.clone(),
+            class: if metadata { Class::Special } else { Class::Normal },
+        }
+    }
+
+    fn metadata_compression(&self) -> Compression {
+        if self.features.lz4 { Compression::Lz4 } else { Compression::Lzjb }
+    }
+}
+
+/// Metadata is never without a checksum, nor with a weak one.
+fn metadata_checksum(checksum: Checksum) -> Checksum {
+    match checksum {
+        Checksum::Off | Checksum::NoParity | Checksum::Fletcher2 | Checksum::On => {
+            Checksum::Fletcher4
+        }
+        strong => strong,
+    }
+}
+
+/// The policy for the pool's own objects in a pass of a sync.
+pub(crate) fn of_mos(features: Allowed, pass: u16, wanted: Wanted) -> Policy {
+    let settings = Settings { copies: 3, features, ..Settings::default() };
+    let mut policy = settings.policy(wanted);
+    if pass > LAST_COMPRESSED_PASS {
+        policy.compression = Compression::Off;
+        policy.embed = false;
+        policy.hole_of_zeros = false;
+    }
+    policy
+}

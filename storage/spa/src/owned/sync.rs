@@ -1,0 +1,193 @@
+//! Writing a transaction group: datasets, tasks, the pool's own objects until they are still, and
+//! then the uberblock.
+
+use std::sync::Arc;
+
+use dmu::{Ledger, Syncing};
+use dsl::write::{Change, DatasetLedger, Space};
+use ondisk::Blkptr;
+use ondisk::uberblock::Uberblock;
+use parking_lot::Mutex;
+use txg::Tx;
+use units::{ObjsetId, Txg};
+use zio::{Sink, Source};
+
+use super::account::deflated;
+use super::policy::of_mos;
+use super::{Owned, Set};
+use crate::Error;
+
+/// The passes of a sync come to an end long before this.
+const MOST_PASSES: u16 = 100;
+
+impl Owned {
+    /// Writes out everything that was changed before this call, and returns when it is on the
+    /// drives. Several may call it: one of them writes.
+    pub fn sync(&self) -> Result<(), Error> {
+        let wanted = self.groups.open();
+        let _writing = self.writing.lock();
+        if let Some(trouble) = &*self.trouble.read() {
+            return Err(trouble.clone());
+        }
+        if self.groups.synced() >= wanted {
+            return Ok(());
+        }
+        let txg = self.groups.quiesce();
+        match self.write_group(txg) {
+            Ok(()) => {
+                self.groups.finish(txg);
+                Ok(())
+            }
+            Err(error) => {
+                // nothing of the group is in the pool; what was before it still is
+                *self.trouble.write() = Some(error.clone());
+                self.groups.stop();
+                Err(error)
+            }
+        }
+    }
+
+    fn write_group(&self, txg: Txg) -> Result<(), Error> {
+        let tx = Tx::syncing(txg);
+        let now = (self.world.now)();
+        let raw: Arc<dyn Source> = Arc::new(self.reader.with_raw_dnodes());
+        let random = || self.world.number();
+        let free = |pointer: &Blkptr| self.writer.free(pointer, txg);
+        let deflate = |pointer: &Blkptr| deflated(&self.tree, pointer);
+        let change = Change {
+            mos: &self.mos,
+            tx: &tx,
+            pool: &self.name,
+            version: self.uberblock.read().version,
+            now,
+            usable: self.usable,
+            raw: &raw,
+            random: &random,
+            free: &free,
+            deflated: &deflate,
+        };
+        self.write_sets(&change)?;
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            task(self, &change);
+            self.write_sets(&change)?;
+        }
+        dsl::write::release(&change)?;
+        dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
+        self.write_config(&tx)?;
+        let root = self.write_mos(&change)?;
+        self.commit_group(txg, now.seconds, root)
+    }
+
+    /// Writes the content of all datasets that changed.
+    fn write_sets(&self, change: &Change<'_>) -> Result<(), Error> {
+        let txg = change.tx.txg();
+        let sets: Vec<(ObjsetId, Arc<Set>)> = {
+            let sets = self.sets.lock();
+            let dirty = sets.iter().filter(|(_, set)| set.is_dirty(txg));
+            dirty.map(|(id, set)| (*id, Arc::clone(set))).collect()
+        };
+        for (id, set) in sets {
+            self.write_set(change, id, &set)?;
+        }
+        Ok(())
+    }
+
+    fn write_set(&self, change: &Change<'_>, id: ObjsetId, set: &Set) -> Result<(), Error> {
+        let txg = change.tx.txg();
+        let ledger = DatasetLedger::new(change, id)?;
+        let settings = set.settings.read().clone();
+        let policy = |wanted| settings.policy(wanted);
+        let syncing = Syncing {
+            txg,
+            sink: &*self.writer,
+            ledger: &ledger,
+            policy: &policy,
+            workers: self.world.workers,
+        };
+        let edits: Vec<_> = {
+            let mut edits = set.edits.lock();
+            let (now, later) = edits.drain(..).partition(|(known, _)| *known <= txg);
+            *edits = later;
+            now
+        };
+        let mut edits = edits.into_iter();
+        let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
+            edits.by_ref().for_each(|(_, change)| change(header));
+        };
+        let mut synced = set.objset.sync(&syncing, &mut edit)?;
+        if let Some(accounts) = self.accounts.read().clone() {
+            accounts.account(&set.objset, change.tx, &synced.changed)?;
+            if set.objset.is_dirty(txg) {
+                synced = set.objset.sync(&syncing, &mut |_| {})?;
+            }
+        }
+        ledger.finish(change, &synced.root)?;
+        Ok(())
+    }
+
+    /// Writes the pool's own objects, again and again, until that changes nothing any more.
+    fn write_mos(&self, change: &Change<'_>) -> Result<Blkptr, Error> {
+        let txg = change.tx.txg();
+        let mut root = self.mos.synced().root().clone();
+        for pass in 1..=MOST_PASSES {
+            let moved = self.space.write_changes(&self.mos, change.tx, pass)?;
+            if !moved && pass > 1 && !self.mos.is_dirty(txg) {
+                return Ok(root);
+            }
+            let ledger = MosLedger { owned: self, txg, growth: Mutex::default() };
+            let features = super::policy::Allowed::default();
+            let policy = |wanted| of_mos(features, pass, wanted);
+            let syncing = Syncing {
+                txg,
+                sink: &*self.writer,
+                ledger: &ledger,
+                policy: &policy,
+                workers: self.world.workers,
+            };
+            root = self.mos.sync(&syncing, &mut |_| {})?.root;
+            *self.mos_growth.lock() += ledger.growth.into_inner();
+        }
+        Err(Error::Restless { txg })
+    }
+
+    fn commit_group(&self, txg: Txg, seconds: u64, root: Blkptr) -> Result<(), Error> {
+        let uberblock = Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
+        let mut config = self.config.lock();
+        let changed = config.changed.then_some(&config.now);
+        let mut faults = Vec::new();
+        let result = self.commit().commit(&uberblock, changed, &mut faults);
+        self.faults.lock().append(&mut faults);
+        result?;
+        config.changed = false;
+        *self.uberblock.write() = uberblock;
+        self.space.synced(txg);
+        Ok(())
+    }
+}
+
+/// The account of the pool's own objects: what dies is free at once.
+struct MosLedger<'a> {
+    owned: &'a Owned,
+    txg: Txg,
+    growth: Mutex<Space>,
+}
+
+impl MosLedger<'_> {
+    fn space(&self, pointer: &Blkptr) -> Space {
+        Space::of(pointer, &|pointer| deflated(&self.owned.tree, pointer))
+    }
+}
+
+impl Ledger for MosLedger<'_> {
+    fn born(&self, pointer: &Blkptr) {
+        *self.growth.lock() += self.space(pointer);
+    }
+
+    fn kill(&self, pointer: &Blkptr) {
+        let gone = self.space(pointer);
+        let mut growth = self.growth.lock();
+        *growth = *growth - gone;
+        self.owned.writer.free(pointer, self.txg);
+    }
+}
