@@ -6,7 +6,6 @@
 //! the structures on disk.
 #![forbid(unsafe_code)]
 
-mod capacity;
 pub mod check;
 pub mod dataset;
 pub mod error;

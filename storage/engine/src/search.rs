@@ -7,7 +7,7 @@ use units::{Guid, Txg};
 
 use crate::pool::Pool;
 use crate::summary::{self, PoolSummary};
-use crate::{Error, OpenOptions, Result, capacity, event::Event};
+use crate::{Error, OpenOptions, Result, event::Event};
 
 /// What was found at some paths.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Search {
         let opened = candidate.open(&options.below());
         let opened = opened.map_err(|error| explain(candidate, error))?;
         let name = opened.name().to_owned();
-        let usable = capacity::usable(&opened);
+        let usable = spa::capacity::usable(&opened);
         let facts = dsl::PoolFacts { name: name.clone(), usable };
         let tree = dsl::Tree::open(opened.mos().clone(), facts)
             .map_err(|error| Error::Damaged { pool: name, why: error.to_string() })?;

@@ -8,7 +8,7 @@ use spa::{Candidate, Labelled};
 
 pub(crate) use vdevs::{all_lacking, lacking, newest_sibling, trees, truncated, vdev_name};
 
-use crate::{Event, Pool, Result, capacity};
+use crate::{Event, Pool, Result};
 
 /// A pool that was found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -172,7 +172,7 @@ pub(crate) fn describe(
     let mut trees = trees(candidate, pool);
     if let Some(pool) = pool {
         for top in &mut trees {
-            top.bias = capacity::bias(pool, top);
+            top.bias = spa::capacity::bias(pool, top);
         }
     }
     let states: Vec<State> = candidate.uberblocks().into_iter().map(state).collect();

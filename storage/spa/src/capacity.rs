@@ -15,6 +15,8 @@ use ondisk::{Order, Reader};
 use units::{Ashift, ObjectId};
 use vdev::Tree;
 
+use crate::Pool;
+
 /// A vdev with more metaslabs than this keeps one for the intent log.
 const LOG_SHARE: u64 = 64;
 /// No vdev is believed to have more metaslabs.

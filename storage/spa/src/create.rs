@@ -116,7 +116,6 @@ pub fn create(
         vdev_children: u64::try_from(root.children.len()).ok(),
         holes: Vec::new(),
         features_for_read: in_labels(&mos)?,
-        guid_sum: None,
         tree: Some(root),
         split: None,
         has_vdev_zaps: true,
@@ -147,7 +146,8 @@ pub fn create(
 
 /// The root of the vdevs, with identities for all.
 fn root_vdev(guid: Guid, tops: Vec<VdevConfig>, world: &World) -> VdevConfig {
-    let mut root = VdevConfig::new(VdevKind::Root, VdevId::new(0), guid);
+    let mut root = VdevConfig::new(VdevKind::Root);
+    root.guid = guid;
     root.create_txg = Some(FIRST);
     root.children = tops;
     name_children(&mut root, world);
@@ -167,12 +167,12 @@ fn name_children(vdev: &mut VdevConfig, world: &World) {
 }
 
 fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Tree>, Error> {
-    let guids: Vec<Guid> = root.leaves().filter(|leaf| leaf.is_device()).map(|leaf| leaf.guid).collect();
+    let guids: Vec<Guid> = root.leaves().filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File)).map(|leaf| leaf.guid).collect();
     let find = |guid: Guid| {
         let at = guids.iter().position(|known| *known == guid)?;
         Some(FoundLeaf { device: Arc::clone(devices.get(at)?), synced: Txg::new(u64::MAX) })
     };
-    let around = Surroundings { find: &find, reflow: Reflow::default() };
+    let around = Surroundings { find: &find, reflow: Reflow { offset: 0, scratch: false } };
     let nodes = root.children.iter().map(|top| Node::build(top, &around));
     Ok(Arc::new(Tree::new(nodes.collect::<Result<_, _>>()?)))
 }

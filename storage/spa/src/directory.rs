@@ -9,7 +9,7 @@ use zap::Zap;
 use crate::Error;
 
 /// Its number, in every pool.
-const DIRECTORY: ObjectId = ObjectId::new(1);
+pub(crate) const DIRECTORY: ObjectId = ObjectId::new(1);
 /// No packed list is longer.
 const LONGEST_LIST: u64 = 64 << 20;
 

@@ -87,6 +87,36 @@ pub enum Error {
         /// What it is in the midst of.
         why: &'static str,
     },
+    /// A drive is too small to be part of a pool.
+    #[error("'{path}' is too small: a drive must have 64 MiB at least")]
+    TooSmall {
+        /// Its path.
+        path: String,
+    },
+    /// Drives cannot stand together so.
+    #[error("{why}")]
+    Shape {
+        /// Why not.
+        why: String,
+    },
+    /// Something of the pool's datasets could not be changed.
+    #[error("{0}")]
+    Datasets(#[from] dsl::Error),
+    /// The writing of a txg does not come to rest.
+    #[error("the pool's own objects do not come to rest in txg {txg}")]
+    Restless {
+        /// The txg.
+        txg: Txg,
+    },
+    /// The pool is no longer held.
+    #[error("the pool is closed")]
+    Closed,
+    /// The content of a file system could not be made or changed.
+    #[error("{why}")]
+    Content {
+        /// Why, in the words of the floor that knows files.
+        why: String,
+    },
     /// There is no checkpoint to go back to.
     #[error("the pool has no checkpoint")]
     NoCheckpoint,

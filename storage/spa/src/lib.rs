@@ -5,14 +5,18 @@
 #![forbid(unsafe_code)]
 
 mod candidate;
+pub mod capacity;
 mod clones;
 mod commit;
 mod dedup;
+mod create;
+pub mod design;
 mod directory;
 mod error;
 mod features;
 mod labels;
 mod open;
+mod owned;
 mod pool;
 mod removed;
 mod space;
@@ -21,10 +25,12 @@ pub use candidate::{Candidate, LeafSummary, scan};
 pub use clones::{Cloned, Clones};
 pub use commit::{Commit, config_of};
 pub use dedup::{Dedup, SizeOf};
+pub use create::{FIRST, Made, NewPool, create};
 pub use directory::Directory;
 pub use error::Error;
 pub use features::{FeatureState, Verdict};
 pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
 pub use open::{Between, Choice, Options};
+pub use owned::{Accounts, Allowed, Owned, Redundant, Set, Settings, Task, World};
 pub use pool::Pool;
 pub use space::{Space, TopSpace, space_map_entries};

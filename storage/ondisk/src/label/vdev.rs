@@ -242,6 +242,15 @@ pub struct VdevConfig {
 }
 
 impl VdevConfig {
+    /// A vdev of which nothing is known but what it is.
+    pub fn new(kind: VdevKind) -> Self {
+        let mut list = Nvlist::new();
+        list.push("type", crate::nvlist::Value::Str(kind.name().as_bytes().to_vec()));
+        let mut found = Self::parse(&list).unwrap_or_else(|_| unreachable!("it has a type"));
+        found.kind = kind;
+        found
+    }
+
     /// From a list; as deep as the list, which is bounded.
     pub fn parse(list: &Nvlist) -> Result<Self> {
         let object = |name| list.u64(name).filter(|number| *number != 0).map(ObjectId::new);

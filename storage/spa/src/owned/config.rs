@@ -5,7 +5,6 @@ use ondisk::ObjectType;
 use ondisk::label::PoolConfig;
 use ondisk::nvlist::Encoding;
 use txg::Tx;
-use units::ObjectId;
 use zap::Zap;
 
 use super::Owned;

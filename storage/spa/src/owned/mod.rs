@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arc::Cache;
 use dmu::{Changed, Objset};
-use dsl::write::{Change, Moment};
+use dsl::write::Moment;
 use ondisk::label::PoolConfig;
 use ondisk::uberblock::Uberblock;
 use parking_lot::{Mutex, RwLock};
@@ -28,7 +28,7 @@ use crate::commit::Commit;
 use crate::space::Space;
 use crate::{Error, Pool, capacity};
 
-pub use policy::{Redundant, Settings};
+pub use policy::{Allowed, Redundant, Settings};
 pub use tasks::Task;
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
@@ -253,6 +253,14 @@ impl Owned {
     /// Which leaves missed what since this was last asked.
     pub fn take_faults(&self) -> Vec<LeafFault> {
         std::mem::take(&mut self.faults.lock())
+    }
+
+    /// Takes all past from the devices, before the first commit.
+    pub(crate) fn blank_labels(&self) -> Result<(), Error> {
+        let mut faults = Vec::new();
+        let result = self.commit().blank(&mut faults);
+        self.faults.lock().append(&mut faults);
+        result
     }
 
     fn commit(&self) -> Commit<'_> {

@@ -20,6 +20,9 @@ use crate::Error;
 /// The passes of a sync come to an end long before this.
 const MOST_PASSES: u16 = 100;
 
+/// So many blocks of destroyed datasets are freed with one group.
+const MOST_FREED: u64 = 100_000;
+
 impl Owned {
     /// Writes out everything that was changed before this call, and returns when it is on the
     /// drives. Several may call it: one of them writes.
@@ -72,7 +75,7 @@ impl Owned {
             task(self, &change);
             self.write_sets(&change)?;
         }
-        dsl::write::release(&change)?;
+        dsl::write::release(&change, MOST_FREED)?;
         dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
         self.write_config(&tx)?;
         let root = self.write_mos(&change)?;
@@ -146,7 +149,8 @@ impl Owned {
                 workers: self.world.workers,
             };
             root = self.mos.sync(&syncing, &mut |_| {})?.root;
-            *self.mos_growth.lock() += ledger.growth.into_inner();
+            let mut growth = self.mos_growth.lock();
+            *growth = *growth + ledger.growth.into_inner();
         }
         Err(Error::Restless { txg })
     }
@@ -181,7 +185,9 @@ impl MosLedger<'_> {
 
 impl Ledger for MosLedger<'_> {
     fn born(&self, pointer: &Blkptr) {
-        *self.growth.lock() += self.space(pointer);
+        let more = self.space(pointer);
+        let mut growth = self.growth.lock();
+        *growth = *growth + more;
     }
 
     fn kill(&self, pointer: &Blkptr) {

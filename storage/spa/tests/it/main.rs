@@ -5,4 +5,5 @@ mod commit;
 mod dedup;
 mod drives;
 mod rewrite;
+mod made;
 mod space;

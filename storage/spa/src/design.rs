@@ -1,0 +1,98 @@
+//! Top-level vdevs of drives that have none yet: what they hold, and how they are cut up.
+
+use geometry::{Expandable, Layout, Raidz, capacity};
+use ondisk::label::{Bias, VdevConfig, VdevKind};
+use units::Ashift;
+
+use crate::Error;
+
+/// How the drives of a top-level vdev stand together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// One drive.
+    Single,
+    /// All hold the same.
+    Mirror,
+    /// Rows with parity of so many drives.
+    Raidz(u32),
+}
+
+/// A drive that is to be part of a vdev.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drive {
+    /// Its path.
+    pub path: String,
+    /// Its bytes.
+    pub size: u64,
+    /// Whether it is a disk and no file.
+    pub is_disk: bool,
+}
+
+/// What a vdev is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Purpose {
+    /// Anything.
+    #[default]
+    Data,
+    /// The intent log.
+    Log,
+    /// Metadata.
+    Special,
+    /// The tables of deduplication.
+    Dedup,
+}
+
+/// The description of a new top-level vdev.
+pub fn top(
+    shape: Shape,
+    drives: &[Drive],
+    ashift: Ashift,
+    purpose: Purpose,
+) -> Result<VdevConfig, Error> {
+    let mut smallest = u64::MAX;
+    for drive in drives {
+        let space = capacity::leaf_space(drive.size);
+        smallest = smallest.min(space.ok_or_else(|| Error::TooSmall { path: drive.path.clone() })?);
+    }
+    let mut config = match shape {
+        Shape::Single => {
+            drives.first().map_or_else(|| VdevConfig::new(VdevKind::Missing), leaf)
+        }
+        Shape::Mirror => VdevConfig::new(VdevKind::Mirror),
+        Shape::Raidz(_) => VdevConfig::new(VdevKind::Raidz),
+    };
+    let layout = match shape {
+        Shape::Single | Shape::Mirror => Layout::Plain(ashift),
+        Shape::Raidz(parity) => {
+            config.nparity = Some(parity.into());
+            let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
+            let raidz = Raidz::new(width, parity, ashift).and_then(|raidz| {
+                Expandable::new(raidz, &[], None)
+            });
+            Layout::Raidz(raidz.map_err(|why| Error::Shape { why: why.to_string() })?)
+        }
+    };
+    if shape != Shape::Single {
+        config.children = drives.iter().map(leaf).collect();
+    }
+    let asize = capacity::vdev_space(&layout, smallest);
+    config.asize = Some(asize);
+    config.ashift = Some(ashift.get().into());
+    config.metaslab_shift = Some(capacity::metaslab_shift(asize).into());
+    config.is_log = purpose == Purpose::Log;
+    config.bias = match purpose {
+        Purpose::Data | Purpose::Log => None,
+        Purpose::Special => Some(Bias::Special),
+        Purpose::Dedup => Some(Bias::Dedup),
+    };
+    Ok(config)
+}
+
+fn leaf(drive: &Drive) -> VdevConfig {
+    let kind = if drive.is_disk { VdevKind::Disk } else { VdevKind::File };
+    let mut config = VdevConfig::new(kind);
+    config.path = Some(drive.path.clone());
+    // partitions are not made here: the drive is used as it is given
+    config.whole_disk = drive.is_disk.then_some(false);
+    config
+}

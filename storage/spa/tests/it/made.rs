@@ -1,0 +1,119 @@
+//! Pools that are made here, found again and read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::{Device, File};
+use dsl::write::Moment;
+use ondisk::ObjectType;
+use ondisk::feature::FEATURES;
+use spa::design::{Drive, Purpose, Shape, top};
+use spa::{Made, NewPool, World, create};
+use units::Ashift;
+
+/// Numbers from a seed.
+struct Seeded(AtomicU64);
+
+impl zio::Random for Seeded {
+    fn fill(&self, bytes: &mut [u8]) {
+        for byte in bytes {
+            let next = self.0.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d) + 0x1405;
+            self.0.store(next, Ordering::Relaxed);
+            *byte = next.to_be_bytes()[0];
+        }
+    }
+}
+
+fn world() -> World {
+    World {
+        random: Arc::new(Seeded(AtomicU64::new(7))),
+        now: Arc::new(|| Moment { seconds: 1_700_000_000, nanoseconds: 0 }),
+        workers: 2,
+        limits: txg::Limits::default(),
+    }
+}
+
+/// A folder with sparse files that goes away in the end, or stays where `POOLHOUSE_KEEP` says.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let base = std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
+        let path = base.join(format!("poolhouse-made-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn drives(&self, count: usize, size: u64) -> Vec<Drive> {
+        let drive = |index: usize| {
+            let path = self.0.join(format!("d{index}.img"));
+            std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+            Drive { path: path.display().to_string(), size, is_disk: false }
+        };
+        (0..count).map(drive).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::env::var_os("POOLHOUSE_KEEP").is_none() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
+    let folder = Folder::new(name);
+    let drives = folder.drives(count, 256 << 20);
+    let ashift = Ashift::new(ashift).unwrap();
+    let device = |drive: &Drive| {
+        Arc::new(File::open_exclusive(Path::new(&drive.path)).unwrap()) as Arc<dyn Device>
+    };
+    let new = NewPool {
+        name: "made".to_owned(),
+        tops: vec![top(shape, &drives, ashift, Purpose::Data).unwrap()],
+        devices: drives.iter().map(device).collect(),
+        features: FEATURES.iter().collect(),
+        host: (0x1234, "here".to_owned()),
+    };
+    let mut fill = |set: &dmu::Objset, tx: &txg::Tx| {
+        let file = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);
+        let file = set.create(tx, &file)?;
+        file.write(tx, 0, &vec![5; 1 << 20])?;
+        Ok(())
+    };
+    let made = create(new, world(), &mut fill).unwrap();
+    (folder, made)
+}
+
+#[test]
+fn pools_are_made_and_found_again() {
+    for (name, shape, count, ashift) in [
+        ("single", Shape::Single, 1, 9),
+        ("mirror", Shape::Mirror, 2, 12),
+        ("raidz2", Shape::Raidz(2), 6, 12),
+        ("raidz1", Shape::Raidz(1), 3, 9),
+    ] {
+        let (folder, made) = make(name, shape, count, ashift);
+        let set = made.owned.set(made.root).unwrap();
+        for round in 0..5_u64 {
+            let tx = made.owned.begin().unwrap();
+            let new = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);
+            let file = set.objset.create(&tx, &new).unwrap();
+            file.write(&tx, 0, &round.to_le_bytes().repeat(30_000)).unwrap();
+            drop(tx);
+            made.owned.sync().unwrap();
+        }
+        drop(set);
+        drop(made);
+        let devices = std::fs::read_dir(&folder.0).unwrap().map(|entry| {
+            Arc::new(File::open(&entry.unwrap().path()).unwrap()) as Arc<dyn Device>
+        });
+        let devices: Vec<_> = devices.collect();
+        let (found, _) = spa::scan(&devices);
+        assert_eq!(found.len(), 1, "{name}");
+        let pool = found[0].open(&spa::Options::default()).unwrap();
+        assert_eq!(pool.name(), "made");
+    }
+}
