@@ -189,3 +189,25 @@ impl Error {
         }
     }
 }
+
+impl Error {
+    /// Whether it says that something is not allowed as things stand, and not that something is
+    /// wrong.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Exists { .. }
+                | Self::Busy { .. }
+                | Self::BadName { .. }
+                | Self::NoRoom { .. }
+                | Self::TooSoon { .. }
+                | Self::NotLatest { .. }
+                | Self::NotAClone { .. }
+                | Self::NotOfThis { .. }
+                | Self::OtherKey { .. }
+                | Self::FeatureDisabled { .. }
+                | Self::BadProperty { .. }
+                | Self::BadValue { .. }
+        )
+    }
+}

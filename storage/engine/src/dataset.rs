@@ -59,39 +59,46 @@ impl Pool {
         show: &mut dyn FnMut(Dataset),
         trouble: &mut dyn FnMut(Event),
     ) -> Result<()> {
-        let target = self.full_name(target);
-        if target.contains(['@', '#']) {
-            let found = self.find(&target)?;
-            show(describe(&found, wanted)?);
-            return Ok(());
-        }
-        self.find(&target)?;
-        for dataset in self.tree().datasets() {
-            let dataset = match dataset {
-                Ok(dataset) => dataset,
-                Err(error) => {
-                    let (dataset, why) = (target.clone(), error.to_string());
-                    trouble(Event::Dataset { dataset, why });
-                    continue;
-                }
-            };
-            let name = dataset.name();
-            if !is_within(&name, &target, wanted.depth) {
+        list(self.tree(), &self.full_name(target), wanted, show, trouble)
+    }
+}
+
+/// Shows the dataset `target` and all below it.
+pub(crate) fn list(
+    tree: &dsl::Tree,
+    target: &str,
+    wanted: &Wanted,
+    show: &mut dyn FnMut(Dataset),
+    trouble: &mut dyn FnMut(Event),
+) -> Result<()> {
+    let found = tree.find(target).map_err(|error| Error::of_dataset(target, &error))?;
+    if target.contains(['@', '#']) {
+        show(describe(&found, wanted)?);
+        return Ok(());
+    }
+    for dataset in tree.datasets() {
+        let dataset = match dataset {
+            Ok(dataset) => dataset,
+            Err(error) => {
+                let (dataset, why) = (target.to_owned(), error.to_string());
+                trouble(Event::Dataset { dataset, why });
                 continue;
             }
-            match dataset.kind() {
-                Ok(kind) if !wanted.takes(kind) => {}
-                Ok(_) => match describe(&dataset, wanted) {
-                    Ok(described) => show(described),
-                    Err(error) => {
-                        trouble(Event::Dataset { dataset: name, why: error.to_string() });
-                    }
-                },
-                Err(error) => trouble(Event::Dataset { dataset: name, why: error.to_string() }),
-            }
+        };
+        let name = dataset.name();
+        if !is_within(&name, target, wanted.depth) {
+            continue;
         }
-        Ok(())
+        match dataset.kind() {
+            Ok(kind) if !wanted.takes(kind) => {}
+            Ok(_) => match describe(&dataset, wanted) {
+                Ok(described) => show(described),
+                Err(error) => trouble(Event::Dataset { dataset: name, why: error.to_string() }),
+            },
+            Err(error) => trouble(Event::Dataset { dataset: name, why: error.to_string() }),
+        }
     }
+    Ok(())
 }
 
 impl Wanted {

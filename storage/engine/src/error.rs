@@ -52,6 +52,56 @@ pub enum Error {
         /// Those that are there.
         standing: Vec<u64>,
     },
+    /// The pool could not be made.
+    #[error("pool '{pool}' could not be made: {why}")]
+    NotMade {
+        /// Its name.
+        pool: String,
+        /// Why not.
+        why: String,
+    },
+    /// A drive has a label.
+    #[error(
+        "'{path}' is, or was, part of pool '{pool}'; use -f to use it all the same, which destroys what is on it"
+    )]
+    Taken {
+        /// The drive.
+        path: String,
+        /// The pool.
+        pool: String,
+    },
+    /// The pool can be read, and not be changed.
+    #[error("pool '{pool}' cannot be changed: {why}; it can still be read with `poolhouse rescue`")]
+    NotHeld {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        why: String,
+    },
+    /// What was asked for is not allowed as things stand.
+    #[error("{what}")]
+    Refused {
+        /// What, and why not.
+        what: String,
+    },
+    /// Another host had the pool, and did not export it.
+    #[error(
+        "pool '{pool}' was last in use by {host}, and was not exported there; if that host is gone, use -f"
+    )]
+    Foreign {
+        /// The pool.
+        pool: String,
+        /// The host.
+        host: String,
+    },
+    /// The pool takes no more changes.
+    #[error("pool '{pool}' is suspended: {why}; what was synced before is safe, and can be read")]
+    Suspended {
+        /// The pool.
+        pool: String,
+        /// Why.
+        why: String,
+    },
     /// It has no checkpoint.
     #[error("pool '{pool}' has no checkpoint; leave out --checkpoint to read its newest state")]
     NoCheckpoint {
@@ -249,9 +299,11 @@ impl Error {
             | Self::Folder { .. }
             | Self::NoLabel { .. }
             | Self::Truncated { .. } => 10,
-            Self::InUse { .. } => 11,
+            Self::InUse { .. } | Self::Taken { .. } | Self::Foreign { .. } => 11,
             Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NoSuchThing { .. } => 12,
             Self::Destination { .. } => 13,
+            Self::NotMade { .. } | Self::NotHeld { .. } | Self::Refused { .. } => 14,
+            Self::Suspended { .. } => 15,
             Self::Interrupted => 130,
         }
     }
@@ -273,6 +325,7 @@ impl Error {
             dsl::Error::NoContent { name } => Self::NoSuchThing {
                 what: format!("content of '{name}': it is a bookmark or one of the pool's own"),
             },
+            other if other.is_refusal() => Self::Refused { what: other.to_string() },
             other => Self::Unreadable { subject: format!("'{name}'"), why: other.to_string() },
         }
     }

@@ -11,6 +11,7 @@ pub mod dataset;
 pub mod error;
 pub mod event;
 pub mod files;
+pub mod held;
 mod hex;
 pub mod inspect;
 pub mod keys;

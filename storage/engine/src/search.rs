@@ -101,7 +101,7 @@ impl Search {
         Ok(pool)
     }
 
-    fn choose(&self, wanted: &str) -> Result<&Candidate> {
+    pub(crate) fn choose(&self, wanted: &str) -> Result<&Candidate> {
         if let Some(nothing) = self.nothing() {
             return Err(nothing);
         }
@@ -186,7 +186,7 @@ fn events(candidate: &Candidate, pool: &spa::Pool) -> Vec<Event> {
 }
 
 /// Why a pool could not be opened, as a person wants to know it.
-fn explain(candidate: &Candidate, error: spa::Error) -> Error {
+pub(crate) fn explain(candidate: &Candidate, error: spa::Error) -> Error {
     let pool = candidate.name().to_owned();
     match error {
         spa::Error::Version { version } => Error::Version { pool, version },

@@ -167,7 +167,11 @@ fn name_children(vdev: &mut VdevConfig, world: &World) {
 }
 
 fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Tree>, Error> {
-    let guids: Vec<Guid> = root.leaves().filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File)).map(|leaf| leaf.guid).collect();
+    let guids: Vec<Guid> = root
+        .leaves()
+        .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
+        .map(|leaf| leaf.guid)
+        .collect();
     let find = |guid: Guid| {
         let at = guids.iter().position(|known| *known == guid)?;
         Some(FoundLeaf { device: Arc::clone(devices.get(at)?), synced: Txg::new(u64::MAX) })
@@ -209,7 +213,8 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
         top.metaslab_array = Some(array);
     }
     let header = ondisk::dsl::Bpobj::default().encode(ondisk::dsl::Bpobj::SIZE_PLAIN);
-    let list = NewObject::new(ObjectType::BPOBJ, LIST_BLOCK).bonus(ObjectType::BPOBJ_HEADER, header);
+    let list =
+        NewObject::new(ObjectType::BPOBJ, LIST_BLOCK).bonus(ObjectType::BPOBJ_HEADER, header);
     let list = mos.create(tx, &list)?.id();
     let table = directory()?;
     table.insert_u64(tx, b"sync_bplist", list.get())?;

@@ -55,9 +55,7 @@ pub fn top(
         smallest = smallest.min(space.ok_or_else(|| Error::TooSmall { path: drive.path.clone() })?);
     }
     let mut config = match shape {
-        Shape::Single => {
-            drives.first().map_or_else(|| VdevConfig::new(VdevKind::Missing), leaf)
-        }
+        Shape::Single => drives.first().map_or_else(|| VdevConfig::new(VdevKind::Missing), leaf),
         Shape::Mirror => VdevConfig::new(VdevKind::Mirror),
         Shape::Raidz(_) => VdevConfig::new(VdevKind::Raidz),
     };
@@ -66,9 +64,8 @@ pub fn top(
         Shape::Raidz(parity) => {
             config.nparity = Some(parity.into());
             let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
-            let raidz = Raidz::new(width, parity, ashift).and_then(|raidz| {
-                Expandable::new(raidz, &[], None)
-            });
+            let raidz = Raidz::new(width, parity, ashift)
+                .and_then(|raidz| Expandable::new(raidz, &[], None));
             Layout::Raidz(raidz.map_err(|why| Error::Shape { why: why.to_string() })?)
         }
     };

@@ -121,6 +121,11 @@ impl Groups {
         }
     }
 
+    /// Bytes that wait to be written.
+    pub fn dirty(&self) -> u64 {
+        self.0.state.lock().dirty()
+    }
+
     /// The group that is open.
     pub fn open(&self) -> Txg {
         self.0.state.lock().open

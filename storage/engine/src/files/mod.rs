@@ -93,6 +93,11 @@ impl Files {
         Ok((Self { fs, is_snapshot, lists_snapshots }, log))
     }
 
+    /// A file system that is being changed.
+    pub(crate) fn live(fs: zpl::Fs) -> Self {
+        Self { fs, is_snapshot: false, lists_snapshots: false }
+    }
+
     /// The topmost directory.
     pub fn root(&self) -> Result<File> {
         Ok(File { node: self.fs.root()? })

@@ -6,6 +6,7 @@
 
 mod account;
 mod config;
+mod leave;
 mod policy;
 mod sync;
 mod tasks;
@@ -152,6 +153,10 @@ impl Owned {
             rounding,
             Arc::clone(&world.random),
         ));
+        // what a leaf missed while it was away is known; from now on it takes part
+        for leaf in pool.tree.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
+            leaf.rejoin(pool.uberblock.txg);
+        }
         let usable = capacity::usable(&pool);
         let groups = Groups::new(pool.uberblock.txg, world.limits);
         Ok(Self {

@@ -39,7 +39,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let base = std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
+        let base =
+            std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
         let path = base.join(format!("poolhouse-made-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -107,9 +108,9 @@ fn pools_are_made_and_found_again() {
         }
         drop(set);
         drop(made);
-        let devices = std::fs::read_dir(&folder.0).unwrap().map(|entry| {
-            Arc::new(File::open(&entry.unwrap().path()).unwrap()) as Arc<dyn Device>
-        });
+        let devices = std::fs::read_dir(&folder.0)
+            .unwrap()
+            .map(|entry| Arc::new(File::open(&entry.unwrap().path()).unwrap()) as Arc<dyn Device>);
         let devices: Vec<_> = devices.collect();
         let (found, _) = spa::scan(&devices);
         assert_eq!(found.len(), 1, "{name}");

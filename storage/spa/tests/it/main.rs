@@ -4,6 +4,6 @@ mod clones;
 mod commit;
 mod dedup;
 mod drives;
-mod rewrite;
 mod made;
+mod rewrite;
 mod space;

@@ -1,0 +1,203 @@
+//! Making pools, and taking pools over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Device, File};
+use ondisk::feature::FEATURES;
+use ondisk::label::PoolState;
+use spa::Owned;
+use spa::design::{Drive, Purpose, Shape};
+use units::{Ashift, Guid};
+
+use super::{Held, World};
+use crate::{Error, Result};
+
+/// A top-level vdev that is to be.
+#[derive(Clone, Debug)]
+pub struct NewVdev {
+    /// How its drives stand together.
+    pub shape: Shape,
+    /// Their paths.
+    pub drives: Vec<PathBuf>,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// A pool that is to be.
+#[derive(Clone, Debug)]
+pub struct NewPool {
+    /// Its name.
+    pub name: String,
+    /// Its top-level vdevs.
+    pub vdevs: Vec<NewVdev>,
+    /// log2 of the smallest write; none: what suits the drives.
+    pub ashift: Option<u64>,
+    /// Properties of its root file system.
+    pub properties: Vec<(String, String)>,
+    /// Use drives that are, or were, part of another pool, and vdevs of unlike redundancy.
+    pub force: bool,
+}
+
+/// log2 of the sector that is taken where nothing else is said: drives of today write 4 KiB at
+/// least, and a smaller one costs them a read each time.
+const USUAL_ASHIFT: u64 = 12;
+
+/// Makes a pool on drives that are free.
+pub fn create(new: &NewPool, world: &World) -> Result<Held> {
+    check_name(&new.name)?;
+    check_redundancy(new)?;
+    let wanted = new.ashift.unwrap_or(USUAL_ASHIFT);
+    let ashift = Ashift::new(wanted)
+        .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;
+    let (mut tops, mut devices) = (Vec::new(), Vec::new());
+    for vdev in &new.vdevs {
+        let opened: Vec<Arc<dyn Device>> =
+            vdev.drives.iter().map(|path| free_drive(path, new.force)).collect::<Result<_>>()?;
+        let drives: Vec<Drive> = vdev.drives.iter().zip(&opened).map(drive).collect();
+        let top = spa::design::top(vdev.shape, &drives, ashift, vdev.purpose);
+        tops.push(top.map_err(|why| Error::Usage { what: why.to_string() })?);
+        devices.extend(opened);
+    }
+    let below = spa::NewPool {
+        name: new.name.clone(),
+        tops,
+        devices,
+        features: FEATURES.iter().collect(),
+        host: world.host.clone(),
+    };
+    let mut random = || world.number();
+    let now = world.time();
+    let mut fill = |set: &dmu::Objset, tx: &txg::Tx| {
+        zpl::create(set, tx, &super::files::new_fs(now), &mut random)
+            .map_err(|why| spa::Error::Content { why: why.to_string() })
+    };
+    let made = spa::create(below, world.below(), &mut fill);
+    let made =
+        made.map_err(|why| Error::NotMade { pool: new.name.clone(), why: why.to_string() })?;
+    let held = Held::new(made.owned, world.clone());
+    held.0.owned.forget(made.root);
+    for (name, value) in &new.properties {
+        held.set(&new.name, name, value)?;
+    }
+    Ok(held)
+}
+
+fn drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> Drive {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let is_disk = !path.is_file();
+    Drive { path: path.display().to_string(), size: device.size(), is_disk }
+}
+
+/// Opens a drive that is in nobody's use.
+fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
+    let device: Arc<dyn Device> =
+        Arc::new(File::open_exclusive(path).map_err(|error| Error::of_device(&error))?);
+    if force {
+        return Ok(device);
+    }
+    if let (Some(labelled), _) = spa::read_labels(&device) {
+        let pool = &labelled.config.pool;
+        if !matches!(pool.state, PoolState::Destroyed) {
+            let pool = pool.name.clone().unwrap_or_else(|| "?".to_owned());
+            return Err(Error::Taken { path: path.display().to_string(), pool });
+        }
+    }
+    Ok(device)
+}
+
+/// Names of pools are as OpenZFS has them.
+fn check_name(name: &str) -> Result<()> {
+    let refuse =
+        |why: &str| Err(Error::Usage { what: format!("'{name}' is no name for a pool: {why}") });
+    let reserved = ["mirror", "raidz", "draid", "spare", "log"];
+    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return refuse("it must begin with a letter");
+    }
+    if let Some(word) = reserved.iter().find(|word| name.starts_with(**word)) {
+        return refuse(&format!("names that begin with '{word}' are reserved"));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.: ".contains(c);
+    if !name.chars().all(fits) {
+        return refuse("it may have letters, digits and _ - . : only");
+    }
+    if name.len() > 255 { refuse("it is too long") } else { Ok(()) }
+}
+
+/// All data vdevs bear the loss of as many drives.
+fn check_redundancy(new: &NewPool) -> Result<()> {
+    let usage = |what: String| Err(Error::Usage { what });
+    let data: Vec<&NewVdev> =
+        new.vdevs.iter().filter(|vdev| vdev.purpose == Purpose::Data).collect();
+    if data.is_empty() {
+        return usage("a pool needs one vdev for data at least".to_owned());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for path in new.vdevs.iter().flat_map(|vdev| &vdev.drives) {
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        if !seen.insert(real) {
+            return usage(format!("'{}' is named twice", path.display()));
+        }
+    }
+    let bears = |vdev: &NewVdev| match vdev.shape {
+        Shape::Single => 0,
+        Shape::Mirror => vdev.drives.len().saturating_sub(1),
+        Shape::Raidz(parity) => usize::try_from(parity).unwrap_or(0),
+    };
+    let first = data.first().map_or(0, |vdev| bears(vdev));
+    let unlike = new
+        .vdevs
+        .iter()
+        .filter(|vdev| vdev.purpose != Purpose::Log)
+        .any(|vdev| bears(vdev) != first);
+    if unlike && !new.force {
+        return usage(
+            "the vdevs bear the loss of unlike numbers of drives, so that the weakest decides for \
+             the whole pool; use -f if that is meant"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Takes over the pool of that name or guid, which is on drives among `paths`. `force` takes one
+/// that another host had and did not export.
+pub fn hold(paths: &[PathBuf], wanted: &str, force: bool, world: &World) -> Result<Held> {
+    let (guid, drives) = drives_of(paths, wanted, force, world)?;
+    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+    for path in drives {
+        let device = File::open_exclusive(&path).map_err(|error| Error::of_device(&error))?;
+        devices.push(Arc::new(device));
+    }
+    let (found, _) = spa::scan(&devices);
+    let candidate = found.iter().find(|candidate| candidate.guid == guid);
+    let candidate = candidate.ok_or_else(|| Error::NoPool { paths: Vec::new() })?;
+    let pool = candidate.open(&spa::Options::default());
+    let pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
+    let name = pool.name().to_owned();
+    let owned = Owned::new(pool, world.below())
+        .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
+    owned.take_over(world.host.clone());
+    Ok(Held::new(owned, world.clone()))
+}
+
+/// The drives of a pool, and which it is; nothing of it stays open.
+fn drives_of(
+    paths: &[PathBuf],
+    wanted: &str,
+    force: bool,
+    world: &World,
+) -> Result<(Guid, Vec<PathBuf>)> {
+    let search = crate::search(paths);
+    let candidate = search.choose(wanted)?;
+    let newest = candidate.devices.iter().max_by_key(|device| device.synced());
+    if let Some(pool) = newest.map(|device| &device.config.pool) {
+        let foreign = pool.host_id.is_some_and(|host| host != world.host.0);
+        if pool.state == PoolState::Active && foreign && !force {
+            let host = pool.host_name.clone().unwrap_or_else(|| "another host".to_owned());
+            return Err(Error::Foreign { pool: candidate.name().to_owned(), host });
+        }
+    }
+    let paths = candidate.devices.iter().map(|device| PathBuf::from(device.device.name()));
+    Ok((candidate.guid, paths.collect()))
+}

@@ -1,0 +1,174 @@
+//! Changing the datasets of a held pool.
+
+use std::sync::Arc;
+
+use dmu::Objset;
+use dsl::write;
+use ondisk::objset::Kind;
+use units::ObjsetId;
+
+use super::{Held, files};
+use crate::dataset::{Dataset, Wanted};
+use crate::{Error, Event, Result};
+
+/// A dataset that is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct NewDataset {
+    /// Its full name.
+    pub name: String,
+    /// Its properties.
+    pub properties: Vec<(String, String)>,
+}
+
+impl Held {
+    /// Has a change made to the datasets; returns when it is on the drives.
+    fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&spa::Owned, &write::Change<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.0.owned.perform(work).map_err(|why| self.explain(&why))?
+    }
+
+    /// Makes a file system.
+    pub fn create_filesystem(&self, new: &NewDataset) -> Result<()> {
+        let (new, world) = (new.clone(), self.0.world.clone());
+        let source = self.0.owned.source();
+        self.change(move |owned, change| {
+            let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
+            let id = write::create(change, &new.name).map_err(failed)?;
+            let kind = dsl::Kind::Filesystem;
+            for (name, value) in &new.properties {
+                put(change, &new.name, kind, name, value).map_err(failed)?;
+            }
+            let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, None);
+            let set = owned.adopt(blank, spa::Settings::default());
+            let mut random = || world.number();
+            let now = world.time();
+            zpl::create(&set.objset, change.tx, &files::new_fs(now), &mut random)
+                .map_err(|why| Error::Refused { what: why.to_string() })?;
+            Ok(id)
+        })
+        .map(|id: ObjsetId| self.0.owned.forget(id))
+    }
+
+    /// Destroys a file system, a volume or a snapshot that nothing depends on.
+    pub fn destroy(&self, name: &str) -> Result<()> {
+        self.let_go(name);
+        let name = name.to_owned();
+        self.change(move |_, change| {
+            let done = if name.contains('@') {
+                write::destroy_snapshot(change, &name, false)
+            } else {
+                write::destroy(change, &name, &[])
+            };
+            done.map_err(|error| Error::of_dataset(&name, &error))
+        })
+    }
+
+    /// Makes snapshots, all of the same moment.
+    pub fn snapshot(&self, names: &[String]) -> Result<()> {
+        let names = names.to_vec();
+        self.change(move |_, change| {
+            let first = names.first().cloned().unwrap_or_default();
+            let all: Vec<&str> = names.iter().map(String::as_str).collect();
+            write::snapshot(change, &all)
+                .map(drop)
+                .map_err(|error| Error::of_dataset(&first, &error))
+        })
+    }
+
+    /// Takes a file system back to its newest snapshot.
+    pub fn rollback(&self, name: &str) -> Result<()> {
+        self.let_go(name);
+        let name = name.to_owned();
+        self.change(move |_, change| {
+            write::rollback(change, &name, None, &[])
+                .map_err(|error| Error::of_dataset(&name, &error))
+        })
+    }
+
+    /// Makes a file system that begins as a snapshot.
+    pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
+        let (snapshot, new) = (snapshot.to_owned(), new.clone());
+        self.change(move |_, change| {
+            let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
+            write::clone(change, &new.name, &snapshot).map_err(failed)?;
+            let kind = dsl::Kind::Filesystem;
+            for (name, value) in &new.properties {
+                put(change, &new.name, kind, name, value).map_err(failed)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes a clone the one that its origin depends on.
+    pub fn promote(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.change(move |_, change| {
+            write::promote(change, &name).map_err(|error| Error::of_dataset(&name, &error))
+        })
+    }
+
+    /// Gives a file system, volume or snapshot another name.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.let_go(from);
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.change(move |_, change| {
+            let done = if from.contains('@') {
+                write::rename_snapshot(change, &from, &to, false)
+            } else {
+                write::rename(change, &from, &to)
+            };
+            done.map_err(|error| Error::of_dataset(&from, &error))
+        })
+    }
+
+    /// Sets a property.
+    pub fn set(&self, name: &str, property: &str, value: &str) -> Result<()> {
+        let kind = self.kind(name)?;
+        let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());
+        self.change(move |_, change| {
+            put(change, &name, kind, &property, &value)
+                .map_err(|error| Error::of_dataset(&name, &error))
+        })?;
+        self.refresh()
+    }
+
+    /// Lets a property be inherited.
+    pub fn inherit(&self, name: &str, property: &str) -> Result<()> {
+        let kind = self.kind(name)?;
+        let (name, property) = (name.to_owned(), property.to_owned());
+        self.change(move |_, change| {
+            write::inherit(change, &name, kind, &property, false)
+                .map_err(|error| Error::of_dataset(&name, &error))
+        })?;
+        self.refresh()
+    }
+
+    fn kind(&self, name: &str) -> Result<dsl::Kind> {
+        self.find(name)?.kind().map_err(|error| Error::of_dataset(name, &error))
+    }
+
+    /// Shows the dataset `target` and all below it, as [`crate::Pool::list`] does.
+    pub fn list(
+        &self,
+        target: &str,
+        wanted: &Wanted,
+        show: &mut dyn FnMut(Dataset),
+        trouble: &mut dyn FnMut(Event),
+    ) -> Result<()> {
+        crate::dataset::list(&self.tree()?, target, wanted, show, trouble)
+    }
+}
+
+/// Sets a property as its text says.
+fn put(
+    change: &write::Change<'_>,
+    dataset: &str,
+    kind: dsl::Kind,
+    property: &str,
+    value: &str,
+) -> dsl::Result<()> {
+    let setting = dsl::property::parse(property, kind, value)?;
+    write::set(change, dataset, kind, (property, &setting), write::By::User)
+}

@@ -1,0 +1,121 @@
+//! A pool that is held: made here or taken over, to be changed.
+//!
+//! [`create`] makes a pool, [`hold`] takes one over that is on drives; both give a [`Held`], which
+//! changes datasets and gives file systems that can be written ([`LiveFiles`]). What is changed
+//! is on the drives after [`Held::sync`]; someone must call [`Held::run`] on a thread of its own,
+//! so that changes do not pile up.
+
+mod begin;
+mod create;
+mod datasets;
+mod files;
+mod settings;
+mod status;
+mod world;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dsl::Tree;
+use ondisk::label::PoolState;
+use parking_lot::Mutex;
+use spa::Owned;
+
+use crate::{Error, Result};
+pub use create::{NewPool, NewVdev, create, hold};
+pub use datasets::NewDataset;
+pub use files::LiveFiles;
+pub use spa::design::{Purpose, Shape};
+pub use status::{PoolStatus, VdevStatus};
+pub use world::World;
+pub use zpl::{Caller, Move, MoveKind, New, Position, Set, XattrMode};
+
+/// A pool that is held. Cheap to clone.
+#[derive(Clone)]
+pub struct Held(Arc<Inner>);
+
+struct Inner {
+    owned: Arc<Owned>,
+    world: World,
+    files: Mutex<HashMap<String, LiveFiles>>,
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Held({:?})", self.0.owned)
+    }
+}
+
+impl Held {
+    fn new(owned: Owned, world: World) -> Self {
+        let files = Mutex::default();
+        Self(Arc::new(Inner { owned: Arc::new(owned), world, files }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.owned.name()
+    }
+
+    /// Its identity.
+    pub fn guid(&self) -> u64 {
+        self.0.owned.guid().get()
+    }
+
+    /// The last transaction group that is on the drives.
+    pub fn txg(&self) -> u64 {
+        self.0.owned.groups().synced().get()
+    }
+
+    /// Has everything that was changed so far written, and waits for that.
+    pub fn sync(&self) -> Result<()> {
+        self.0.owned.sync().map_err(|why| self.explain(&why))
+    }
+
+    /// Writes out what was changed, every `interval` and when enough of it waits, until told to
+    /// stop. For a thread of its own.
+    pub fn run(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
+        let groups = self.0.owned.groups();
+        while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
+            let due = groups.wait_due(interval);
+            if due || self.0.owned.is_dirty() {
+                self.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the pool up, so that others can import it. All handles are of no use afterwards.
+    pub fn export(&self) -> Result<()> {
+        self.leave(PoolState::Exported)
+    }
+
+    /// Destroys the pool: its labels say so. Its data stay until the drives are used again.
+    pub fn destroy_pool(&self) -> Result<()> {
+        self.leave(PoolState::Destroyed)
+    }
+
+    fn leave(&self, state: PoolState) -> Result<()> {
+        self.0.files.lock().clear();
+        self.0.owned.leave(state).map_err(|why| self.explain(&why))
+    }
+
+    /// The datasets, as they are on the drives.
+    fn tree(&self) -> Result<Tree> {
+        let facts = dsl::PoolFacts { name: self.name().to_owned(), usable: self.0.owned.usable() };
+        Tree::open(self.0.owned.mos().synced(), facts).map_err(|error| Error::Damaged {
+            pool: self.name().to_owned(),
+            why: error.to_string(),
+        })
+    }
+
+    fn find(&self, name: &str) -> Result<dsl::Dataset> {
+        self.tree()?.find(name).map_err(|error| Error::of_dataset(name, &error))
+    }
+
+    fn explain(&self, why: &spa::Error) -> Error {
+        Error::Suspended { pool: self.name().to_owned(), why: why.to_string() }
+    }
+}

@@ -1,0 +1,98 @@
+//! How a held pool is.
+
+use ondisk::label::VdevConfig;
+use serde::Serialize;
+
+use super::Held;
+
+/// How a pool is.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub guid: u64,
+    /// ONLINE, DEGRADED or SUSPENDED.
+    pub state: String,
+    /// The last transaction group that is on the drives.
+    pub txg: u64,
+    /// Bytes in all vdevs for data, parity included.
+    pub size: u64,
+    /// Of these, in use.
+    pub allocated: u64,
+    /// Why it is suspended, if it is.
+    pub trouble: Option<String>,
+    /// Its top-level vdevs.
+    pub vdevs: Vec<VdevStatus>,
+}
+
+/// How a vdev is.
+#[derive(Clone, Debug, Serialize)]
+pub struct VdevStatus {
+    /// Its path, or "raidz2-0".
+    pub name: String,
+    /// ONLINE, DEGRADED or UNAVAIL.
+    pub state: String,
+    /// How many times it could not be read.
+    pub read_errors: u64,
+    /// How many times it could not be written.
+    pub write_errors: u64,
+    /// How many times what it gave was wrong.
+    pub checksum_errors: u64,
+    /// What it is for: "log", "special", "dedup"; nothing for data.
+    pub purpose: Option<String>,
+    /// The vdevs below.
+    pub children: Vec<Self>,
+}
+
+impl Held {
+    /// How it is.
+    pub fn status(&self) -> PoolStatus {
+        let owned = &self.0.owned;
+        let config = owned.config();
+        let tops = config.tree.as_ref().map_or(&[][..], |root| &root.children);
+        let vdevs: Vec<_> = tops.iter().map(|top| self.vdev(top)).collect();
+        let trouble = owned.trouble().map(|why| why.to_string());
+        let healthy = vdevs.iter().all(|vdev| vdev.state == "ONLINE");
+        let state = match (&trouble, healthy) {
+            (Some(_), _) => "SUSPENDED",
+            (None, true) => "ONLINE",
+            (None, false) => "DEGRADED",
+        };
+        let (size, allocated) = owned.fullness();
+        PoolStatus {
+            name: self.name().to_owned(),
+            guid: self.guid(),
+            state: state.to_owned(),
+            txg: self.txg(),
+            size,
+            allocated,
+            trouble,
+            vdevs,
+        }
+    }
+
+    fn vdev(&self, config: &VdevConfig) -> VdevStatus {
+        let children: Vec<_> = config.children.iter().map(|child| self.vdev(child)).collect();
+        let leaf = self.0.owned.tree().leaf(config.guid);
+        let present = leaf.is_none_or(|leaf| leaf.device().is_some());
+        let healthy = children.iter().all(|child| child.state == "ONLINE");
+        let state = match (present, healthy) {
+            (false, _) => "UNAVAIL",
+            (true, true) => "ONLINE",
+            (true, false) => "DEGRADED",
+        };
+        let (checksum_errors, read_errors) = leaf.map_or((0, 0), vdev::Leaf::errors);
+        let name = config.path.clone().unwrap_or_else(|| crate::summary::vdev_name(config));
+        let purpose = if config.is_log { Some("log".to_owned()) } else { None };
+        VdevStatus {
+            name,
+            state: state.to_owned(),
+            read_errors,
+            write_errors: 0,
+            checksum_errors,
+            purpose,
+            children,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Pools that are held: what was synced is there after the pool was taken over again, and nothing
+//! leaks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::check;
+use engine::held::{Caller, Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, World};
+
+fn world() -> World {
+    let state = AtomicU64::new(0x9e37_79b9);
+    World {
+        random: Arc::new(move |bytes| {
+            for byte in bytes {
+                let next =
+                    state.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d) + 0x1405;
+                state.store(next, Ordering::Relaxed);
+                *byte = next.to_be_bytes()[0];
+            }
+        }),
+        now: Arc::new(|| (1_700_000_000, 0)),
+        workers: 2,
+        dirty: 64 << 20,
+        host: (0x1234, "here".to_owned()),
+    }
+}
+
+/// A folder with sparse files that goes away in the end, or stays where `POOLHOUSE_KEEP` says.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, drives: usize, size: u64) -> Self {
+        let base =
+            std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
+        let path = base.join(format!("poolhouse-held-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let folder = Self(path);
+        for path in folder.drives(drives) {
+            std::fs::File::create(path).unwrap().set_len(size).unwrap();
+        }
+        folder
+    }
+
+    fn drives(&self, count: usize) -> Vec<PathBuf> {
+        (0..count).map(|index| self.0.join(format!("d{index}.img"))).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::env::var_os("POOLHOUSE_KEEP").is_none() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+fn new_pool(folder: &Folder, shape: Shape, count: usize) -> NewPool {
+    NewPool {
+        name: "tank".to_owned(),
+        vdevs: vec![NewVdev { shape, drives: folder.drives(count), purpose: Purpose::Data }],
+        ashift: None,
+        properties: vec![("compression".to_owned(), "zstd".to_owned())],
+        force: false,
+    }
+}
+
+fn caller() -> Caller {
+    let now = ondisk::znode::Time { seconds: 1_700_000_001, nanoseconds: 5 };
+    Caller { uid: 1000, gid: 100, now, keeps_setid: false }
+}
+
+fn write_file(held: &Held, fs: &str, name: &str, bytes: &[u8]) {
+    let live = held.files(fs).unwrap();
+    let writer = live.writer();
+    let root = units::ObjectId::new(live.files().root().unwrap().id());
+    let made =
+        writer.make(&caller(), root, name.as_bytes(), &engine::held::New::default()).unwrap();
+    for (index, chunk) in bytes.chunks(1 << 20).enumerate() {
+        let at = Position::At(index as u64 * (1 << 20));
+        writer.write(&caller(), made.id, at, chunk).unwrap();
+    }
+}
+
+fn read_file(held: &Held, fs: &str, name: &str) -> Vec<u8> {
+    let live = held.files(fs).unwrap();
+    let file = live.files().find(name.as_bytes()).unwrap().unwrap();
+    let mut bytes = vec![0; usize::try_from(file.facts().size).unwrap()];
+    file.content().read(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// What the examiner, who shares no code with the writer, finds wrong.
+fn faults(folder: &Folder) -> Vec<String> {
+    let search = engine::search(&[folder.0.clone()]);
+    let pool = search.open("tank", &engine::OpenOptions::default()).unwrap();
+    let verify = check::Verify::new(&pool, Arc::default()).unwrap();
+    verify.work();
+    while verify.next_round() {
+        verify.work();
+    }
+    let findings = verify.findings();
+    let mut wrong: Vec<String> = findings.notes.iter().map(|note| note.what.clone()).collect();
+    wrong.extend(findings.damaged.iter().map(|damaged| format!("{damaged:?}")));
+    for space in &findings.space {
+        if space.leaked_bytes + space.unallocated_bytes + space.contradicting_bytes > 0 {
+            wrong.push(format!("{space:?}"));
+        }
+    }
+    if !findings.clean && wrong.is_empty() {
+        wrong.push(format!("{findings:?}"));
+    }
+    wrong
+}
+
+#[test]
+fn what_was_synced_is_there_after_the_pool_was_taken_over() {
+    for (name, shape, count) in
+        [("single", Shape::Single, 1), ("mirror", Shape::Mirror, 3), ("raidz2", Shape::Raidz(2), 6)]
+    {
+        let folder = Folder::new(name, count, 256 << 20);
+        let held = engine::held::create(&new_pool(&folder, shape, count), &world()).unwrap();
+        let noise: Vec<u8> = (0..5_000_000_u32)
+            .flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 7).to_le_bytes())
+            .take(5_000_000)
+            .collect();
+        write_file(&held, "tank", "letter", b"to be or not to be");
+        write_file(&held, "tank", "noise", &noise);
+        assert_eq!(read_file(&held, "tank", "noise"), noise, "before it was written");
+        held.sync().unwrap();
+        assert_eq!(read_file(&held, "tank", "noise"), noise, "after it was written");
+        let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
+        held.create_filesystem(&child).unwrap();
+        write_file(&held, "tank/child", "inner", &noise[..300_000]);
+        held.snapshot(&["tank/child@one".to_owned(), "tank@one".to_owned()]).unwrap();
+        write_file(&held, "tank/child", "later", &noise[..30_000]);
+        held.export().unwrap();
+        drop(held);
+
+        let held = engine::held::hold(&[folder.0.clone()], "tank", false, &world()).unwrap();
+        assert_eq!(read_file(&held, "tank", "letter"), b"to be or not to be");
+        assert_eq!(read_file(&held, "tank/child", "later"), noise[..30_000]);
+        held.rollback("tank/child").unwrap();
+        assert!(held.files("tank/child").unwrap().files().find(b"later").unwrap().is_none());
+        held.destroy("tank@one").unwrap();
+        write_file(&held, "tank", "more", &noise);
+        held.export().unwrap();
+        drop(held);
+        assert_eq!(faults(&folder), Vec::<String>::new(), "{name}");
+    }
+}

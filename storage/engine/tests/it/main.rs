@@ -1,0 +1,3 @@
+//! Pools through the door: made, filled, left and taken over again.
+
+mod held;
