@@ -73,7 +73,7 @@ pub fn create(
     fill: &mut dyn FnMut(&Objset, &Tx) -> Result<(), Error>,
 ) -> Result<Made, Error> {
     let guid = Guid::new(world.number().max(1));
-    let mut root = root_vdev(guid, new.tops, &world);
+    let mut root = root_vdev(guid, new.tops.clone(), &world);
     let tree = tree(&root, &new.devices)?;
     let reader = Arc::new(Reader::new(Arc::clone(&tree)));
     let below = Arc::clone(&reader) as Arc<dyn Source>;
@@ -102,24 +102,7 @@ pub fn create(
     world.random.fill(&mut salt);
     reader.set_salt(salt);
     furnish(&change, &mut root, &salt)?;
-    let config = PoolConfig {
-        version: VERSION,
-        name: Some(new.name.clone()),
-        state: PoolState::Active,
-        txg: FIRST,
-        pool_guid: Some(guid),
-        errata: 0,
-        host_id: Some(new.host.0),
-        host_name: Some(new.host.1),
-        comment: None,
-        compatibility: None,
-        vdev_children: u64::try_from(root.children.len()).ok(),
-        holes: Vec::new(),
-        features_for_read: in_labels(&mos)?,
-        tree: Some(root),
-        split: None,
-        has_vdev_zaps: true,
-    };
+    let config = first_config(&new, root, in_labels(&mos)?);
     let directory = Directory::open(mos.clone())?;
     let pool = Pool {
         name: new.name,
@@ -142,6 +125,27 @@ pub fn create(
     owned.blank_labels()?;
     owned.sync()?;
     Ok(Made { owned, root: skeleton.root })
+}
+
+fn first_config(new: &NewPool, root: VdevConfig, features: Vec<String>) -> PoolConfig {
+    PoolConfig {
+        version: VERSION,
+        name: Some(new.name.clone()),
+        state: PoolState::Active,
+        txg: FIRST,
+        pool_guid: Some(root.guid),
+        errata: 0,
+        host_id: Some(new.host.0),
+        host_name: Some(new.host.1.clone()),
+        comment: None,
+        compatibility: None,
+        vdev_children: u64::try_from(root.children.len()).ok(),
+        holes: Vec::new(),
+        features_for_read: features,
+        tree: Some(root),
+        split: None,
+        has_vdev_zaps: true,
+    }
 }
 
 /// The root of the vdevs, with identities for all.

@@ -212,8 +212,9 @@ fn change_block(
     change: &mut dyn FnMut(&mut [u8]),
 ) -> Result<()> {
     let before = match content_at(entry, tx.txg(), block) {
-        Some(content) => content,
-        None => see::block(entry, block)?,
+        Then::Here(content) => Some(content),
+        Then::Hole => None,
+        Then::Below => see::block(entry, block)?,
     };
     let before = match before {
         Some(content) if content.len() == size => content,
@@ -233,8 +234,17 @@ fn change_block(
     Ok(())
 }
 
-/// What a group sees in a block, where memory tells; `None` where the drives must be asked.
-fn content_at(entry: &Entry, txg: Txg, block: u64) -> Option<Option<Block>> {
+/// What a group sees in a block.
+enum Then {
+    /// This.
+    Here(Block),
+    /// Nothing.
+    Hole,
+    /// What is on the drives.
+    Below,
+}
+
+fn content_at(entry: &Entry, txg: Txg, block: u64) -> Then {
     let state = entry.state.read();
     let older = |known: &Txg| *known <= txg;
     let written = state
@@ -245,9 +255,9 @@ fn content_at(entry: &Entry, txg: Txg, block: u64) -> Option<Option<Block>> {
     let afresh = state.facts.iter().filter(|(known, facts)| older(known) && facts.afresh);
     let gone = freed.map(|(known, _)| *known).chain(afresh.map(|(known, _)| *known)).max();
     match (written, gone) {
-        (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => Some(Some(content)),
-        (_, Some(_)) => Some(None),
-        _ => None,
+        (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => Then::Here(content),
+        (_, Some(_)) => Then::Hole,
+        _ => Then::Below,
     }
 }
 

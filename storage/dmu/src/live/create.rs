@@ -97,7 +97,7 @@ impl Objset {
         let live = self.to_change()?;
         let id = live.claim_number(new.slots.max(1))?;
         let entry = live.entry(id)?;
-        self.born(live, tx, &entry, new.dnode())
+        Ok(self.born(live, tx, &entry, new.dnode()))
     }
 
     /// Makes an object of a certain number, which must be free.
@@ -108,7 +108,7 @@ impl Objset {
             return Err(Error::Exists { place: crate::live_place(self.id(), id) });
         }
         live.claim(id, new.slots.max(1));
-        self.born(live, tx, &entry, new.dnode())
+        Ok(self.born(live, tx, &entry, new.dnode()))
     }
 
     /// Makes one of the objects that stand in the root block.
@@ -118,7 +118,7 @@ impl Objset {
         tx: &Tx,
         entry: &Arc<Entry>,
         dnode: Dnode,
-    ) -> Result<Object> {
+    ) -> Object {
         let mut state = entry.state.write();
         let fresh = Facts { dnode: Some(dnode.clone()), afresh: true };
         let (_, versions) = State::versions_from(&mut state.facts, tx.txg(), |_| fresh.clone());
@@ -128,7 +128,7 @@ impl Objset {
         drop(state);
         tx.dirtied(512);
         live.soil(tx.txg(), entry);
-        Ok(Object::live(self.clone(), live.tree(entry.id, dnode), Arc::clone(entry)))
+        Object::live(self.clone(), live.tree(entry.id, dnode), Arc::clone(entry))
     }
 
     /// Frees an object and all that is in it.

@@ -155,6 +155,7 @@ impl Objset {
     }
 
     /// A handle on what is on the drives now, without what waits to be written.
+    #[must_use]
     pub fn synced(&self) -> Self {
         self.live().map_or_else(|| self.clone(), |live| live.base())
     }

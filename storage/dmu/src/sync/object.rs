@@ -21,7 +21,8 @@ struct Version {
     facts: Option<Facts>,
     blocks: Vec<(u64, Block)>,
     freed: Vec<std::ops::Range<u64>>,
-    spill: Option<Option<Block>>,
+    /// The last: what the spill becomes.
+    spill: Vec<Option<Block>>,
 }
 
 fn version(entry: &Entry, syncing: &Syncing<'_>) -> Version {
@@ -39,7 +40,7 @@ fn version(entry: &Entry, syncing: &Syncing<'_>) -> Version {
         facts: facts.map(|(_, facts)| facts.clone()),
         blocks: blocks.collect(),
         freed: freed.map(|(_, range)| range.clone()).collect(),
-        spill: spill.map(|(_, content)| content.clone()),
+        spill: spill.map(|(_, content)| content.clone()).into_iter().collect(),
     }
 }
 
@@ -76,19 +77,16 @@ pub(super) fn write(objset: &Objset, syncing: &Syncing<'_>, entry: &Arc<Entry>) 
 /// The facts of a group with the tree that is on the drives.
 fn on_base(facts: &Dnode, tree: Option<&Tree>, whole: Option<&Tree>) -> Dnode {
     let mut dnode = facts.clone();
-    match tree {
-        Some(base) => {
-            dnode.pointers.clone_from(&base.dnode.pointers);
-            dnode.levels = base.dnode.levels;
-            dnode.used_bytes = base.dnode.used_bytes;
-            dnode.spill.clone_from(&base.dnode.spill);
-        }
-        None => {
-            dnode.pointers.fill(Blkptr::EMPTY);
-            let spill = whole.and_then(|base| base.dnode.spill.clone());
-            dnode.spill = spill.filter(|_| facts.spill.is_some());
-            dnode.used_bytes = dnode.spill.as_ref().map_or(0, Blkptr::allocated);
-        }
+    if let Some(base) = tree {
+        dnode.pointers.clone_from(&base.dnode.pointers);
+        dnode.levels = base.dnode.levels;
+        dnode.used_bytes = base.dnode.used_bytes;
+        dnode.spill.clone_from(&base.dnode.spill);
+    } else {
+        dnode.pointers.fill(Blkptr::EMPTY);
+        let spill = whole.and_then(|base| base.dnode.spill.clone());
+        dnode.spill = spill.filter(|_| facts.spill.is_some());
+        dnode.used_bytes = dnode.spill.as_ref().map_or(0, Blkptr::allocated);
     }
     dnode
 }
@@ -119,7 +117,7 @@ fn write_content(
     let mut grown = forest.grown;
     dnode.pointers = std::mem::take(&mut forest.roots);
     dnode.levels = forest.levels;
-    if let Some(content) = &version.spill {
+    if let Some(content) = version.spill.last() {
         let previous = dnode.spill.take().unwrap_or(Blkptr::EMPTY);
         let now = match content {
             Some(content) => write_spill(syncing, &below, &dnode, content, &previous)?,

@@ -100,7 +100,7 @@ impl Settings {
             zstd_level: self.zstd_level,
             copies: self.copies.saturating_add(one_more.into()).clamp(1, 3),
             nopwrite: false,
-            dedup: None,
+            dedup: false,
             embed: self.features.embedded,
             hole_of_zeros: metadata || !compression.is_off(),
             hole_birth: self.features.hole_birth,
