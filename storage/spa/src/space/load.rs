@@ -73,6 +73,20 @@ impl Space {
     /// Reads what is needed to allocate: maps if there are few, else each when it is needed. `mos`
     /// is the pool's own object set as it is being changed.
     pub fn load(pool: &Pool, mos: &Objset) -> Result<Self, Error> {
+        let (space, length) = Self::open(pool, mos)?;
+        if length <= READ_AT_ONCE {
+            space.load_all()?;
+        }
+        Ok(space)
+    }
+
+    /// The same, but every map is read only when it is needed.
+    pub fn load_lazily(pool: &Pool, mos: &Objset) -> Result<Self, Error> {
+        Self::open(pool, mos).map(|(space, _)| space)
+    }
+
+    /// Gives also how many bytes of maps there are.
+    fn open(pool: &Pool, mos: &Objset) -> Result<(Self, u64), Error> {
         judge(pool)?;
         let allocator = Arc::new(Allocator::default());
         let (mut tops, mut logged, mut closed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
@@ -102,10 +116,7 @@ impl Space {
         for vdev in closed {
             space.allocator.set_open(vdev, false)?;
         }
-        if length <= READ_AT_ONCE {
-            space.load_all()?;
-        }
-        Ok(space)
+        Ok((space, length))
     }
 
     /// Of a pool that is being made: without vdevs, and with just those of the features

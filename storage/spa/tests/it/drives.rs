@@ -1,46 +1,44 @@
-//! The plainest way to write a pool whose vdevs are single files or mirrors of them: nothing is
-//! compressed, each block goes to all leaves, and the newest uberblock is put into its ring.
+//! The plainest way to write a pool: nothing is compressed, and only its own object set changes.
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use check::{Check, Report};
+use device::Device;
 use dmu::{Ledger, Objset, Syncing};
 use metaslab::{Allocator, Want};
 use ondisk::blkptr::{Hole, Protection, Regular};
-use ondisk::label::VdevKind;
+use ondisk::uberblock::Uberblock;
 use ondisk::{Blkptr, Checksum, Compression, Order};
-use spa::{Options, Pool, Space};
-use transform::checksum::{compute, embedded};
+use spa::{Commit, Options, Pool, Space};
+use transform::checksum::compute;
 use txg::Tx;
-use units::{Txg, VdevId};
+use units::Txg;
+use vdev::Tree;
 use zio::{Policy, Sink, WriteRequest};
 
-/// Bytes before the first that belongs to a vdev's space.
-const FRONT: u64 = 4 << 20;
-/// Bytes of a label; its uberblocks begin in the middle.
-const LABEL: u64 = 256 << 10;
 /// A pass that changes nothing comes before this one.
 const MOST_PASSES: u16 = 12;
 
 /// A copy of a fixture's pool, open for writing.
 pub(crate) struct Written {
-    pub(crate) dir: PathBuf,
+    dir: PathBuf,
     pub(crate) pool: Pool,
     pub(crate) mos: Objset,
     pub(crate) space: Space,
-    sink: Files,
+    sink: Plain,
     txg: Txg,
 }
 
-/// Opens the pool whose images lie in a folder.
+/// Opens the pool whose images lie in a folder, for reading.
 pub(crate) fn open(dir: &Path) -> Pool {
     let found = device::probe(&[dir.to_owned()]);
-    let (mut pools, _) = spa::scan(&found.devices);
+    open_with(dir, &found.devices)
+}
+
+fn open_with(dir: &Path, devices: &[Arc<dyn Device>]) -> Pool {
+    let (mut pools, _) = spa::scan(devices);
     assert_eq!(pools.len(), 1, "{}", dir.display());
     pools.remove(0).open(&Options::default()).unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
 }
@@ -60,21 +58,38 @@ pub(crate) fn examine(dir: &Path) -> Report {
     check.report(Some(&names), Duration::ZERO, 1)
 }
 
+/// A way to read the space of a pool.
+type Load = fn(&Pool, &Objset) -> Result<Space, spa::Error>;
+
 impl Written {
     pub(crate) fn of(fixture: &str, copy: &str) -> Self {
         let below = Path::new(env!("CARGO_TARGET_TMPDIR")).join(copy);
         drop(std::fs::remove_dir_all(below.join(fixture)));
-        let dir = fixtures::unpack(fixture, &below).unwrap().dir;
-        Self::open(dir)
+        Self::open(fixtures::unpack(fixture, &below).unwrap().dir)
     }
 
     pub(crate) fn open(dir: PathBuf) -> Self {
-        let pool = open(&dir);
+        Self::open_by(dir, Space::load)
+    }
+
+    /// The same, with a way to read its space.
+    pub(crate) fn open_by(dir: PathBuf, load: Load) -> Self {
+        let images = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let images = images.filter(|path| path.extension().is_some_and(|name| name == "img"));
+        let open = |path: PathBuf| device::File::open_exclusive(&path).unwrap();
+        let devices: Vec<_> = images.map(|path| Arc::new(open(path)) as Arc<dyn Device>).collect();
+        let pool = open_with(&dir, &devices);
         let mos = pool.mos().to_live();
-        let space = Space::load(&pool, &mos).unwrap();
-        let sink = Files { allocator: Arc::clone(space.allocator()), leaves: leaves(&pool, &dir) };
+        let space = load(&pool, &mos).unwrap();
+        let tree = Arc::clone(pool.tree());
+        let sink = Plain { allocator: Arc::clone(space.allocator()), tree };
         let txg = pool.txg();
         Self { dir, pool, mos, space, sink, txg }
+    }
+
+    /// Lets go of the images, so that others may look at them.
+    pub(crate) fn close(self) -> PathBuf {
+        self.dir
     }
 
     /// The txg that is open.
@@ -95,7 +110,9 @@ impl Written {
             self.space.write_changes(&self.mos, &tx, passes).unwrap();
             let root = self.mos.sync(&syncing, &mut |_| {}).unwrap().root;
             if !self.space.write_changes(&self.mos, &tx, passes).unwrap() {
-                self.commit(txg, &root);
+                let uberblock = Uberblock { txg, root, ..self.pool.uberblock().clone() };
+                let commit = Commit { tree: &self.sink.tree, multihost: false };
+                commit.commit(&uberblock, None, &mut Vec::new()).unwrap();
                 break;
             }
             passes += 1;
@@ -105,73 +122,15 @@ impl Written {
         self.txg = txg;
         passes
     }
-
-    fn commit(&self, txg: Txg, root: &Blkptr) {
-        let root = root.encode();
-        for leaf in self.sink.leaves.values().flatten() {
-            let size = leaf.metadata().unwrap().len();
-            let slot = 1_u64 << self.slot_shift();
-            for label in [0, LABEL, size - 2 * LABEL, size - LABEL] {
-                let ring = label + LABEL / 2;
-                let at = |of: Txg| ring + of.get() % (LABEL / 2 / slot) * slot;
-                let mut bytes = vec![0; usize::try_from(slot).unwrap()];
-                let newest = self.newest(leaf, ring, slot);
-                leaf.read_exact_at(&mut bytes, at(newest)).unwrap();
-                bytes[16..24].copy_from_slice(&txg.get().to_le_bytes());
-                bytes[40..168].copy_from_slice(&root);
-                let there = [at(txg), 0, 0, 0];
-                embedded::seal(&mut bytes, &there, Checksum::Label, false).unwrap();
-                leaf.write_all_at(&bytes, at(txg)).unwrap();
-            }
-        }
-    }
-
-    fn slot_shift(&self) -> u64 {
-        let tops = &self.pool.config().tree.as_ref().unwrap().children;
-        tops.iter().filter_map(|top| top.ashift).max().unwrap().max(10)
-    }
-
-    fn newest(&self, leaf: &File, ring: u64, slot: u64) -> Txg {
-        let mut newest = 0;
-        for at in (ring..ring + LABEL / 2).step_by(usize::try_from(slot).unwrap()) {
-            let mut head = [0; 24];
-            leaf.read_exact_at(&mut head, at).unwrap();
-            let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap());
-            if word(0) == 0x00ba_b10c && word(16) <= self.txg.get() {
-                newest = newest.max(word(16));
-            }
-        }
-        Txg::new(newest)
-    }
 }
 
-/// The files of each top-level vdev.
-fn leaves(pool: &Pool, dir: &Path) -> HashMap<VdevId, Vec<File>> {
-    let found = device::probe(&[dir.to_owned()]);
-    let mut files = HashMap::new();
-    for device in &found.devices {
-        let (Some(labelled), _) = spa::read_labels(device) else { continue };
-        files.insert(labelled.guid(), device.name().to_string());
-    }
-    let tops = pool.config().tree.as_ref().unwrap().children.iter();
-    let plain =
-        tops.filter(|top| matches!(top.kind, VdevKind::File | VdevKind::Disk | VdevKind::Mirror));
-    let open = |path: &String| OpenOptions::new().read(true).write(true).open(path).unwrap();
-    plain
-        .map(|top| {
-            let leaves = top.leaves().filter_map(|leaf| files.get(&leaf.guid).map(open));
-            (top.id, leaves.collect())
-        })
-        .collect()
-}
-
-struct Files {
+struct Plain {
     allocator: Arc<Allocator>,
-    leaves: HashMap<VdevId, Vec<File>>,
+    tree: Arc<Tree>,
 }
 
 struct Frees<'a> {
-    sink: &'a Files,
+    sink: &'a Plain,
     txg: Txg,
 }
 
@@ -183,7 +142,7 @@ impl Ledger for Frees<'_> {
     }
 }
 
-impl Sink for Files {
+impl Sink for Plain {
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, zio::Error> {
         let WriteRequest { data, kind, level, fill, txg, previous, policy, .. } = *request;
         let lsize = u32::try_from(data.len()).unwrap();
@@ -197,16 +156,8 @@ impl Sink for Files {
                 self.allocator.allocate(&want).unwrap()
             }
         };
-        if let Blkptr::Regular(old) = previous
-            && old.birth_physical == txg
-            && old.psize != lsize
-        {
-            panic!("a block that changes its size is freed by its ledger");
-        }
         for dva in dvas.iter().flatten() {
-            for leaf in &self.leaves[&dva.vdev] {
-                leaf.write_all_at(data, FRONT + dva.offset).unwrap();
-            }
+            self.tree.write(dva.vdev, dva.offset, data, txg, &mut Vec::new()).unwrap();
         }
         let sum = compute(Checksum::Fletcher4, data, Order::Little, None).unwrap();
         Ok(Blkptr::Regular(Box::new(Regular {
