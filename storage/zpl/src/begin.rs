@@ -60,6 +60,12 @@ pub trait Begin: Send + Sync {
         let _ = (tx, promise);
     }
 
+    /// Something was done within the transaction that no promise tells: who wants it to last must
+    /// wait for the group.
+    fn must_sync(&self, tx: &Tx) {
+        let _ = tx;
+    }
+
     /// A random number, for the salt of a table.
     fn random(&self) -> u64;
 

@@ -93,7 +93,7 @@ impl Writer {
         draft.object.write(&tx, offset, bytes)?;
         draft.store(&tx)?;
         if cleared {
-            self.begin.promise(&tx, Promise::Record(mode_promise(draft)));
+            self.begin.promise(&tx, Promise::Record(set_promise(draft, SetAttr::MODE)));
         }
         self.begin.promise(&tx, Promise::Write { object: draft.id(), offset, bytes });
         Ok(())
@@ -137,10 +137,8 @@ impl Writer {
             self.grow_block(&tx, &draft, size)?;
         }
         draft.store(&tx)?;
-        if cleared {
-            self.begin.promise(&tx, Promise::Record(mode_promise(&draft)));
-        }
-        let body = Body::Truncate { object: file, offset: size, length: 0 };
+        let mode = if cleared { SetAttr::MODE } else { 0 };
+        let body = set_promise(&draft, SetAttr::SIZE | SetAttr::MTIME | mode);
         self.begin.promise(&tx, Promise::Record(body));
         Ok(())
     }
@@ -184,7 +182,7 @@ impl Writer {
             draft.object.free_range(&tx, start..next)?;
             draft.store(&tx)?;
             if cleared && start == range.start {
-                self.begin.promise(&tx, Promise::Record(mode_promise(&draft)));
+                self.begin.promise(&tx, Promise::Record(set_promise(&draft, SetAttr::MODE)));
             }
             let length = next.saturating_sub(start);
             let body = Body::Truncate { object: file, offset: start, length };
@@ -249,17 +247,18 @@ fn clear_set_id(sheet: &mut Sheet) -> bool {
     true
 }
 
-/// What the log is told of a mode.
-fn mode_promise(draft: &Draft) -> Body {
+/// What the log is told of attributes that came with new content.
+fn set_promise(draft: &Draft, mask: u64) -> Body {
+    let attributes = draft.sheet.attributes();
     Body::SetAttr(Box::new(SetAttr {
         object: draft.id(),
-        mask: SetAttr::MODE,
+        mask,
         mode: draft.sheet.mode().into(),
-        uid: 0,
-        gid: 0,
-        size: 0,
-        atime: [0; 2],
-        mtime: [0; 2],
+        uid: attributes.owner,
+        gid: attributes.group,
+        size: attributes.size,
+        atime: attributes.atime.to_words(),
+        mtime: attributes.mtime.to_words(),
         attributes: None,
         domains: Vec::new(),
     }))

@@ -55,6 +55,15 @@ impl Draft {
 impl Writer {
     /// A directory in which names are to change.
     pub(super) fn directory(&self, id: ObjectId) -> Result<Draft> {
+        let dir = self.any_directory(id)?;
+        if dir.sheet.has_flag(flag::XATTR) {
+            return Err(self.invalid(id, "it holds extended attributes"));
+        }
+        Ok(dir)
+    }
+
+    /// The same, or one that holds extended attributes.
+    pub(super) fn any_directory(&self, id: ObjectId) -> Result<Draft> {
         let dir = self.draft(id)?;
         let (objset, object) = (self.objset(), id);
         if !dir.is_directory() {
@@ -65,9 +74,6 @@ impl Writer {
         }
         if dir.sheet.has_flag(flag::IMMUTABLE) {
             return Err(self.forbidden(id, "the directory is immutable"));
-        }
-        if dir.sheet.has_flag(flag::XATTR) {
-            return Err(self.invalid(id, "it holds extended attributes"));
         }
         Ok(dir)
     }

@@ -47,6 +47,8 @@ const SET_GROUP: u32 = 0o2000;
 pub(super) struct Plan {
     pub(super) birth: Birth,
     pub(super) sheet: Sheet,
+    /// Of something that is made again: its number and its generation.
+    pub(super) was: Option<(ObjectId, u64)>,
 }
 
 /// A name and what stands under it.
@@ -136,7 +138,7 @@ impl Writer {
             return Err(Error::TooLarge { objset: self.objset(), object: parent.id() });
         }
         self.settle(&mut sheet)?;
-        Ok((Plan { birth, sheet }, acls))
+        Ok((Plan { birth, sheet, was: None }, acls))
     }
 
     /// The permissions of something new, and the POSIX ACLs that it inherits.
@@ -170,7 +172,8 @@ impl Writer {
 
     /// Makes the object of a plan.
     pub(super) fn born(&self, tx: &Tx, plan: &mut Plan) -> Result<Draft> {
-        plan.sheet.set_word(Attribute::Gen, Self::generation(tx.txg()));
+        let generation = plan.was.map_or(tx.txg().get(), |was| was.1);
+        plan.sheet.set_word(Attribute::Gen, generation);
         let objset = self.fs.objset();
         let (kind, slots) = (plan.sheet.kind(), plan.sheet.slots());
         let bonus = plan.sheet.bonus();
@@ -184,10 +187,19 @@ impl Writer {
                 slots,
                 ..NewTable::default()
             };
-            Zap::create(objset, tx, ObjectType::DIRECTORY, &table)?.object().clone()
+            let kind = ObjectType::DIRECTORY;
+            let made = match plan.was {
+                Some((id, _)) => Zap::create_at(objset, tx, id, kind, &table)?,
+                None => Zap::create(objset, tx, kind, &table)?,
+            };
+            made.object().clone()
         } else {
             let new = dmu::NewObject { slots, ..dmu::NewObject::new(ObjectType::PLAIN_FILE, 512) };
-            objset.create(tx, &new.bonus(kind, bonus))?
+            let new = new.bonus(kind, bonus);
+            match plan.was {
+                Some((id, _)) => objset.create_at(tx, id, &new)?,
+                None => objset.create(tx, &new)?,
+            }
         };
         let mut draft = Draft { object, sheet: plan.sheet.clone() };
         if draft.sheet.is_legacy() && plan.birth.kind() == Kind::Symlink {

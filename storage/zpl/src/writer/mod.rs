@@ -16,6 +16,7 @@ mod make;
 mod reap;
 mod remove;
 mod rename;
+mod replay;
 mod set;
 mod xattr;
 mod xattr_dir;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use ondisk::sa::Value;
 use parking_lot::{Mutex, RwLock};
-use units::{ObjectId, Txg};
+use units::ObjectId;
 use zap::Zap;
 
 use crate::sheet::Sheet;
@@ -217,10 +218,5 @@ impl Writer {
             return Err(Error::NameNotUtf8 { objset });
         }
         Ok(())
-    }
-
-    /// The txg of a transaction as a file's generation.
-    fn generation(txg: Txg) -> u64 {
-        txg.get()
     }
 }

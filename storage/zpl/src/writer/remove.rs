@@ -63,8 +63,13 @@ impl Writer {
         }
         target.store(&tx)?;
         parent.store(&tx)?;
-        let body = Body::Link { dir, object: file, name: name.to_vec() };
-        self.begin.promise(&tx, Promise::Record(body));
+        if was_unlinked {
+            // nothing was promised of a file while it had no name
+            self.begin.must_sync(&tx);
+        } else {
+            let body = Body::Link { dir, object: file, name: name.to_vec() };
+            self.begin.promise(&tx, Promise::Record(body));
+        }
         Ok(())
     }
 
@@ -130,7 +135,7 @@ impl Writer {
         mut target: Draft,
         body: Body,
     ) -> Result<()> {
-        let mut parent = self.directory(dir)?;
+        let mut parent = self.any_directory(dir)?;
         self.may_go(&parent, &target)?;
         let (id, kind) = (target.id(), target.kind());
         let fate = self.fate(&target);

@@ -70,6 +70,16 @@ const DEEPEST: u32 = 1 << 20;
 impl Writer {
     /// Moves a name.
     pub fn rename(&self, caller: &Caller, how: &Move<'_>) -> Result<()> {
+        self.rename_as(caller, how, None)
+    }
+
+    /// The same; a whiteout that is made again becomes what it was.
+    pub(super) fn rename_as(
+        &self,
+        caller: &Caller,
+        how: &Move<'_>,
+        was: Option<(ObjectId, u64)>,
+    ) -> Result<()> {
         self.check_name(how.to_dir, how.to)?;
         // the shape of the tree must hold still if a directory goes elsewhere
         let _tree = (how.from_dir != how.to_dir).then(|| self.fs.inner.locks.tree());
@@ -90,7 +100,14 @@ impl Writer {
         let ends = if is_respelled { Ends { target: None, ..ends } } else { ends };
         let mut files = self.files(how, &ends)?;
         self.check_move(how, &mut files)?;
-        self.move_names(caller, how, locked, &ends, files)
+        let whiteout = match how.kind {
+            MoveKind::Whiteout => {
+                let (plan, _) = self.plan(caller, &files.from, &WHITEOUT)?;
+                Some(Plan { was, ..plan })
+            }
+            _ => None,
+        };
+        self.move_names(caller, how, (locked, &ends), files, whiteout)
     }
 
     fn ends(&self, how: &Move<'_>) -> Result<Ends> {
@@ -173,16 +190,12 @@ impl Writer {
         &self,
         caller: &Caller,
         how: &Move<'_>,
-        locked: Locked<'_>,
-        ends: &Ends,
+        (locked, ends): (Locked<'_>, &Ends),
         mut files: Files,
+        mut whiteout: Option<Plan>,
     ) -> Result<()> {
         let replaced = files.target.as_ref().filter(|_| how.kind != MoveKind::Exchange);
         let reaped = replaced.map(Draft::id);
-        let mut whiteout = match how.kind {
-            MoveKind::Whiteout => Some(self.plan(caller, &files.from, &WHITEOUT)?.0),
-            _ => None,
-        };
         let fate = replaced.map(|target| self.fate(target));
         let is_reaped = fate.as_ref().is_some_and(Fate::is_reaped);
         let need = whiteout.as_ref().map_or(files.source.need(), Plan::need);

@@ -38,7 +38,7 @@ pub struct Set {
 }
 
 /// The flags that can be set, each with the bit by which the log knows it.
-const FLAGS: [(u64, u64); 15] = crate::replay::EXTRA;
+pub(super) const FLAGS: [(u64, u64); 15] = crate::replay::EXTRA;
 const PROJECT: u64 = 0x40000;
 const CREATE_TIME: u64 = 0x1;
 

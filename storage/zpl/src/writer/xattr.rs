@@ -10,6 +10,7 @@ use ondisk::nvlist::{Encoding, Nvlist, Value};
 use ondisk::sa::Attribute;
 use ondisk::zil::Body;
 use ondisk::znode::flag;
+use txg::Tx;
 use units::ObjectId;
 
 use crate::sheet::Sheet;
@@ -84,6 +85,7 @@ impl Writer {
         value: Option<&[u8]>,
     ) -> Result<()> {
         let packs = self.settings.read().xattr_sa && !draft.sheet.is_legacy();
+        let before = draft.sheet.xattrs().len();
         if let Some(plain) = name.strip_prefix(b"user.") {
             draft.sheet.put_xattr(plain, None);
         }
@@ -95,6 +97,7 @@ impl Writer {
             draft.sheet.put_xattr(name, None);
         }
         let rest = value.filter(|_| !packed);
+        let moves = rest.is_some() && draft.sheet.xattrs().len() < before;
         let mut changes = vec![(name, rest)];
         changes.extend(name.strip_prefix(b"user.").map(|plain| (plain, None)));
         let work = self.in_directory(caller, &mut draft.sheet, &changes)?;
@@ -104,16 +107,27 @@ impl Writer {
         need.bytes = need.bytes.saturating_add(u64::try_from(LARGEST).unwrap_or(0));
         need.frees = value.is_none();
         let tx = self.begin.begin(&need)?;
+        if moves {
+            self.promise_xattr(&tx, draft, name, b"");
+        }
         if let Some(work) = work {
             self.change_directory(&tx, caller, draft, work)?;
         }
         draft.store(&tx)?;
-        if packed || rest.is_none() {
-            let (name, value) = (name.to_vec(), value.unwrap_or_default().to_vec());
-            let set = Body::SetXattr { object: draft.id(), name, value };
-            self.begin.promise(&tx, Promise::Record(set));
+        if value.is_some_and(<[u8]>::is_empty) {
+            // a record without a value tells that the attribute goes
+            self.begin.must_sync(&tx);
+        } else if packed || rest.is_none() {
+            self.promise_xattr(&tx, draft, name, value.unwrap_or_default());
         }
         Ok(())
+    }
+
+    /// Promises an attribute that is kept with the others; one without a value goes.
+    fn promise_xattr(&self, tx: &Tx, draft: &Draft, name: &[u8], value: &[u8]) {
+        let (name, value) = (name.to_vec(), value.to_vec());
+        let set = Body::SetXattr { object: draft.id(), name, value };
+        self.begin.promise(tx, Promise::Record(set));
     }
 
     /// The value of an attribute, by its name as Linux has it.

@@ -94,7 +94,7 @@ impl Writer {
         let birth = Birth { project: settings.projects.then_some(project), flags, ..birth };
         let mut sheet = birth.sheet(&self.fs.inner.schema, settings.slots.max(1));
         self.settle(&mut sheet)?;
-        Ok(Plan { birth, sheet })
+        Ok(Plan { birth, sheet, was: None })
     }
 
     /// Does what was worked out. The file's own attributes are the caller's to store.

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dmu::Objset;
 use dmu::memory::{Memory, blank};
-use ondisk::Blkptr;
 use ondisk::objset::Kind;
+use ondisk::zil::{Body, Record, Write};
 use ondisk::znode::Time;
+use ondisk::{Blkptr, Order};
 use parking_lot::Mutex;
 use txg::{Groups, Limits, Tx};
 use units::Txg;
@@ -18,7 +19,7 @@ pub(crate) struct Host {
     pub(crate) groups: Groups,
     pub(crate) random: AtomicU64,
     /// What was promised, if anyone wants to know.
-    pub(crate) promises: Mutex<Option<Vec<String>>>,
+    pub(crate) promises: Mutex<Option<Vec<zil::Entry>>>,
 }
 
 impl Begin for Host {
@@ -26,10 +27,23 @@ impl Begin for Host {
         self.groups.begin().ok_or(Error::Stopped { objset: units::ObjsetId::new(54) })
     }
 
-    fn promise(&self, _: &Tx, promise: Promise<'_>) {
-        if let Some(promises) = &mut *self.promises.lock() {
-            promises.push(format!("{promise:?}"));
-        }
+    fn promise(&self, tx: &Tx, promise: Promise<'_>) {
+        let mut promises = self.promises.lock();
+        let Some(promises) = &mut *promises else { return };
+        let body = match promise {
+            Promise::Record(body) => body,
+            Promise::Write { object, offset, bytes } => Body::Write(Box::new(Write {
+                object,
+                offset,
+                length: bytes.len() as u64,
+                pointer: Blkptr::EMPTY,
+                data: Some(bytes.to_vec()),
+            })),
+        };
+        let seq = promises.len() as u64 + 1;
+        let order = Order::Little;
+        let record = Record { txg: tx.txg(), seq, fold_case: false, order, body };
+        promises.push(zil::Entry { record, block: None });
     }
 
     fn random(&self) -> u64 {
@@ -100,18 +114,22 @@ impl Pool {
 
     /// The file system as it is stored, opened anew.
     pub(crate) fn cold(&self) -> Fs {
-        Fs::open(self.stored(), Options::default(), None).expect("file system").0
+        Fs::open(self.stored(&self.sync()), Options::default(), None).expect("file system").0
     }
 
-    fn stored(&self) -> Objset {
-        let root = self.sync();
+    fn stored(&self, root: &Blkptr) -> Objset {
         let source = Arc::clone(&self.memory) as Arc<dyn zio::Source>;
-        Objset::open(source, self.objset.id(), &root, None).expect("object set")
+        Objset::open(source, self.objset.id(), root, None).expect("object set")
     }
 
     /// The file system as it is stored, opened for writing: as after a crash.
     pub(crate) fn again(&self, settings: Settings) -> Self {
-        let objset = self.stored().to_live();
+        self.again_from(&self.sync(), settings)
+    }
+
+    /// The same as it was stored before.
+    pub(crate) fn again_from(&self, root: &Blkptr, settings: Settings) -> Self {
+        let objset = self.stored(root).to_live();
         let groups = Groups::new(self.host.groups.synced(), Limits::default());
         let (random, promises) = (AtomicU64::new(5), Mutex::default());
         let host = Arc::new(Host { groups, random, promises });

@@ -23,11 +23,11 @@ fn objset(fixture: &str, dataset: &str) -> Objset {
 }
 
 /// A writer over what is stored in a fixture; nothing of it reaches the fixture.
-fn writer(objset: &Objset) -> Writer {
+pub(crate) fn writer(objset: &Objset, options: Options) -> Writer {
     let live = objset.to_live();
     let groups = Groups::new(units::Txg::new(1 << 40), Limits::default());
     let host = Host { groups, random: AtomicU64::new(9), promises: Mutex::default() };
-    let fs = Fs::open(live, Options::default(), None).expect("file system").0;
+    let fs = Fs::open(live, options, None).expect("file system").0;
     Writer::new(fs, Arc::new(host) as Arc<dyn Begin>, Settings::default()).expect("writer")
 }
 
@@ -134,7 +134,7 @@ fn try_everything(writer: &Writer) {
 #[test]
 fn file_systems_of_all_versions_can_be_changed() {
     for objset in datasets() {
-        try_everything(&writer(&objset));
+        try_everything(&writer(&objset, Options::default()));
     }
     for version in 1..=5 {
         let pool = Pool::of(&NewFs { version, ..new_fs() }, Settings::default());
@@ -147,7 +147,7 @@ fn file_systems_of_all_versions_can_be_changed() {
 #[test]
 fn all_that_is_there_can_be_removed() {
     for objset in datasets() {
-        let writer = writer(&objset);
+        let writer = writer(&objset, Options::default());
         let top = writer.fs().master().root;
         clear(&writer, top);
         let root = *writer.fs().root().expect("root").attributes();
