@@ -11,6 +11,10 @@
 //!           records    records    records
 //! ```
 //!
+//! [`Log`] writes it while the dataset is changed. After a power cut [`claim`] sees to it that
+//! nothing takes the place of what it holds, [`Records`] tells what is to be done again, and [`free`]
+//! gives it up.
+//!
 //! What is left out, as an import that replays the log would leave it out:
 //!
 //! * records of txgs that are on disk: up to the pool's last, or before the txg of the claim;

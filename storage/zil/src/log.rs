@@ -99,7 +99,8 @@ impl Log {
         self.pending.lock().add(tx.txg(), item);
     }
 
-    /// An object is gone: what was done to its content need not be promised.
+    /// An object is removed: what was done to its content is not to be promised any more, lest it
+    /// be done again to another object that gets the number.
     pub fn forget(&self, object: ObjectId) {
         self.pending.lock().forget(object);
     }

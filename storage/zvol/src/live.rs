@@ -9,8 +9,10 @@ use ondisk::zil::{Body, Write};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::RwLock;
 use txg::{Groups, Tx};
+use units::BlockId;
 use zap::{NewTable, Zap};
 use zil::{Entry, Item, Log};
+use zio::Block;
 
 use crate::volume::{DATA, PROPERTIES, SIZE};
 use crate::{Error, Result};
@@ -199,6 +201,14 @@ impl LiveVolume {
         Ok(count)
     }
 
+    /// A block that was cloned. It is copied: that it was shared is not told again.
+    fn cloned(&self, pointer: &Blkptr, at: u64) -> Result<Block> {
+        let number = at.checked_div(self.block_size().into()).unwrap_or(0);
+        let place = self.data.place(BlockId::new(number));
+        let block = self.objset.source().read(pointer, place, self.objset.key());
+        Ok(block.map_err(dmu::Error::from)?)
+    }
+
     fn again(&self, tx: &Tx, entry: &Entry) -> Result<()> {
         let size = self.size.read();
         let put = |offset: u64, bytes: &[u8]| {
@@ -217,6 +227,13 @@ impl LiveVolume {
             },
             Body::Truncate { offset, length, .. } => {
                 self.data.free_range(tx, *offset..offset.saturating_add(*length))?;
+            }
+            Body::Clone { offset, block_size, pointers, .. } => {
+                let mut at = *offset;
+                for pointer in pointers {
+                    put(at, &self.cloned(pointer, at)?)?;
+                    at = at.saturating_add(*block_size);
+                }
             }
             Body::WritePlaced { .. } => {}
             _ => return Err(Error::Strange { objset: self.objset.id(), seq: entry.record.seq }),

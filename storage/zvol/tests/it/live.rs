@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use dmu::{Ledger, Objset, Syncing};
 use ondisk::Blkptr;
+use ondisk::blkptr::Hole;
 use ondisk::objset::{Kind, LogHeader};
+use ondisk::zil::Body;
 use proptest::prelude::*;
 use sim::Storm;
 use txg::{Groups, Limits};
-use units::{Ashift, ObjsetId, Txg};
-use zil::{Log, Records};
+use units::{Ashift, BlockId, Level, ObjsetId, Txg};
+use zil::{Item, Log, Records};
 use zio::memory::Drives;
 use zio::{Policy, Sink, Source, Writer};
 use zvol::{Error, LiveVolume, NewVolume, Volume};
@@ -288,4 +290,36 @@ fn what_cannot_be_a_volume_is_refused() {
     let (_, objset) = house.cut();
     let numbers: Vec<u64> = objset.objects().map(|found| found.unwrap().0.get()).collect();
     assert_eq!(numbers, [1, 2]);
+}
+
+#[test]
+fn what_was_cloned_is_copied_when_it_is_replayed() {
+    let mut house = House::new();
+    let volume = house.volume();
+    volume.write(0, &[3; BLOCK as usize]).unwrap();
+    house.sync();
+    // something for the chain to begin with
+    volume.write(u64::from(BLOCK), &[4; 512]).unwrap();
+    house.while_syncing(|| volume.flush()).unwrap();
+    let (_, objset) = house.cut();
+    let (reader, _) = Volume::open(&objset, None).unwrap();
+    let block = reader.object().pointer(Level::new(0), BlockId::new(0)).unwrap();
+    let body = Body::Clone {
+        object: reader.object().id(),
+        offset: 5 * u64::from(BLOCK),
+        length: 2 * u64::from(BLOCK),
+        block_size: BLOCK.into(),
+        pointers: vec![block, Blkptr::Hole(Hole { lsize: BLOCK, ..Hole::default() })],
+    };
+    let tx = house.groups.begin().unwrap();
+    house.log.add(&tx, Item::of_object(body));
+    drop(tx);
+    volume.flush().unwrap();
+    let left = house.left();
+    let again = content(&house.imported().volume());
+    for bytes in [left, again] {
+        let blocks: Vec<&[u8]> = bytes.chunks(BLOCK as usize).collect();
+        assert!(blocks[0] == blocks[5] && blocks[5] == [3; BLOCK as usize]);
+        assert!(blocks[6] == [0; BLOCK as usize] && blocks[1][..512] == [4; 512]);
+    }
 }
