@@ -134,7 +134,11 @@ impl Fs {
 }
 
 impl Inner {
-    fn must_be_directory(&self, object: ObjectId, attributes: &Attributes) -> Result<()> {
+    pub(crate) fn must_be_directory(
+        &self,
+        object: ObjectId,
+        attributes: &Attributes,
+    ) -> Result<()> {
         if attributes.is_directory() {
             return Ok(());
         }

@@ -23,6 +23,22 @@ use crate::{Attributes, Kind, Result};
 /// The largest spill block.
 const LARGEST_SPILL: usize = 128 << 10;
 
+/// What every file has, and how long it is.
+const ALWAYS: [(Attribute, usize); 12] = [
+    (Attribute::Mode, 8),
+    (Attribute::Size, 8),
+    (Attribute::Gen, 8),
+    (Attribute::Uid, 8),
+    (Attribute::Gid, 8),
+    (Attribute::Parent, 8),
+    (Attribute::Flags, 8),
+    (Attribute::Links, 8),
+    (Attribute::Atime, 16),
+    (Attribute::Mtime, 16),
+    (Attribute::Ctime, 16),
+    (Attribute::Crtime, 16),
+];
+
 /// All attributes of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
@@ -117,7 +133,13 @@ impl Sheet {
             sheet.layouts = Some([bonus.layout_number(), spill.layout_number()]);
             sheet.spill = block.to_vec();
         }
-        Ok(sheet)
+        let has = |(attribute, size): &(Attribute, usize)| {
+            sheet.bytes(*attribute).is_some_and(|bytes| bytes.len() == *size)
+        };
+        if ALWAYS.iter().all(has) {
+            return Ok(sheet);
+        }
+        Err(Fault::Rule("a file must have all attributes that every file has"))
     }
 
     /// Whether it is a legacy znode, which has a fixed set of attributes.

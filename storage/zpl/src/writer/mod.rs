@@ -153,7 +153,10 @@ impl Writer {
         let guard = self.fs.inner.guard(id);
         let links = self.fs.inner.attributes(id)?.links;
         drop(guard);
-        if links == 0 { self.reap(id) } else { Ok(()) }
+        if links == 0 {
+            self.try_to_reap(id);
+        }
+        Ok(())
     }
 
     fn objset(&self) -> units::ObjsetId {
@@ -195,6 +198,7 @@ impl Writer {
 
     /// A name as it is stored, and its object.
     fn entry(&self, dir: ObjectId, name: &[u8]) -> Result<Option<(Vec<u8>, ObjectId)>> {
+        self.fs.inner.must_be_directory(dir, &self.fs.inner.attributes(dir)?)?;
         self.fs.inner.lookup_stored_name(dir, name)
     }
 

@@ -24,6 +24,13 @@ impl Writer {
         waiting.into_iter().try_for_each(|id| self.reap(id))
     }
 
+    /// Frees a file that lost its last name. Where that cannot be done now (the pool is too full
+    /// even for it, a drive fails) the file stays in the set of unlinked ones, and goes with the
+    /// next [`Writer::drain`]: its name is gone all the same.
+    pub(super) fn try_to_reap(&self, id: ObjectId) {
+        drop(self.reap(id));
+    }
+
     /// Frees a file of the set of unlinked ones, unless somebody holds it. What it had of extended
     /// attributes goes to the set, and is freed next.
     pub(super) fn reap(&self, id: ObjectId) -> Result<()> {
@@ -52,6 +59,10 @@ impl Writer {
         }
         let xattrs = ObjectId::new(draft.sheet.word(Attribute::Xattr));
         let hidden = if xattrs.exists() { Some(self.draft(xattrs)?) } else { None };
+        // whatever a damaged file says, nothing else is freed
+        let is_hidden = |dir: &Draft| dir.is_directory() && dir.sheet.has_flag(flag::XATTR);
+        let hidden = hidden.filter(is_hidden);
+        let next = hidden.as_ref().map(Draft::id);
         self.fs.inner.tables.forget(id);
         let unlinked = self.fs.inner.locks.unlinked();
         let tx = self.begin.begin(&Need { frees: true, ..draft.need() })?;
@@ -62,7 +73,7 @@ impl Writer {
         }
         self.remove_unlinked(&tx, &unlinked, id)?;
         self.free_whole(&tx, &draft)?;
-        Ok(xattrs.exists().then_some(xattrs))
+        Ok(next)
     }
 
     /// Frees the files in a directory of extended attributes that has lost its owner.

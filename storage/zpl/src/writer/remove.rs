@@ -147,7 +147,10 @@ impl Writer {
         drop(tx);
         let is_reaped = fate.is_reaped;
         drop((fate, locked));
-        if is_reaped { self.reap(id) } else { Ok(()) }
+        if is_reaped {
+            self.try_to_reap(id);
+        }
+        Ok(())
     }
 
     /// Whether flags keep a file where it is.

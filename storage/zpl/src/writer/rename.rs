@@ -228,10 +228,10 @@ impl Writer {
         };
         self.begin.promise(&tx, Promise::Record(Body::Rename(Box::new(rename))));
         drop((tx, fate, locked));
-        match reaped {
-            Some(id) if is_reaped => self.reap(id),
-            _ => Ok(()),
+        if let Some(id) = reaped.filter(|_| is_reaped) {
+            self.try_to_reap(id);
         }
+        Ok(())
     }
 
     /// Takes the old names away and gives the new ones.

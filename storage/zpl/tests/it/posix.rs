@@ -308,3 +308,21 @@ fn all_that_is_done_is_promised_to_the_log() {
         Create Create Truncate Write Remove RemoveDirectory";
     assert_eq!(kinds.join(" "), wanted);
 }
+
+#[test]
+fn only_directories_have_names_in_them() {
+    let pool = Pool::new(Settings::default());
+    let (writer, top) = (&pool.writer, root(&pool));
+    let file = writer.make(&caller(2), top, b"file", &New::default()).expect("file").id;
+    let how =
+        Move { from_dir: top, from: b"file", to_dir: file, to: b"name", kind: MoveKind::default() };
+    let results = [
+        writer.make(&caller(3), file, b"name", &New::default()).map(drop),
+        writer.unlink(&caller(3), file, b"name"),
+        writer.rmdir(&caller(3), file, b"name"),
+        writer.rename(&caller(3), &how),
+    ];
+    for result in results {
+        assert!(matches!(result, Err(Error::NotDirectory { .. })), "{result:?}");
+    }
+}
