@@ -25,7 +25,7 @@ impl zio::Random for Seeded {
     }
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     World {
         random: Arc::new(Seeded(AtomicU64::new(7))),
         now: Arc::new(|| Moment { seconds: 1_700_000_000, nanoseconds: 0 }),
@@ -35,10 +35,10 @@ fn world() -> World {
 }
 
 /// A folder with sparse files that goes away in the end, or stays where `POOLHOUSE_KEEP` says.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let base =
             std::env::var_os("POOLHOUSE_KEEP").map_or_else(std::env::temp_dir, PathBuf::from);
         let path = base.join(format!("poolhouse-made-{name}-{}", std::process::id()));
@@ -46,7 +46,11 @@ impl Folder {
         Self(path)
     }
 
-    fn drives(&self, count: usize, size: u64) -> Vec<Drive> {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn drives(&self, count: usize, size: u64) -> Vec<Drive> {
         let drive = |index: usize| {
             let path = self.0.join(format!("d{index}.img"));
             std::fs::File::create(&path).unwrap().set_len(size).unwrap();

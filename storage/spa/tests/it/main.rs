@@ -2,6 +2,7 @@
 
 mod clones;
 mod commit;
+mod datasets;
 mod dedup;
 mod drives;
 mod made;

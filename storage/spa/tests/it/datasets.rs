@@ -1,0 +1,221 @@
+//! Datasets of pools on files: made, changed and destroyed at random, judged by zdb.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use device::{Device, File};
+use dmu::{NewObject, Objset};
+use dsl::write::{self, By, Change};
+use dsl::{Kind, PoolFacts, Setting, Tree};
+use ondisk::ObjectType;
+use ondisk::feature::FEATURES;
+use spa::design::{Drive, Purpose, Shape, top};
+use spa::{NewPool, Owned, create};
+use units::{Ashift, ObjectId, ObjsetId};
+
+use crate::made::{Folder, world};
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).unwrap()
+    }
+}
+
+struct Run {
+    owned: Owned,
+    random: Random,
+    made: u64,
+}
+
+fn file() -> NewObject {
+    let mut new = NewObject::new(ObjectType::PLAIN_OTHER, 16 << 10);
+    new.indirect_shift = 14;
+    new
+}
+
+impl Run {
+    fn tree(&self) -> Tree {
+        let facts = PoolFacts { name: self.owned.name().to_owned(), usable: 1 << 40 };
+        Tree::open(self.owned.mos().clone(), facts).unwrap()
+    }
+
+    fn perform<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Change<'_>) -> Result<T, dsl::Error> + Send + 'static,
+    ) -> Result<T, dsl::Error> {
+        self.owned.perform(move |_, change| work(change)).unwrap()
+    }
+
+    fn reopen(&self, id: ObjsetId) {
+        self.owned.forget(id);
+        let dataset = self.tree().dataset(id).unwrap();
+        let root = dataset.phys().unwrap().root.clone();
+        let objset = Objset::open(self.owned.source(), id, &root, None).unwrap();
+        self.owned.adopt(objset.to_live(), spa::Settings::default());
+    }
+
+    fn write(&mut self, id: ObjsetId) {
+        let Some(set) = self.owned.set(id) else { return };
+        let tx = self.owned.begin().unwrap();
+        let files: Vec<_> = set.objset.objects().filter_map(|it| Some(it.ok()?.0)).collect();
+        for _ in 0..=self.random.below(4) {
+            let at = self.random.below(200) as u64 * 16384;
+            let file = files.get(self.random.below(files.len().max(1)));
+            let object = set.objset.object(*file.unwrap_or(&ObjectId::new(1)));
+            match (self.random.below(6), object) {
+                (0, _) | (_, Err(_)) => drop(set.objset.create(&tx, &self::file()).unwrap()),
+                (1, Ok(object)) if files.len() > 3 => set.objset.free(&tx, object.id()).unwrap(),
+                (2, Ok(object)) => object.free_range(&tx, at..u64::MAX).unwrap(),
+                (_, Ok(object)) => {
+                    let bytes: Vec<u8> =
+                        (0..6000).flat_map(|_| self.random.next().to_le_bytes()).collect();
+                    object.write(&tx, at, &bytes).unwrap();
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        for dataset in self.tree().heads().map(Result::unwrap) {
+            if self.random.next().is_multiple_of(2) {
+                self.write(dataset.id().unwrap());
+            }
+        }
+        self.owned.sync().unwrap();
+        // what is refused changes nothing
+        if let Err(why) = self.operation() {
+            assert!(why.place().is_none(), "{why}");
+        }
+    }
+
+    fn operation(&mut self) -> Result<(), dsl::Error> {
+        let heads: Vec<_> = self.tree().heads().map(Result::unwrap).collect();
+        let head = heads[self.random.below(heads.len())].clone();
+        let snapshots = head.snapshots().unwrap();
+        let snapshot = match snapshots.len() {
+            0 => None,
+            count => Some(snapshots[self.random.below(count)].name()),
+        };
+        self.made += 1;
+        let (path, made, id) = (head.name(), self.made, head.id().unwrap());
+        let part = |kind: char| format!("{path}{kind}new{made}");
+        let what = self.random.below(12);
+        match (what, snapshot) {
+            (0, _) => {
+                let name = part('/');
+                let (source, settings) = (self.owned.source(), spa::Settings::default());
+                let make = move |owned: &Owned, change: &Change<'_>| {
+                    let id = write::create(change, &name)?;
+                    let kind = ondisk::objset::Kind::Filesystem;
+                    let objset = Objset::blank(source, id, kind, None);
+                    objset.create(change.tx, &file()).unwrap();
+                    owned.adopt(objset, settings);
+                    Ok::<_, dsl::Error>(())
+                };
+                self.owned.perform(make).unwrap()?;
+            }
+            (1 | 2, Some(origin)) => {
+                let name = part('/');
+                let id = self.perform(move |change| write::clone(change, &name, &origin))?;
+                self.reopen(id);
+            }
+            (3, _) => {
+                self.perform(move |change| write::destroy(change, &path, &[]))?;
+                self.owned.forget(id);
+            }
+            (4 | 5, Some(name)) => {
+                self.perform(move |change| write::destroy_snapshot(change, &name, true))?;
+            }
+            (6, Some(_)) => {
+                self.perform(move |change| write::rollback(change, &path, None, &[]))?;
+                self.reopen(id);
+            }
+            (7, _) => self.perform(move |change| write::promote(change, &path))?,
+            (8, Some(snapshot)) => {
+                let name = part('#');
+                self.perform(move |change| write::bookmark(change, &name, &snapshot))?;
+            }
+            (9, Some(snapshot)) => {
+                self.perform(move |change| write::hold(change, &snapshot, "keep"))?;
+            }
+            (10, _) => {
+                let value = Setting::Number(made * 300_000);
+                let property = ["refreservation", "reservation", "quota"][self.random.below(3)];
+                self.perform(move |change| {
+                    let by = By::User;
+                    write::set(change, &path, Kind::Filesystem, (property, &value), by)
+                })?;
+            }
+            _ => drop(self.perform({
+                let name = part('@');
+                move |change| write::snapshot(change, &[&name])
+            })?),
+        }
+        Ok(())
+    }
+}
+
+/// What zdb says of a pool; `None` where it is not installed.
+fn zdb(folder: &Path, options: &[&str]) -> Option<String> {
+    let mut command = Command::new("zdb");
+    let output = command.args(options).arg("-e").arg("-p").arg(folder).arg("made").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{options:?}\n{text}");
+    Some(text)
+}
+
+/// Datasets of a pool are changed at random; zdb counts its blocks, the objects that nothing leads
+/// to, the uses of features, and what livelists say is allocated.
+fn judged(name: &str, shape: Shape, count: usize, seed: u64) {
+    let folder = Folder::new(name);
+    let drives = folder.drives(count, 256 << 20);
+    let device = |drive: &Drive| {
+        Arc::new(File::open_exclusive(Path::new(&drive.path)).unwrap()) as Arc<dyn Device>
+    };
+    let ashift = Ashift::new(12).unwrap();
+    let new = NewPool {
+        name: "made".to_owned(),
+        tops: vec![top(shape, &drives, ashift, Purpose::Data).unwrap()],
+        devices: drives.iter().map(device).collect(),
+        features: FEATURES.iter().collect(),
+        host: (0x1234, "here".to_owned()),
+    };
+    let mut fill = |set: &Objset, tx: &txg::Tx| {
+        set.create(tx, &file())?;
+        Ok(())
+    };
+    let made = create(new, world(), &mut fill).unwrap();
+    let mut run = Run { owned: made.owned, random: Random(seed), made: 0 };
+    for _ in 0..40 {
+        run.step();
+    }
+    run.owned.sync().unwrap();
+    drop(run);
+    let Some(blocks) = zdb(folder.path(), &["-bcc"]) else {
+        eprintln!("zdb is not installed: datasets were changed, and not judged");
+        return;
+    };
+    assert!(blocks.contains("No leaks (block sum matches space maps exactly)"), "{blocks}");
+    let objects = zdb(folder.path(), &["-d"]).unwrap_or_default();
+    assert!(!objects.contains("leaked") && !objects.contains("mismatch"), "{objects}");
+    let livelists = zdb(folder.path(), &["-y"]).unwrap_or_default();
+    let wrong = ["leaked", "ERROR", "Unbalanced", "invalid", "mismatch"];
+    assert!(!wrong.iter().any(|word| livelists.contains(word)), "{livelists}");
+}
+
+#[test]
+fn zdb_finds_nothing_wrong_with_changed_datasets() {
+    judged("datasets-mirror", Shape::Mirror, 2, 77);
+    judged("datasets-raidz", Shape::Raidz(1), 4, 78);
+}
