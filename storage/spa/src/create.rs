@@ -95,6 +95,7 @@ pub fn create(
         raw: &raw,
         random: &random,
         free: &|_| {},
+        free_log: &|_, _| {},
         deflated: &|_| 0,
     };
     let skeleton = dsl::write::pool::create(&change, &new.features)?;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use dmu::{NewObject, Object, Objset};
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use ondisk::object_type::Content;
+use ondisk::objset::LogHeader;
 use ondisk::{Blkptr, ObjectType};
 use txg::Tx;
-use units::{Guid, ObjectId, Txg};
+use units::{Guid, ObjectId, ObjsetId, Txg};
 use zap::{Entry, NewTable, Normalization, Value, Zap};
 use zio::Source;
 
@@ -48,6 +49,8 @@ pub struct Change<'a> {
     pub random: &'a (dyn Fn() -> u64 + Sync),
     /// Frees a block.
     pub free: &'a (dyn Fn(&Blkptr) + Sync),
+    /// Frees the blocks of a dataset's intent log, which nobody accounts for.
+    pub free_log: &'a (dyn Fn(ObjsetId, &LogHeader) + Sync),
     /// Bytes that a block takes of the pool's deflated space, all its copies together.
     pub deflated: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
 }
@@ -80,6 +83,11 @@ impl Change<'_> {
     /// The txg that a dataset which is made now says it came to be in.
     pub(crate) fn creation_txg(&self) -> Txg {
         if self.txg().get() == FIRST { Txg::new(1) } else { self.txg() }
+    }
+
+    /// A dataset's root block.
+    pub fn root_of(&self, dataset: ObjsetId) -> Result<Blkptr> {
+        Ok(self.dataset(ObjectId::new(dataset.get()))?.root)
     }
 
     /// An identity for something new.
@@ -314,6 +322,25 @@ impl Change<'_> {
         object.set_kind(self.tx, TABLE)?;
         features::add(self, guid::EXTENSIBLE_DATASET)
     }
+}
+
+/// The intent log of a dataset; `None` if it has none, or its root block cannot be read.
+pub(crate) fn log_of(change: &Change<'_>, id: ObjectId) -> Result<Option<LogHeader>> {
+    let root = change.dataset(id)?.root;
+    let source = Arc::clone(change.raw);
+    let Ok(objset) = Objset::open(source, ObjsetId::new(id.get()), &root, None) else {
+        return Ok(None);
+    };
+    let log = objset.header().log.clone();
+    Ok(Some(log).filter(|log| !log.chain.is_hole()))
+}
+
+/// Frees the intent log of a head that is destroyed, or goes back.
+pub(crate) fn free_log(change: &Change<'_>, head: ObjectId) -> Result<()> {
+    if let Some(log) = log_of(change, head)? {
+        (change.free_log)(ObjsetId::new(head.get()), &log);
+    }
+    Ok(())
 }
 
 /// Whether a directory or dataset is a table of newer fields.

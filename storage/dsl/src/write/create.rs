@@ -8,7 +8,7 @@ use ondisk::feature::Feature;
 use ondisk::{Blkptr, ObjectType};
 use units::{ObjectId, ObjsetId, Txg};
 
-use super::change::{Change, DIRECTORY};
+use super::change::{Change, DIRECTORY, log_of};
 use super::features::{self, guid};
 use super::names::{self, Head};
 use super::{deadlist, keys, limits};
@@ -26,13 +26,16 @@ pub fn create(change: &Change<'_>, name: &str) -> Result<ObjsetId> {
     Ok(ObjsetId::new(head.dataset.get()))
 }
 
-/// Makes a file system or volume with the content of a snapshot, which it shares.
+/// Makes a file system or volume with the content of a snapshot, which it shares. The intent log
+/// that the snapshot may have a part of is not the clone's: whoever calls empties it in the same
+/// group.
 pub fn clone(change: &Change<'_>, name: &str, origin: &str) -> Result<ObjsetId> {
     names::judge_path(name)?;
     let (above, part) = names::split_last(name)?;
     let parent = change.find_head(above)?;
     judge_new(change, parent.dir, name, part)?;
     let (_, origin) = change.find_snapshot(origin)?;
+    judge_log(change, origin)?;
     let head = new_head(change, parent.dir, part, Some(origin))?;
     Ok(ObjsetId::new(head.dataset.get()))
 }
@@ -41,6 +44,17 @@ pub fn clone(change: &Change<'_>, name: &str, origin: &str) -> Result<ObjsetId> 
 pub fn make_caseless(change: &Change<'_>, dataset: ObjsetId) -> Result<()> {
     let id = ObjectId::new(dataset.get());
     change.change_dataset(id, |dataset| dataset.flags |= DatasetPhys::CASELESS)
+}
+
+/// Refuses a snapshot with a part of an intent log if its root block cannot be written without a
+/// key: whoever follows it would take the log for its own.
+pub(crate) fn judge_log(change: &Change<'_>, snapshot: ObjectId) -> Result<()> {
+    let encrypted = super::snapshot::encrypted(change, change.dataset(snapshot)?.dir)?;
+    if encrypted && log_of(change, snapshot)?.is_some() {
+        let name = change.snapshot_part(snapshot)?;
+        return Err(Error::Busy { name, why: "it is encrypted, and has a part of an intent log" });
+    }
+    Ok(())
 }
 
 fn judge_new(change: &Change<'_>, parent: ObjectId, name: &str, part: &str) -> Result<()> {

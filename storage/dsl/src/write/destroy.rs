@@ -1,11 +1,10 @@
 //! Destroying: snapshots, whose blocks go to the pool's list or to the next dataset, and heads,
 //! whose whole tree is freed afterwards.
 
-use ondisk::Blkptr;
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
 
-use super::change::Change;
+use super::change::{Change, free_log};
 use super::features::{self, guid};
 use super::names::Head;
 use super::pool::{FREE_LIST, own_dir};
@@ -14,8 +13,8 @@ use super::{bookmark, create, deadlist, holds, keys, limits, livelist, release, 
 use crate::{Error, Result};
 
 /// Destroys a file system or volume that has no snapshots and nothing below it. Its blocks are
-/// freed over time; `log` are those of its intent log, which nobody counts: they are freed now.
-pub fn destroy(change: &Change<'_>, name: &str, log: &[Blkptr]) -> Result<()> {
+/// freed over time, those of its intent log at once.
+pub fn destroy(change: &Change<'_>, name: &str) -> Result<()> {
     let head = change.find_head(name)?;
     let record = change.dataset(head.dataset)?;
     if !change.dir(head.dir)?.parent.exists() {
@@ -29,7 +28,8 @@ pub fn destroy(change: &Change<'_>, name: &str, log: &[Blkptr]) -> Result<()> {
     if change.count(change.dir(head.dir)?.children)? != 0 {
         return Err(Error::Busy { name: name.to_owned(), why: "there are datasets below it" });
     }
-    destroy_head(change, head, log)
+    free_log(change, head.dataset)?;
+    destroy_head(change, head)
 }
 
 /// Destroys a snapshot. One that is held or cloned is refused, or with `later` is destroyed as soon
@@ -211,7 +211,7 @@ pub(crate) fn join_stretches_of_clones(change: &Change<'_>, dir: ObjectId, txg: 
 }
 
 /// Destroys a head that nothing hinders.
-pub(crate) fn destroy_head(change: &Change<'_>, head: Head, log: &[Blkptr]) -> Result<()> {
+pub(crate) fn destroy_head(change: &Change<'_>, head: Head) -> Result<()> {
     let record = change.dataset(head.dataset)?;
     let reservation = limits::of_head(change, head.dir)?.reservation;
     if reservation != 0 {
@@ -224,9 +224,6 @@ pub(crate) fn destroy_head(change: &Change<'_>, head: Head, log: &[Blkptr]) -> R
     deadlist::release(change, record.deadlist)?;
     if let Some(remapped) = change.field_object(head.dataset, DatasetPhys::REMAP_DEADLIST)? {
         deadlist::release(change, remapped)?;
-    }
-    for pointer in log {
-        (change.free)(pointer);
     }
     hand_over_blocks(change, head.dir, &record)?;
     change.change_dir(head.dir, |dir| dir.head = ObjectId::META)?;

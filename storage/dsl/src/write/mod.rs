@@ -34,6 +34,7 @@ pub use holds::{hold, release as release_hold};
 pub use keys::{NewKey, encrypt};
 pub use ledger::DatasetLedger;
 pub use limits::{Room, available, room};
+pub use names::head_of;
 pub use promote::promote;
 pub use release::{Released, release, waits};
 pub use rename::{rename, rename_snapshot};

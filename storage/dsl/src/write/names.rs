@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ondisk::dsl::Dataset as DatasetPhys;
-use units::ObjectId;
+use units::{ObjectId, ObjsetId};
 
 use super::Change;
 use crate::{Error, Result};
@@ -105,6 +105,11 @@ impl Change<'_> {
         let missing = || Error::NoSuchDataset { name: format!("directory {dir}") };
         Ok(String::from_utf8_lossy(&found.ok_or_else(missing)?.name).into_owned())
     }
+}
+
+/// The dataset that is the head of this name.
+pub fn head_of(change: &Change<'_>, name: &str) -> Result<ObjsetId> {
+    Ok(ObjsetId::new(change.find_head(name)?.dataset.get()))
 }
 
 /// The path of what is above, and the last part of a path.

@@ -1,27 +1,28 @@
 //! Going back to the latest snapshot: the head becomes a clone of it, and what the head was is
 //! destroyed.
 
-use ondisk::Blkptr;
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use units::{ObjectId, Txg};
 
-use super::change::Change;
+use super::change::{Change, free_log};
 use super::names::Head;
 use super::space::{For, Space, signed};
 use super::{bookmark, create, deadlist, destroy, limits, livelist};
 use crate::{Error, Result};
 
-/// Makes a head again what its latest snapshot is, which must be `to` if that is given. `log` are
-/// the blocks of the head's intent log. What has the head's content open must open it anew, and
-/// empty the intent log that it finds there.
-pub fn rollback(change: &Change<'_>, name: &str, to: Option<&str>, log: &[Blkptr]) -> Result<()> {
+/// Makes a head again what its latest snapshot is, which must be `to` if that is given. What has the
+/// head's content open must open it anew. The intent log that the snapshot may have a part of is
+/// not the head's: whoever calls empties it in the same group.
+pub fn rollback(change: &Change<'_>, name: &str, to: Option<&str>) -> Result<()> {
     let head = change.find_head(name)?;
     let record = change.dataset(head.dataset)?;
     judge(change, head, &record, name, to)?;
+    create::judge_log(change, record.previous)?;
+    free_log(change, head.dataset)?;
     let part = "%rollback";
     let clone = create::new_head(change, head.dir, part, Some(record.previous))?;
     swap(change, clone, head)?;
-    destroy::destroy_head(change, clone, log)
+    destroy::destroy_head(change, clone)
 }
 
 fn judge(

@@ -51,10 +51,10 @@ fn keys_are_made_shared_and_taken_along() {
     world.change(|it| write::clone(it, "tank/secret/clone", "tank/secret@s")).unwrap();
     let record = key_object(&world, "tank/secret").unwrap();
     assert_eq!(key_object(&world, "tank/secret/clone"), Some(record));
-    world.change(|it| write::destroy(it, "tank/secret/clone", &[])).unwrap();
+    world.change(|it| write::destroy(it, "tank/secret/clone")).unwrap();
     assert!(world.mos.object(record).is_ok());
-    world.change(|it| write::destroy(it, "tank/secret/below", &[])).unwrap();
+    world.change(|it| write::destroy(it, "tank/secret/below")).unwrap();
     world.change(|it| write::destroy_snapshot(it, "tank/secret@s", false)).unwrap();
-    world.change(|it| write::destroy(it, "tank/secret", &[])).unwrap();
+    world.change(|it| write::destroy(it, "tank/secret")).unwrap();
     assert!(world.mos.object(record).is_err());
 }

@@ -222,7 +222,7 @@ impl Run {
 
     fn destroy(&mut self, head: &(String, ObjsetId)) -> Made {
         let (root, own) = self.own(head.1);
-        self.world.change(|change| write::destroy(change, &head.0, &[]))?;
+        self.world.change(|change| write::destroy(change, &head.0))?;
         self.model.trees.insert(root, own);
         self.forget_lost();
         Ok(())
@@ -245,7 +245,7 @@ impl Run {
     fn rollback(&mut self, head: &(String, ObjsetId)) -> Made {
         let (root, own) = self.own(head.1);
         let previous = self.world.tree().dataset(head.1).unwrap().phys().unwrap().previous;
-        self.world.change(|change| write::rollback(change, &head.0, None, &[]))?;
+        self.world.change(|change| write::rollback(change, &head.0, None))?;
         self.model.trees.insert(root, own);
         let set = self.model.sets[&ObjsetId::new(previous.get())].clone();
         self.model.sets.insert(head.1, set);

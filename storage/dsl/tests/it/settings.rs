@@ -159,6 +159,6 @@ fn limits_begin_to_count() {
     assert_eq!(counts("tank/c"), ("1".to_owned(), "1".to_owned()));
     assert!(world.tree().find("tank@t").is_ok());
     world.change(|change| write::destroy_snapshot(change, "tank/c/b@t", false)).unwrap();
-    world.change(|change| write::destroy(change, "tank/c/b", &[])).unwrap();
+    world.change(|change| write::destroy(change, "tank/c/b")).unwrap();
     assert_eq!(counts("tank"), ("2".to_owned(), "1".to_owned()));
 }

@@ -60,6 +60,7 @@ impl Pool {
             raw: &raw,
             random: &|| self.txg,
             free: &|pointer| memory.free(pointer, tx.txg()),
+            free_log: &|_, _| {},
             deflated: &deflated,
         })
     }
@@ -172,7 +173,7 @@ impl Pool {
                 self.reopen(id);
             }
             (2, _) => {
-                self.change(|change| write::destroy(change, &path, &[]))?;
+                self.change(|change| write::destroy(change, &path))?;
                 self.heads.remove(&head.id().unwrap());
             }
             (3 | 4, Some(snapshot)) => {
@@ -180,7 +181,7 @@ impl Pool {
                 self.change(|change| write::destroy_snapshot(change, &name, false))?;
             }
             (5, Some(_)) => {
-                self.change(|change| write::rollback(change, &path, None, &[]))?;
+                self.change(|change| write::rollback(change, &path, None))?;
                 self.reopen(head.id().unwrap());
             }
             (6, _) => self.change(|change| write::promote(change, &path))?,
@@ -197,7 +198,7 @@ impl Pool {
                 let done = if dataset.is_snapshot() {
                     self.change(|change| write::destroy_snapshot(change, &name, false))
                 } else {
-                    self.change(|change| write::destroy(change, &name, &[]))
+                    self.change(|change| write::destroy(change, &name))
                 };
                 if done.is_ok() {
                     self.heads.remove(&dataset.id().unwrap());

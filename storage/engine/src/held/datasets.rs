@@ -59,7 +59,7 @@ impl Held {
             let done = if name.contains('@') {
                 write::destroy_snapshot(change, &name, false)
             } else {
-                write::destroy(change, &name, &[])
+                write::destroy(change, &name)
             };
             done.map_err(|error| Error::of_dataset(&name, &error))
         })
@@ -81,18 +81,20 @@ impl Held {
     pub fn rollback(&self, name: &str) -> Result<()> {
         self.let_go(name);
         let name = name.to_owned();
-        self.change(move |_, change| {
-            write::rollback(change, &name, None, &[])
-                .map_err(|error| Error::of_dataset(&name, &error))
+        self.change(move |owned, change| {
+            let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
+            write::rollback(change, &name, None).map_err(failed)?;
+            empty_log(owned, change, &name)
         })
     }
 
     /// Makes a file system that begins as a snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
         let (snapshot, new) = (snapshot.to_owned(), new.clone());
-        self.change(move |_, change| {
+        self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             write::clone(change, &new.name, &snapshot).map_err(failed)?;
+            empty_log(owned, change, &new.name)?;
             let kind = dsl::Kind::Filesystem;
             for (name, value) in &new.properties {
                 put(change, &new.name, kind, name, value).map_err(failed)?;
@@ -159,6 +161,12 @@ impl Held {
     ) -> Result<()> {
         crate::dataset::list(&self.tree()?, target, wanted, show, trouble)
     }
+}
+
+/// What a head has of the intent log of the snapshot that it follows is not its own.
+fn empty_log(owned: &spa::Owned, change: &write::Change<'_>, name: &str) -> Result<()> {
+    let id = write::head_of(change, name).map_err(|error| Error::of_dataset(name, &error))?;
+    owned.empty_log(change, id).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
 /// Sets a property as its text says.

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use dmu::{Ledger, Syncing};
+use dmu::{Ledger, Objset, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::Blkptr;
+use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
 use txg::Tx;
@@ -56,6 +57,10 @@ impl Owned {
         let raw: Arc<dyn Source> = Arc::new(self.reader.with_raw_dnodes());
         let random = || self.world.number();
         let free = |pointer: &Blkptr| self.writer.free(pointer, txg);
+        let free_log = |id, header: &LogHeader| {
+            // what of a log cannot be followed stays allocated, and hurts nobody
+            let _ = zil::free(&self.writer, id, header, txg);
+        };
         let deflate = |pointer: &Blkptr| deflated(&self.tree, pointer);
         let change = Change {
             mos: &self.mos,
@@ -67,6 +72,7 @@ impl Owned {
             raw: &raw,
             random: &random,
             free: &free,
+            free_log: &free_log,
             deflated: &deflate,
         };
         self.write_sets(&change)?;
@@ -94,6 +100,21 @@ impl Owned {
             self.write_set(change, id, &set)?;
         }
         Ok(())
+    }
+
+    /// Empties the intent log in a head's root block: that of a clone, or of a head that went back,
+    /// is what its snapshot had a part of.
+    pub fn empty_log(&self, change: &Change<'_>, id: ObjsetId) -> Result<(), Error> {
+        let root = change.root_of(id)?;
+        let objset = Objset::open(self.source(), id, &root, None)?;
+        if objset.header().log == LogHeader::default() {
+            return Ok(());
+        }
+        let set = self.adopt(objset.to_live(), crate::Settings::default());
+        set.edit(change.tx, |header| header.log = LogHeader::default());
+        let written = self.write_set(change, id, &set);
+        self.forget(id);
+        written
     }
 
     fn write_set(&self, change: &Change<'_>, id: ObjsetId, set: &Set) -> Result<(), Error> {

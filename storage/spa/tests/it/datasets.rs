@@ -130,14 +130,14 @@ impl Run {
                 self.reopen(id);
             }
             (3, _) => {
-                self.perform(move |change| write::destroy(change, &path, &[]))?;
+                self.perform(move |change| write::destroy(change, &path))?;
                 self.owned.forget(id);
             }
             (4 | 5, Some(name)) => {
                 self.perform(move |change| write::destroy_snapshot(change, &name, true))?;
             }
             (6, Some(_)) => {
-                self.perform(move |change| write::rollback(change, &path, None, &[]))?;
+                self.perform(move |change| write::rollback(change, &path, None))?;
                 self.reopen(id);
             }
             (7, _) => self.perform(move |change| write::promote(change, &path))?,
@@ -175,10 +175,7 @@ fn zdb(folder: &Path, options: &[&str]) -> Option<String> {
     Some(text)
 }
 
-/// Datasets of a pool are changed at random; zdb counts its blocks, the objects that nothing leads
-/// to, the uses of features, and what livelists say is allocated.
-fn judged(name: &str, shape: Shape, count: usize, seed: u64) {
-    let folder = Folder::new(name);
+fn pool(folder: &Folder, shape: Shape, count: usize) -> Run {
     let drives = folder.drives(count, 256 << 20);
     let device = |drive: &Drive| {
         Arc::new(File::open_exclusive(Path::new(&drive.path)).unwrap()) as Arc<dyn Device>
@@ -196,7 +193,15 @@ fn judged(name: &str, shape: Shape, count: usize, seed: u64) {
         Ok(())
     };
     let made = create(new, world(), &mut fill).unwrap();
-    let mut run = Run { owned: made.owned, random: Random(seed), made: 0 };
+    Run { owned: made.owned, random: Random(1), made: 0 }
+}
+
+/// Datasets of a pool are changed at random; zdb counts its blocks, the objects that nothing leads
+/// to, the uses of features, and what livelists say is allocated.
+fn judged(name: &str, shape: Shape, count: usize, seed: u64) {
+    let folder = Folder::new(name);
+    let mut run = pool(&folder, shape, count);
+    run.random = Random(seed);
     for _ in 0..40 {
         run.step();
     }
@@ -218,4 +223,29 @@ fn judged(name: &str, shape: Shape, count: usize, seed: u64) {
 fn zdb_finds_nothing_wrong_with_changed_datasets() {
     judged("datasets-mirror", Shape::Mirror, 2, 77);
     judged("datasets-raidz", Shape::Raidz(1), 4, 78);
+}
+
+#[test]
+fn a_clone_has_no_part_of_the_log_of_its_origin() {
+    let folder = Folder::new("datasets-log");
+    let run = pool(&folder, Shape::Single, 1);
+    let id = run.tree().find("made").unwrap().id().unwrap();
+    let tx = run.owned.begin().unwrap();
+    let set = run.owned.set(id).unwrap();
+    set.edit(&tx, |header| header.log.replay_seq = 7);
+    drop(tx);
+    run.perform(|change| write::snapshot(change, &["made@s"])).unwrap();
+    let log = |name: &str| {
+        let dataset = run.tree().find(name).unwrap();
+        dataset.objset(None).unwrap().header().log.clone()
+    };
+    assert_eq!(log("made@s").replay_seq, 7);
+    let make = |owned: &Owned, change: &Change<'_>| {
+        let id = write::clone(change, "made/c", "made@s").unwrap();
+        owned.empty_log(change, id).unwrap();
+    };
+    run.owned.perform(make).unwrap();
+    assert_eq!(log("made/c"), ondisk::objset::LogHeader::default());
+    let dataset = run.tree().find("made/c").unwrap();
+    assert!(dataset.phys().unwrap().unique > 0);
 }
