@@ -102,6 +102,9 @@ pub enum Error {
     /// Something of the pool's datasets could not be changed.
     #[error("{0}")]
     Datasets(#[from] dsl::Error),
+    /// An intent log could not be read, or not be written.
+    #[error("{0}")]
+    IntentLog(#[from] zil::Error),
     /// The writing of a txg does not come to rest.
     #[error("the pool's own objects do not come to rest in txg {txg}")]
     Restless {

@@ -1,9 +1,9 @@
 //! The groups of a pool, and holds on them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::Txg;
 
 use crate::Limits;
@@ -12,9 +12,13 @@ use crate::Limits;
 #[derive(Clone, Debug)]
 pub struct Groups(Arc<Inner>);
 
-#[derive(Debug)]
+/// Has the open group written.
+type Driver = Box<dyn Fn() + Send + Sync>;
+
 struct Inner {
     limits: Limits,
+    /// Writes the open group, on the thread of who waits for that.
+    driver: OnceLock<Driver>,
     state: Mutex<State>,
     /// Something in `state` changed that somebody may wait for.
     changed: Condvar,
@@ -32,6 +36,12 @@ struct State {
     wanted: Txg,
     /// No more groups: everyone who waits goes home.
     stopped: bool,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.state.lock())
+    }
 }
 
 impl State {
@@ -91,7 +101,21 @@ impl Groups {
             wanted: Txg::ZERO,
             stopped: false,
         };
-        Self(Arc::new(Inner { limits, state: Mutex::new(state), changed: Condvar::new() }))
+        let (state, changed, driver) = (Mutex::new(state), Condvar::new(), OnceLock::new());
+        Self(Arc::new(Inner { limits, driver, state, changed }))
+    }
+
+    /// Tells how the open group is written by whoever cannot wait for another to do it.
+    pub fn set_driver(&self, driver: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.driver.set(Box::new(driver));
+    }
+
+    /// Has something written, or waits until somebody has.
+    fn drive(&self, state: &mut MutexGuard<'_, State>) {
+        match self.0.driver.get() {
+            Some(driver) => MutexGuard::unlocked(state, driver),
+            None => self.0.changed.wait(state),
+        }
     }
 
     /// A hold on the open group. Waits while too much waits to be written; `None` once the groups
@@ -99,7 +123,7 @@ impl Groups {
     pub fn begin(&self) -> Option<Tx> {
         let mut state = self.0.state.lock();
         while !state.stopped && state.dirty() >= self.0.limits.dirty {
-            self.0.changed.wait(&mut state);
+            self.drive(&mut state);
         }
         if state.stopped {
             return None;
@@ -188,7 +212,7 @@ impl Groups {
         state.wanted = state.wanted.max(txg);
         self.0.changed.notify_all();
         while state.synced < txg && !state.stopped {
-            self.0.changed.wait(&mut state);
+            self.drive(&mut state);
         }
         state.synced >= txg
     }

@@ -66,6 +66,11 @@ pub trait Begin: Send + Sync {
         let _ = tx;
     }
 
+    /// A file is no more: what was promised of its content need not be kept.
+    fn gone(&self, object: ObjectId) {
+        let _ = object;
+    }
+
     /// A random number, for the salt of a table.
     fn random(&self) -> u64;
 

@@ -1,10 +1,15 @@
-//! Where the transactions of file systems come from.
+//! Where the transactions of file systems come from, and where their promises go.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use ondisk::Blkptr;
+use ondisk::zil::{Body, Write};
 use spa::{Owned, Set};
 use txg::Tx;
-use zpl::{Begin, Error, Need};
+use units::ObjectId;
+use zil::{Item, Log};
+use zpl::{Begin, Error, Need, Promise};
 
 use super::World;
 
@@ -12,7 +17,10 @@ use super::World;
 pub(super) struct Beginner {
     pub(super) owned: Arc<Owned>,
     pub(super) set: Arc<Set>,
+    pub(super) log: Arc<Log>,
     pub(super) world: World,
+    /// The record that is being replayed; 0: none, what is done now is new.
+    pub(super) replaying: AtomicU64,
 }
 
 impl Begin for Beginner {
@@ -21,7 +29,34 @@ impl Begin for Beginner {
         if !need.frees && !self.owned.has_room(need.bytes) {
             return Err(Error::NoSpace { objset });
         }
-        self.owned.begin().map_err(|_| Error::ReadOnly { objset })
+        let tx = self.owned.begin().map_err(|_| Error::ReadOnly { objset })?;
+        let seq = self.replaying.load(Ordering::Acquire);
+        if seq != 0 {
+            self.log.replayed(&tx, seq);
+        }
+        Ok(tx)
+    }
+
+    fn promise(&self, tx: &Tx, promise: Promise<'_>) {
+        if self.replaying.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        let item = match promise {
+            // its bytes are read from the file when somebody asks for them to be kept
+            Promise::Write { object, offset, bytes } => {
+                let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                let (pointer, data) = (Blkptr::EMPTY, None);
+                let write = Write { object, offset, length, pointer, data };
+                Item::of_object(Body::Write(Box::new(write)))
+            }
+            Promise::Record(body) if body.changed_object().is_some() => Item::of_object(body),
+            Promise::Record(body) => Item::ordered(body),
+        };
+        self.log.add(tx, item);
+    }
+
+    fn gone(&self, object: ObjectId) {
+        self.log.forget(object);
     }
 
     fn random(&self) -> u64 {

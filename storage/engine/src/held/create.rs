@@ -178,7 +178,9 @@ pub fn hold(paths: &[PathBuf], wanted: &str, force: bool, world: &World) -> Resu
     let owned = Owned::new(pool, world.below())
         .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
     owned.take_over(world.host.clone());
-    Ok(Held::new(owned, world.clone()))
+    let held = Held::new(owned, world.clone());
+    held.take_logs_over()?;
+    Ok(held)
 }
 
 /// The drives of a pool, and which it is; nothing of it stays open.

@@ -22,7 +22,7 @@ pub struct NewDataset {
 
 impl Held {
     /// Has a change made to the datasets; returns when it is on the drives.
-    fn change<T: Send + 'static>(
+    pub(super) fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&spa::Owned, &write::Change<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -170,7 +170,7 @@ fn empty_log(owned: &spa::Owned, change: &write::Change<'_>, name: &str) -> Resu
 }
 
 /// Sets a property as its text says.
-fn put(
+pub(super) fn put(
     change: &write::Change<'_>,
     dataset: &str,
     kind: dsl::Kind,

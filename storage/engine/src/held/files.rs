@@ -1,10 +1,13 @@
 //! File systems that can be written.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ondisk::zil::Body;
 use ondisk::znode::Time;
 use spa::Set;
-use units::ObjsetId;
+use units::{ObjectId, ObjsetId};
+use zil::{Log, Records};
 use zpl::{NewFs, Writer};
 
 use super::begin::Beginner;
@@ -19,9 +22,22 @@ pub struct LiveFiles {
     files: Files,
     writer: Arc<Writer>,
     set: Arc<Set>,
+    log: Arc<Log>,
+    /// Whether someone who asks for it is made to wait until what was done will outlast a power
+    /// cut (the property sync is not `disabled`).
+    keeps: Arc<AtomicBool>,
 }
 
 impl LiveFiles {
+    /// Returns when all that was done to a file, and to names before that, will outlast a power
+    /// cut. None: all that was done to any file.
+    pub fn fsync(&self, file: Option<u64>) -> crate::files::Result<()> {
+        if !self.keeps.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Ok(self.log.commit(file.map(ObjectId::new)).map_err(zpl::Error::from)?)
+    }
+
     /// Reads it, with all that waits to be written.
     pub fn files(&self) -> &Files {
         &self.files
@@ -72,6 +88,7 @@ impl Held {
         };
         let files = self.open_files(&dataset, id).map_err(|error| match error {
             Trouble::Dataset(error) => failed(error),
+            Trouble::Pool(error) => self.explain(&error),
             Trouble::Files(error) => {
                 Error::Unreadable { subject: format!("'{name}'"), why: error.to_string() }
             }
@@ -90,18 +107,86 @@ impl Held {
             Some(set) => set,
             None => owned.adopt(dataset.open()?.to_live(), settings::of_blocks(dataset)),
         };
+        let log = owned.begin_log(&set)?;
         let fs = zpl::Fs::open(set.objset.clone(), settings::of_reading(dataset), None)?.0;
-        let (world, owned) = (self.0.world.clone(), Arc::clone(owned));
-        let begin = Arc::new(Beginner { owned, set: Arc::clone(&set), world });
-        let writer = Writer::new(fs.clone(), begin, settings::of_writing(dataset))?;
-        writer.drain()?;
-        Ok(LiveFiles { files: Files::live(fs), writer: Arc::new(writer), set })
+        let begin = Arc::new(Beginner {
+            owned: Arc::clone(owned),
+            set: Arc::clone(&set),
+            log: Arc::clone(&log),
+            world: self.0.world.clone(),
+            replaying: AtomicU64::new(0),
+        });
+        let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
+        let writer = Writer::new(fs.clone(), source, settings::of_writing(dataset))?;
+        let keeps = AtomicBool::new(settings::keeps_promises(dataset));
+        let files = LiveFiles {
+            files: Files::live(fs),
+            writer: Arc::new(writer),
+            set,
+            log,
+            keeps: Arc::new(keeps),
+        };
+        self.replay(&files, &begin)?;
+        files.writer.drain()?;
+        Ok(files)
+    }
+
+    /// Does again what the intent log promised, and gives the log up.
+    fn replay(&self, files: &LiveFiles, begin: &Beginner) -> std::result::Result<(), Trouble> {
+        let Some(found) = files.log.found() else { return Ok(()) };
+        let objset = &files.set.objset;
+        let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
+        let mut records =
+            Records::new(source, objset.id(), &found, key, self.0.owned.groups().synced());
+        let now = self.0.world.time();
+        for entry in &mut records {
+            let entry = entry?;
+            // what takes several transactions can be done twice; the rest is done with the record
+            let again = matches!(entry.record.body, Body::Write(_) | Body::Truncate { .. });
+            let seq = entry.record.seq;
+            let mark = if again { seq.saturating_sub(1).max(1) } else { seq };
+            begin.replaying.store(mark, Ordering::Release);
+            files.writer.replay(now, &entry)?;
+        }
+        begin.replaying.store(0, Ordering::Release);
+        let tx = self.0.owned.begin()?;
+        files.log.give_up(&tx);
+        Ok(())
+    }
+
+    /// Claims what intent logs hold, and then does again what they promise.
+    pub(super) fn take_logs_over(&self) -> Result<()> {
+        let tree = self.tree()?;
+        let mut found = Vec::new();
+        for dataset in tree.heads() {
+            let Ok(dataset) = dataset else { continue };
+            let name = dataset.name();
+            let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
+            let Ok(objset) = dataset.objset(None) else { continue };
+            if objset.header().log.chain.is_hole() {
+                continue;
+            }
+            // the key is needed to say in the root block that the log was claimed
+            let live = dataset.open().map_err(failed)?.to_live();
+            let set = self.0.owned.adopt(live, settings::of_blocks(&dataset));
+            self.0.owned.begin_log(&set).map_err(|why| self.explain(&why))?;
+            found.push((name, dataset.kind()));
+        }
+        for (name, kind) in found {
+            match kind {
+                Ok(dsl::Kind::Filesystem) => drop(self.files(&name)?),
+                _ => drop(self.volume(&name)?),
+            }
+        }
+        Ok(())
     }
 
     /// Lets go of a file system: whoever asks for it next gets it as it is then.
     pub(super) fn let_go(&self, name: &str) {
-        if let Some(files) = self.0.files.lock().remove(name) {
-            self.0.owned.forget(files.set.objset.id());
+        self.0.volumes.lock().remove(name);
+        self.0.files.lock().remove(name);
+        if let Some(id) = self.find(name).ok().and_then(|dataset| dataset.id()) {
+            self.0.owned.forget(id);
         }
     }
 
@@ -113,6 +198,7 @@ impl Held {
             let Ok(dataset) = self.find(&name) else { continue };
             *files.set().settings.write() = settings::of_blocks(&dataset);
             files.writer().set_settings(settings::of_writing(&dataset));
+            files.keeps.store(settings::keeps_promises(&dataset), Ordering::Release);
         }
         Ok(())
     }
@@ -121,6 +207,19 @@ impl Held {
 enum Trouble {
     Dataset(dsl::Error),
     Files(zpl::Error),
+    Pool(spa::Error),
+}
+
+impl From<spa::Error> for Trouble {
+    fn from(error: spa::Error) -> Self {
+        Self::Pool(error)
+    }
+}
+
+impl From<zil::Error> for Trouble {
+    fn from(error: zil::Error) -> Self {
+        Self::Files(error.into())
+    }
 }
 
 impl From<dsl::Error> for Trouble {

@@ -11,6 +11,7 @@ mod datasets;
 mod files;
 mod settings;
 mod status;
+mod volumes;
 mod world;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ pub use datasets::NewDataset;
 pub use files::LiveFiles;
 pub use spa::design::{Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
+pub use volumes::LiveVolume;
 pub use world::World;
 pub use zpl::{Caller, Move, MoveKind, New, Position, Set, XattrMode};
 
@@ -40,6 +42,7 @@ struct Inner {
     owned: Arc<Owned>,
     world: World,
     files: Mutex<HashMap<String, LiveFiles>>,
+    volumes: Mutex<HashMap<String, LiveVolume>>,
 }
 
 impl std::fmt::Debug for Held {
@@ -50,8 +53,16 @@ impl std::fmt::Debug for Held {
 
 impl Held {
     fn new(owned: Owned, world: World) -> Self {
-        let files = Mutex::default();
-        Self(Arc::new(Inner { owned: Arc::new(owned), world, files }))
+        let (files, volumes) = (Mutex::default(), Mutex::default());
+        let owned = Arc::new(owned);
+        let weak = Arc::downgrade(&owned);
+        // whoever waits for a group and finds nobody who writes it does so
+        owned.groups().set_driver(move || {
+            if let Some(owned) = weak.upgrade() {
+                drop(owned.sync());
+            }
+        });
+        Self(Arc::new(Inner { owned, world, files, volumes }))
     }
 
     /// Its name.
@@ -99,6 +110,7 @@ impl Held {
 
     fn leave(&self, state: PoolState) -> Result<()> {
         self.0.files.lock().clear();
+        self.0.volumes.lock().clear();
         self.0.owned.leave(state).map_err(|why| self.explain(&why))
     }
 

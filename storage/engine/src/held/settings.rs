@@ -65,6 +65,11 @@ fn zstd_level(level: &str) -> i32 {
     }
 }
 
+/// Whether promises are kept (the property sync).
+pub(super) fn keeps_promises(dataset: &Dataset) -> bool {
+    value(dataset, "sync") != "disabled"
+}
+
 /// How it is read.
 pub(super) fn of_reading(dataset: &Dataset) -> zpl::Options {
     zpl::Options {

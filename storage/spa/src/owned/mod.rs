@@ -12,7 +12,7 @@ mod sync;
 mod tasks;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc::Cache;
 use dmu::{Changed, Objset};
@@ -73,6 +73,8 @@ pub struct Set {
     pub objset: Objset,
     /// How it is stored.
     pub settings: RwLock<Settings>,
+    /// Its intent log.
+    pub log: OnceLock<Arc<zil::Log>>,
     /// Changes to its root block that wait for the next sync.
     edits: Mutex<Vec<Edit>>,
 }
@@ -91,7 +93,10 @@ impl Set {
     }
 
     fn is_dirty(&self, txg: Txg) -> bool {
-        self.objset.is_dirty(txg) || self.edits.lock().iter().any(|(known, _)| *known == txg)
+        let logged = self.log.get().is_some_and(|log| log.is_dirty(txg));
+        logged
+            || self.objset.is_dirty(txg)
+            || self.edits.lock().iter().any(|(known, _)| *known == txg)
     }
 }
 
@@ -239,10 +244,24 @@ impl Owned {
     /// Takes a dataset's content in, to be changed. `objset` is live.
     pub fn adopt(&self, objset: Objset, settings: Settings) -> Arc<Set> {
         let id = objset.id();
-        let (settings, edits) = (RwLock::new(settings), Mutex::default());
-        let set = Arc::new(Set { objset, settings, edits });
+        let (settings, edits, log) = (RwLock::new(settings), Mutex::default(), OnceLock::new());
+        let set = Arc::new(Set { objset, settings, log, edits });
         self.sets.lock().insert(id, Arc::clone(&set));
         set
+    }
+
+    /// Gives a dataset its intent log: what an import finds in it is claimed, lest anything take
+    /// its place. To be done before anything of the pool is changed.
+    pub fn begin_log(&self, set: &Set) -> Result<Arc<zil::Log>, Error> {
+        if let Some(log) = set.log.get() {
+            return Ok(Arc::clone(log));
+        }
+        let header = set.objset.synced().header().log.clone();
+        let first = self.groups.open();
+        let claimed = zil::claim(&self.writer, set.objset.id(), &header, first)?;
+        let (writer, groups) = (Arc::clone(&self.writer), self.groups.clone());
+        let log = zil::Log::new(writer, groups, set.objset.clone(), claimed);
+        Ok(Arc::clone(set.log.get_or_init(|| Arc::new(log))))
     }
 
     /// The content of a dataset that was taken in.

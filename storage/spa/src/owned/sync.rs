@@ -136,10 +136,15 @@ impl Owned {
             now
         };
         let mut edits = edits.into_iter();
+        let mut logged = Ok(());
         let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
             edits.by_ref().for_each(|(_, change)| change(header));
+            if let Some(log) = set.log.get() {
+                logged = log.sync(txg, &mut header.log);
+            }
         };
         let mut synced = set.objset.sync(&syncing, &mut edit)?;
+        logged?;
         if let Some(accounts) = self.accounts.read().clone() {
             accounts.account(&set.objset, change.tx, &synced.changed)?;
             if set.objset.is_dirty(txg) {
@@ -188,6 +193,9 @@ impl Owned {
         config.changed = false;
         *self.uberblock.write() = uberblock;
         self.space.synced(txg);
+        for log in self.sets.lock().values().filter_map(|set| set.log.get()) {
+            log.synced(txg);
+        }
         Ok(())
     }
 }

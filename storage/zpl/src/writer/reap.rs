@@ -90,6 +90,7 @@ impl Writer {
             let tx = self.begin.begin(&Need { frees: true, ..dir.need() })?;
             for (name, file) in files {
                 self.table(dir.id())?.remove(&tx, &name)?;
+                self.begin.gone(file);
                 match self.fs.objset().free(&tx, file) {
                     Err(why) if !why.is_absence() => return Err(why.into()),
                     _ => {}

@@ -203,6 +203,7 @@ impl Writer {
         if let Some(acl) = target.sheet.external_acl() {
             self.fs.objset().free(tx, acl)?;
         }
+        self.begin.gone(target.id());
         Ok(self.fs.objset().free(tx, target.id())?)
     }
 

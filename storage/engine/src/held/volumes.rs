@@ -1,0 +1,129 @@
+//! Volumes that can be written.
+
+use std::sync::Arc;
+
+use dmu::Objset;
+use dsl::write;
+use ondisk::objset::Kind;
+use units::ObjsetId;
+use zil::Records;
+use zvol::NewVolume;
+
+use super::datasets::put;
+use super::{Held, NewDataset, settings};
+use crate::{Error, Result};
+
+/// A volume of a held pool. Cheap to clone.
+#[derive(Clone)]
+pub struct LiveVolume(Arc<zvol::LiveVolume>);
+
+impl LiveVolume {
+    /// Bytes of it.
+    pub fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    /// Bytes of a block.
+    pub fn block_size(&self) -> u32 {
+        self.0.block_size()
+    }
+
+    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> crate::files::Result<usize> {
+        Ok(self.0.read(offset, into)?)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> crate::files::Result<()> {
+        Ok(self.0.write(offset, bytes)?)
+    }
+
+    /// What is in a range is of no use any more.
+    pub fn discard(&self, range: std::ops::Range<u64>) -> crate::files::Result<()> {
+        Ok(self.0.discard(range)?)
+    }
+
+    /// Returns when all that was written will outlast a power cut.
+    pub fn flush(&self) -> crate::files::Result<()> {
+        Ok(self.0.flush()?)
+    }
+
+    /// Makes it longer or shorter.
+    pub fn resize(&self, bytes: u64) -> crate::files::Result<()> {
+        Ok(self.0.resize(bytes)?)
+    }
+}
+
+impl Held {
+    /// Makes a volume of `size` bytes in blocks of `block_size`; one that is not `sparse` has its
+    /// space reserved.
+    pub fn create_volume(
+        &self,
+        new: &NewDataset,
+        size: u64,
+        block_size: u32,
+        sparse: bool,
+    ) -> Result<()> {
+        let (new, salt) = (new.clone(), self.0.world.number());
+        let source = self.0.owned.source();
+        self.change(move |owned, change| {
+            let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
+            let id = write::create(change, &new.name).map_err(failed)?;
+            let kind = dsl::Kind::Volume;
+            for (name, value) in &new.properties {
+                put(change, &new.name, kind, name, value).map_err(failed)?;
+            }
+            if !sparse {
+                let reserved = size.to_string();
+                put(change, &new.name, kind, "refreservation", &reserved).map_err(failed)?;
+            }
+            let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, None);
+            let set = owned.adopt(blank, spa::Settings::default());
+            NewVolume { size, block_size, salt }
+                .create(&set.objset, change.tx)
+                .map_err(|why| Error::Refused { what: why.to_string() })?;
+            Ok(id)
+        })
+        .map(|id: ObjsetId| self.0.owned.forget(id))
+    }
+
+    /// A volume by its full name, to be read and written.
+    pub fn volume(&self, name: &str) -> Result<LiveVolume> {
+        let mut open = self.0.volumes.lock();
+        if let Some(volume) = open.get(name) {
+            return Ok(volume.clone());
+        }
+        let dataset = self.find(name)?;
+        let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+        let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
+            return Err(Error::Usage {
+                what: format!("'{name}' is no volume that can be changed"),
+            });
+        };
+        let owned = &self.0.owned;
+        let set = match owned.set(id) {
+            Some(set) => set,
+            None => {
+                let live = dataset.open().map_err(failed)?.to_live();
+                owned.adopt(live, settings::of_blocks(&dataset))
+            }
+        };
+        let log = owned.begin_log(&set).map_err(|why| self.explain(&why))?;
+        let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable {
+            subject: format!("'{name}'"),
+            why: why.to_string(),
+        };
+        let groups = owned.groups().clone();
+        let volume = zvol::LiveVolume::open(set.objset.clone(), groups, Arc::clone(&log))
+            .map_err(|why| unreadable(&why))?;
+        if let Some(found) = log.found() {
+            let (source, key) = (Arc::clone(set.objset.source()), set.objset.key().cloned());
+            let synced = owned.groups().synced();
+            let mut records = Records::new(source, id, &found, key, synced);
+            volume.replay(&mut records).map_err(|why| unreadable(&why))?;
+        }
+        let volume = LiveVolume(Arc::new(volume));
+        open.insert(name.to_owned(), volume.clone());
+        Ok(volume)
+    }
+}
