@@ -21,6 +21,8 @@ pub(super) struct Beginner {
     pub(super) world: World,
     /// The record that is being replayed; 0: none, what is done now is new.
     pub(super) replaying: AtomicU64,
+    /// The last txg that brings something of which the log cannot tell.
+    pub(super) untold: AtomicU64,
 }
 
 impl Begin for Beginner {
@@ -53,6 +55,10 @@ impl Begin for Beginner {
             Promise::Record(body) => Item::ordered(body),
         };
         self.log.add(tx, item);
+    }
+
+    fn must_sync(&self, tx: &Tx) {
+        self.untold.fetch_max(tx.txg().get(), Ordering::AcqRel);
     }
 
     fn gone(&self, object: ObjectId) {

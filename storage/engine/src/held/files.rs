@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ondisk::zil::Body;
 use ondisk::znode::Time;
 use spa::Set;
-use units::{ObjectId, ObjsetId};
+use units::{ObjectId, ObjsetId, Txg};
 use zil::{Log, Records};
 use zpl::{NewFs, Writer};
 
@@ -23,6 +23,7 @@ pub struct LiveFiles {
     writer: Arc<Writer>,
     set: Arc<Set>,
     log: Arc<Log>,
+    begin: Arc<Beginner>,
     /// Whether someone who asks for it is made to wait until what was done will outlast a power
     /// cut (the property sync is not `disabled`).
     keeps: Arc<AtomicBool>,
@@ -35,7 +36,12 @@ impl LiveFiles {
         if !self.keeps.load(Ordering::Acquire) {
             return Ok(());
         }
-        Ok(self.log.commit(file.map(ObjectId::new)).map_err(zpl::Error::from)?)
+        self.log.commit(file.map(ObjectId::new)).map_err(zpl::Error::from)?;
+        let untold = Txg::new(self.begin.untold.load(Ordering::Acquire));
+        if self.begin.owned.groups().wait_for(untold) {
+            return Ok(());
+        }
+        Err(zpl::Error::Stopped { objset: self.set.objset.id() }.into())
     }
 
     /// Reads it, with all that waits to be written.
@@ -115,6 +121,7 @@ impl Held {
             log: Arc::clone(&log),
             world: self.0.world.clone(),
             replaying: AtomicU64::new(0),
+            untold: AtomicU64::new(0),
         });
         let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
         let writer = Writer::new(fs.clone(), source, settings::of_writing(dataset))?;
@@ -124,6 +131,7 @@ impl Held {
             writer: Arc::new(writer),
             set,
             log,
+            begin: Arc::clone(&begin),
             keeps: Arc::new(keeps),
         };
         self.replay(&files, &begin)?;
