@@ -247,3 +247,44 @@ fn volumes_are_made_and_written() {
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
     assert_eq!(faults(&after, "tank"), Vec::<String>::new());
 }
+
+#[test]
+fn drives_that_come_back_are_known_to_lack_what_they_missed() {
+    let folder = Folder::new("away", 4, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Raidz(2), 4), &world()).unwrap();
+    write_file(&held, "tank", "before", &[1; 2_000_000]);
+    held.export().unwrap();
+    drop(held);
+    let elsewhere = Folder::new("away-drives", 0, 0);
+    let gone: Vec<_> =
+        folder.drives(2).iter().map(|path| elsewhere.0.join(path.file_name().unwrap())).collect();
+    for (from, to) in folder.drives(2).iter().zip(&gone) {
+        std::fs::rename(from, to).unwrap();
+    }
+    let held = engine::held::hold(&[folder.0.clone()], "tank", false, &world()).unwrap();
+    assert_eq!(held.status().state, "DEGRADED");
+    write_file(&held, "tank", "degraded", &[2; 2_000_000]);
+    held.sync().unwrap();
+    assert_eq!(read_file(&held, "tank", "before"), vec![1; 2_000_000]);
+    held.export().unwrap();
+    drop(held);
+    for (to, from) in folder.drives(2).iter().zip(&gone) {
+        std::fs::rename(from, to).unwrap();
+    }
+    // both are there again, and neither is asked for what it missed
+    let held = engine::held::hold(&[folder.0.clone()], "tank", false, &world()).unwrap();
+    assert_eq!(read_file(&held, "tank", "degraded"), vec![2; 2_000_000]);
+    write_file(&held, "tank", "together", &[3; 2_000_000]);
+    held.export().unwrap();
+    drop(held);
+    let search = engine::search(&[folder.0.clone()]);
+    let pool = search.open("tank", &engine::OpenOptions::default()).unwrap();
+    let verify = check::Verify::new(&pool, Arc::default()).unwrap();
+    verify.work();
+    while verify.next_round() {
+        verify.work();
+    }
+    let findings = verify.findings();
+    assert_eq!((findings.lost, findings.repairable), (0, 0), "nobody is accused");
+    assert!(findings.degraded > 0, "what they missed is known");
+}

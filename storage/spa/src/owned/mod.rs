@@ -5,6 +5,7 @@
 //! ([`Owned::sync`]), by the tasks that were handed in for it and by the writing itself.
 
 mod account;
+mod away;
 mod config;
 mod leave;
 mod policy;
@@ -22,7 +23,7 @@ use ondisk::uberblock::Uberblock;
 use parking_lot::{Mutex, RwLock};
 use txg::{Groups, Limits, Tx};
 use units::{Guid, ObjsetId, Txg};
-use vdev::{LeafFault, Tree};
+use vdev::{LeafFault, Tree, TxgRanges};
 use zio::{Reader, Source, Writer};
 
 use crate::commit::Commit;
@@ -125,6 +126,8 @@ pub struct Owned {
     pub(crate) writing: Mutex<()>,
     /// Which leaves missed what, as far as it was seen.
     pub(crate) faults: Mutex<Vec<LeafFault>>,
+    /// What drives missed, as the pool has it noted.
+    pub(crate) noted: Mutex<BTreeMap<Guid, TxgRanges>>,
     /// Why the pool is suspended, if it is.
     pub(crate) trouble: RwLock<Option<Error>>,
 }
@@ -158,8 +161,10 @@ impl Owned {
             rounding,
             Arc::clone(&world.random),
         ));
+        let leaves = pool.tree.leaves();
+        let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.away())).collect();
         // what a leaf missed while it was away is known; from now on it takes part
-        for leaf in pool.tree.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
+        for leaf in leaves.into_iter().filter(|leaf| leaf.is_writable()) {
             leaf.rejoin(pool.uberblock.txg);
         }
         let usable = capacity::usable(&pool);
@@ -184,6 +189,7 @@ impl Owned {
             accounts: RwLock::new(None),
             writing: Mutex::new(()),
             faults: Mutex::default(),
+            noted: Mutex::new(noted),
             trouble: RwLock::new(None),
         })
     }

@@ -83,6 +83,7 @@ impl Owned {
         }
         dsl::write::release(&change, MOST_FREED)?;
         dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
+        self.write_away(&tx)?;
         self.write_config(&tx)?;
         let root = self.write_mos(&change)?;
         self.commit_group(txg, now.seconds, root)

@@ -20,5 +20,6 @@ mod write;
 
 pub(crate) use away::load_away;
 pub use load::Space;
+pub(crate) use map::MapWriter;
 pub use map::space_map_entries;
 pub use tops::TopSpace;

@@ -1,0 +1,71 @@
+//! What drives missed, noted in the pool: a drive that comes back is then known to lack it, here
+//! and in OpenZFS.
+
+use ondisk::label::VdevConfig;
+use ondisk::spacemap::Action;
+use txg::Tx;
+use units::{Guid, ObjectId};
+use vdev::TxgRanges;
+
+use super::Owned;
+use crate::Error;
+use crate::space::MapWriter;
+
+/// Bytes of the blocks of such a map.
+const BLOCK: u32 = 4096;
+
+impl Owned {
+    /// Writes the maps of drives that have missed more, or less, than is noted.
+    pub(super) fn write_away(&self, tx: &Tx) -> Result<(), Error> {
+        let mut noted = self.noted.lock();
+        for leaf in self.tree.leaves() {
+            let mut away = leaf.away();
+            if !leaf.is_writable() {
+                // it will miss this group too
+                away.add(tx.txg(), tx.txg());
+                leaf.set_away(away.clone());
+            }
+            let known = noted.entry(leaf.guid()).or_default();
+            if *known == away {
+                continue;
+            }
+            let mut config = self.config.lock();
+            let Some(entry) = config.now.tree.as_mut().and_then(|root| leaf_of(root, leaf.guid()))
+            else {
+                continue;
+            };
+            entry.dtl = Some(self.write_map(tx, entry.dtl, &away)?);
+            config.changed = true;
+            *known = away;
+        }
+        Ok(())
+    }
+
+    fn write_map(
+        &self,
+        tx: &Tx,
+        map: Option<ObjectId>,
+        away: &TxgRanges,
+    ) -> Result<ObjectId, Error> {
+        let mut map = match map {
+            Some(map) => MapWriter::open(&self.mos, map)?,
+            None => MapWriter::create(&self.mos, tx, BLOCK, false)?,
+        };
+        map.truncate(tx)?;
+        let mut appendix = map.appendix(false);
+        let ranges = || away.iter().map(|(first, last)| first.get()..last.get().saturating_add(1));
+        let total = ranges().fold(0_u64, |sum, range| sum + (range.end - range.start));
+        appendix.ranges((Action::Allocated, tx.txg(), 1), None, ranges())?;
+        map.append(tx, &appendix, i64::try_from(total).unwrap_or(i64::MAX))?;
+        let id = map.id();
+        map.finish(tx)?;
+        Ok(id)
+    }
+}
+
+fn leaf_of(vdev: &mut VdevConfig, guid: Guid) -> Option<&mut VdevConfig> {
+    if vdev.guid == guid && vdev.children.is_empty() {
+        return Some(vdev);
+    }
+    vdev.children.iter_mut().find_map(|child| leaf_of(child, guid))
+}
