@@ -133,6 +133,20 @@ mod tests {
     }
 
     #[test]
+    fn a_block_written_again_in_its_place_is_another_one() {
+        let below = Arc::new(Counting(AtomicU64::new(0)));
+        let cache = Cache::new(below.clone(), Limits::default());
+        let Blkptr::Regular(first) = pointer(8) else { panic!("a block") };
+        for word in 0..4 {
+            let mut again = first.clone();
+            again.sum[word] = 1;
+            cache.read(&Blkptr::Regular(again), Place::default(), None).unwrap();
+        }
+        cache.read(&Blkptr::Regular(first), Place::default(), None).unwrap();
+        assert_eq!(below.0.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
     fn a_block_is_read_once_and_the_limit_holds() {
         let below = Arc::new(Counting(AtomicU64::new(0)));
         let limits = Limits { metadata: 1 << 20, data: 0 };

@@ -5,15 +5,16 @@ use std::collections::{HashMap, VecDeque};
 use ondisk::Blkptr;
 use zio::Block;
 
-/// What names a block's content for good: its first address, when it was written there, and the
-/// first word of its checksum, since a block born in the syncing txg may be written there again.
+/// What names a block's content for good: its first address, when it was written there, and its
+/// whole checksum, since a block born in the syncing txg may be written there again. (The first
+/// word alone is a plain sum: compressed, two versions of a table may well have the same.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Identity {
     vdev: u32,
     offset: u64,
     birth: u64,
     size: u32,
-    sum: u64,
+    sum: [u64; 4],
 }
 
 impl Identity {
@@ -26,7 +27,7 @@ impl Identity {
             offset: dva.offset,
             birth: block.birth_physical.get(),
             size: block.lsize,
-            sum: block.sum[0],
+            sum: block.sum,
         })
     }
 

@@ -286,5 +286,6 @@ fn drives_that_come_back_are_known_to_lack_what_they_missed() {
     }
     let findings = verify.findings();
     assert_eq!((findings.lost, findings.repairable), (0, 0), "nobody is accused");
+    assert!(findings.clean, "{:?} {:?}", findings.space, findings.notes);
     assert!(findings.degraded > 0, "what they missed is known");
 }
