@@ -29,6 +29,24 @@ if [[ ${#missing[@]} -gt 0 ]]; then
     "${missing[@]}" >/dev/null
 fi
 
+# What some tests are left out without: a browser that shows pages, and rsync.
+wanted=()
+command -v chromium >/dev/null 2>&1 || command -v chromium-headless-shell >/dev/null 2>&1 ||
+  wanted+=(chromium-headless-shell fonts-dejavu-core)
+command -v rsync >/dev/null 2>&1 || wanted+=(rsync)
+as_root=(env)
+[[ $(id -u) -eq 0 ]] || as_root=(sudo -n)
+if [[ ${#wanted[@]} -gt 0 ]] && command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
+  echo "setup: installing ${wanted[*]}"
+  {
+    "${as_root[@]}" apt-get update -qq
+    for package in "${wanted[@]}"; do
+      "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$package" || echo "$package"
+    done
+  } >/dev/null 2>&1 || true # tests say in a line what they leave out
+fi
+
 if ! command -v cargo >/dev/null; then
   echo "setup: no Rust toolchain here; rustup installs the one that rust-toolchain.toml names" >&2
   exit 1

@@ -4,6 +4,7 @@
 //! file        what is in it
 //! path        a folder: any file system or mount
 //! disk        drives, alone and together
+//! copy        ways to copy
 //! net         the network between two machines
 //! workload    what is done to it, under names that all results share
 //! store       what can be measured by the workloads; folder: a folder as such a place
@@ -15,7 +16,7 @@
 //! course      progress, time left, stopping
 //! record      a result, as it is kept
 //! compare     results side by side; page, plot, present: as a page, as pictures, as text
-//! verdict     what follows from figures, in sentences
+//! verdict     what follows from figures, in sentences; bottleneck: against what was planned
 //! machine, drive, mount, system   what the kernel knows of what is measured
 //! ```
 //!
@@ -23,8 +24,10 @@
 //! caches answer, runs that are too short, a single run.
 #![forbid(unsafe_code)]
 
+pub mod bottleneck;
 pub mod compare;
 mod content;
+pub mod copy;
 pub mod course;
 pub mod disk;
 mod drive;

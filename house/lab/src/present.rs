@@ -119,7 +119,7 @@ pub(crate) fn row(measure: &Measure) -> Vec<String> {
 }
 
 /// A sentence as an item of a list, in lines of a terminal's width.
-fn wrapped(sentence: &str) -> String {
+pub(crate) fn wrapped(sentence: &str) -> String {
     const WIDTH: usize = 96;
     let mut out = String::from("*");
     let mut length = 1;

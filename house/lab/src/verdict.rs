@@ -25,17 +25,22 @@ pub(crate) fn busy_before(system: &System) -> Option<f64> {
     before.until(Busy::now(system)?)
 }
 
-/// What follows from the measures of a folder; `before` is the part of the processors that was
-/// busy before anything was measured.
-pub(crate) fn of_path(measures: &[Measure], before: Option<f64>) -> Vec<String> {
-    let mut all: Vec<String> = match before.filter(|part| *part > QUIET) {
-        Some(part) => vec![format!(
+/// Whether something else kept the machine busy.
+pub(crate) fn disturbed(before: Option<f64>) -> Option<String> {
+    before.filter(|part| *part > QUIET).map(|part| {
+        format!(
             "The machine was busy with something else ({:.0} % of its processors): the figures \
              say as much about that.",
             part * 100.0
-        )],
-        None => busy(measures).into_iter().collect(),
-    };
+        )
+    })
+}
+
+/// What follows from the measures of a folder; `before` is the part of the processors that was
+/// busy before anything was measured.
+pub(crate) fn of_path(measures: &[Measure], before: Option<f64>) -> Vec<String> {
+    let first = disturbed(before).or_else(|| busy(measures));
+    let mut all: Vec<String> = first.into_iter().collect();
     all.extend(cached(measures));
     all.extend(spread(measures));
     all

@@ -14,7 +14,7 @@ svg { display: block; width: 100%; height: auto; max-width: 560px; }
 .pair { display: grid; gap: 0 40px; \
 grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
 .pair > div { min-width: 0; }
-.maps { display: grid; gap: 24px; \
+.maps { display: grid; gap: 24px; margin: 1.5em 0; \
 grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }

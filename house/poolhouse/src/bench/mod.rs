@@ -1,10 +1,12 @@
 //! `poolhouse bench`: measures what is there, and compares what came out.
 
 mod compare;
+mod copy;
 mod disk;
 mod keep;
 mod net;
 mod path;
+mod plan;
 mod report;
 mod watch;
 
@@ -18,6 +20,7 @@ use crate::outcome::Done;
   poolhouse bench path /mnt/nas -o nas.json         and over the network?
   poolhouse bench disk /dev/sd[b-i] -o drives.json  is a drive, a port or a bus slow?
   poolhouse bench net nas -o network.json           how fast is the network, and what limits it?
+  poolhouse bench copy ~/photos /mnt/nfs /mnt/smb    which way to copy is the fastest?
   poolhouse bench compare tank.json nas.json        what is the difference, and what is noise?
   poolhouse bench report tank.json -o tank.html     one page with pictures")]
 pub(crate) struct Bench {
@@ -33,8 +36,12 @@ enum Command {
     Disk(disk::Args),
     /// Measure the network between two machines
     Net(net::Args),
+    /// Compare ways to copy a tree: cp, rsync, rsync over ssh, to each mounted share
+    Copy(copy::Args),
     /// Put results side by side, with the change in percent and what of it is noise
     Compare(compare::Args),
+    /// Compare what was planned with what was measured, and name what limits
+    Plan(plan::Args),
     /// Make one page of results
     Report(report::Args),
 }
@@ -45,7 +52,9 @@ impl Bench {
             Command::Path(args) => args.run(),
             Command::Disk(args) => args.run(),
             Command::Net(args) => args.run(),
+            Command::Copy(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Plan(args) => args.run(),
             Command::Report(args) => args.run(),
         }
     }

@@ -255,3 +255,60 @@ fn results_are_compared_and_reported() {
     assert_eq!(wrong.status, 10);
     assert!(wrong.err.contains("no result of `poolhouse bench`"), "{}", wrong.err);
 }
+
+#[test]
+fn ways_to_copy_are_compared_and_every_copy_is_removed() {
+    let root = scratch("copy");
+    let (source, target) = (root.join("source"), root.join("target"));
+    std::fs::create_dir_all(source.join("a/b")).expect("a folder");
+    std::fs::create_dir(&target).expect("a folder");
+    for number in 0..20 {
+        std::fs::write(source.join(format!("a/b/{number}")), vec![number; 50_000]).expect("a file");
+    }
+    let words = ["bench", "copy", arg(&source), arg(&target), "--runs", "2", "-q"];
+    let record = json(&[&words[..], &["--json"]].concat());
+    assert_eq!((record["kind"].as_str(), record["complete"].as_bool()), (Some("copy"), Some(true)));
+    assert_eq!(record["settings"]["files"], 20);
+    assert_eq!(record["settings"]["size_bytes"], 1_000_000);
+    let notes = strings(&record["notes"]).join("\n");
+    let mut ways = vec!["poolhouse", "cp"];
+    for way in ["rsync", "rsync-ssh"] {
+        let name = way.replace("-ssh", " over ssh");
+        if notes.contains(&format!("Left out: {name} to")) {
+            eprintln!("left out: {name}, which is not to be had here");
+        } else {
+            ways.push(way);
+        }
+    }
+    for way in ways {
+        let id = format!("{}/{way}", arg(&target));
+        let measures = record["measures"].as_array().expect("a list");
+        let measure = measures.iter().find(|measure| measure["id"] == id.as_str());
+        let runs = measure.and_then(|measure| measure["runs"].as_array());
+        assert!(runs.is_some_and(|runs| runs.len() == 2), "{way}: {record}");
+    }
+    assert!(is_empty(&target), "no copy is left");
+    let only = run(&[&words[..], &["--ways", "teleport"]].concat());
+    assert!(only.status == 2 && only.err.contains("there are: poolhouse, cp, rsync, rsync-ssh"));
+    let into_itself = run(&["bench", "copy", arg(&source), arg(&source.join("a"))]);
+    assert!(into_itself.status == 2 && into_itself.err.contains("lies in what is to be copied"));
+    let said = good(&[&words[..], &["--dry-run"]].concat());
+    assert!(said.contains("20 files with 977K") && said.contains("Nothing was touched"), "{said}");
+    assert!(is_empty(&target));
+}
+
+#[test]
+fn what_was_planned_is_held_against_what_was_measured() {
+    let dir = scratch("judged");
+    let kept = dir.join("path.json");
+    good(&[&["bench", "path", arg(&dir), "-q", "-o", arg(&kept)], &SHORT[..]].concat());
+    let plan = ["bench", "plan", arg(&kept), "--drives", "6x4TB", "--layout", "raidz2 6"];
+    let judged = json(&[&plan[..], &["--json"]].concat());
+    assert_eq!(judged["layout"], "raidz2 6");
+    assert_eq!(judged["rows"].as_array().map(Vec::len), Some(4));
+    assert!(judged["rows"][0]["expected"].as_f64().is_some_and(|rate| rate > 7e8), "{judged}");
+    let text = good(&plan);
+    assert!(text.contains("expected") && text.contains("that the drives should give"), "{text}");
+    let wrong = run(&["bench", "plan", arg(&kept), "--drives", "6x4TB", "--layout", "raidz2 5"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.err);
+}

@@ -1,0 +1,105 @@
+//! A tree of files: what there is to copy, and what has arrived.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::folder::forget;
+
+/// Bytes of a block as file systems count them.
+const BLOCK: u64 = 512;
+
+/// What a tree has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tree {
+    /// Regular files.
+    pub(super) files: u64,
+    /// Bytes in them.
+    pub(super) bytes: u64,
+    /// Their paths, to take them out of memory; empty if nobody will.
+    paths: Vec<PathBuf>,
+}
+
+/// Something in a tree.
+pub(super) enum Entry {
+    Folder,
+    File(fs::Metadata),
+    Link,
+    /// Pipes, sockets, devices.
+    Special,
+}
+
+/// Visits all below `root`, folders before what is in them; paths are relative.
+pub(super) fn walk(
+    root: &Path,
+    visit: &mut dyn FnMut(&Path, Entry) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let full = root.join(&folder);
+        let entries = fs::read_dir(&full).map_err(Error::file(&full, "listed"))?;
+        for entry in entries {
+            let entry = entry.map_err(Error::file(&full, "listed"))?;
+            let path = folder.join(entry.file_name());
+            let facts = entry.metadata().map_err(Error::file(&entry.path(), "looked at"))?;
+            let kind = facts.file_type();
+            if kind.is_dir() {
+                visit(&path, Entry::Folder)?;
+                folders.push(path);
+            } else if kind.is_file() {
+                visit(&path, Entry::File(facts))?;
+            } else if kind.is_symlink() {
+                visit(&path, Entry::Link)?;
+            } else {
+                visit(&path, Entry::Special)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Tree {
+    /// What is in a folder.
+    pub(super) fn of(root: &Path) -> Result<Self, Error> {
+        let mut tree = Self::default();
+        walk(root, &mut |path, entry| {
+            if let Entry::File(facts) = entry {
+                tree.files += 1;
+                tree.bytes += facts.len();
+                tree.paths.push(root.join(path));
+            }
+            Ok(())
+        })?;
+        Ok(tree)
+    }
+
+    /// What has arrived in a folder, of files that are still being written too.
+    pub(super) fn arrived(root: &Path, whole: bool) -> Result<Self, Error> {
+        let mut tree = Self::default();
+        walk(root, &mut |_, entry| {
+            if let Entry::File(facts) = entry {
+                tree.files += 1;
+                let written = facts.blocks().saturating_mul(BLOCK);
+                tree.bytes += if whole { facts.len() } else { facts.len().min(written) };
+            }
+            Ok(())
+        })?;
+        Ok(tree)
+    }
+
+    /// So many files with so many bytes.
+    pub(super) fn counted(files: u64, bytes: u64) -> Self {
+        Self { files, bytes, paths: Vec::new() }
+    }
+
+    /// Takes all files out of memory, as far as they are written out.
+    pub(super) fn chill(&self) {
+        for path in &self.paths {
+            // one that is gone since is found out when it is copied
+            if let Ok(file) = File::open(path) {
+                forget(&file);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `poolhouse bench copy`: compares ways to move the same tree.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lab::System;
+use lab::copy::{Way, Wish};
+use lab::course::Course;
+
+use super::keep::{self, Keep};
+use super::path::duration;
+use super::watch::Watch;
+use crate::outcome::{Done, Failure};
+use crate::print;
+
+/// `poolhouse bench copy`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Ways: poolhouse (a copier of our own), cp, rsync, rsync-ssh. Each share that is mounted can be a
+destination of its own. Every copy is made in a new folder in DEST, which is removed at the end.
+
+Examples:
+  poolhouse bench copy ~/photos /tank/test -o copy.json
+  poolhouse bench copy ~/photos /mnt/nfs /mnt/smb nas:/tank/test
+  poolhouse bench copy ~/photos /mnt/nfs --ways cp,rsync --runs 5"
+)]
+pub(crate) struct Args {
+    /// The folder that is copied
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+    /// Where to: folders, mounted shares, or HOST:PATH for rsync over ssh
+    #[arg(required = true, value_name = "DEST")]
+    destinations: Vec<String>,
+    /// These ways only
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    ways: Vec<String>,
+    /// A look of less than a minute: copies are ended before they are whole
+    #[arg(long, conflicts_with = "seconds")]
+    quick: bool,
+    /// How often each way is run
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// End a copy after so long, though it is not whole
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    keep: Keep,
+}
+
+/// All copies of a quick look take so long.
+const QUICK_SECONDS: u64 = 40;
+
+impl Args {
+    pub(crate) fn run(&self) -> Done {
+        let system = System::default();
+        let mut prepared = self.wish()?.prepare(&system)?;
+        if self.quick {
+            let copies = u32::try_from(prepared.copies().max(1)).unwrap_or(u32::MAX);
+            prepared.set_limit(Duration::from_secs(QUICK_SECONDS) / copies);
+        }
+        if self.dry_run {
+            return keep::intent(&prepared.intent());
+        }
+        for old in self.destinations.iter().flat_map(|dir| lab::left_over(dir.as_ref())) {
+            let old = old.display();
+            print::warning(&format!("'{old}' is left over from a measurement that was killed"));
+        }
+        self.keep.warn();
+        let watch = Watch::new(self.keep.quiet);
+        let course = Course::new(&watch);
+        let heading = self.keep.heading(&self.source.display().to_string());
+        let measured = watch.during(|| prepared.measure(heading, &course, &system));
+        self.keep.finish(&measured?)
+    }
+
+    fn wish(&self) -> Result<Wish, Failure> {
+        let way = |name: &String| {
+            Way::by_id(name).ok_or_else(|| {
+                let known = Way::ALL.map(Way::id).join(", ");
+                Failure::usage(format!("there is no way '{name}'; there are: {known}"))
+            })
+        };
+        let ways = match self.ways.as_slice() {
+            [] => Way::ALL.to_vec(),
+            names => names.iter().map(way).collect::<Result<_, _>>()?,
+        };
+        Ok(Wish {
+            source: self.source.clone(),
+            destinations: self.destinations.clone(),
+            ways,
+            runs: self.runs.into(),
+            limit: self.seconds.map(duration).transpose()?,
+        })
+    }
+}

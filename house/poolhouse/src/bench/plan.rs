@@ -1,0 +1,94 @@
+//! `poolhouse bench plan`: what was expected against what was measured.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use lab::Record;
+use lab::bottleneck::{self, Expected};
+use lab::record::Kind;
+use planner::{Class, Drive, LayoutPlan, Mix, Question, Words};
+use units::Ashift;
+
+use super::keep;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+
+/// `poolhouse bench plan`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "What the drives do is taken from a result of `bench disk` if one is given, or else from their
+class; a result of `bench net` says what the network allows.
+
+Examples:
+  poolhouse bench plan tank.json --drives 6x4TB --layout 'raidz2 6'
+  poolhouse bench plan tank.json drives.json --drives 6x4TB --layout 'raidz2 6'
+  poolhouse bench plan nas.json drives.json network.json --drives 4x8TB --layout 'mirror 2 mirror 2'"
+)]
+pub(crate) struct Args {
+    /// A result of `bench path`; with those of `bench disk` and `bench net`, if there are any
+    #[arg(required = true, value_name = "RESULT")]
+    results: Vec<PathBuf>,
+    /// The drives, as `poolhouse plan` takes them
+    #[arg(long, value_name = "LIST")]
+    drives: String,
+    /// The layout, as `poolhouse plan` takes it
+    #[arg(long, value_name = "WORDS")]
+    layout: String,
+    /// log2 of the sector
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(9..=16))]
+    ashift: u64,
+    /// The recordsize
+    #[arg(long, value_name = "SIZE", default_value = "128K")]
+    recordsize: String,
+    /// The class of drive, where no result of drives is given
+    #[arg(long, default_value = "nas")]
+    #[arg(value_parser = ["desktop", "nas", "enterprise", "ssd", "nvme"])]
+    class: String,
+    /// Print it for programs
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self) -> Done {
+        let records = keep::read(&self.results)?;
+        let of = |kind| records.iter().find(|record| record.kind == kind);
+        let path =
+            of(Kind::Path).ok_or_else(|| Failure::usage("a result of `bench path` is wanted"))?;
+        let disk = of(Kind::Disk);
+        let expected = self.expected(disk)?;
+        let judgement = bottleneck::judge(&expected, path, disk, of(Kind::Net))?;
+        if self.json {
+            print::json(&judgement)?;
+        } else {
+            std::io::stdout().lock().write_all(judgement.text().as_bytes())?;
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn expected(&self, disk: Option<&Record>) -> Result<Expected, Failure> {
+        let drives = planner::parse_drives(&self.drives)?;
+        let ashift = Ashift::new(self.ashift)
+            .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {}", self.ashift)))?;
+        let words = Words::parse(&self.layout, drives.len())?;
+        let block = super::path::size(&self.recordsize)?;
+        let mut drive = Drive::from(Class::by_name(&self.class).unwrap_or_default());
+        if let Some(figures) = disk.map(bottleneck::drive_figures).transpose()? {
+            drive.bytes_per_second = figures.bytes_per_second;
+            drive.operations_per_second = figures.operations_per_second;
+        }
+        let records = Mix::parse(&self.recordsize)?;
+        let question = Question { drive, records, ..Question::new(drives, ashift) };
+        let plan = LayoutPlan::new(&question, &words)?;
+        let record = plan.records.iter().find(|record| record.record_bytes == block);
+        Ok(Expected {
+            layout: plan.layout.clone(),
+            write: plan.speed.sequential_write,
+            read: plan.speed.sequential_read,
+            random_reads: plan.speed.random_reads,
+            random_writes: plan.speed.random_writes,
+            block,
+            redundant: record.map_or(0.0, |record| record.parity),
+        })
+    }
+}
