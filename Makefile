@@ -28,8 +28,9 @@ test: setup lint
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; \
 	else echo "make test: cargo-deny is not installed, so licences and advisories were not checked (make deny)"; fi
 
-# Tests that need a long time as well: 20,000 mutants of pools, and ROUNDS (10) random pools of SEED
-# (the time) that real OpenZFS makes in a VM. POOLHOUSE_FIXTURES=FOLDER adds the packed fixtures there.
+# Tests that need a long time as well: 20,000 mutants of pools, POOLHOUSE_CUTS (200,000) power
+# cuts from POOLHOUSE_SEED (0) on, and ROUNDS (10) random pools of SEED (the time) that real OpenZFS
+# makes in a VM. POOLHOUSE_FIXTURES=FOLDER adds the packed fixtures there.
 test-long: setup
 	@command -v qemu-system-x86_64 >/dev/null || \
 	echo "make test-long: no rounds against real OpenZFS: qemu-system-x86_64 is not installed"

@@ -24,7 +24,7 @@ pub use event::Event;
 pub use hex::hex;
 pub use keys::{EncryptionRoot, KeyState};
 pub use pool::{Moment, OpenOptions, Pool};
-pub use search::{Search, search};
+pub use search::{Search, search, search_on};
 
 /// What asking the engine gives.
 pub type Result<T> = std::result::Result<T, Error>;

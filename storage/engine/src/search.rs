@@ -1,7 +1,9 @@
 //! Looking for pools: from paths to what can be opened.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use device::Device;
 use spa::{Candidate, Labelled};
 use units::{Guid, Txg};
 
@@ -20,12 +22,21 @@ pub struct Search {
 
 /// Looks for pools at paths: folders, images, disks, partitions.
 pub fn search(paths: &[PathBuf]) -> Search {
-    let found = device::probe(paths);
-    let (pools, others) = spa::scan(&found.devices);
-    Search { paths: paths.to_vec(), found, pools, others }
+    Search::of(paths.to_vec(), device::probe(paths))
+}
+
+/// Looks for pools on devices that are open already.
+pub fn search_on(devices: &[Arc<dyn Device>]) -> Search {
+    let found = device::Found { devices: devices.to_vec(), ..device::Found::default() };
+    Search::of(Vec::new(), found)
 }
 
 impl Search {
+    fn of(paths: Vec<PathBuf>, found: device::Found) -> Self {
+        let (pools, others) = spa::scan(&found.devices);
+        Self { paths, found, pools, others }
+    }
+
     /// Describes every pool that was found, by name. Each is opened, to say whether it can be.
     pub fn summaries(&self, options: &OpenOptions) -> Vec<PoolSummary> {
         let describe =

@@ -47,17 +47,30 @@ const USUAL_ASHIFT: u64 = 12;
 pub fn create(new: &NewPool, world: &World) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
+    let drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives);
+    let devices = drives.map(|path| free_drive(path, new.force)).collect::<Result<_>>()?;
+    create_on(new, devices, world)
+}
+
+/// Makes a pool on devices that are open already: those of the drives that `new` names, in that
+/// order. Whatever they hold is lost.
+pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) -> Result<Held> {
+    check_name(&new.name)?;
+    check_redundancy(new)?;
     let wanted = new.ashift.unwrap_or(USUAL_ASHIFT);
     let ashift = Ashift::new(wanted)
         .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;
-    let (mut tops, mut devices) = (Vec::new(), Vec::new());
+    let named: usize = new.vdevs.iter().map(|vdev| vdev.drives.len()).sum();
+    if named != devices.len() {
+        let what = format!("{named} drives are named, and {} are there", devices.len());
+        return Err(Error::Usage { what });
+    }
+    let mut opened = devices.iter();
+    let mut tops = Vec::new();
     for vdev in &new.vdevs {
-        let opened: Vec<Arc<dyn Device>> =
-            vdev.drives.iter().map(|path| free_drive(path, new.force)).collect::<Result<_>>()?;
-        let drives: Vec<Drive> = vdev.drives.iter().zip(&opened).map(drive).collect();
+        let drives: Vec<Drive> = vdev.drives.iter().zip(opened.by_ref()).map(drive).collect();
         let top = spa::design::top(vdev.shape, &drives, ashift, vdev.purpose);
         tops.push(top.map_err(|why| Error::Usage { what: why.to_string() })?);
-        devices.extend(opened);
     }
     let below = spa::NewPool {
         name: new.name.clone(),
@@ -169,9 +182,14 @@ pub fn hold(paths: &[PathBuf], wanted: &str, force: bool, world: &World) -> Resu
         let device = File::open_exclusive(&path).map_err(|error| Error::of_device(&error))?;
         devices.push(Arc::new(device));
     }
-    let (found, _) = spa::scan(&devices);
-    let candidate = found.iter().find(|candidate| candidate.guid == guid);
-    let candidate = candidate.ok_or_else(|| Error::NoPool { paths: Vec::new() })?;
+    hold_on(&devices, &guid.to_string(), world)
+}
+
+/// Takes over the pool of that name or guid, which is on devices that are open for writing; from
+/// whom, is not asked.
+pub fn hold_on(devices: &[Arc<dyn Device>], wanted: &str, world: &World) -> Result<Held> {
+    let search = crate::search_on(devices);
+    let candidate = search.choose(wanted)?;
     let pool = candidate.open(&spa::Options::default());
     let pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
     let name = pool.name().to_owned();

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use spa::Owned;
 
 use crate::{Error, Result};
-pub use create::{NewPool, NewVdev, create, hold};
+pub use create::{NewPool, NewVdev, create, create_on, hold, hold_on};
 pub use datasets::NewDataset;
 pub use files::LiveFiles;
 pub use spa::design::{Purpose, Shape};

@@ -1,0 +1,156 @@
+//! The pools that workloads run on.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use device::{Device, Memory};
+use engine::held::{Held, NewPool, NewVdev, Purpose, World, create_on, hold_on};
+use sim::{Seed, Storm};
+
+use crate::model::Model;
+use crate::op::{Act, Op};
+
+/// How the drives of a pool stand together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the field's name of it")]
+pub enum Shape {
+    Single,
+    Mirror,
+    Raidz1,
+}
+
+/// The pool's name.
+pub(crate) const POOL: &str = "tank";
+/// Bytes of a drive.
+const DRIVE: u64 = 64 << 20;
+/// When the pool was made, in seconds since 1970.
+pub(crate) const START: i64 = 1_700_000_000;
+
+/// A pool before a workload.
+#[derive(Debug)]
+pub struct Base {
+    pub(crate) drives: Vec<Memory>,
+    pub(crate) model: Model,
+    /// The time, in seconds since 1970.
+    pub(crate) now: i64,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Single, Self::Mirror, Self::Raidz1];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Mirror => "mirror",
+            Self::Raidz1 => "raidz1",
+        }
+    }
+
+    fn drives(self) -> usize {
+        match self {
+            Self::Single => 1,
+            Self::Mirror => 2,
+            Self::Raidz1 => 3,
+        }
+    }
+
+    fn vdev(self) -> NewVdev {
+        let shape = match self {
+            Self::Single => engine::held::Shape::Single,
+            Self::Mirror => engine::held::Shape::Mirror,
+            Self::Raidz1 => engine::held::Shape::Raidz(1),
+        };
+        let drives = (0..self.drives()).map(|index| PathBuf::from(format!("/disk{index}")));
+        NewVdev { shape, drives: drives.collect(), purpose: Purpose::Data }
+    }
+
+    /// Makes a pool on blank drives, with a few files.
+    pub fn base(self) -> Result<Base, String> {
+        let storm = Storm::new(&vec![DRIVE; self.drives()]);
+        let held = self.create(&storm, 0)?;
+        let mut model = Model::new(POOL, START);
+        let mut now = START;
+        for op in furniture() {
+            now += 1;
+            op.model(&mut model, now);
+            op.pool(&held, now)?;
+        }
+        drop(held);
+        let drives = storm.disks().iter().map(|disk| disk.memory()).collect();
+        Ok(Base { drives, model, now })
+    }
+
+    /// Makes a pool on the drives of a storm.
+    pub(crate) fn create(self, storm: &Storm, seed: u64) -> Result<Held, String> {
+        let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let new = NewPool {
+            name: POOL.to_owned(),
+            vdevs: vec![self.vdev()],
+            // raidz leaves gaps with small sectors only where blocks are small
+            ashift: Some(if self == Self::Mirror { 12 } else { 9 }),
+            properties: vec![property("recordsize", "4096"), property("compression", "lz4")],
+            force: false,
+        };
+        create_on(&new, storm.devices(), &world(seed)).map_err(|why| why.to_string())
+    }
+}
+
+/// What is in a pool before a workload.
+fn furniture() -> Vec<Op> {
+    let path = |path: &str| path.to_owned();
+    let write = |to: &str, length, seed| Act::Write { path: path(to), at: 0, length, seed };
+    let acts = [
+        Act::Create { path: path("f") },
+        write("f", 30_000, 1),
+        Act::Mkdir { path: path("d") },
+        Act::Create { path: path("d/a") },
+        write("d/a", 700, 2),
+        Act::Mkdir { path: path("e") },
+        Act::Link { path: path("f"), to: path("d/b") },
+    ];
+    let mut ops: Vec<Op> =
+        acts.into_iter().map(|act| Op::File { set: POOL.to_owned(), act }).collect();
+    ops.push(Op::Sync);
+    ops
+}
+
+/// Takes the pool on some drives over.
+pub(crate) fn hold(devices: &[Arc<dyn Device>], seed: u64) -> Result<Held, String> {
+    hold_on(devices, POOL, &world(seed)).map_err(|why| why.to_string())
+}
+
+/// The world outside, from a seed. One thread alone works on a sync, so that a run is the same
+/// each time.
+fn world(seed: u64) -> World {
+    let chance = Mutex::new(Seed::new(seed));
+    World {
+        random: Arc::new(move |bytes| {
+            let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
+            for part in bytes.chunks_mut(8) {
+                part.copy_from_slice(&chance.next_u64().to_le_bytes()[..part.len()]);
+            }
+        }),
+        now: Arc::new(|| (START.unsigned_abs(), 0)),
+        workers: 1,
+        dirty: 64 << 20,
+        host: (0x1234, "here".to_owned()),
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|shape| shape.name() == text);
+        found.ok_or_else(|| format!("'{text}' is no shape"))
+    }
+}

@@ -1,0 +1,175 @@
+//! What a file system must hold: the plainest thing that behaves as POSIX says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::seen::{Seen, What};
+
+/// A file, a directory or a symbolic link.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    what: What,
+    mode: u32,
+    owner: u32,
+    mtime: i64,
+}
+
+/// A tree of files. Paths have no `/` in front; the topmost directory's is empty.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    names: BTreeMap<String, u32>,
+    nodes: BTreeMap<u32, Arc<Node>>,
+    next: u32,
+}
+
+/// The owner of what is made.
+pub(crate) const OWNER: u32 = 1000;
+
+impl Tree {
+    /// An empty one, made at `now`.
+    pub(crate) fn new(now: i64) -> Self {
+        let root = Node { what: What::Directory, mode: 0o755, owner: 0, mtime: now };
+        Self { names: [(String::new(), 0)].into(), nodes: [(0, Arc::new(root))].into(), next: 1 }
+    }
+
+    /// The paths of all that is of one kind.
+    pub(crate) fn paths(&self, fits: impl Fn(&What) -> bool) -> Vec<&str> {
+        let of_kind = |(_, id): &(&String, &u32)| fits(&self.nodes[*id].what);
+        self.names.iter().filter(of_kind).map(|(path, _)| path.as_str()).collect()
+    }
+
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.names.contains_key(path)
+    }
+
+    /// Whether a directory has no names in it.
+    pub(crate) fn is_empty(&self, path: &str) -> bool {
+        !self.names.keys().any(|other| other.starts_with(&format!("{path}/")))
+    }
+
+    pub(crate) fn is_directory(&self, path: &str) -> bool {
+        self.names.get(path).is_some_and(|id| self.nodes[id].what == What::Directory)
+    }
+
+    /// Bytes of a file.
+    pub(crate) fn size(&self, path: &str) -> usize {
+        match self.names.get(path).map(|id| &self.nodes[id].what) {
+            Some(What::File(bytes)) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn make(&mut self, path: &str, what: What, mode: u32, now: i64) {
+        let id = self.next;
+        self.next += 1;
+        self.nodes.insert(id, Arc::new(Node { what, mode, owner: OWNER, mtime: now }));
+        self.names.insert(path.to_owned(), id);
+        self.touch(parent(path), now);
+    }
+
+    /// Changes a file's bytes.
+    pub(crate) fn change(&mut self, path: &str, now: i64, change: impl FnOnce(&mut Vec<u8>)) {
+        let node = self.node(path);
+        if let What::File(bytes) = &mut node.what {
+            change(Arc::make_mut(bytes));
+        }
+        node.mtime = now;
+    }
+
+    pub(crate) fn set(&mut self, path: &str, mode: u32, owner: u32) {
+        let node = self.node(path);
+        (node.mode, node.owner) = (mode, owner);
+    }
+
+    pub(crate) fn link(&mut self, path: &str, to: &str, now: i64) {
+        let id = self.names[path];
+        self.names.insert(to.to_owned(), id);
+        self.touch(parent(to), now);
+    }
+
+    /// Takes away a name, and the file with its last.
+    pub(crate) fn unlink(&mut self, path: &str, now: i64) {
+        self.drop_name(path);
+        self.touch(parent(path), now);
+    }
+
+    pub(crate) fn rename(&mut self, from: &str, to: &str, now: i64) {
+        let id = self.names[from];
+        if self.names.get(to) == Some(&id) {
+            return;
+        }
+        if self.has(to) {
+            self.drop_name(to);
+        }
+        let below = format!("{from}/");
+        let moved: Vec<String> = self
+            .names
+            .keys()
+            .filter(|path| *path == from || path.starts_with(&below))
+            .cloned()
+            .collect();
+        for path in moved {
+            if let Some(id) = self.names.remove(&path) {
+                self.names.insert(format!("{to}{}", &path[from.len()..]), id);
+            }
+        }
+        self.touch(parent(from), now);
+        self.touch(parent(to), now);
+    }
+
+    fn drop_name(&mut self, path: &str) {
+        if let Some(id) = self.names.remove(path)
+            && !self.names.values().any(|other| *other == id)
+        {
+            self.nodes.remove(&id);
+        }
+    }
+
+    fn touch(&mut self, path: &str, now: i64) {
+        self.node(path).mtime = now;
+    }
+
+    fn node(&mut self, path: &str) -> &mut Node {
+        let id = self.names[path];
+        let node = self.nodes.get_mut(&id);
+        Arc::make_mut(node.expect("every name has its node"))
+    }
+
+    /// What someone who looks at it sees.
+    pub(crate) fn seen(&self) -> BTreeMap<String, Seen> {
+        let mut first: BTreeMap<u32, &str> = BTreeMap::new();
+        let see = |(path, id): (&String, &u32)| (path.clone(), *id);
+        let all: Vec<(String, u32)> = self.names.iter().map(see).collect();
+        let mut seen = BTreeMap::new();
+        for (path, id) in &all {
+            let node = &self.nodes[id];
+            let same_as = *first.entry(*id).or_insert(path);
+            seen.insert(
+                path.clone(),
+                Seen {
+                    what: node.what.clone(),
+                    mode: node.mode,
+                    owner: node.owner,
+                    links: self.links(path, *id),
+                    mtime: node.mtime,
+                    same_as: same_as.to_owned(),
+                },
+            );
+        }
+        seen
+    }
+
+    fn links(&self, path: &str, id: u32) -> u64 {
+        if self.nodes[&id].what != What::Directory {
+            return self.names.values().filter(|other| **other == id).count() as u64;
+        }
+        let inside = |other: &&String| !other.is_empty() && parent(other) == path;
+        let within = self.names.keys().filter(inside);
+        2 + within.filter(|other| self.is_directory(other)).count() as u64
+    }
+}
+
+/// The directory that a path is in.
+pub(crate) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}

@@ -1,0 +1,91 @@
+//! Cuts of short and of long workloads. `POOLHOUSE_CUTS` says how many, `POOLHOUSE_SEED` where
+//! chance begins.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sim::Seed;
+use storm::{Base, Cut, Failure, Run, Shape, Workload};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn bases() -> Vec<(Shape, Base)> {
+    Shape::ALL.map(|shape| (shape, shape.base().unwrap())).into()
+}
+
+/// Makes so many cuts of a workload, at moments of all of it and in all ways, or at each moment.
+fn cut(shape: Shape, base: &Base, workload: Workload, cuts: u64) -> Result<u64, Failure> {
+    let failed = |why| Failure { cut: Cut { shape, workload, at: 0, way: 0 }, why };
+    let run = Run::new(shape, base, workload).map_err(failed)?;
+    let moments = run.moments() as u64;
+    let mut chance = Seed::new(moments ^ cuts);
+    let mut at: Vec<u64> = match cuts < moments {
+        true => (0..cuts).map(|_| chance.below(moments)).collect(),
+        false => (0..cuts).map(|index| index % moments).collect(),
+    };
+    // cuts at rising moments are cheap
+    at.sort_unstable();
+    for at in at {
+        let way = if chance.percent(90) { chance.next_u64() } else { chance.below(2) };
+        run.cut(usize::try_from(at).unwrap(), way)?;
+    }
+    Ok(cuts)
+}
+
+/// Makes cuts of all of these, on all cores.
+fn storm(work: &[(usize, Workload, u64)]) {
+    let bases = bases();
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let job = || {
+        while let Some((shape, workload, cuts)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (shape, base) = &bases[shape % bases.len()];
+            if let Err(failure) = cut(*shape, base, *workload, *cuts) {
+                failures.lock().unwrap().push(failure);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(job))));
+    let failures = failures.into_inner().unwrap();
+    let shown: Vec<String> = failures.iter().take(10).map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), shown.join("\n"));
+}
+
+/// Workloads for so many cuts: three of four are short ones, spread over all that there are.
+fn workloads(cuts: u64, each: u64) -> Vec<(usize, Workload, u64)> {
+    let seed = number("POOLHOUSE_SEED").unwrap_or(0);
+    let mut chance = Seed::new(seed);
+    let count = cuts.div_ceil(each);
+    let shorts = (count * 3 / 4).max(1);
+    let short =
+        |index: u64| Workload::Short((seed + index * Workload::SHORT / shorts) % Workload::SHORT);
+    let long = |_| Workload::Long(chance.next_u64() >> 32);
+    let all = (0..shorts).map(short).chain((shorts..count).map(long));
+    (0..).zip(all).map(|(index, workload)| (index, workload, each)).collect()
+}
+
+#[test]
+fn what_was_synced_outlasts_power_cuts() {
+    storm(&workloads(number("POOLHOUSE_CUTS").unwrap_or(2_000), 10));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn what_was_synced_outlasts_every_power_cut() {
+    storm(&workloads(number("POOLHOUSE_CUTS").unwrap_or(200_000), 50));
+}
+
+#[test]
+fn a_cut_does_it_again() {
+    let Ok(text) = std::env::var("POOLHOUSE_STORM") else { return };
+    let cut: Cut = text.parse().unwrap();
+    let run = Run::new(cut.shape, &cut.shape.base().unwrap(), cut.workload).unwrap();
+    for op in &run.ops {
+        println!("{op:?}");
+    }
+    if let Err(failure) = run.cut(cut.at, cut.way) {
+        panic!("{failure}");
+    }
+}
