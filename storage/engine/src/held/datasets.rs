@@ -133,7 +133,8 @@ impl Held {
             put(change, &name, kind, &property, &value)
                 .map_err(|error| Error::of_dataset(&name, &error))
         })?;
-        self.refresh()
+        self.refresh();
+        Ok(())
     }
 
     /// Lets a property be inherited.
@@ -144,7 +145,8 @@ impl Held {
             write::inherit(change, &name, kind, &property, false)
                 .map_err(|error| Error::of_dataset(&name, &error))
         })?;
-        self.refresh()
+        self.refresh();
+        Ok(())
     }
 
     fn kind(&self, name: &str) -> Result<dsl::Kind> {

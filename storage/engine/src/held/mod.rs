@@ -31,7 +31,7 @@ pub use files::LiveFiles;
 pub use spa::design::{Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
-pub use world::World;
+pub use world::{Fill, World};
 pub use zpl::{Caller, Move, MoveKind, New, Position, Set, XattrMode};
 
 /// A pool that is held. Cheap to clone.
