@@ -22,7 +22,7 @@ class Recipe:
         self.rng = random.Random(f"{seed}/{number}")
         self.name, self.seed = f"r{seed}_{number}", f"{seed}.{number}"
         self.lines, self.about, self.count = [], [], 0
-        self.next_dataset, self.churns = 0, 0
+        self.next_dataset, self.churns, self.roots = 0, 0, set()
 
     def chance(self, percent):
         return self.rng.randrange(100) < percent
@@ -118,6 +118,7 @@ class Recipe:
         return " ".join(options)
 
     def encryption(self, name):
+        self.roots.add(name)
         form = self.one("passphrase", "raw", "hex")
         secret = f"phrase {self.seed} {name}" if form == "passphrase" else self.rng.randbytes(32).hex()
         self.say(f'key {name} {form} "{secret}"' if form == "passphrase" else f"key {name} {form} {secret}")
@@ -187,6 +188,8 @@ class Recipe:
             leaf = filesystems[-1]
             if not any(other.startswith(leaf + "/") for other in filesystems + volumes):
                 self.say(f"zfs rename {leaf} tank/renamed")
+                if leaf in self.roots:
+                    self.say(f"rename_key {leaf} tank/renamed")
 
     def change_of_layout(self):
         """True if the pool may be exported afterwards."""

@@ -181,3 +181,10 @@ os.fsync(fd)
 os.close(fd)
 PY
 }
+
+rename_key() { # ROOT NAME: what was noted of an encryption root that has another name now
+  local old=/run/keys/${1//\//_} new=/run/keys/${2//\//_}
+  sed -i "s#^$1 #$2 #" "$notes/keys"
+  cp "$old" "$new"
+  zfs set "keylocation=file://$new" "$2"
+}

@@ -126,7 +126,8 @@ fn saved_by_cloning(pool: &Pool) -> u64 {
     tables.fold(0, |saved, table| saved.saturating_add(table.saved))
 }
 
-/// Bytes that a checkpoint holds, and those whose freeing was put off.
+/// Bytes that a checkpoint holds, and those whose freeing was put off. Of the former parity is not
+/// taken out: OpenZFS takes them off as the vdevs count them.
 fn held_back(pool: &Pool) -> u64 {
     let deferred = pool.directory().object("sync_bplist").ok().flatten().and_then(|object| {
         let list = Bpobj::parse(object.bonus(), object.bonus_order());
@@ -140,8 +141,7 @@ fn held_back(pool: &Pool) -> u64 {
         let mut bonus = Reader::new("space map", object.bonus(), object.bonus_order());
         let header = SpaceMapHeader::read(&mut bonus).ok()?;
         // it notes what was freed, so that its sum is below 0
-        let space = header.allocated.unsigned_abs();
-        Some(deflated(pool.tree(), top, space))
+        Some(header.allocated.unsigned_abs())
     });
     kept.fold(deferred.unwrap_or(0), u64::saturating_add)
 }

@@ -51,6 +51,7 @@ macro_rules! fixture_tests {
 }
 
 fixture_tests! {
+    checkpoint_raidz = "checkpoint-raidz",
     dedup_legacy = "dedup-legacy",
     draid1 = "draid1",
     encryption = "encryption",
