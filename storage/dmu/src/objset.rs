@@ -38,6 +38,11 @@ impl Special {
         }
     }
 
+    /// Whether that number is one of theirs.
+    pub fn is(id: ObjectId) -> bool {
+        id == ObjectId::META || Self::of(id).is_some()
+    }
+
     /// The one of that number, the array of dnodes apart.
     pub(crate) fn of(id: ObjectId) -> Option<Self> {
         [Self::UserUsed, Self::GroupUsed, Self::ProjectUsed]

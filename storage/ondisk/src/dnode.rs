@@ -76,6 +76,11 @@ pub struct Dnode {
 pub struct Flags(pub u8);
 
 impl Flags {
+    /// The flag of [`Self::space_accounted`].
+    pub const SPACE_ACCOUNTED: u8 = 2;
+    /// The flag of [`Self::object_accounted`].
+    pub const OBJECT_ACCOUNTED: u8 = 8;
+
     /// The used space is in bytes and not in sectors.
     pub const fn used_in_bytes(self) -> bool {
         self.0 & 1 != 0
@@ -83,7 +88,7 @@ impl Flags {
 
     /// Its space is in the accounts of owner and group.
     pub const fn space_accounted(self) -> bool {
-        self.0 & 2 != 0
+        self.0 & Self::SPACE_ACCOUNTED != 0
     }
 
     /// There is a spill pointer.
@@ -93,7 +98,7 @@ impl Flags {
 
     /// It is counted in the objects of owner and group.
     pub const fn object_accounted(self) -> bool {
-        self.0 & 8 != 0
+        self.0 & Self::OBJECT_ACCOUNTED != 0
     }
 }
 

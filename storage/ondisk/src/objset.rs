@@ -73,6 +73,11 @@ impl Flags {
     pub const fn projects_accounted(self) -> bool {
         self.0 & 4 != 0
     }
+
+    /// The flags of a set in which space by owner and group is complete, and maybe more.
+    pub const fn accounted(objects: bool, projects: bool) -> Self {
+        Self(1 | if objects { 2 } else { 0 } | if projects { 4 } else { 0 })
+    }
 }
 
 /// The head of an intent log (zil_header_t).

@@ -23,7 +23,7 @@ use zap::{NewTable, Value, Zap};
 use zio::{Reader, Source};
 
 use crate::directory::DIRECTORY;
-use crate::owned::{Owned, World};
+use crate::owned::{Owned, Set, World};
 use crate::{Directory, Error, Pool, features};
 
 /// The first group of a pool.
@@ -70,7 +70,7 @@ impl std::fmt::Debug for NewPool {
 pub fn create(
     new: NewPool,
     world: World,
-    fill: &mut dyn FnMut(&Objset, &Tx) -> Result<(), Error>,
+    fill: &mut dyn FnMut(&Owned, &Set, &Tx) -> Result<(), Error>,
 ) -> Result<Made, Error> {
     let guid = Guid::new(world.number().max(1));
     let mut root = root_vdev(guid, new.tops.clone(), &world);
@@ -122,7 +122,7 @@ pub fn create(
     owned.config.lock().changed = true;
     let content = Objset::blank(source, skeleton.root, SetKind::Filesystem, None);
     let set = owned.adopt(content, crate::owned::Settings::default());
-    fill(&set.objset, &tx)?;
+    fill(&owned, &set, &tx)?;
     owned.blank_labels()?;
     owned.sync()?;
     Ok(Made { owned, root: skeleton.root })

@@ -339,15 +339,16 @@ impl Family {
         Ok(Table { zap, sums: vec![Sums::default(); 64] })
     }
 
-    /// Says that nothing is in the logs.
+    /// Says that nothing is in the logs. One of the two stays the one that is being emptied: the
+    /// real system goes by that.
     fn empty_logs(&self, work: &Work<'_>) -> Result<(), Error> {
         for id in &self.logs {
             let object = work.mos.object(*id)?;
             let mut bonus = Reader::new("dedup log", object.bonus(), object.bonus_order());
             let header = LogHeader::read(&mut bonus)?;
-            if header.length > 0 || header.flushing {
+            if header.length > 0 || header.checkpoint.is_some() {
                 let header = LogHeader {
-                    flushing: false,
+                    flushing: header.flushing,
                     length: 0,
                     first_txg: Txg::new(work.tx.txg().get()),
                     checkpoint: None,

@@ -31,7 +31,7 @@ pub use metaslab::Class;
 pub use pack::Rounding;
 pub use protect::Random;
 pub use reader::{Examined, Reader};
-pub use shared::{Known, Shared};
+pub use shared::{Fate, Found, Known, Shared};
 pub use sink::{Policy, Sink, WriteRequest};
 pub use source::{Key, Source};
 pub use writer::{Loader, Writer};

@@ -19,15 +19,36 @@ pub struct Known {
     pub birth: Txg,
 }
 
+/// What the table of deduplication says of a content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// It is there, and has one more pointer now.
+    Known(Known),
+    /// It is not there.
+    Nothing,
+    /// It is to be written as if there were no deduplication: what is there does not suit, and
+    /// there cannot be two of it.
+    Apart,
+}
+
+/// What becomes of a block to which a pointer goes away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Another pointer still wants it.
+    Kept,
+    /// Nobody wants it: these are its copies, maybe more than the last pointer knew of.
+    Free([Option<Dva>; 3]),
+}
+
 /// Knows which blocks several pointers share: the tables of deduplication and of clones.
 pub trait Shared: Send + Sync {
-    /// One pointer to the block goes away in `txg`; whether another still wants it.
-    fn keeps(&self, block: &Regular, txg: Txg) -> bool;
+    /// One pointer to the block goes away in `txg`.
+    fn part(&self, block: &Regular, txg: Txg) -> Fate;
 
     /// The block of that checksum, sizes and compression, if the table of deduplication has it in
     /// so many copies at least: one more pointer to it comes in `txg`. `block` has no addresses
     /// yet. Never asked about the same content by two at a time.
-    fn find(&self, block: &Regular, copies: u8, txg: Txg) -> Option<Known>;
+    fn find(&self, block: &Regular, copies: u8, txg: Txg) -> Found;
 
     /// A block that was not found is written, and has one pointer.
     fn add(&self, block: &Regular, txg: Txg);
@@ -49,9 +70,13 @@ impl Default for Sharing {
 }
 
 impl Sharing {
-    /// Whether a block must stay though a pointer to it goes.
-    pub(crate) fn keeps(&self, block: &Regular, txg: Txg) -> bool {
-        self.known.get().map_or(block.dedup, |known| known.keeps(block, txg))
+    /// What becomes of a block to which a pointer goes away.
+    pub(crate) fn part(&self, block: &Regular, txg: Txg) -> Fate {
+        match self.known.get() {
+            Some(known) => known.part(block, txg),
+            None if block.dedup => Fate::Kept,
+            None => Fate::Free(block.dvas),
+        }
     }
 }
 
@@ -76,10 +101,17 @@ impl Writer {
         let turn = usize::from(block.sum[0].to_le_bytes()[0]) % TURNS;
         let _turn = self.sharing.turns[turn].lock();
         let copies = copies_of(request, block);
-        if let Some(known) = shared.find(block, copies, request.txg) {
-            block.dvas = known.dvas;
-            block.birth_physical = known.birth;
-            return Ok(());
+        match shared.find(block, copies, request.txg) {
+            Found::Known(known) => {
+                block.dvas = known.dvas;
+                block.birth_physical = known.birth;
+                return Ok(());
+            }
+            Found::Apart => {
+                block.dedup = false;
+                return self.put(request, block, bytes);
+            }
+            Found::Nothing => {}
         }
         self.put(request, block, bytes)?;
         shared.add(block, request.txg);

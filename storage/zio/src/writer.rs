@@ -14,7 +14,7 @@ use vdev::Tree;
 
 use crate::pack::{Packed, Rounding, lsize, pack};
 use crate::protect::{Random, Salts, protect};
-use crate::shared::Sharing;
+use crate::shared::{Fate, Sharing};
 use crate::{Error, Key, Reader, Sink, WriteRequest};
 
 /// Reads the map of a metaslab and feeds it to the allocator: whoever knows where maps are.
@@ -263,9 +263,8 @@ impl Sink for Writer {
 
     fn free(&self, pointer: &Blkptr, txg: Txg) {
         let Blkptr::Regular(block) = pointer else { return };
-        let kept = self.sharing.keeps(block, txg);
-        if !kept {
-            self.release(block, txg);
+        if let Fate::Free(dvas) = self.sharing.part(block, txg) {
+            self.release(&Regular { dvas, ..**block }, txg);
         }
     }
 }

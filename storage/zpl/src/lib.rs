@@ -12,6 +12,7 @@
     deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+mod account;
 mod acl;
 mod attributes;
 mod begin;
@@ -34,6 +35,7 @@ mod trivial;
 mod writer;
 mod xattr;
 
+pub use account::{Counting, account};
 pub use acl::Acl;
 pub use attributes::{Attributes, Kind};
 pub use begin::{Begin, Caller, Need, Promise};

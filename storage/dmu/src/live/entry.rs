@@ -104,6 +104,16 @@ impl State {
         freed.map(|(txg, _)| *txg).max(afresh.map(|(txg, _)| *txg))
     }
 
+    /// Up to where nothing of the drives is seen behind a block that is a hole here.
+    pub(crate) fn hole_end(&self, block: u64) -> u64 {
+        let afresh = self.facts.iter().any(|(_, facts)| facts.afresh);
+        if afresh || self.base.is_none() {
+            return u64::MAX;
+        }
+        let around = self.freed.iter().filter(|(_, range)| range.contains(&block));
+        around.map(|(_, range)| range.end).max().unwrap_or_else(|| block.saturating_add(1))
+    }
+
     /// The first block from `from` on that is in memory and no hole.
     pub(crate) fn next_here(&self, from: u64) -> Option<u64> {
         let mut found = self.blocks.range(from..);

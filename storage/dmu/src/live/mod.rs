@@ -11,8 +11,9 @@ pub(crate) mod see;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use ondisk::dnode::Dnode;
+use ondisk::dnode::{Dnode, Flags};
 use parking_lot::{Mutex, RwLock};
 use units::{BlockId, Level, ObjectId, Place, Txg};
 
@@ -29,6 +30,8 @@ pub(crate) struct Live {
     table: Mutex<Table>,
     /// Where the search for a free number goes on.
     pub(crate) next: Mutex<u64>,
+    /// The flags that dnodes get when they are written: what is accounted of them.
+    pub(crate) accounted: AtomicU8,
 }
 
 #[derive(Default)]
@@ -43,7 +46,12 @@ struct Table {
 
 impl Live {
     pub(crate) fn new(base: Objset) -> Self {
-        Self { base: RwLock::new(base), table: Mutex::default(), next: Mutex::new(1) }
+        Self {
+            base: RwLock::new(base),
+            table: Mutex::default(),
+            next: Mutex::new(1),
+            accounted: AtomicU8::new(0),
+        }
     }
 
     /// What is on the drives.
@@ -152,6 +160,19 @@ impl Objset {
     /// Whether a group has anything of it to write.
     pub fn is_dirty(&self, txg: Txg) -> bool {
         self.live().is_some_and(|live| live.is_dirty(txg))
+    }
+
+    /// From now on the objects that are written are marked as accounted so. Whoever says it must
+    /// keep the accounts, from what [`Objset::sync`] gives.
+    pub fn set_accounted(&self, flags: Flags) {
+        if let Some(live) = self.live() {
+            live.accounted.store(flags.0, Ordering::Relaxed);
+        }
+    }
+
+    /// How objects are marked that are written.
+    pub fn accounted(&self) -> Flags {
+        Flags(self.live().map_or(0, |live| live.accounted.load(Ordering::Relaxed)))
     }
 
     /// A handle on what is on the drives now, without what waits to be written.

@@ -48,17 +48,17 @@ pub(crate) fn end_block(entry: &Entry) -> u64 {
 pub(crate) fn next_data(entry: &Entry, from: u64) -> Result<Option<u64>> {
     let mut at = from;
     while at < end_block(entry) {
-        let (tree, here) = {
+        let (below, here) = {
             let state = entry.state.read();
             match state.see(at) {
                 Seen::Here(_) => return Ok(Some(at)),
-                Seen::Hole => (None, state.next_here(at)),
-                Seen::Below(tree) => (Some(tree), state.next_here(at)),
+                Seen::Hole => (Err(state.hole_end(at)), state.next_here(at)),
+                Seen::Below(tree) => (Ok(tree), state.next_here(at)),
             }
         };
-        let next = match tree {
-            None => at.saturating_add(1),
-            Some(tree) => {
+        let next = match below {
+            Err(end) => end,
+            Ok(tree) => {
                 let spot = tree.find(0, at)?;
                 if !spot.pointer.is_hole() && at < tree.end_block() {
                     return Ok(Some(at));

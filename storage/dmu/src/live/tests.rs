@@ -75,3 +75,14 @@ fn a_later_group_does_not_change_what_an_earlier_one_writes() {
         state.blocks[&0].iter().map(|(txg, block)| (txg.get(), block[..6].to_vec())).collect();
     assert_eq!(versions, [(4, b"first!".to_vec()), (5, b"later!".to_vec())]);
 }
+
+#[test]
+fn a_hole_of_exabytes_is_passed_at_once() {
+    let set = blank();
+    let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
+    file.write(&tx(4), 2 << 60, b"far").unwrap();
+    assert_eq!(file.next_data(0).unwrap(), Some(2 << 60));
+    file.write(&tx(4), 0, b"near").unwrap();
+    file.free_range(&tx(5), 512..1 << 60).unwrap();
+    assert_eq!(file.next_data(512).unwrap(), Some(2 << 60));
+}

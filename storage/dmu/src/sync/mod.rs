@@ -105,7 +105,10 @@ impl Objset {
         // many objects are shared out among the crew, the blocks of a few are
         let many = entries.len() >= syncing.workers.saturating_mul(4);
         let (outer, inner) = if many { (syncing.workers, &alone) } else { (1, syncing) };
-        let written = crew::each(outer, &entries, &|entry| object::write(&base, inner, entry))?;
+        let written = crew::each(outer, &entries, &|entry| {
+            let accounted = if Special::is(entry.id) { 0 } else { self.accounted().0 };
+            object::write(&base, inner, entry, accounted)
+        })?;
         let mut header = base.header().clone();
         let (special, numbered): (Vec<_>, Vec<_>) =
             written.iter().partition(|written| Special::of(written.entry.id).is_some());

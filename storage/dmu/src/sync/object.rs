@@ -44,8 +44,13 @@ fn version(entry: &Entry, syncing: &Syncing<'_>) -> Version {
     }
 }
 
-/// Writes what a group has changed in an object.
-pub(super) fn write(objset: &Objset, syncing: &Syncing<'_>, entry: &Arc<Entry>) -> Result<Written> {
+/// Writes what a group has changed in an object, and marks it with the flags `accounted`.
+pub(super) fn write(
+    objset: &Objset,
+    syncing: &Syncing<'_>,
+    entry: &Arc<Entry>,
+    accounted: u8,
+) -> Result<Written> {
     let version = version(entry, syncing);
     let before = version.base.clone();
     let afresh = version.facts.as_ref().is_some_and(|facts| facts.afresh);
@@ -70,7 +75,8 @@ pub(super) fn write(objset: &Objset, syncing: &Syncing<'_>, entry: &Arc<Entry>) 
     };
     let entry = Arc::clone(entry);
     let Some(dnode) = dnode else { return Ok(Written { entry, before, after: None }) };
-    let after = write_content(objset, syncing, &entry, dnode, &version)?;
+    let mut after = write_content(objset, syncing, &entry, dnode, &version)?;
+    after.flags.0 |= accounted;
     Ok(Written { entry, before, after: Some(after) })
 }
 

@@ -10,6 +10,7 @@ use spa::Owned;
 use spa::design::{Drive, Purpose, Shape};
 use units::{Ashift, Guid};
 
+use super::accounts::Accountant;
 use super::{Held, World};
 use crate::{Error, Result};
 
@@ -79,10 +80,9 @@ pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) ->
         features: FEATURES.iter().collect(),
         host: world.host.clone(),
     };
-    let mut random = || world.number();
-    let now = world.time();
-    let mut fill = |set: &dmu::Objset, tx: &txg::Tx| {
-        zpl::create(set, tx, &super::files::new_fs(now), &mut random)
+    let mut fill = |owned: &Owned, set: &spa::Set, tx: &txg::Tx| {
+        owned.set_accounts(Arc::new(Accountant::of(owned, world)));
+        super::files::fill(owned, set, tx, world)
             .map_err(|why| spa::Error::Content { why: why.to_string() })
     };
     let made = spa::create(below, world.below(), &mut fill);

@@ -42,9 +42,7 @@ impl Held {
             }
             let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, None);
             let set = owned.adopt(blank, spa::Settings::default());
-            let mut random = || world.number();
-            let now = world.time();
-            zpl::create(&set.objset, change.tx, &files::new_fs(now), &mut random)
+            files::fill(owned, &set, change.tx, &world)
                 .map_err(|why| Error::Refused { what: why.to_string() })?;
             Ok(id)
         })
@@ -133,8 +131,7 @@ impl Held {
             put(change, &name, kind, &property, &value)
                 .map_err(|error| Error::of_dataset(&name, &error))
         })?;
-        self.refresh();
-        Ok(())
+        self.refresh()
     }
 
     /// Lets a property be inherited.
@@ -145,8 +142,7 @@ impl Held {
             write::inherit(change, &name, kind, &property, false)
                 .map_err(|error| Error::of_dataset(&name, &error))
         })?;
-        self.refresh();
-        Ok(())
+        self.refresh()
     }
 
     fn kind(&self, name: &str) -> Result<dsl::Kind> {

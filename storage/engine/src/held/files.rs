@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ondisk::zil::Body;
 use ondisk::znode::Time;
-use spa::Set;
+use spa::{Owned, Set};
+use txg::Tx;
 use units::{ObjectId, ObjsetId, Txg};
 use zil::{Log, Records};
 use zpl::{NewFs, Writer};
 
+use super::accounts::Accountant;
 use super::begin::Beginner;
-use super::{Held, settings};
+use super::{Held, World, settings};
 use crate::files::Files;
 use crate::{Error, Result};
 
@@ -65,7 +67,7 @@ impl LiveFiles {
 }
 
 /// What a new file system is, where nothing else is said.
-pub(super) fn new_fs(now: Time) -> NewFs {
+fn new_fs(now: Time) -> NewFs {
     NewFs {
         case: zpl::Case::Sensitive,
         normalization: 0,
@@ -76,6 +78,13 @@ pub(super) fn new_fs(now: Time) -> NewFs {
         slots: 1,
         version: 5,
     }
+}
+
+/// Makes the content of a new file system.
+pub(super) fn fill(owned: &Owned, set: &Set, tx: &Tx, world: &World) -> zpl::Result<()> {
+    let flags = Accountant::of(owned, world).flags();
+    set.edit(tx, move |header| header.flags = flags);
+    zpl::create(&set.objset, tx, &new_fs(world.time()), &mut || world.number())
 }
 
 impl Held {
@@ -199,7 +208,7 @@ impl Held {
     }
 
     /// Tells open file systems what their properties are now.
-    pub(super) fn refresh(&self) {
+    pub(super) fn refresh(&self) -> Result<()> {
         let open: Vec<(String, LiveFiles)> =
             self.0.files.lock().iter().map(|(name, files)| (name.clone(), files.clone())).collect();
         for (name, files) in open {
@@ -208,6 +217,7 @@ impl Held {
             files.writer().set_settings(settings::of_writing(&dataset));
             files.keeps.store(settings::keeps_promises(&dataset), Ordering::Release);
         }
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //! is on the drives after [`Held::sync`]; someone must call [`Held::run`] on a thread of its own,
 //! so that changes do not pile up.
 
+mod accounts;
 mod begin;
 mod create;
 mod datasets;
@@ -31,7 +32,7 @@ pub use files::LiveFiles;
 pub use spa::design::{Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
-pub use world::{Fill, World};
+pub use world::World;
 pub use zpl::{Caller, Move, MoveKind, New, Position, Set, XattrMode};
 
 /// A pool that is held. Cheap to clone.
@@ -54,6 +55,7 @@ impl std::fmt::Debug for Held {
 impl Held {
     fn new(owned: Owned, world: World) -> Self {
         let (files, volumes) = (Mutex::default(), Mutex::default());
+        owned.set_accounts(Arc::new(accounts::Accountant::of(&owned, &world)));
         let owned = Arc::new(owned);
         let weak = Arc::downgrade(&owned);
         // whoever waits for a group and finds nobody who writes it does so

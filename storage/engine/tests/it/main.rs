@@ -1,3 +1,4 @@
 //! Pools through the door: made, filled, left and taken over again.
 
 mod held;
+mod shared;

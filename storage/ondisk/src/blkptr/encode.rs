@@ -12,7 +12,16 @@ const LITTLE: u64 = 1 << 63;
 impl Blkptr {
     /// The bytes as they stand in a little-endian block.
     pub fn encode(&self) -> [u8; Self::SIZE] {
-        let words = match self {
+        let mut bytes = [0; Self::SIZE];
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(self.words()) {
+            *to = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// The words as they stand in a block of this machine's order.
+    pub fn words(&self) -> [u64; 16] {
+        match self {
             Self::Hole(hole) => hole_words(hole),
             Self::Redacted(hole) => {
                 let mut words = hole_words(hole);
@@ -21,12 +30,7 @@ impl Blkptr {
             }
             Self::Regular(block) => regular_words(block),
             Self::Embedded(block) => embedded_words(block),
-        };
-        let mut bytes = [0; Self::SIZE];
-        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *to = word.to_le_bytes();
         }
-        bytes
     }
 }
 

@@ -26,7 +26,7 @@ pub use clones::{CloneTable, clone_count, clone_table_name};
 pub use log::{LogEntry, LogHeader, Records};
 pub use value::{Copies, DedupValue, unpack};
 
-use crate::blkptr::{Checksum, Compression};
+use crate::blkptr::{Blkptr, Checksum, Compression, Protection, Regular};
 use crate::{Error, Order, Reader, Result};
 
 /// The stored form of a table's values.
@@ -181,6 +181,18 @@ impl DedupKey {
 }
 
 impl DedupKey {
+    /// That of a block.
+    pub fn of(block: &Regular) -> Self {
+        let words = Blkptr::Regular(Box::new(*block)).words();
+        Self {
+            sum: [words[12], words[13], words[14], words[15]],
+            lsize: block.lsize,
+            psize: block.psize,
+            compression: block.compression,
+            encrypted: block.protection != Protection::None,
+        }
+    }
+
     /// The words of a ZAP's key.
     pub fn to_words(self) -> [u64; 5] {
         let [a, b, c, d] = self.sum;

@@ -1,6 +1,6 @@
 //! What blocks take.
 
-use ondisk::Blkptr;
+use ondisk::{Blkptr, Dva};
 use vdev::Tree;
 use zio::Rounding;
 
@@ -22,10 +22,12 @@ pub(super) fn rounding(pool: &Pool) -> Rounding {
 /// How much of the pool's usable space a block takes, all its copies together.
 pub(super) fn deflated(tree: &Tree, pointer: &Blkptr) -> u64 {
     let Blkptr::Regular(block) = pointer else { return 0 };
-    let of_copy = |dva: ondisk::Dva| {
-        let typical = tree.asize(dva.vdev, TYPICAL, units::Txg::ZERO).unwrap_or(TYPICAL);
-        let ratio = TYPICAL.checked_div(typical >> 9).unwrap_or(0);
-        (dva.asize >> 9).saturating_mul(ratio)
-    };
-    block.copies().fold(0, |sum, dva| sum.saturating_add(of_copy(dva)))
+    block.copies().fold(0, |sum, dva| sum.saturating_add(deflated_copy(tree, dva)))
+}
+
+/// How much of it one copy takes.
+pub(super) fn deflated_copy(tree: &Tree, dva: Dva) -> u64 {
+    let typical = tree.asize(dva.vdev, TYPICAL, units::Txg::ZERO).unwrap_or(TYPICAL);
+    let ratio = TYPICAL.checked_div(typical >> 9).unwrap_or(0);
+    (dva.asize >> 9).saturating_mul(ratio)
 }

@@ -9,6 +9,7 @@ mod away;
 mod config;
 mod leave;
 mod policy;
+mod shared;
 mod sync;
 mod tasks;
 
@@ -18,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use arc::Cache;
 use dmu::{Changed, Objset};
 use dsl::write::Moment;
+use ondisk::dnode::Flags;
 use ondisk::label::PoolConfig;
 use ondisk::uberblock::Uberblock;
 use parking_lot::{Mutex, RwLock};
@@ -63,6 +65,9 @@ impl World {
 
 /// What the floors above add to the writing of a dataset: who owns how much.
 pub trait Accounts: Send + Sync {
+    /// How the objects of a set are marked of which account is kept.
+    fn marks(&self, objset: &Objset) -> Flags;
+
     /// Objects were changed; the tables of what owners use are changed with them, in the same
     /// group.
     fn account(&self, objset: &Objset, tx: &Tx, changed: &[Changed]) -> Result<(), Error>;
@@ -112,6 +117,7 @@ pub struct Owned {
     pub(crate) mos: Objset,
     pub(crate) space: Space,
     pub(crate) writer: Arc<Writer>,
+    pub(crate) shared: Arc<shared::Shared>,
     pub(crate) groups: Groups,
     /// Bytes that datasets may use together.
     pub(crate) usable: u64,
@@ -163,6 +169,8 @@ impl Owned {
         ));
         let leaves = pool.tree.leaves();
         let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.away())).collect();
+        let shared = Arc::new(shared::Shared::load(&pool, &mos, &world)?);
+        writer.set_shared(Arc::clone(&shared) as Arc<dyn zio::Shared>);
         // what a leaf missed while it was away is known; from now on it takes part
         for leaf in leaves.into_iter().filter(|leaf| leaf.is_writable()) {
             leaf.rejoin(pool.uberblock.txg);
@@ -181,6 +189,7 @@ impl Owned {
             mos,
             space,
             writer,
+            shared,
             config: Mutex::new(Config { now: pool.config, changed: false }),
             uberblock: RwLock::new(pool.uberblock),
             sets: Mutex::default(),
@@ -244,12 +253,18 @@ impl Owned {
 
     /// Tells who accounts for owners.
     pub fn set_accounts(&self, accounts: Arc<dyn Accounts>) {
+        for set in self.sets.lock().values() {
+            set.objset.set_accounted(accounts.marks(&set.objset));
+        }
         *self.accounts.write() = Some(accounts);
     }
 
     /// Takes a dataset's content in, to be changed. `objset` is live.
     pub fn adopt(&self, objset: Objset, settings: Settings) -> Arc<Set> {
         let id = objset.id();
+        if let Some(accounts) = &*self.accounts.read() {
+            objset.set_accounted(accounts.marks(&objset));
+        }
         let (settings, edits, log) = (RwLock::new(settings), Mutex::default(), OnceLock::new());
         let set = Arc::new(Set { objset, settings, log, edits });
         self.sets.lock().insert(id, Arc::clone(&set));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dmu::{Ledger, Objset, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::Blkptr;
+use ondisk::feature::Feature;
 use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
@@ -152,6 +153,9 @@ impl Owned {
                 synced = set.objset.sync(&syncing, &mut |_| {})?;
             }
         }
+        for feature in accounting(set) {
+            ledger.uses(feature);
+        }
         ledger.finish(change, &synced.root)?;
         Ok(())
     }
@@ -161,6 +165,7 @@ impl Owned {
         let txg = change.tx.txg();
         let mut root = self.mos.synced().root().clone();
         for pass in 1..=MOST_PASSES {
+            self.write_shared(change)?;
             let moved = self.space.write_changes(&self.mos, change.tx, pass)?;
             if !moved && pass > 1 && !self.mos.is_dirty(txg) {
                 return Ok(root);
@@ -199,6 +204,14 @@ impl Owned {
         }
         Ok(())
     }
+}
+
+/// The features that a set uses because of what is accounted in it.
+fn accounting(set: &Set) -> impl Iterator<Item = &'static Feature> {
+    let flags = set.objset.synced().header().flags;
+    let objects = flags.objects_accounted().then(|| Feature::by_name("userobj_accounting"));
+    let projects = flags.projects_accounted().then(|| Feature::by_name("project_quota"));
+    [objects, projects].into_iter().flatten().flatten()
 }
 
 /// The account of the pool's own objects: what dies is free at once.

@@ -188,8 +188,8 @@ fn pool(folder: &Folder, shape: Shape, count: usize) -> Run {
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
     };
-    let mut fill = |set: &Objset, tx: &txg::Tx| {
-        set.create(tx, &file())?;
+    let mut fill = |_: &Owned, set: &spa::Set, tx: &txg::Tx| {
+        set.objset.create(tx, &file())?;
         Ok(())
     };
     let made = create(new, world(), &mut fill).unwrap();

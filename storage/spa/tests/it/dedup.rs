@@ -125,6 +125,13 @@ fn what_a_log_holds_goes_into_the_tables() {
     let root = Directory::open(mos.clone()).unwrap();
     let directory = Zap::open(root.object("DDT-sha256").unwrap().unwrap()).unwrap();
     directory.insert_u64(&tx(4), b"DDT-log-sha256-0", log.id().get()).unwrap();
+    // and another, of which all but the last block is in the tables
+    let checkpoint = Some(key(8).to_words());
+    let header = LogHeader { flushing: true, checkpoint, ..header };
+    let older = NewObject::new(words, 4096).bonus(words, header.encode().to_vec());
+    let older = mos.create(&tx(4), &older).unwrap();
+    older.write(&tx(4), 0, &bytes).unwrap();
+    directory.insert_u64(&tx(4), b"DDT-log-sha256-1", older.id().get()).unwrap();
 
     for round in 0..2 {
         let dedup = Dedup::load(&mos, true).unwrap();
@@ -134,7 +141,10 @@ fn what_a_log_holds_goes_into_the_tables() {
         }
         dedup.sync(&tx(4), &|dva| dva.asize, &mut || 7).unwrap();
     }
-    let log = mos.object(log.id()).unwrap();
-    let mut bonus = ondisk::Reader::new("log", log.bonus(), Order::Little);
-    assert_eq!(LogHeader::read(&mut bonus).unwrap().length, 0);
+    for (id, flushing) in [(log.id(), false), (older.id(), true)] {
+        let log = mos.object(id).unwrap();
+        let mut bonus = ondisk::Reader::new("log", log.bonus(), Order::Little);
+        let header = LogHeader::read(&mut bonus).unwrap();
+        assert_eq!((header.length, header.flushing, header.checkpoint), (0, flushing, None));
+    }
 }

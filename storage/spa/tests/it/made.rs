@@ -82,9 +82,9 @@ fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
     };
-    let mut fill = |set: &dmu::Objset, tx: &txg::Tx| {
+    let mut fill = |_: &spa::Owned, set: &spa::Set, tx: &txg::Tx| {
         let file = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);
-        let file = set.create(tx, &file)?;
+        let file = set.objset.create(tx, &file)?;
         file.write(tx, 0, &vec![5; 1 << 20])?;
         Ok(())
     };

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use transform::crypt::{DatasetKey, Suite};
 use units::{Ashift, Level, Place, Txg};
-use zio::{Error, Key, Known, Policy, Shared, Sink, Source, WriteRequest, Writer};
+use zio::{Error, Fate, Found, Key, Known, Policy, Shared, Sink, Source, WriteRequest, Writer};
 
 use zio::memory::Drives;
 
@@ -415,27 +415,27 @@ fn a_full_pool_says_so() {
 struct Table(Mutex<HashMap<[u64; 4], (Regular, u64)>>);
 
 impl Shared for Table {
-    fn keeps(&self, block: &Regular, _: Txg) -> bool {
+    fn part(&self, block: &Regular, _: Txg) -> Fate {
         let mut table = self.0.lock();
         let Some((_, count)) = table.get_mut(&block.sum).filter(|_| block.dedup) else {
-            return false;
+            return Fate::Free(block.dvas);
         };
         *count -= 1;
-        let kept = *count > 0;
-        if !kept {
-            table.remove(&block.sum);
+        if *count > 0 {
+            return Fate::Kept;
         }
-        kept
+        table.remove(&block.sum);
+        Fate::Free(block.dvas)
     }
 
-    fn find(&self, block: &Regular, copies: u8, _: Txg) -> Option<Known> {
+    fn find(&self, block: &Regular, copies: u8, _: Txg) -> Found {
         let mut table = self.0.lock();
-        let (known, count) = table.get_mut(&block.sum)?;
+        let Some((known, count)) = table.get_mut(&block.sum) else { return Found::Nothing };
         if known.copies().count() < usize::from(copies) {
-            return None;
+            return Found::Apart;
         }
         *count += 1;
-        Some(Known { dvas: known.dvas, birth: known.birth_physical })
+        Found::Known(Known { dvas: known.dvas, birth: known.birth_physical })
     }
 
     fn add(&self, block: &Regular, _: Txg) {

@@ -146,14 +146,20 @@ impl Writer {
     /// Frees most of what is behind a byte, from the end on, a bit at a time, so that no
     /// transaction frees too much. The file may have a hole at its end for a while.
     pub(super) fn free_behind(&self, draft: &Draft, start: u64) -> Result<()> {
-        let block = u64::from(draft.object.block_size());
-        let step = block.saturating_mul(BLOCKS_AT_ONCE);
-        let last = draft.object.max_block().get().saturating_add(1).saturating_mul(block);
-        let mut end = last;
-        while end.saturating_sub(start) > step {
-            end = end.saturating_sub(step);
+        let step = u64::from(draft.object.block_size()).saturating_mul(BLOCKS_AT_ONCE);
+        let mut starts = Vec::new();
+        // what is a hole already may be far longer than all data
+        let mut next = draft.object.next_data(start)?;
+        while let Some(data) = next {
+            starts.push(data);
+            next = match data.checked_add(step) {
+                Some(behind) => draft.object.next_data(behind)?,
+                None => None,
+            };
+        }
+        for from in starts.into_iter().skip(1).rev() {
             let tx = self.begin.begin(&Need { frees: true, ..draft.need() })?;
-            draft.object.free_range(&tx, end..u64::MAX)?;
+            draft.object.free_range(&tx, from..u64::MAX)?;
         }
         Ok(())
     }
@@ -187,7 +193,7 @@ impl Writer {
             let length = next.saturating_sub(start);
             let body = Body::Truncate { object: file, offset: start, length };
             self.begin.promise(&tx, Promise::Record(body));
-            start = next;
+            start = draft.object.next_data(next)?.unwrap_or(end).max(next);
         }
         Ok(())
     }

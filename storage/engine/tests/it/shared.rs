@@ -1,0 +1,184 @@
+//! Pools whose blocks are shared by clones and by dedup: files of them are deleted and rewritten,
+//! and what others still want stays.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use engine::held::{Held, NewDataset, Position, Shape};
+use ondisk::ObjectType;
+use units::ObjectId;
+
+use crate::held::{Folder, caller, faults, new_pool, world, write_file};
+
+/// Pools of OpenZFS with shared blocks.
+const POOLS: [&str; 3] = ["holes-and-clones", "dedup-legacy", "dedup-fast"];
+
+/// What zdb says of a pool in a folder; nothing where it is not installed.
+pub(crate) fn zdb(folder: &Path, options: &[&str]) -> String {
+    let mut command = Command::new("zdb");
+    let Ok(output) = command.args(options).args(["-e", "-p"]).arg(folder).arg("tank").output()
+    else {
+        eprintln!("zdb is not installed: {options:?} was not asked");
+        return String::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{options:?}\n{text}");
+    text
+}
+
+fn judge(folder: &Folder, name: &str) {
+    assert_eq!(faults(folder, "tank"), Vec::<String>::new(), "{name}");
+    judge_owners(folder, name);
+    let blocks = zdb(folder.path(), &["-bcc"]);
+    let clean = blocks.contains("No leaks (block sum matches space maps exactly)");
+    assert!(clean || blocks.is_empty(), "{name}: {blocks}");
+    for options in [&["-DD"][..], &["-TT"], &["-d"]] {
+        let said = zdb(folder.path(), options);
+        let wrong = ["leaked", "mismatch", "ERROR", "error"];
+        assert!(!wrong.iter().any(|word| said.contains(word)), "{name}: {options:?} {said}");
+    }
+}
+
+/// All files of a dataset: their folder, name and size.
+fn files_of(held: &Held, dataset: &str, entries: &serde_json::Value) -> Vec<(ObjectId, Vec<u8>)> {
+    let live = held.files(dataset).unwrap();
+    let files = entries.as_array().into_iter().flatten().filter(|entry| entry["type"] == "file");
+    let mut found = Vec::new();
+    for entry in files {
+        let path = Path::new(entry["path"].as_str().unwrap());
+        let parent = path.parent().unwrap().to_str().unwrap();
+        let dir = match parent {
+            "" => live.files().root().unwrap(),
+            parent => live.files().find(parent.as_bytes()).unwrap().unwrap(),
+        };
+        let name = path.file_name().unwrap().to_str().unwrap().as_bytes().to_vec();
+        if live.files().lookup(&dir, &name).unwrap().is_some() {
+            found.push((ObjectId::new(dir.id()), name));
+        }
+    }
+    found
+}
+
+/// Deletes a third of the files, rewrites the midst of another and shortens the last; or deletes
+/// all.
+fn churn(held: &Held, dataset: &str, entries: &serde_json::Value, all: bool) {
+    let files = files_of(held, dataset, entries);
+    let live = held.files(dataset).unwrap();
+    for (index, (dir, name)) in files.iter().enumerate() {
+        let writer = live.writer();
+        if all || index % 3 == 0 {
+            writer.unlink(&caller(), *dir, name).unwrap();
+            continue;
+        }
+        let dir = live.files().file(dir.get()).unwrap();
+        let file = live.files().lookup(&dir, name).unwrap().unwrap();
+        let (id, size) = (ObjectId::new(file.id()), file.facts().size);
+        if index % 3 == 1 {
+            let noise: Vec<u8> = (0..9000_u32)
+                .flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 7).to_le_bytes())
+                .collect();
+            writer.write(&caller(), id, Position::At(size / 3), &noise).unwrap();
+        } else {
+            writer.truncate(&caller(), id, size / 2).unwrap();
+        }
+    }
+}
+
+#[test]
+fn shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted() {
+    for name in POOLS.into_iter().filter(|name| fixtures::has(name)) {
+        let fixture = fixtures::load(name);
+        let folder = Folder::new(&format!("shared-{name}"), 0, 0);
+        for image in fixture.images() {
+            std::fs::copy(&image, folder.path().join(image.file_name().unwrap())).unwrap();
+        }
+        for all in [false, true] {
+            let held = engine::held::hold(&[folder.path().into()], "tank", true, &world()).unwrap();
+            for dataset in fixture.manifest["datasets"].as_array().unwrap() {
+                if dataset["type"] == "filesystem" {
+                    churn(&held, dataset["name"].as_str().unwrap(), &dataset["entries"], all);
+                }
+            }
+            held.sync().unwrap();
+            held.export().unwrap();
+            drop(held);
+            judge(&folder, name);
+        }
+    }
+}
+
+/// What the owners of all files of a file system use, counted anew.
+fn recounted(objset: &dmu::Objset) -> [BTreeMap<String, (u64, u64)>; 3] {
+    let (fs, _) = zpl::Fs::open(objset.clone(), zpl::Options::default(), None).unwrap();
+    let mut found: [BTreeMap<String, (u64, u64)>; 3] = Default::default();
+    for object in objset.objects() {
+        let (id, dnode) = object.unwrap();
+        if !matches!(dnode.bonus_kind, ObjectType::SA | ObjectType::ZNODE) {
+            continue;
+        }
+        let attributes = fs.attributes(id).unwrap();
+        let owners = [u64::from(attributes.uid), attributes.gid.into(), attributes.project];
+        for (table, owner) in found.iter_mut().zip(owners) {
+            let (space, objects) = table.entry(owner.to_string()).or_default();
+            (*space, *objects) = (*space + dnode.used_bytes + 512, *objects + 1);
+        }
+    }
+    found
+}
+
+/// What the tables of all file systems in a folder say is what their files come to.
+fn judge_owners(folder: &Folder, name: &str) {
+    let device = |path: &Path| Arc::new(device::File::open(path).unwrap()) as _;
+    let devices: Vec<Arc<dyn device::Device>> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| device(&entry.unwrap().path()))
+        .collect();
+    let pool = spa::scan(&devices).0[0].open(&spa::Options::default()).unwrap();
+    let facts = dsl::PoolFacts { name: "tank".to_owned(), usable: 1 << 40 };
+    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    for head in tree.heads().map(Result::unwrap) {
+        let Ok(objset) = head.open() else { continue };
+        if objset.header().kind != ondisk::objset::Kind::Filesystem || objset.key().is_some() {
+            continue;
+        }
+        let owners = dsl::Owners::read(&objset).unwrap();
+        let rows = [owners.users, owners.groups, owners.projects];
+        for (rows, wanted) in rows.into_iter().zip(recounted(&objset)) {
+            let used: BTreeMap<_, _> = rows
+                .into_iter()
+                .map(|row| (row.name.clone(), (row.used, row.objects.unwrap_or(0))))
+                .filter(|(_, used)| *used != (0, 0))
+                .collect();
+            assert_eq!(used, wanted, "{name}: {}", head.name());
+        }
+    }
+}
+
+#[test]
+fn owners_of_a_new_pool_are_accounted_for() {
+    let folder = Folder::new("owners", 1, 256 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
+    held.create_filesystem(&child).unwrap();
+    for round in 0..3_u8 {
+        for (number, fs) in ["tank", "tank/child"].into_iter().enumerate() {
+            let length = 300_000 * (number + 1);
+            write_file(&held, fs, &format!("file{round}"), &vec![round + 1; length]);
+            let live = held.files(fs).unwrap();
+            let id = live.files().find(b"file0").unwrap().unwrap().id();
+            let owner = engine::held::Set { uid: Some(u32::from(round)), ..Default::default() };
+            live.writer().set(&caller(), ObjectId::new(id), &owner).unwrap();
+            if round == 2 {
+                let root = ObjectId::new(live.files().root().unwrap().id());
+                live.writer().unlink(&caller(), root, b"file1").unwrap();
+            }
+        }
+        held.sync().unwrap();
+    }
+    held.export().unwrap();
+    drop(held);
+    judge(&folder, "owners");
+}

@@ -1,0 +1,137 @@
+//! What owners use: the tables of space and of objects by user, group and project are kept in step
+//! with the files of a group.
+//!
+//! A file counts for its owners with its bytes on the drives and a slot's 512 bytes for its dnode,
+//! and under `obj-` as one object. Whether it was counted is what its dnode's flags say; what is
+//! not a file (tables of the file system) has no owners.
+//!
+//! Where the attributes stand that say who they are, after the header of a bonus of attributes:
+//!
+//! ```text
+//! offset  size  field
+//!     24     8  user
+//!     32     8  group
+//!     48     8  flags    bit 47: there is a project
+//!    128     8  project
+//! ```
+//!
+//! Learnt from: `zdb -ddddd`, `zfs userspace`. Proved by: the tests of `engine`, which compare with
+//! the tables that OpenZFS left in its pools.
+
+use std::collections::BTreeMap;
+
+use dmu::{Changed, Objset, Special};
+use ondisk::dnode::{Dnode, Flags};
+use ondisk::sa::Header;
+use ondisk::{ObjectType, Reader};
+use txg::Tx;
+use zap::{NewTable, Zap};
+
+use crate::Result;
+
+/// Bytes of the dnode that a file counts with, whatever its dnode's size.
+const DNODE: u64 = 512;
+/// The flag of a file that has a project.
+const HAS_PROJECT: u64 = 1 << 47;
+
+/// What is counted, as the pool's features and its version allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counting {
+    /// Objects, too (userobj_accounting).
+    pub objects: bool,
+    /// For projects, too (project_quota).
+    pub projects: bool,
+}
+
+impl Counting {
+    /// The flags of files that are counted so.
+    pub fn of_files(self) -> Flags {
+        Flags(Flags::SPACE_ACCOUNTED | if self.objects { Flags::OBJECT_ACCOUNTED } else { 0 })
+    }
+
+    /// The flags of a file system all of whose files are.
+    pub fn of_whole(self) -> ondisk::objset::Flags {
+        ondisk::objset::Flags::accounted(self.objects, self.projects)
+    }
+}
+
+/// Who a file belongs to: user, group, project.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ids([u64; 3]);
+
+/// What a group changes in one table.
+type Deltas = BTreeMap<Vec<u8>, i64>;
+
+/// Takes what became of objects into the tables, within the group that wrote them. `random` stirs
+/// the hashes of tables that have to be made.
+pub fn account(
+    objset: &Objset,
+    tx: &Tx,
+    changed: &[Changed],
+    counting: Counting,
+    random: &mut dyn FnMut() -> u64,
+) -> Result<()> {
+    let mut deltas = [const { Deltas::new() }; 3];
+    for object in changed.iter().filter(|object| !Special::is(object.id)) {
+        for (dnode, sign) in [(&object.before, -1), (&object.after, 1)] {
+            if let Some(dnode) = dnode {
+                count(dnode, sign, &mut deltas);
+            }
+        }
+    }
+    let tables = [Special::UserUsed, Special::GroupUsed, Special::ProjectUsed];
+    for (which, deltas) in tables.into_iter().zip(deltas) {
+        if which == Special::ProjectUsed && !counting.projects {
+            continue;
+        }
+        let table = match objset.special(which) {
+            Some(object) => Zap::open(object)?,
+            None => {
+                let new = NewTable { salt: random(), ..NewTable::default() };
+                Zap::create_at(objset, tx, which.id(), ObjectType::USED, &new)?
+            }
+        };
+        for (name, delta) in deltas.into_iter().filter(|(_, delta)| *delta != 0) {
+            table.add_u64(tx, &name, delta)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts a file for its owners, or takes it off.
+fn count(dnode: &Dnode, sign: i64, deltas: &mut [Deltas; 3]) {
+    let Some(Ids(ids)) = ids(dnode) else { return };
+    let space = i64::try_from(dnode.used_bytes.saturating_add(DNODE)).unwrap_or(i64::MAX);
+    let add = |deltas: &mut Deltas, name: String, by: i64| {
+        let sum = deltas.entry(name.into_bytes()).or_default();
+        *sum = sum.saturating_add(by.saturating_mul(sign));
+    };
+    for (deltas, id) in deltas.iter_mut().zip(ids) {
+        if dnode.flags.space_accounted() {
+            add(deltas, format!("{id:x}"), space);
+        }
+        if dnode.flags.object_accounted() {
+            add(deltas, format!("obj-{id:x}"), 1);
+        }
+    }
+}
+
+/// Whose a file is; nobody's if it is none.
+fn ids(dnode: &Dnode) -> Option<Ids> {
+    let word = |at: usize| {
+        let mut reader = Reader::new("attributes", dnode.bonus.get(at..)?, dnode.order);
+        reader.u64().ok()
+    };
+    match dnode.bonus_kind {
+        ObjectType::ZNODE => Some(Ids([word(128)?, word(136)?, 0])),
+        // one whose attributes are not laid out yet
+        ObjectType::SA if dnode.bonus.iter().take(4).all(|byte| *byte == 0) => Some(Ids([0; 3])),
+        ObjectType::SA => {
+            let size = Header::parse(&dnode.bonus, dnode.order).ok()?.size;
+            let at = |offset: usize| word(size.checked_add(offset)?);
+            let project = if at(48)? & HAS_PROJECT != 0 { at(128)? } else { 0 };
+            Some(Ids([at(24)?, at(32)?, project]))
+        }
+        _ => None,
+    }
+}
