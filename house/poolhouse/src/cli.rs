@@ -1,12 +1,14 @@
 //! The command line's definition: all commands, from which completions and man pages are made.
 
 use crate::outcome::Done;
-use crate::{bench, generate, inspect, plan, rescue};
+use crate::{bench, daemon, generate, inspect, plan, rescue, zfs, zpool};
 
 /// A NAS in one program: real OpenZFS pools, in user space.
 #[derive(clap::Parser, Debug)]
 #[command(name = "poolhouse", version, about, propagate_version = true)]
 #[command(after_help = "Examples:
+  poolhouse zpool create tank raidz2 a b c d e f   make a pool of six drives
+  poolhouse zfs create -o compression=zstd tank/photos
   poolhouse rescue scan -d /dev -d ~/images        what pools are there?
   poolhouse rescue list -d ~/images tank           what is in this one?
   poolhouse rescue get -d ~/images tank/home:/ out get the files out
@@ -18,6 +20,12 @@ pub(crate) struct Cli {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
+    /// Make pools and look after them, in the words of zpool(8)
+    Zpool(zpool::Zpool),
+    /// Make datasets and look after them, in the words of zfs(8)
+    Zfs(zfs::Zfs),
+    /// Own pools and their mounts, and answer commands
+    Serve(daemon::Serve),
     /// Find pools and get everything out of them, without importing anything
     Rescue(rescue::Rescue),
     /// Look at the structures on disk
@@ -38,6 +46,9 @@ impl Cli {
     /// Does what was asked for.
     pub(crate) fn run(&self) -> Done {
         match &self.command {
+            Command::Zpool(zpool) => zpool.run(),
+            Command::Zfs(zfs) => zfs.run(),
+            Command::Serve(serve) => serve.run(),
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),
             Command::Plan(plan) => plan.run(),

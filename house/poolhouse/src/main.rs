@@ -9,6 +9,7 @@
 mod bench;
 mod cli;
 mod common;
+mod daemon;
 mod generate;
 mod inspect;
 mod keys;
@@ -21,6 +22,9 @@ mod rescue;
 mod stop;
 mod table;
 mod time;
+mod values;
+mod zfs;
+mod zpool;
 
 use std::process::ExitCode;
 

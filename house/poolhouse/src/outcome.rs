@@ -40,6 +40,8 @@ pub(crate) enum Failure {
     Output(io::Error),
     /// Something cannot be measured.
     Lab(lab::Error),
+    /// The daemon says why.
+    Daemon(::daemon::Error),
 }
 
 /// What running a command gives.
@@ -54,6 +56,12 @@ impl From<engine::Error> for Failure {
 impl From<lab::Error> for Failure {
     fn from(error: lab::Error) -> Self {
         Self::Lab(error)
+    }
+}
+
+impl From<::daemon::Error> for Failure {
+    fn from(error: ::daemon::Error) -> Self {
+        Self::Daemon(error)
     }
 }
 
@@ -91,6 +99,10 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Engine(error) => {
+                crate::print::error(error);
+                ExitCode::from(error.status())
+            }
+            Self::Daemon(error) => {
                 crate::print::error(error);
                 ExitCode::from(error.status())
             }

@@ -6,7 +6,7 @@ use crate::keys::{KeyState, key_state};
 use crate::{Error, Event, Pool, Result};
 
 /// A property.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Property {
     /// Its name; one with a colon is a user's own.
     pub name: String,
@@ -17,7 +17,7 @@ pub struct Property {
 }
 
 /// A file system, volume, snapshot or bookmark.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Dataset {
     /// Its full name.
     pub name: String,
@@ -31,7 +31,8 @@ pub struct Dataset {
 }
 
 /// What a list is to show.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Wanted {
     /// These kinds only; none: all.
     pub kinds: Vec<String>,

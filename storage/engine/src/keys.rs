@@ -5,7 +5,7 @@ use dsl::{KeyFormat, KeyStatus};
 use crate::{Error, Pool, Result};
 
 /// Whether a dataset can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyState {
     /// It is not encrypted.
@@ -17,7 +17,7 @@ pub enum KeyState {
 }
 
 /// A dataset whose key opens itself and those below it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EncryptionRoot {
     /// Its name.
     pub name: String,

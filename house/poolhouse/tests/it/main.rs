@@ -3,6 +3,7 @@
 mod bench;
 mod browser;
 mod copying;
+mod daemon;
 mod fixtures;
 mod list;
 mod looking;

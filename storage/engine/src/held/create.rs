@@ -11,7 +11,8 @@ use spa::design::{Drive, Purpose, Shape};
 use units::{Ashift, Guid};
 
 use super::accounts::Accountant;
-use super::{Held, World};
+use super::datasets::judge;
+use super::{Held, NewDataset, World};
 use crate::{Error, Result};
 
 /// A top-level vdev that is to be.
@@ -58,6 +59,8 @@ pub fn create(new: &NewPool, world: &World) -> Result<Held> {
 pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
+    let root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
+    judge(&root, dsl::Kind::Filesystem)?;
     let wanted = new.ashift.unwrap_or(USUAL_ASHIFT);
     let ashift = Ashift::new(wanted)
         .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;

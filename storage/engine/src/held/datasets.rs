@@ -33,13 +33,11 @@ impl Held {
     pub fn create_filesystem(&self, new: &NewDataset) -> Result<()> {
         let (new, world) = (new.clone(), self.0.world.clone());
         let source = self.0.owned.source();
+        judge(&new, dsl::Kind::Filesystem)?;
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
-            let kind = dsl::Kind::Filesystem;
-            for (name, value) in &new.properties {
-                put(change, &new.name, kind, name, value).map_err(failed)?;
-            }
+            put_all(change, &new, dsl::Kind::Filesystem).map_err(failed)?;
             let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, None);
             let set = owned.adopt(blank, spa::Settings::default());
             files::fill(owned, &set, change.tx, &world)
@@ -49,17 +47,28 @@ impl Held {
         .map(|id: ObjsetId| self.0.owned.forget(id))
     }
 
-    /// Destroys a file system, a volume or a snapshot that nothing depends on.
+    /// Destroys a file system, a volume, a snapshot or a bookmark that nothing depends on.
     pub fn destroy(&self, name: &str) -> Result<()> {
-        self.let_go(name);
-        let name = name.to_owned();
+        self.destroy_all(&[name.to_owned()], false)
+    }
+
+    /// Destroys them one after the other, all in one transaction group, up to the first on which
+    /// something depends. A snapshot that is held or cloned goes `later`, if that is wanted.
+    pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
+        names.iter().for_each(|name| self.let_go(name));
+        let names = names.to_vec();
         self.change(move |_, change| {
-            let done = if name.contains('@') {
-                write::destroy_snapshot(change, &name, false)
-            } else {
-                write::destroy(change, &name)
-            };
-            done.map_err(|error| Error::of_dataset(&name, &error))
+            for name in &names {
+                let done = if name.contains('@') {
+                    write::destroy_snapshot(change, name, later)
+                } else if name.contains('#') {
+                    write::destroy_bookmark(change, name)
+                } else {
+                    write::destroy(change, name)
+                };
+                done.map_err(|error| Error::of_dataset(name, &error))?;
+            }
+            Ok(())
         })
     }
 
@@ -89,15 +98,12 @@ impl Held {
     /// Makes a file system that begins as a snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
         let (snapshot, new) = (snapshot.to_owned(), new.clone());
+        judge(&new, dsl::Kind::Filesystem)?;
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             write::clone(change, &new.name, &snapshot).map_err(failed)?;
             empty_log(owned, change, &new.name)?;
-            let kind = dsl::Kind::Filesystem;
-            for (name, value) in &new.properties {
-                put(change, &new.name, kind, name, value).map_err(failed)?;
-            }
-            Ok(())
+            put_all(change, &new, dsl::Kind::Filesystem).map_err(failed)
         })
     }
 
@@ -109,13 +115,14 @@ impl Held {
         })
     }
 
-    /// Gives a file system, volume or snapshot another name.
-    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.let_go(from);
+    /// Gives a file system, volume or snapshot another name; a snapshot with `below` also in all
+    /// datasets below its own.
+    pub fn rename(&self, from: &str, to: &str, below: bool) -> Result<()> {
+        self.let_go_below(from);
         let (from, to) = (from.to_owned(), to.to_owned());
         self.change(move |_, change| {
             let done = if from.contains('@') {
-                write::rename_snapshot(change, &from, &to, false)
+                write::rename_snapshot(change, &from, &to, below)
             } else {
                 write::rename(change, &from, &to)
             };
@@ -167,8 +174,33 @@ fn empty_log(owned: &spa::Owned, change: &write::Change<'_>, name: &str) -> Resu
     owned.empty_log(change, id).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
+/// Whether all properties of a dataset that is to be are some that it can have. Nothing is made
+/// before that is clear.
+pub(super) fn judge(new: &NewDataset, kind: dsl::Kind) -> Result<()> {
+    for (name, value) in &new.properties {
+        dsl::property::parse(name, kind, value)
+            .map_err(|error| Error::of_dataset(&new.name, &error))?;
+    }
+    Ok(())
+}
+
+/// Sets the properties of a dataset that was just made. If that cannot be, it is not made.
+pub(super) fn put_all(
+    change: &write::Change<'_>,
+    new: &NewDataset,
+    kind: dsl::Kind,
+) -> dsl::Result<()> {
+    for (name, value) in &new.properties {
+        if let Err(error) = put(change, &new.name, kind, name, value) {
+            write::destroy(change, &new.name)?;
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// Sets a property as its text says.
-pub(super) fn put(
+fn put(
     change: &write::Change<'_>,
     dataset: &str,
     kind: dsl::Kind,

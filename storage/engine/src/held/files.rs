@@ -207,6 +207,14 @@ impl Held {
         }
     }
 
+    /// Lets go of a file system and of all below it.
+    pub(super) fn let_go_below(&self, name: &str) {
+        let open: Vec<String> = self.0.files.lock().keys().cloned().collect();
+        let below = format!("{name}/");
+        let lies_below = |open: &&String| *open == name || open.starts_with(&below);
+        open.iter().filter(lies_below).for_each(|name| self.let_go(name));
+    }
+
     /// Tells open file systems what their properties are now.
     pub(super) fn refresh(&self) -> Result<()> {
         let open: Vec<(String, LiveFiles)> =

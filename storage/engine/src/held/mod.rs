@@ -16,6 +16,7 @@ mod volumes;
 mod world;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -98,6 +99,25 @@ impl Held {
             }
         }
         Ok(())
+    }
+
+    /// Writes out what was changed and ends: this host has the pool still, and takes it over again
+    /// when it comes back. All handles are of no use afterwards.
+    pub fn release(&self) -> Result<()> {
+        self.0.files.lock().clear();
+        self.0.volumes.lock().clear();
+        let done = self.sync();
+        self.0.owned.groups().stop();
+        done
+    }
+
+    /// The paths of the drives that are there.
+    pub fn drives(&self) -> Vec<PathBuf> {
+        let config = self.0.owned.config();
+        let leaves = config.tree.iter().flat_map(ondisk::label::VdevConfig::leaves);
+        let found =
+            leaves.filter_map(|leaf| self.0.owned.tree().leaf(leaf.guid)?.device().cloned());
+        found.map(|device| PathBuf::from(device.name())).collect()
     }
 
     /// Gives the pool up, so that others can import it. All handles are of no use afterwards.

@@ -1,12 +1,12 @@
 //! How a held pool is.
 
-use ondisk::label::VdevConfig;
-use serde::Serialize;
+use ondisk::label::{Bias, VdevConfig};
+use serde::{Deserialize, Serialize};
 
 use super::Held;
 
 /// How a pool is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct PoolStatus {
 }
 
 /// How a vdev is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VdevStatus {
     /// Its path, or "raidz2-0".
     pub name: String,
@@ -83,8 +83,16 @@ impl Held {
             (true, false) => "DEGRADED",
         };
         let (checksum_errors, read_errors) = leaf.map_or((0, 0), vdev::Leaf::errors);
-        let name = config.path.clone().unwrap_or_else(|| crate::summary::vdev_name(config));
-        let purpose = if config.is_log { Some("log".to_owned()) } else { None };
+        let here = leaf.and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
+        let known = here.or_else(|| config.path.clone());
+        let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
+        let purpose = match &config.bias {
+            _ if config.is_log => Some("log"),
+            Some(Bias::Special) => Some("special"),
+            Some(Bias::Dedup) => Some("dedup"),
+            _ => None,
+        };
+        let purpose = purpose.map(str::to_owned);
         VdevStatus {
             name,
             state: state.to_owned(),

@@ -9,7 +9,7 @@ use units::ObjsetId;
 use zil::Records;
 use zvol::NewVolume;
 
-use super::datasets::put;
+use super::datasets::{judge, put_all};
 use super::{Held, NewDataset, settings};
 use crate::{Error, Result};
 
@@ -64,19 +64,17 @@ impl Held {
         block_size: u32,
         sparse: bool,
     ) -> Result<()> {
-        let (new, salt) = (new.clone(), self.0.world.number());
+        check_size(&new.name, size, block_size)?;
+        let (mut new, salt) = (new.clone(), self.0.world.number());
+        if !sparse {
+            new.properties.push(("refreservation".to_owned(), size.to_string()));
+        }
         let source = self.0.owned.source();
+        judge(&new, dsl::Kind::Volume)?;
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
-            let kind = dsl::Kind::Volume;
-            for (name, value) in &new.properties {
-                put(change, &new.name, kind, name, value).map_err(failed)?;
-            }
-            if !sparse {
-                let reserved = size.to_string();
-                put(change, &new.name, kind, "refreservation", &reserved).map_err(failed)?;
-            }
+            put_all(change, &new, dsl::Kind::Volume).map_err(failed)?;
             let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, None);
             let set = owned.adopt(blank, spa::Settings::default());
             NewVolume { size, block_size, salt }
@@ -126,4 +124,16 @@ impl Held {
         open.insert(name.to_owned(), volume.clone());
         Ok(volume)
     }
+}
+
+/// Volumes have whole blocks, of sizes that can be.
+fn check_size(name: &str, size: u64, block_size: u32) -> Result<()> {
+    let refuse = |why: &str| Err(Error::Usage { what: format!("volume '{name}': {why}") });
+    if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
+        return refuse("its blocks are a power of two from 512 to 16M");
+    }
+    if size == 0 || !size.is_multiple_of(block_size.into()) {
+        return refuse(&format!("its size is a multiple of its block size, {block_size}"));
+    }
+    if i64::try_from(size).is_err() { refuse("it is too large") } else { Ok(()) }
 }

@@ -1,0 +1,332 @@
+//! What can be asked of a daemon, and what it answers: plain data, the same on both ends of the
+//! socket.
+
+use std::path::PathBuf;
+
+use engine::dataset::Wanted;
+use engine::held::PoolStatus;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What can be asked of a daemon. Its name in kebab-case is the verb in the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ask {
+    /// Who is there? [`Hello`]
+    Hello {},
+    /// End, cleanly.
+    Stop {},
+    /// How these pools are; none named: all. A list of [`PoolReport`]
+    Pools {
+        /// Their names.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Make a pool.
+    CreatePool(CreatePool),
+    /// Which pools are on drives there and are not imported? A list of [`Found`]
+    Importable {
+        /// Folders, files, devices.
+        paths: Vec<PathBuf>,
+    },
+    /// Take pools over. Gives their names.
+    ImportPool(ImportPool),
+    /// Give a pool up.
+    ExportPool {
+        /// Its name.
+        name: String,
+        /// Even while somebody uses its files.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Destroy a pool.
+    DestroyPool {
+        /// Its name.
+        name: String,
+        /// Even while somebody uses its files.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Have all that was changed written; none named: in all pools.
+    SyncPools {
+        /// Their names.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Which datasets are there? A list of [`engine::dataset::Dataset`]
+    Datasets(Listing),
+    /// Make a file system.
+    CreateFilesystem {
+        /// Its full name.
+        name: String,
+        /// Its properties.
+        #[serde(default)]
+        properties: Vec<(String, String)>,
+        /// Make those above that are not there, too.
+        #[serde(default)]
+        parents: bool,
+    },
+    /// Make a volume.
+    CreateVolume {
+        /// Its full name.
+        name: String,
+        /// Its bytes.
+        size: u64,
+        /// The bytes of its blocks.
+        block_size: u32,
+        /// Reserve no space for it.
+        #[serde(default)]
+        sparse: bool,
+        /// Its properties.
+        #[serde(default)]
+        properties: Vec<(String, String)>,
+        /// Make those above that are not there, too.
+        #[serde(default)]
+        parents: bool,
+    },
+    /// Destroy datasets, snapshots, bookmarks. [`Destroyed`]
+    Destroy {
+        /// `FS`, `FS@SNAP,SNAP%SNAP` or `FS#BOOKMARK`.
+        name: String,
+        /// Those below it, too; for a snapshot those of its name below.
+        #[serde(default)]
+        recursive: bool,
+        /// Clones, too, wherever they are.
+        #[serde(default)]
+        clones: bool,
+        /// Snapshots that are in use as soon as they are not.
+        #[serde(default)]
+        later: bool,
+        /// Only say what would be destroyed.
+        #[serde(default)]
+        dry: bool,
+    },
+    /// Set properties.
+    Set {
+        /// Of these datasets.
+        names: Vec<String>,
+        /// Names and values.
+        properties: Vec<(String, String)>,
+    },
+    /// Let a property be inherited.
+    Inherit {
+        /// In these datasets.
+        names: Vec<String>,
+        /// Its name.
+        property: String,
+        /// In those below, too.
+        #[serde(default)]
+        recursive: bool,
+    },
+    /// Make snapshots, all of the same moment.
+    Snapshot {
+        /// Their names.
+        names: Vec<String>,
+        /// Of all datasets below, too.
+        #[serde(default)]
+        recursive: bool,
+        /// Their properties.
+        #[serde(default)]
+        properties: Vec<(String, String)>,
+    },
+    /// Go back to a snapshot.
+    Rollback {
+        /// Its name.
+        snapshot: String,
+        /// Destroy newer snapshots and bookmarks.
+        #[serde(default)]
+        newer: bool,
+        /// And their clones.
+        #[serde(default)]
+        clones: bool,
+    },
+    /// Make a file system that begins as a snapshot.
+    Clone {
+        /// The snapshot.
+        snapshot: String,
+        /// The file system.
+        name: String,
+        /// Its properties.
+        #[serde(default)]
+        properties: Vec<(String, String)>,
+        /// Make those above that are not there, too.
+        #[serde(default)]
+        parents: bool,
+    },
+    /// Make a clone the one that its origin depends on.
+    Promote {
+        /// The clone.
+        name: String,
+    },
+    /// Give a dataset or snapshot another name.
+    Rename {
+        /// What it is called.
+        from: String,
+        /// What it is to be called.
+        to: String,
+        /// Snapshots of that name below, too.
+        #[serde(default)]
+        recursive: bool,
+        /// Make those above the new name that are not there.
+        #[serde(default)]
+        parents: bool,
+    },
+}
+
+/// Who answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// How the drives of a top-level vdev stand together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    /// One drive.
+    Single,
+    /// All hold the same.
+    Mirror,
+    /// Rows with parity of so many drives.
+    Raidz(u32),
+}
+
+/// What a top-level vdev is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Anything.
+    #[default]
+    Data,
+    /// The intent log.
+    Log,
+    /// Metadata.
+    Special,
+    /// The tables of deduplication.
+    Dedup,
+}
+
+/// A pool that is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatePool {
+    /// Its name.
+    pub name: String,
+    /// Its top-level vdevs: how they stand together, what for, and the drives' paths.
+    pub vdevs: Vec<(Group, Role, Vec<PathBuf>)>,
+    /// log2 of the smallest write.
+    #[serde(default)]
+    pub ashift: Option<u64>,
+    /// Properties of its root file system.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// What stands before all its mountpoints.
+    #[serde(default)]
+    pub altroot: Option<PathBuf>,
+    /// Use drives of other pools, and vdevs of unlike redundancy.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Pools that are to be taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportPool {
+    /// Where to look.
+    pub paths: Vec<PathBuf>,
+    /// Name or guid; none: all that are found.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Even if another host had it and did not export it.
+    #[serde(default)]
+    pub force: bool,
+    /// What stands before all its mountpoints.
+    #[serde(default)]
+    pub altroot: Option<PathBuf>,
+}
+
+/// Which datasets are to be listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// These; none: all, of all pools.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// What of them.
+    #[serde(default)]
+    pub wanted: Wanted,
+}
+
+/// A pool that could be imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub guid: u64,
+    /// "exported", "active" or "destroyed".
+    pub state: String,
+    /// The host that had it last.
+    pub host: Option<String>,
+    /// ONLINE, DEGRADED, UNAVAIL.
+    pub health: String,
+    /// Why it cannot be imported, if it cannot.
+    pub reason: Option<String>,
+    /// Its vdevs: how deep, name, state.
+    pub vdevs: Vec<(usize, String, String)>,
+}
+
+/// How a pool is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// What the engine says.
+    #[serde(flatten)]
+    pub status: PoolStatus,
+    /// What stands before all its mountpoints.
+    pub altroot: Option<PathBuf>,
+}
+
+/// What was destroyed, or would be, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destroyed {
+    /// Datasets, snapshots, bookmarks.
+    pub names: Vec<String>,
+}
+
+/// What a daemon answers when it did what was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What was asked for.
+    #[serde(default)]
+    pub value: Value,
+    /// What the user should know besides.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Ask;
+
+    #[test]
+    fn what_only_looks_needs_no_fields() {
+        for verb in ["hello", "pools", "datasets"] {
+            serde_json::from_value::<Ask>(json!({ verb: {} })).unwrap();
+        }
+    }
+
+    #[test]
+    fn verbs_are_in_kebab_case() {
+        let ask = Ask::CreateFilesystem {
+            name: "tank/a".to_owned(),
+            properties: Vec::new(),
+            parents: false,
+        };
+        assert_eq!(
+            serde_json::to_value(&ask).unwrap(),
+            json!({"create-filesystem": {"name": "tank/a", "properties": [], "parents": false}})
+        );
+    }
+}

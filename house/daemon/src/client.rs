@@ -1,0 +1,177 @@
+//! Asking a daemon, which is started if none runs.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Method, Request, header};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+use crate::{Answer, Ask, Error, Place, Result};
+
+/// How often to look whether a daemon that was started answers.
+const TICK: Duration = Duration::from_millis(20);
+/// So many of the log's last bytes are shown if it does not start.
+const TAIL: usize = 2000;
+
+/// Asks the daemon at a place.
+#[derive(Clone, Debug)]
+pub struct Client {
+    place: Place,
+    program: Option<PathBuf>,
+}
+
+impl Client {
+    /// Of the daemon at a place. If none runs there, `program serve` is started.
+    pub fn starting(place: Place, program: PathBuf) -> Self {
+        Self { place, program: Some(program) }
+    }
+
+    /// Of the daemon at a place, if one runs there.
+    pub fn new(place: Place) -> Self {
+        Self { place, program: None }
+    }
+
+    /// Whether a daemon runs there.
+    pub fn is_running(&self) -> Result<bool> {
+        Ok(self.attempt(&Ask::Hello {})?.is_some())
+    }
+
+    /// Waits until the daemon has ended and left its place to others.
+    pub fn wait_ended(&self) {
+        while matches!(self.place.lock(), Err(Error::Running { .. })) {
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Asks, and gives the answer and what it warns of.
+    pub fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<(T, Vec<String>)> {
+        let mut answer = self.attempt(ask)?;
+        if answer.is_none() {
+            self.start()?;
+            answer = self.attempt(ask)?;
+        }
+        let Some(answer) = answer else {
+            return Err(self.silent("it ended".to_owned()));
+        };
+        let value = serde_json::from_value(answer.value);
+        let value = value.map_err(|why| self.silent(format!("it is of another version: {why}")))?;
+        Ok((value, answer.warnings))
+    }
+
+    /// Asks; none: nobody listens.
+    fn attempt(&self, ask: &Ask) -> Result<Option<Answer>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|why| self.silent(engine::error::plain(&why)))?;
+        runtime.block_on(async {
+            let stream = match UnixStream::connect(self.place.socket()).await {
+                Ok(stream) => stream,
+                Err(why) => {
+                    let none = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
+                    return if none.contains(&why.kind()) {
+                        Ok(None)
+                    } else {
+                        Err(self.silent(engine::error::plain(&why)))
+                    };
+                }
+            };
+            let talked = talk(stream, ask).await;
+            let (ok, body) = talked.map_err(|why| self.silent(why))?;
+            if !ok {
+                let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+                let status = body.get("status").and_then(Value::as_u64);
+                return Err(Error::Said {
+                    what: text("error").unwrap_or_else(|| body.to_string()),
+                    status: status.and_then(|status| status.try_into().ok()).unwrap_or(1),
+                });
+            }
+            let answer = serde_json::from_value(body);
+            answer.map(Some).map_err(|why| self.silent(why.to_string()))
+        })
+    }
+
+    fn silent(&self, why: String) -> Error {
+        Error::Silent { socket: self.place.socket().display().to_string(), why }
+    }
+
+    /// Starts a daemon and waits until it answers.
+    fn start(&self) -> Result<()> {
+        let Some(program) = &self.program else {
+            return Err(self.silent("none runs there".to_owned()));
+        };
+        self.place.make()?;
+        let path = self.place.log();
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let log = log.map_err(|why| Error::file(&path, &why))?;
+        let begins = log.metadata().map_or(0, |facts| facts.len());
+        let same = log.try_clone().map_err(|why| Error::file(&path, &why))?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--background"]);
+        if let Some(folder) = self.place.named() {
+            command.arg("--state").arg(folder);
+        }
+        command.stdin(Stdio::null()).stdout(same).stderr(log).current_dir("/");
+        let mut child = command.spawn().map_err(|why| Error::file(program, &why))?;
+        loop {
+            if self.attempt(&Ask::Hello {})?.is_some() {
+                return Ok(());
+            }
+            if self.has_ended(&mut child)? {
+                return Err(self.not_started(begins));
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Whether it ended, and nobody else answers: of two that start at once, one ends.
+    fn has_ended(&self, child: &mut Child) -> Result<bool> {
+        let ended = child.try_wait().is_ok_and(|ended| ended.is_some());
+        if !ended {
+            return Ok(false);
+        }
+        // whoever has the lock may not listen yet
+        std::thread::sleep(TICK);
+        Ok(self.attempt(&Ask::Hello {})?.is_none() && self.place.lock().is_ok())
+    }
+
+    fn not_started(&self, begins: u64) -> Error {
+        let path = self.place.log();
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let begins = usize::try_from(begins).unwrap_or(usize::MAX);
+        let begins = begins.max(bytes.len().saturating_sub(TAIL));
+        let tail = String::from_utf8_lossy(bytes.get(begins..).unwrap_or_default());
+        Error::NotStarted { log: path.display().to_string(), tail: tail.trim_end().to_owned() }
+    }
+}
+
+/// Sends what is asked; gives whether it was done, and the answer's body.
+async fn talk(stream: UnixStream, ask: &Ask) -> std::result::Result<(bool, Value), String> {
+    let said = |why: hyper::Error| why.to_string();
+    let ask = serde_json::to_value(ask).map_err(|why| why.to_string())?;
+    let (verb, fields) = ask.as_object().and_then(|ask| ask.iter().next()).unzip();
+    let (Some(verb), Some(fields)) = (verb, fields) else {
+        return Err("nothing is asked".to_owned());
+    };
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(said)?;
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("/v1/{verb}"))
+        .header(header::HOST, "poolhouse")
+        .body(Full::new(Bytes::from(fields.to_string())))
+        .map_err(|why| why.to_string())?;
+    let response = sender.send_request(request).await.map_err(said)?;
+    let ok = response.status().is_success();
+    let body = response.into_body().collect().await.map_err(said)?.to_bytes();
+    let body = serde_json::from_slice(&body).map_err(|why| why.to_string())?;
+    Ok((ok, body))
+}

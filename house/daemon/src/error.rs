@@ -1,0 +1,79 @@
+//! What can go wrong around a daemon; what goes wrong in a pool is said by the engine.
+
+use std::path::Path;
+
+/// Why something could not be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The engine says why.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// The daemon says why.
+    #[error("{what}")]
+    Said {
+        /// The sentence.
+        what: String,
+        /// The exit status.
+        status: u8,
+    },
+    /// A file or folder of the daemon's cannot be used.
+    #[error("'{path}' cannot be used: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system says.
+        why: String,
+    },
+    /// There is one already.
+    #[error("a daemon with its state in '{place}' runs already")]
+    Running {
+        /// Its folder.
+        place: String,
+    },
+    /// It ended before it answered.
+    #[error("the daemon could not be started; the end of its log, '{log}', says why:\n{tail}")]
+    NotStarted {
+        /// The log.
+        log: String,
+        /// Its last lines.
+        tail: String,
+    },
+    /// It does not answer.
+    #[error("the daemon at '{socket}' does not answer: {why}")]
+    Silent {
+        /// Its socket.
+        socket: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// What asking for something gives.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The exit status.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Engine(error) => error.status(),
+            Self::Said { status, .. } => *status,
+            Self::File { .. } => 13,
+            Self::Running { .. } => 11,
+            Self::NotStarted { .. } | Self::Silent { .. } => 16,
+        }
+    }
+
+    /// What was asked for is not allowed as things stand.
+    pub(crate) fn refused(what: impl Into<String>) -> Self {
+        Self::Engine(engine::Error::Refused { what: what.into() })
+    }
+
+    /// What was asked for makes no sense.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::Engine(engine::Error::Usage { what: what.into() })
+    }
+
+    pub(crate) fn file(path: &Path, why: &std::io::Error) -> Self {
+        Self::File { path: path.display().to_string(), why: engine::error::plain(why) }
+    }
+}

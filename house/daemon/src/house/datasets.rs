@@ -1,0 +1,239 @@
+//! Datasets: listed, made, destroyed, changed.
+
+use engine::dataset::{Dataset, Wanted};
+use engine::held::{Held, NewDataset};
+
+use super::doomed::{Doom, doomed};
+use super::{House, Pool, done, give};
+use crate::{Answer, Ask, Destroyed, Error, Listing, Result};
+
+impl House {
+    pub(super) fn answer_of_datasets(&self, ask: Ask) -> Result<Answer> {
+        match ask {
+            Ask::Datasets(listing) => self.datasets(&listing),
+            Ask::CreateFilesystem { name, properties, parents } => self.in_pool(&name, |pool| {
+                let new = NewDataset { name: name.clone(), properties };
+                if parents && exists(&pool.held, &name)? {
+                    return Ok(());
+                }
+                make_parents(&pool.held, &name, parents)?;
+                Ok(pool.held.create_filesystem(&new)?)
+            }),
+            Ask::CreateVolume { name, size, block_size, sparse, properties, parents } => self
+                .in_pool(&name, |pool| {
+                    make_parents(&pool.held, &name, parents)?;
+                    let new = NewDataset { name: name.clone(), properties };
+                    Ok(pool.held.create_volume(&new, size, block_size, sparse)?)
+                }),
+            Ask::Destroy { name, recursive, clones, later, dry } => {
+                let doom = Doom { recursive: recursive || clones, clones, later };
+                self.destroy(&name, doom, dry)
+            }
+            Ask::Set { names, properties } => {
+                for name in &names {
+                    for (property, value) in &properties {
+                        self.in_pool(name, |pool| Ok(pool.held.set(name, property, value)?))?;
+                    }
+                }
+                done(())
+            }
+            Ask::Inherit { names, property, recursive } => {
+                for name in &names {
+                    self.inherit(name, &property, recursive)?;
+                }
+                done(())
+            }
+            Ask::Snapshot { names, recursive, properties } => {
+                self.snapshot(&names, recursive, &properties)
+            }
+            Ask::Rollback { snapshot, newer, clones } => self.rollback(&snapshot, newer, clones),
+            Ask::Clone { snapshot, name, properties, parents } => self.in_pool(&name, |pool| {
+                make_parents(&pool.held, &name, parents)?;
+                let new = NewDataset { name: name.clone(), properties };
+                Ok(pool.held.clone_snapshot(&snapshot, &new)?)
+            }),
+            Ask::Promote { name } => self.in_pool(&name, |pool| Ok(pool.held.promote(&name)?)),
+            Ask::Rename { from, to, recursive, parents } => self.in_pool(&from, |pool| {
+                make_parents(&pool.held, &to, parents && !to.contains('@'))?;
+                Ok(pool.held.rename(&from, &to, recursive)?)
+            }),
+            other => Err(Error::usage(format!("nobody knows what {other:?} is"))),
+        }
+    }
+
+    /// Changes datasets of the pool in which `name` is, one at a time.
+    fn in_pool(&self, name: &str, work: impl FnOnce(&Pool) -> Result<()>) -> Result<Answer> {
+        let pool = self.pool_of(name)?;
+        let _changing = pool.changing.lock();
+        done(work(&pool)?)
+    }
+
+    fn datasets(&self, listing: &Listing) -> Result<Answer> {
+        let names = if listing.names.is_empty() {
+            self.pools.lock().keys().cloned().collect()
+        } else {
+            listing.names.clone()
+        };
+        let (mut found, mut warnings) = (Vec::new(), Vec::new());
+        for name in &names {
+            let pool = self.pool_of(name)?;
+            pool.held.list(
+                name,
+                &listing.wanted,
+                &mut |dataset| found.push(dataset),
+                &mut |event| warnings.push(event.to_string()),
+            )?;
+        }
+        Ok(Answer { warnings, ..give(&found)? })
+    }
+
+    fn destroy(&self, name: &str, doom: Doom, dry: bool) -> Result<Answer> {
+        let pool = self.pool_of(name)?;
+        let _changing = pool.changing.lock();
+        let head = name.split(['@', '#']).next().unwrap_or(name);
+        if !name.contains(['/', '@', '#']) && !doom.recursive {
+            return Err(Error::refused(format!(
+                "'{name}' is the pool's own file system: `zpool destroy {name}` destroys the pool, \
+                 `zfs destroy -r {name}` what is in it"
+            )));
+        }
+        // clones may be anywhere in the pool
+        let all = list(&pool.held, pool.held.name())?;
+        if !all.iter().any(|dataset| dataset.name == head) {
+            return Err(engine::Error::NoSuchDataset { name: head.to_owned() }.into());
+        }
+        let names = doomed(&all, name, doom)?;
+        if !dry && !names.is_empty() {
+            pool.held.destroy_all(&names, doom.later)?;
+        }
+        give(&Destroyed { names })
+    }
+
+    fn inherit(&self, name: &str, property: &str, recursive: bool) -> Result<()> {
+        let pool = self.pool_of(name)?;
+        let _changing = pool.changing.lock();
+        if !recursive {
+            return Ok(pool.held.inherit(name, property)?);
+        }
+        let heads = list(&pool.held, name)?;
+        let heads = heads.iter().filter(|dataset| is_head(dataset));
+        heads.map(|dataset| Ok(pool.held.inherit(&dataset.name, property)?)).collect()
+    }
+
+    fn snapshot(
+        &self,
+        names: &[String],
+        recursive: bool,
+        properties: &[(String, String)],
+    ) -> Result<Answer> {
+        let Some(first) = names.first() else {
+            return Err(Error::usage("no snapshot is named"));
+        };
+        self.in_pool(first, |pool| {
+            let mut all = Vec::new();
+            for name in names {
+                let Some((head, part)) = name.split_once('@') else {
+                    return Err(Error::usage(format!(
+                        "'{name}' is no name for a snapshot: FS@NAME"
+                    )));
+                };
+                if head.split('/').next() != Some(pool.held.name()) {
+                    return Err(Error::refused("snapshots of one moment are all of one pool"));
+                }
+                if recursive {
+                    let below = list(&pool.held, head)?;
+                    let heads = below.iter().filter(|dataset| is_head(dataset));
+                    all.extend(heads.map(|dataset| format!("{}@{part}", dataset.name)));
+                } else {
+                    all.push(name.clone());
+                }
+            }
+            pool.held.snapshot(&all)?;
+            for name in &all {
+                for (property, value) in properties {
+                    pool.held.set(name, property, value)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn rollback(&self, snapshot: &str, newer: bool, clones: bool) -> Result<Answer> {
+        let Some((head, _)) = snapshot.split_once('@') else {
+            return Err(Error::usage(format!("'{snapshot}' is no snapshot: FS@NAME")));
+        };
+        self.in_pool(head, |pool| {
+            let all = list(&pool.held, pool.held.name())?;
+            let txg = |dataset: &Dataset| {
+                dataset.value("createtxg").and_then(|txg| txg.parse::<u64>().ok()).unwrap_or(0)
+            };
+            let Some(to) = all.iter().find(|dataset| dataset.name == snapshot) else {
+                return Err(engine::Error::NoSuchDataset { name: snapshot.to_owned() }.into());
+            };
+            let marks = |dataset: &&Dataset| {
+                let rest = dataset.name.strip_prefix(head);
+                rest.is_some_and(|rest| rest.starts_with(['@', '#'])) && txg(dataset) > txg(to)
+            };
+            let later: Vec<&str> =
+                all.iter().filter(marks).map(|dataset| dataset.name.as_str()).collect();
+            if !later.is_empty() && !newer && !clones {
+                return Err(Error::refused(format!(
+                    "'{snapshot}' is not the newest of its file system: use -r to destroy {}",
+                    later.join(", ")
+                )));
+            }
+            let doom = Doom { recursive: clones, clones, later: false };
+            let mut names: Vec<String> = Vec::new();
+            for name in later {
+                let more = doomed(&all, name, doom)?;
+                names.extend(
+                    more.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>(),
+                );
+            }
+            if !names.is_empty() {
+                pool.held.destroy_all(&names, false)?;
+            }
+            Ok(pool.held.rollback(head)?)
+        })
+    }
+}
+
+fn is_head(dataset: &Dataset) -> bool {
+    matches!(dataset.kind.as_str(), "filesystem" | "volume")
+}
+
+/// A dataset and all that is in and below it, with what tells who depends on whom.
+fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
+    let properties = ["createtxg", "clones", "origin"].map(str::to_owned).to_vec();
+    let wanted = Wanted { properties, ..Wanted::default() };
+    let (mut found, mut trouble) = (Vec::new(), None);
+    held.list(target, &wanted, &mut |dataset| found.push(dataset), &mut |event| {
+        trouble = Some(event.to_string())
+    })?;
+    // what cannot be seen cannot be judged
+    trouble.map_or(Ok(found), |why| Err(Error::refused(why)))
+}
+
+fn exists(held: &Held, name: &str) -> Result<bool> {
+    let wanted =
+        Wanted { depth: Some(0), properties: vec!["type".to_owned()], ..Wanted::default() };
+    match held.list(name, &wanted, &mut |_| (), &mut |_| ()) {
+        Ok(()) => Ok(true),
+        Err(engine::Error::NoSuchDataset { .. }) => Ok(false),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Makes the file systems above that are not there.
+fn make_parents(held: &Held, name: &str, wanted: bool) -> Result<()> {
+    if !wanted {
+        return Ok(());
+    }
+    for (at, _) in name.match_indices('/') {
+        let above = name.get(..at).unwrap_or(name);
+        if !exists(held, above)? {
+            held.create_filesystem(&NewDataset { name: above.to_owned(), properties: Vec::new() })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! The pools that the daemon has, and what it does with them.
+//!
+//! A pool has a thread of its own that writes what was changed. Pools come and go one at a time;
+//! what changes the datasets of one waits for what did before it.
+
+mod datasets;
+mod doomed;
+mod pools;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engine::held::{Held, World};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::log::Log;
+use crate::memory::{self, Remembered};
+use crate::{Answer, Ask, Error, Hello, Place, Result};
+
+/// How often what was changed is written, if nobody asks for it.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The pools that the daemon has.
+pub(crate) struct House {
+    place: Place,
+    pub(crate) log: Log,
+    world: World,
+    pools: Mutex<BTreeMap<String, Arc<Pool>>>,
+    /// Pools that were there when the daemon ended and cannot be taken over now. They stay
+    /// remembered until they are imported or forgotten.
+    waiting: Mutex<Vec<Remembered>>,
+    /// Pools come and go one at a time.
+    moving: Mutex<()>,
+}
+
+/// A pool with its thread.
+struct Pool {
+    held: Held,
+    altroot: Option<PathBuf>,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Its datasets are changed by one at a time.
+    changing: Mutex<()>,
+}
+
+impl House {
+    pub(crate) fn new(place: Place, log: Log, world: World) -> Self {
+        let (pools, waiting, moving) = Default::default();
+        Self { place, log, world, pools, waiting, moving }
+    }
+
+    /// Takes over again what it had.
+    pub(crate) fn take_over(self: &Arc<Self>) -> Result<()> {
+        for pool in memory::load(&self.place)? {
+            let guid = pool.guid.to_string();
+            match engine::held::hold(&pool.drives, &guid, false, &self.world) {
+                Ok(held) => {
+                    self.log.say(&format!("pool '{}' is taken over again", held.name()));
+                    self.keep(held, pool.altroot);
+                }
+                Err(why) => {
+                    self.log.say(&format!("pool '{}' cannot be taken over: {why}", pool.name));
+                    self.waiting.lock().push(pool);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a pool from now on: starts its thread.
+    fn keep(self: &Arc<Self>, held: Held, altroot: Option<PathBuf>) -> Arc<Pool> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let name = held.name().to_owned();
+        let (house, writer, ends) = (Arc::downgrade(self), held.clone(), Arc::clone(&stop));
+        let thread = std::thread::Builder::new().name(format!("pool {name}")).spawn(move || {
+            if let Err(why) = writer.run(INTERVAL, &ends)
+                && let Some(house) = house.upgrade()
+            {
+                house.log.say(&why.to_string());
+            }
+        });
+        if let Err(why) = &thread {
+            // what is changed is still written whenever a command asks for it
+            self.log.say(&format!("pool '{name}' has no thread to write its changes: {why}"));
+        }
+        let (thread, changing) = (Mutex::new(thread.ok()), Mutex::default());
+        let pool = Arc::new(Pool { held, altroot, stop, thread, changing });
+        self.pools.lock().insert(name, Arc::clone(&pool));
+        pool
+    }
+
+    /// Remembers the pools that it has, and those that it waits for.
+    fn remember(&self) -> Result<()> {
+        let mut all = self.waiting.lock().clone();
+        all.extend(self.pools.lock().values().map(|pool| Remembered {
+            name: pool.held.name().to_owned(),
+            guid: pool.held.guid(),
+            drives: pool.held.drives(),
+            altroot: pool.altroot.clone(),
+        }));
+        memory::save(&self.place, all)
+    }
+
+    /// Ends: all that was changed is written, and the pools stay this host's.
+    pub(crate) fn leave(&self) {
+        let _moving = self.moving.lock();
+        let pools = std::mem::take(&mut *self.pools.lock());
+        for (name, pool) in pools {
+            match pool.end(Held::release) {
+                Ok(()) => self.log.say(&format!("pool '{name}' is left until the next start")),
+                Err(why) => self.log.say(&format!("pool '{name}' is left, and {why}")),
+            }
+        }
+    }
+
+    /// The pool with that name.
+    fn pool(&self, name: &str) -> Result<Arc<Pool>> {
+        if let Some(pool) = self.pools.lock().get(name) {
+            return Ok(Arc::clone(pool));
+        }
+        let waits = self.waiting.lock().iter().any(|pool| pool.name == name);
+        Err(Error::Said {
+            status: 3,
+            what: if waits {
+                format!(
+                    "pool '{name}' could not be taken over when the daemon started: its log, '{}', \
+                     says why; `zpool import` tries again",
+                    self.place.log().display()
+                )
+            } else {
+                format!("no pool '{name}' is imported")
+            },
+        })
+    }
+
+    /// The pool in which a dataset is.
+    fn pool_of(&self, dataset: &str) -> Result<Arc<Pool>> {
+        self.pool(dataset.split(['/', '@', '#']).next().unwrap_or(dataset))
+    }
+
+    /// Does what is asked for.
+    pub(crate) fn answer(self: &Arc<Self>, ask: Ask) -> Result<Answer> {
+        match ask {
+            Ask::Hello {} => give(&Hello {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                pid: std::process::id(),
+            }),
+            // whoever listens has seen it before, and ends
+            Ask::Stop {} => done(()),
+            Ask::Pools { names } => give(&self.reports(&names)?),
+            Ask::CreatePool(new) => self.create_pool(&new).map(done)?,
+            Ask::Importable { paths } => give(&self.importable(&paths)),
+            Ask::ImportPool(import) => give(&self.import(&import)?),
+            Ask::ExportPool { name, force } => self.export(&name, force).map(done)?,
+            Ask::DestroyPool { name, force } => self.destroy_pool(&name, force).map(done)?,
+            Ask::SyncPools { names } => self.sync(&names).map(done)?,
+            other => self.answer_of_datasets(other),
+        }
+    }
+}
+
+impl Pool {
+    /// Ends what goes on in it, and leaves it as `way` says.
+    fn end(&self, way: impl FnOnce(&Held) -> engine::Result<()>) -> engine::Result<()> {
+        let _changing = self.changing.lock();
+        self.stop.store(true, Ordering::Release);
+        let done = way(&self.held);
+        if let Some(thread) = self.thread.lock().take() {
+            // it said itself what went wrong
+            let _ = thread.join();
+        }
+        done
+    }
+}
+
+fn give(value: &impl Serialize) -> Result<Answer> {
+    let value = serde_json::to_value(value).map_err(|why| Error::refused(why.to_string()))?;
+    Ok(Answer { value, warnings: Vec::new() })
+}
+
+fn done((): ()) -> Result<Answer> {
+    Ok(Answer { value: Value::Null, warnings: Vec::new() })
+}

@@ -1,0 +1,167 @@
+//! Pools: made, found, taken over, given up, destroyed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
+use engine::summary::{PoolSummary, Vdev, VdevState};
+
+use super::House;
+use crate::{CreatePool, Error, Found, Group, ImportPool, PoolReport, Result, Role};
+
+impl House {
+    pub(super) fn reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
+        let pools = if names.is_empty() {
+            self.pools.lock().values().cloned().collect()
+        } else {
+            names.iter().map(|name| self.pool(name)).collect::<Result<Vec<_>>>()?
+        };
+        let report = |pool: Arc<super::Pool>| PoolReport {
+            status: pool.held.status(),
+            altroot: pool.altroot.clone(),
+        };
+        Ok(pools.into_iter().map(report).collect())
+    }
+
+    pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<()> {
+        let _moving = self.moving.lock();
+        self.is_free(&new.name)?;
+        let vdevs = new.vdevs.iter().map(|(group, role, drives)| NewVdev {
+            shape: match group {
+                Group::Single => Shape::Single,
+                Group::Mirror => Shape::Mirror,
+                Group::Raidz(parity) => Shape::Raidz(*parity),
+            },
+            drives: drives.clone(),
+            purpose: match role {
+                Role::Data => Purpose::Data,
+                Role::Log => Purpose::Log,
+                Role::Special => Purpose::Special,
+                Role::Dedup => Purpose::Dedup,
+            },
+        });
+        let below = NewPool {
+            name: new.name.clone(),
+            vdevs: vdevs.collect(),
+            ashift: new.ashift,
+            properties: new.properties.clone(),
+            force: new.force,
+        };
+        let held = engine::held::create(&below, &self.world)?;
+        self.log.say(&format!("pool '{}' is made", new.name));
+        self.keep(held, new.altroot.clone());
+        self.remember()
+    }
+
+    /// Whether no pool of that name is here.
+    fn is_free(&self, name: &str) -> Result<()> {
+        if self.pools.lock().contains_key(name) {
+            return Err(Error::refused(format!("there is a pool '{name}' already")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn importable(&self, paths: &[PathBuf]) -> Vec<Found> {
+        let found = engine::search(paths).summaries(&engine::OpenOptions::default());
+        let here: Vec<u64> = self.pools.lock().values().map(|pool| pool.held.guid()).collect();
+        found.iter().filter(|pool| !here.contains(&pool.guid)).map(describe).collect()
+    }
+
+    pub(super) fn import(self: &Arc<Self>, import: &ImportPool) -> Result<Vec<String>> {
+        let _moving = self.moving.lock();
+        let Some(wanted) = &import.name else { return self.import_all(import) };
+        Ok(vec![self.import_one(wanted, import)?])
+    }
+
+    fn import_all(self: &Arc<Self>, import: &ImportPool) -> Result<Vec<String>> {
+        let found = self.importable(&import.paths);
+        let whole = found.iter().filter(|pool| pool.reason.is_none() && pool.state != "destroyed");
+        whole.map(|pool| self.import_one(&pool.guid.to_string(), import)).collect()
+    }
+
+    fn import_one(self: &Arc<Self>, wanted: &str, import: &ImportPool) -> Result<String> {
+        self.is_free(wanted)?;
+        let held = engine::held::hold(&import.paths, wanted, import.force, &self.world)?;
+        let (name, guid) = (held.name().to_owned(), held.guid());
+        if let Err(taken) = self.is_free(&name) {
+            held.release()?;
+            return Err(taken);
+        }
+        self.waiting.lock().retain(|pool| pool.guid != guid);
+        self.log.say(&format!("pool '{name}' is imported"));
+        self.keep(held, import.altroot.clone());
+        self.remember()?;
+        Ok(name)
+    }
+
+    pub(super) fn export(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+        self.part_with(name, force, Held::export)?;
+        self.log.say(&format!("pool '{name}' is exported"));
+        Ok(())
+    }
+
+    pub(super) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+        self.part_with(name, force, Held::destroy_pool)?;
+        self.log.say(&format!("pool '{name}' is destroyed"));
+        Ok(())
+    }
+
+    /// Leaves a pool for good. It is forgotten first: if the power fails between the two, it is
+    /// not taken from whoever has it by then.
+    fn part_with(
+        &self,
+        name: &str,
+        _force: bool,
+        way: impl FnOnce(&Held) -> engine::Result<()>,
+    ) -> Result<()> {
+        let _moving = self.moving.lock();
+        let pool = self.pool(name)?;
+        self.pools.lock().remove(name);
+        self.remember()?;
+        let done = pool.end(way);
+        if let Err(why) = &done {
+            self.log.say(&format!("pool '{name}' is left, and {why}"));
+        }
+        Ok(done?)
+    }
+
+    pub(super) fn sync(&self, names: &[String]) -> Result<()> {
+        let names = if names.is_empty() {
+            self.pools.lock().keys().cloned().collect()
+        } else {
+            names.to_vec()
+        };
+        names.iter().try_for_each(|name| Ok(self.pool(name)?.held.sync()?))
+    }
+}
+
+fn describe(pool: &PoolSummary) -> Found {
+    let mut vdevs = Vec::new();
+    pool.vdevs.iter().for_each(|vdev| add(&mut vdevs, 1, vdev));
+    let healthy = pool.vdevs.iter().all(|vdev| vdev.state == VdevState::Online);
+    let health = match (pool.readable && !pool.partly_lost, healthy) {
+        (false, _) => "UNAVAIL",
+        (true, true) => "ONLINE",
+        (true, false) => "DEGRADED",
+    };
+    Found {
+        name: pool.name.clone(),
+        guid: pool.guid,
+        state: pool.state.clone(),
+        host: pool.host.clone(),
+        health: health.to_owned(),
+        reason: pool.reason.clone(),
+        vdevs,
+    }
+}
+
+fn add(rows: &mut Vec<(usize, String, String)>, depth: usize, vdev: &Vdev) {
+    let state = match vdev.state {
+        VdevState::Online => "ONLINE",
+        VdevState::Degraded | VdevState::Stale => "DEGRADED",
+        VdevState::Missing | VdevState::Truncated => "UNAVAIL",
+        VdevState::Removed => "REMOVED",
+    };
+    rows.push((depth, vdev.name.clone(), state.to_owned()));
+    vdev.children.iter().for_each(|child| add(rows, depth + 1, child));
+}

@@ -1,0 +1,32 @@
+//! The program that owns pools: runs jobs, keeps configuration, answers on a socket.
+//!
+//! [`serve`] is the daemon: it takes over again the pools that it had, each synced by a thread of
+//! its own, and answers HTTP with JSON on a Unix socket. [`Client`] asks it things ([`Ask`]), and
+//! starts one if none runs. Where a daemon lives is a [`Place`]: several run side by side, each in
+//! a place of its own.
+//!
+//! ```text
+//! POST /v1/VERB   the fields of an `Ask` as a JSON object
+//!                 200 {"value": ..., "warnings": [...]}
+//!                 4xx {"error": a sentence, "status": the exit status of the command}
+//! GET  /v1/VERB   the same without fields, for those that only look: pools, datasets, hello
+//! ```
+#![forbid(unsafe_code)]
+
+mod ask;
+mod client;
+mod error;
+mod house;
+mod log;
+mod memory;
+mod place;
+mod server;
+mod world;
+
+pub use ask::{
+    Answer, Ask, CreatePool, Destroyed, Found, Group, Hello, ImportPool, Listing, PoolReport, Role,
+};
+pub use client::Client;
+pub use error::{Error, Result};
+pub use place::Place;
+pub use server::{Manner, serve};

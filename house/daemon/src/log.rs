@@ -1,0 +1,39 @@
+//! What the daemon says, a line each, with the time.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::{Error, Place, Result};
+
+/// The daemon's log.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Mutex<File>,
+    /// Somebody sits before it and reads what it says.
+    echoes: bool,
+}
+
+impl Log {
+    pub(crate) fn open(place: &Place, echoes: bool) -> Result<Self> {
+        let path = place.log();
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let file = file.map_err(|why| Error::file(&path, &why))?;
+        Ok(Self { file: Mutex::new(file), echoes })
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        // one entry is one line, whatever is in names that come from disks
+        let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        let line = format!("{now} {what}\n");
+        // there is nobody left to tell if this fails
+        let _ = self.file.lock().write_all(line.as_bytes());
+        if self.echoes {
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        }
+    }
+}

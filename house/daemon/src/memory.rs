@@ -1,0 +1,80 @@
+//! Which pools the daemon has, so that it finds them when it starts again.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Place, Result};
+
+/// A pool that is to be taken over again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    pub(crate) name: String,
+    pub(crate) guid: u64,
+    /// Where its drives were.
+    pub(crate) drives: Vec<PathBuf>,
+    /// What stands before all its mountpoints.
+    pub(crate) altroot: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    pools: Vec<Remembered>,
+}
+
+/// What was remembered.
+pub(crate) fn load(place: &Place) -> Result<Vec<Remembered>> {
+    let path = place.memory();
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => return Err(Error::file(&path, &why)),
+    };
+    let content: Content = serde_json::from_slice(&bytes).map_err(|why| Error::File {
+        path: path.display().to_string(),
+        why: format!("it does not say which pools there are ({why}); import them anew without it"),
+    })?;
+    Ok(content.pools)
+}
+
+/// Remembers these. Whenever the power fails, the file has what it had before or this.
+pub(crate) fn save(place: &Place, pools: Vec<Remembered>) -> Result<()> {
+    let path = place.memory();
+    let failed = |why: std::io::Error| Error::file(&path, &why);
+    let mut bytes = serde_json::to_vec_pretty(&Content { pools })
+        .map_err(|why| Error::File { path: path.display().to_string(), why: why.to_string() })?;
+    bytes.push(b'\n');
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).map_err(failed)?;
+    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&new, &path).map_err(failed)?;
+    let folder = path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
+    folder.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Remembered, load, save};
+    use crate::Place;
+
+    #[test]
+    fn what_is_saved_is_loaded_and_what_is_damaged_is_said() {
+        let folder = std::env::temp_dir().join(format!("poolhouse-memory-{}", std::process::id()));
+        let place = Place::at(&folder).unwrap();
+        place.make().unwrap();
+        assert_eq!(load(&place).unwrap(), []);
+        let one = Remembered {
+            name: "tank".to_owned(),
+            guid: u64::MAX,
+            drives: vec!["/a".into()],
+            altroot: None,
+        };
+        save(&place, vec![one.clone()]).unwrap();
+        assert_eq!(load(&place).unwrap(), [one]);
+        std::fs::write(place.memory(), b"{").unwrap();
+        assert!(load(&place).unwrap_err().to_string().contains("pools.json"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

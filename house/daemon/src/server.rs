@@ -1,0 +1,168 @@
+//! HTTP with JSON on a Unix socket.
+
+use std::convert::Infallible;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde_json::{Map, Value, json};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::house::House;
+use crate::log::Log;
+use crate::{Answer, Ask, Error, Place, Result, world};
+
+/// How a daemon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Somebody sits before it and reads what it says.
+    Foreground,
+    /// Nobody does: it leaves the session of who started it.
+    Background,
+}
+
+/// What is asked has so many bytes at most.
+const LONGEST_ASK: usize = 16 << 20;
+/// How long those who ask when it ends may take to hear their answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Is the daemon at a place: takes over again what it had, and answers until it is told to end, by
+/// a signal or by whoever may ask it.
+pub fn serve(place: &Place, manner: Manner) -> Result<()> {
+    if manner == Manner::Background {
+        // it may lead a session already
+        let _ = rustix::process::setsid();
+    }
+    place.make()?;
+    let _lock = place.lock()?;
+    let log = Log::open(place, manner == Manner::Foreground)?;
+    let house = Arc::new(House::new(place.clone(), log, world::here()?));
+    let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    house.log.say(&format!("poolhouse {version} starts as process {pid}"));
+    house.take_over()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|why| Error::file(&place.socket(), &why))?;
+    let done = runtime.block_on(listen(place, &house));
+    house.leave();
+    runtime.shutdown_timeout(PATIENCE);
+    house.log.say("poolhouse ends");
+    done
+}
+
+async fn listen(place: &Place, house: &Arc<House>) -> Result<()> {
+    let path = place.socket();
+    let failed = |why: std::io::Error| Error::file(&path, &why);
+    // who has the lock owns what lies there
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, mode).map_err(failed)?;
+    let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut stops = signal(SignalKind::interrupt()).map_err(failed)?;
+    let told = Arc::new(Notify::new());
+    let mut talks = JoinSet::new();
+    house.log.say(&format!("listening on {}", path.display()));
+    loop {
+        tokio::select! {
+            stream = listener.accept() => match stream {
+                Ok((stream, _)) => {
+                    talks.spawn(talk(stream, Arc::clone(house), Arc::clone(&told)));
+                }
+                Err(why) => {
+                    house.log.say(&format!("nobody can be heard: {why}"));
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            _ = ends.recv() => break,
+            _ = stops.recv() => break,
+            () = told.notified() => break,
+            Some(_) = talks.join_next() => {}
+        }
+    }
+    drop(listener);
+    let _ = std::fs::remove_file(&path);
+    let rest = async { while talks.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(PATIENCE, rest).await;
+    Ok(())
+}
+
+async fn talk(stream: UnixStream, house: Arc<House>, told: Arc<Notify>) {
+    let answer = |request: Request<Incoming>| {
+        let (house, told) = (Arc::clone(&house), Arc::clone(&told));
+        async move { Ok::<_, Infallible>(respond(request, house, &told).await) }
+    };
+    // whoever hangs up wanted no answer
+    let _ = hyper::server::conn::http1::Builder::new()
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service_fn(answer))
+        .await;
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    house: Arc<House>,
+    told: &Notify,
+) -> Response<Full<Bytes>> {
+    let ask = match ask_of(request).await {
+        Ok(ask) => ask,
+        Err((status, what)) => return reply(status, &json!({ "error": what, "status": 2 })),
+    };
+    if let Ask::Stop {} = ask {
+        told.notify_one();
+    }
+    let answered = tokio::task::spawn_blocking(move || house.answer(ask)).await;
+    match answered {
+        Ok(Ok(Answer { value, warnings })) => {
+            reply(StatusCode::OK, &json!({ "value": value, "warnings": warnings }))
+        }
+        Ok(Err(why)) => {
+            let refusal = json!({ "error": why.to_string(), "status": why.status() });
+            reply(StatusCode::CONFLICT, &refusal)
+        }
+        Err(_) => {
+            let what = "the daemon failed at this: its log says where";
+            reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": what, "status": 16 }))
+        }
+    }
+}
+
+/// Those that only look.
+const LOOKS: [&str; 3] = ["hello", "pools", "datasets"];
+
+async fn ask_of(request: Request<Incoming>) -> std::result::Result<Ask, (StatusCode, String)> {
+    let (head, body) = request.into_parts();
+    let verb = head.uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
+    let looks = head.method == Method::GET && LOOKS.contains(&verb.as_str());
+    if !looks && head.method != Method::POST {
+        let what = format!("{} {}: POST /v1/VERB is wanted", head.method, head.uri.path());
+        return Err((StatusCode::METHOD_NOT_ALLOWED, what));
+    }
+    let bad = |why: String| (StatusCode::BAD_REQUEST, format!("/v1/{verb}: {why}"));
+    let body =
+        Limited::new(body, LONGEST_ASK).collect().await.map_err(|why| bad(why.to_string()))?;
+    let body = body.to_bytes();
+    let fields = if body.is_empty() {
+        Value::Object(Map::new())
+    } else {
+        serde_json::from_slice(&body).map_err(|why| bad(why.to_string()))?
+    };
+    let ask = Value::Object(Map::from_iter([(verb.clone(), fields)]));
+    serde_json::from_value(ask).map_err(|why| bad(why.to_string()))
+}
+
+fn reply(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}

@@ -1,0 +1,91 @@
+//! What all commands that ask a daemon have in common; and `poolhouse serve`, which is one.
+
+use std::path::PathBuf;
+
+use ::daemon::{Ask, Client, Manner, Place};
+use serde::de::DeserializeOwned;
+
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+
+/// The options of all commands that ask a daemon.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Asking {
+    /// The folder with the daemon's socket, memory and log; without it POOLHOUSE_STATE, or the
+    /// usual places
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Which daemon")]
+    state: Option<PathBuf>,
+    /// Print facts as JSON
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+impl Asking {
+    /// Asks the daemon, and starts one if none runs. What it warns of goes to standard error.
+    pub(crate) fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Failure> {
+        let program = std::env::current_exe()?;
+        let client = Client::starting(Place::of(self.state.as_deref())?, program);
+        let (value, warnings) = client.ask(ask)?;
+        for warning in warnings {
+            print::warning(&warning);
+        }
+        Ok(value)
+    }
+
+    /// Has the daemon do something.
+    pub(crate) fn tell(&self, ask: &Ask) -> Done {
+        self.ask::<()>(ask)?;
+        Ok(Outcome::Complete)
+    }
+}
+
+/// Own pools and their mounts, and answer commands
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "It takes over again the pools that it had when it ended, and ends cleanly when it
+is told to (Ctrl-C, SIGTERM, --stop): what was changed is written, and the pools
+stay this host's. The commands `poolhouse zpool` and `poolhouse zfs` start one in
+the background if none runs.
+
+Its place: for root /run/poolhouse and /var/lib/poolhouse, for users
+$XDG_RUNTIME_DIR/poolhouse and $XDG_STATE_HOME/poolhouse (~/.local/state), or the
+one folder that --state or POOLHOUSE_STATE names. Programs talk to it in HTTP:
+
+Examples:
+  poolhouse serve --state ~/nas
+  curl --unix-socket ~/nas/socket http://localhost/v1/pools
+  poolhouse serve --state ~/nas --stop"
+)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    asking: Asking,
+    /// End the daemon that runs there
+    #[arg(long)]
+    stop: bool,
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+impl Serve {
+    pub(crate) fn run(&self) -> Done {
+        let place = Place::of(self.asking.state.as_deref())?;
+        if self.stop {
+            return stop(place);
+        }
+        let manner = if self.background { Manner::Background } else { Manner::Foreground };
+        ::daemon::serve(&place, manner)?;
+        Ok(Outcome::Complete)
+    }
+}
+
+/// Tells the daemon to end, and waits until it has.
+fn stop(place: Place) -> Done {
+    let client = Client::new(place);
+    if !client.is_running()? {
+        print::warning(&"no daemon runs there");
+        return Ok(Outcome::Complete);
+    }
+    let (_, _): ((), _) = client.ask(&Ask::Stop {})?;
+    client.wait_ended();
+    Ok(Outcome::Complete)
+}

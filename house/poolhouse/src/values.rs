@@ -1,0 +1,104 @@
+//! Values of datasets' properties as people read them, and kinds of datasets as they write them.
+
+use units::human_bytes;
+
+use crate::outcome::Failure;
+use crate::table::safe;
+use crate::time;
+
+/// The kinds there are.
+const KINDS: [&str; 4] = ["filesystem", "volume", "snapshot", "bookmark"];
+/// Properties that are bytes, which people read in short form.
+const BYTES: [&str; 20] = [
+    "used",
+    "available",
+    "referenced",
+    "quota",
+    "reservation",
+    "refquota",
+    "refreservation",
+    "volsize",
+    "volblocksize",
+    "recordsize",
+    "usedbysnapshots",
+    "usedbydataset",
+    "usedbychildren",
+    "usedbyrefreservation",
+    "written",
+    "logicalused",
+    "logicalreferenced",
+    "special_small_blocks",
+    "dnodesize",
+    "refquota",
+];
+/// Of those, where 0 means that there is none.
+const NONE_IF_ZERO: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
+
+/// Whether a property is bytes.
+pub(crate) fn is_bytes(property: &str) -> bool {
+    BYTES.contains(&property)
+}
+
+/// The kinds of datasets that are named, in full; none: all.
+pub(crate) fn kinds(types: &[String]) -> Result<Vec<String>, Failure> {
+    let mut kinds = Vec::new();
+    for name in types {
+        let short = |kind: &&&str| kind.starts_with(name.trim_end_matches('s')) || name == "snap";
+        match name.as_str() {
+            "all" => return Ok(Vec::new()),
+            "fs" => kinds.push("filesystem".to_owned()),
+            "vol" => kinds.push("volume".to_owned()),
+            "snap" => kinds.push("snapshot".to_owned()),
+            _ => match KINDS.iter().find(short) {
+                Some(kind) if !name.is_empty() => kinds.push((**kind).to_owned()),
+                _ => {
+                    let known = KINDS.join(", ");
+                    let what = format!("-t {name}: there is no such type; {known}, all");
+                    return Err(Failure::usage(what));
+                }
+            },
+        }
+    }
+    Ok(kinds)
+}
+
+/// A value as people read it.
+pub(crate) fn readable(property: &str, value: &str) -> String {
+    if property.ends_with("ratio") && value.parse::<f64>().is_ok() {
+        return format!("{value}x");
+    }
+    let Ok(number) = value.parse::<u64>() else { return safe(value) };
+    match property {
+        "creation" | "snapshots_changed" => time::short(number),
+        _ if number == 0 && NONE_IF_ZERO.contains(&property) => "none".to_owned(),
+        _ if BYTES.contains(&property) => human_bytes(number),
+        _ if property.starts_with("written@") => human_bytes(number),
+        _ => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{kinds, readable};
+
+    #[test]
+    fn values_are_in_short_form() {
+        assert_eq!(readable("used", "1536"), "1.50K");
+        assert_eq!(readable("compressratio", "1.20"), "1.20x");
+        assert_eq!(readable("quota", "0"), "none");
+        assert_eq!(readable("guid", "12345678901"), "12345678901");
+        assert_eq!(readable("org:note", "a\x1bb"), "a\\u{1b}b");
+    }
+
+    #[test]
+    fn kinds_have_short_names() {
+        let of = |names: &[&str]| {
+            kinds(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).ok()
+        };
+        let all = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(of(&["fs", "vol"]), all(&["filesystem", "volume"]));
+        assert_eq!(of(&["snapshots"]), all(&["snapshot"]));
+        assert_eq!(of(&["all"]), all(&[]));
+        assert_eq!(of(&["folder"]), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! `poolhouse zfs set`, `inherit`, `rollback`, `promote` and `rename`.
+
+use ::daemon::Ask;
+
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure};
+use crate::zpool::setting;
+
+/// Set properties
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zfs set compression=zstd recordsize=1M tank/media
+  poolhouse zfs set org.example:owner=grandma tank/photos tank/letters")]
+pub(super) struct Set {
+    /// NAME=VALUE..., then the datasets
+    #[arg(value_name = "NAME=VALUE... DATASET", required = true, num_args = 2..)]
+    words: Vec<String>,
+}
+
+impl Set {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let (properties, names) = self.parts()?;
+        asking.tell(&Ask::Set { names, properties })
+    }
+
+    /// Properties have a =, and no dataset's name has one.
+    fn parts(&self) -> Result<(Vec<(String, String)>, Vec<String>), Failure> {
+        let first = self.words.iter().position(|word| !word.contains('='));
+        let (settings, names) = self.words.split_at(first.unwrap_or(self.words.len()));
+        if settings.is_empty() || names.is_empty() {
+            return Err(Failure::usage("NAME=VALUE and a dataset are wanted"));
+        }
+        let settings: Result<Vec<_>, _> = settings.iter().map(|text| setting(text)).collect();
+        Ok((settings.map_err(Failure::usage)?, names.to_vec()))
+    }
+}
+
+/// Let a property be inherited
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse zfs inherit -r compression tank/media")]
+pub(super) struct Inherit {
+    /// In the datasets below, too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// The property
+    property: String,
+    /// The datasets
+    #[arg(value_name = "DATASET", required = true)]
+    names: Vec<String>,
+}
+
+impl Inherit {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let (property, recursive) = (self.property.clone(), self.recursive);
+        asking.tell(&Ask::Inherit { names: self.names.clone(), property, recursive })
+    }
+}
+
+/// Go back to a snapshot
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "What was changed since is gone. It must be the newest, or -r destroys those that
+are newer.
+
+Example:
+  poolhouse zfs rollback tank/photos@monday"
+)]
+pub(super) struct Rollback {
+    /// Destroy newer snapshots and bookmarks
+    #[arg(short = 'r')]
+    newer: bool,
+    /// And their clones
+    #[arg(short = 'R')]
+    clones: bool,
+    /// FS@NAME
+    snapshot: String,
+}
+
+impl Rollback {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let (snapshot, newer, clones) = (self.snapshot.clone(), self.newer, self.clones);
+        asking.tell(&Ask::Rollback { snapshot, newer, clones })
+    }
+}
+
+/// Make a clone the one that its origin depends on
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse zfs promote tank/trial")]
+pub(super) struct Promote {
+    /// The clone
+    name: String,
+}
+
+impl Promote {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        asking.tell(&Ask::Promote { name: self.name.clone() })
+    }
+}
+
+/// Give a dataset or snapshot another name
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zfs rename tank/photos tank/pictures
+  poolhouse zfs rename -r tank@monday @tuesday")]
+pub(super) struct Rename {
+    /// Make those above the new name that are not there
+    #[arg(short = 'p', conflicts_with = "recursive")]
+    parents: bool,
+    /// The snapshots of that name below, too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// What it is called
+    from: String,
+    /// What it is to be called
+    to: String,
+}
+
+impl Rename {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let (from, recursive) = (self.from.clone(), self.recursive);
+        if recursive && !from.contains('@') {
+            return Err(Failure::usage("-r is for snapshots"));
+        }
+        let to = match (from.split_once('@'), self.to.strip_prefix('@')) {
+            (Some((head, _)), Some(part)) => format!("{head}@{part}"),
+            _ => self.to.clone(),
+        };
+        asking.tell(&Ask::Rename { from, to, recursive, parents: self.parents })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Set;
+
+    #[test]
+    fn properties_come_first_then_datasets() {
+        let parts = |text: &str| {
+            let words = text.split(' ').map(str::to_owned).collect();
+            Set { words }.parts().map_err(|_| ())
+        };
+        let (settings, names) = parts("a=b c=d=e tank tank/x").unwrap();
+        assert_eq!(settings[1], ("c".to_owned(), "d=e".to_owned()));
+        assert_eq!(names, ["tank", "tank/x"]);
+        assert!(parts("a=b c=d").is_err() && parts("tank tank").is_err());
+    }
+}

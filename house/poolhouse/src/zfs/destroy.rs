@@ -1,0 +1,68 @@
+//! `poolhouse zfs destroy`.
+
+use std::io::{self, Write};
+
+use ::daemon::{Ask, Destroyed};
+
+use crate::daemon::Asking;
+use crate::outcome::{Done, Outcome};
+use crate::print;
+use crate::table::safe;
+
+/// Destroy file systems, volumes, snapshots or bookmarks
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Nobody asks whether you mean it: -nv shows what would go.
+
+Examples:
+  poolhouse zfs destroy tank/trial
+  poolhouse zfs destroy -rnv tank/media            what would go with it?
+  poolhouse zfs destroy tank/photos@monday%friday  a range of snapshots, and @a,b a list")]
+pub(super) struct Args {
+    /// What is below it, too; for a snapshot those of its name below
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// Clones, too, wherever they are
+    #[arg(short = 'R')]
+    clones: bool,
+    /// Snapshots that are in use as soon as they are not
+    #[arg(short = 'd')]
+    later: bool,
+    /// Only say what would be destroyed
+    #[arg(short = 'n')]
+    dry: bool,
+    /// Say what is destroyed
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Exact numbers, and tabs between columns
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// FS, FS@SNAP[%SNAP][,...] or FS#BOOKMARK
+    #[arg(value_name = "DATASET")]
+    name: String,
+}
+
+pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let gone: Destroyed = asking.ask(&Ask::Destroy {
+        name: args.name.clone(),
+        recursive: args.recursive,
+        clones: args.clones,
+        later: args.later,
+        dry: args.dry,
+    })?;
+    if asking.json {
+        print::json(&gone.names)?;
+        return Ok(Outcome::Complete);
+    }
+    if args.verbose {
+        let mut out = io::stdout().lock();
+        for name in &gone.names {
+            let name = safe(name);
+            match (args.parsable, args.dry) {
+                (true, _) => writeln!(out, "destroy\t{name}")?,
+                (false, true) => writeln!(out, "would destroy {name}")?,
+                (false, false) => writeln!(out, "will destroy {name}")?,
+            }
+        }
+    }
+    Ok(Outcome::Complete)
+}

@@ -1,0 +1,133 @@
+//! `poolhouse zfs get`.
+
+use std::io::{self, Write};
+
+use engine::dataset::{Dataset, Property};
+
+use super::select::{Select, full};
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+use crate::table::{Align, Table};
+use crate::values::readable;
+
+/// The columns there are.
+const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
+/// Where properties may be set.
+const SOURCES: [&str; 5] = ["local", "default", "inherited", "received", "none"];
+
+/// Show properties
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zfs get all tank/photos
+  poolhouse zfs get -r -s local,inherited compression,recordsize tank
+  poolhouse zfs get -Hp -o value used tank")]
+pub(super) struct Args {
+    #[command(flatten)]
+    select: Select,
+    /// No head, columns separated by tabs
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// These columns: name, property, value, source
+    #[arg(short = 'o', value_name = "FIELD", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Only what is set there: local, default, inherited, received, none
+    #[arg(short = 's', value_name = "SOURCE", value_delimiter = ',')]
+    sources: Vec<String>,
+    /// Properties with commas between them, or `all`
+    #[arg(value_name = "PROPERTY,...")]
+    properties: String,
+    /// Datasets; none: all
+    #[arg(value_name = "DATASET")]
+    names: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let columns = known("-o", &args.columns, &COLUMNS)?;
+    let sources = known("-s", &args.sources, &SOURCES)?;
+    let named = || args.properties.split(',');
+    let all = named().any(|name| name == "all");
+    let properties: Vec<String> = named().flat_map(full).collect();
+    let asked = if all { Vec::new() } else { properties };
+    let mut found = args.select.ask(&args.names, asked.clone(), &[], asking)?;
+    for dataset in &mut found {
+        // what a dataset does not have is shown as such where it was asked for
+        for name in &asked {
+            if dataset.value(name).is_none() {
+                let (name, dash) = (name.clone(), "-".to_owned());
+                dataset.properties.push(Property { name, value: dash.clone(), source: dash });
+            }
+        }
+        dataset.properties.retain(|property| sources.contains(&source_word(property)));
+    }
+    if asking.json {
+        print::json(&found)?;
+        return Ok(Outcome::Complete);
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let table = table(&found, &columns, args);
+    if args.scripted {
+        table.print_tabs(&mut out)?
+    } else {
+        table.print(&mut out)?
+    }
+    out.flush()?;
+    Ok(Outcome::Complete)
+}
+
+/// The words that were given, if all are known; all there are, if none was.
+fn known<'a>(switch: &str, given: &[String], words: &[&'a str]) -> Result<Vec<&'a str>, Failure> {
+    if given.is_empty() || given.iter().any(|word| word == "all") {
+        return Ok(words.to_vec());
+    }
+    let find = |given: &String| {
+        words.iter().copied().find(|word| word == given).ok_or_else(|| {
+            Failure::usage(format!("{switch} {given}: there is no such word; {}", words.join(", ")))
+        })
+    };
+    given.iter().map(find).collect()
+}
+
+fn source_word(property: &Property) -> &str {
+    match property.source.as_str() {
+        "-" => "none",
+        source => source.split(' ').next().unwrap_or(source),
+    }
+}
+
+fn table(found: &[Dataset], columns: &[&str], args: &Args) -> Table {
+    let mut table = Table::new(vec![Align::Left; columns.len()]);
+    if !args.scripted {
+        table.row(columns.iter().map(|column| column.to_uppercase()));
+    }
+    for dataset in found {
+        for property in &dataset.properties {
+            table.row(columns.iter().map(|column| match *column {
+                "name" => dataset.name.clone(),
+                "property" => property.name.clone(),
+                "value" if args.parsable => property.value.clone(),
+                "value" => readable(&property.name, &property.value),
+                _ => property.source.clone(),
+            }));
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SOURCES, known};
+
+    #[test]
+    fn only_known_words_are_taken() {
+        let words = |text: &str| {
+            known("-s", &[text.to_owned()], &SOURCES).map(|found| found.len()).map_err(|_| ())
+        };
+        assert_eq!(words("local"), Ok(1));
+        assert_eq!(words("all"), Ok(5));
+        assert_eq!(words("elsewhere"), Err(()));
+    }
+}

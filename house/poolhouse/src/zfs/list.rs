@@ -1,0 +1,166 @@
+//! `poolhouse zfs list`.
+
+use std::io::{self, Write};
+
+use engine::dataset::Dataset;
+
+use super::select::{Select, full};
+use crate::daemon::Asking;
+use crate::outcome::{Done, Outcome};
+use crate::print;
+use crate::table::{Align, Table};
+use crate::values::{is_bytes, readable};
+
+/// What is shown if nobody says otherwise.
+const COMMON: [&str; 5] = ["name", "used", "available", "referenced", "mountpoint"];
+
+/// List datasets
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zfs list
+  poolhouse zfs list -t snapshot -r tank
+  poolhouse zfs list -Hp -o name,used -s used tank tank/photos
+  poolhouse zfs list -o space                     where has all the room gone?")]
+pub(super) struct Args {
+    #[command(flatten)]
+    select: Select,
+    /// No head, columns separated by tabs
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// These properties
+    #[arg(short = 'o', value_name = "PROPERTY", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Sorted by this property; may be repeated
+    #[arg(short = 's', value_name = "PROPERTY")]
+    up: Vec<String>,
+    /// The other way round
+    #[arg(short = 'S', value_name = "PROPERTY")]
+    down: Vec<String>,
+    /// Datasets; none: all
+    #[arg(value_name = "DATASET")]
+    names: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let columns: Vec<String> = if args.columns.is_empty() {
+        COMMON.map(str::to_owned).to_vec()
+    } else {
+        args.columns.iter().flat_map(|column| full(column)).collect()
+    };
+    let keys: Vec<(String, bool)> = args
+        .up
+        .iter()
+        .map(|key| (key, true))
+        .chain(args.down.iter().map(|key| (key, false)))
+        .flat_map(|(key, up)| full(key).into_iter().map(move |key| (key, up)))
+        .collect();
+    let wanted = columns.iter().chain(keys.iter().map(|key| &key.0));
+    let mut properties: Vec<String> = wanted.filter(|name| *name != "name").cloned().collect();
+    if properties.is_empty() {
+        // none at all would mean all
+        properties.push("type".to_owned());
+    }
+    let mut found = args.select.ask(&args.names, properties, &["filesystem", "volume"], asking)?;
+    sort(&mut found, &keys);
+    if asking.json {
+        print::json(&found)?;
+        return Ok(Outcome::Complete);
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if found.is_empty() && !args.scripted {
+        writeln!(out, "no datasets available")?;
+    } else {
+        let table = table(&found, &columns, args);
+        if args.scripted { table.print_tabs(&mut out)? } else { table.print(&mut out)? }
+    }
+    out.flush()?;
+    Ok(Outcome::Complete)
+}
+
+/// Numbers by size, words by letters; what has no value goes last.
+fn sort(found: &mut [Dataset], keys: &[(String, bool)]) {
+    // the last key counts least
+    for (key, up) in keys.iter().rev() {
+        found.sort_by_cached_key(|dataset| {
+            let text = if key == "name" { Some(dataset.name.as_str()) } else { dataset.value(key) };
+            let number = text.and_then(|text| text.parse::<u64>().ok());
+            let text = text.map(str::to_owned).unwrap_or_default();
+            (text.is_empty() || text == "-", number, text)
+        });
+        if !up {
+            found.reverse();
+        }
+    }
+}
+
+fn table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
+    let heads: Vec<(String, Align)> = columns.iter().map(|column| head(column)).collect();
+    let mut table = Table::new(heads.iter().map(|head| head.1).collect::<Vec<_>>());
+    if !args.scripted {
+        table.row(heads.into_iter().map(|head| head.0));
+    }
+    for dataset in found {
+        table.row(columns.iter().map(|column| match column.as_str() {
+            "name" => dataset.name.clone(),
+            _ => match dataset.value(column) {
+                None | Some("") => "-".to_owned(),
+                Some(value) if args.parsable => value.to_owned(),
+                Some(value) => readable(column, value),
+            },
+        }));
+    }
+    table
+}
+
+/// A column's head and alignment.
+fn head(column: &str) -> (String, Align) {
+    let short = match column {
+        "available" => "avail",
+        "referenced" => "refer",
+        "compressratio" => "ratio",
+        "usedbysnapshots" => "usedsnap",
+        "usedbydataset" => "usedds",
+        "usedbyrefreservation" => "usedrefreserv",
+        "usedbychildren" => "usedchild",
+        "logicalused" => "lused",
+        "logicalreferenced" => "lrefer",
+        "compression" => "compress",
+        "recordsize" => "recsize",
+        "reservation" => "reserv",
+        "refreservation" => "refreserv",
+        "readonly" => "rdonly",
+        other => other,
+    };
+    let is_number = is_bytes(column) || column.ends_with("ratio");
+    (short.to_uppercase(), if is_number { Align::Right } else { Align::Left })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::KeyState;
+    use engine::dataset::{Dataset, Property};
+
+    use super::sort;
+
+    #[test]
+    fn numbers_are_sorted_by_size() {
+        let dataset = |name: &str, used: &str| Dataset {
+            name: name.to_owned(),
+            kind: "filesystem".to_owned(),
+            key: KeyState::None,
+            properties: vec![Property {
+                name: "used".to_owned(),
+                value: used.to_owned(),
+                source: "-".to_owned(),
+            }],
+        };
+        let mut found = vec![dataset("a", "100"), dataset("b", "20"), dataset("c", "3")];
+        sort(&mut found, &[("used".to_owned(), true)]);
+        assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<String>(), "cba");
+        sort(&mut found, &[("used".to_owned(), false)]);
+        assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<String>(), "abc");
+    }
+}

@@ -1,0 +1,72 @@
+//! `poolhouse zfs`: datasets, in the words of zfs(8).
+
+mod change;
+mod destroy;
+mod get;
+mod list;
+mod make;
+mod select;
+
+use crate::daemon::Asking;
+use crate::outcome::Done;
+
+/// Make datasets and look after them, in the words of zfs(8)
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zfs create -o compression=zstd tank/photos
+  poolhouse zfs snapshot -r tank@monday
+  poolhouse zfs list -t all -r tank
+  poolhouse zfs rollback tank/photos@monday")]
+pub(crate) struct Zfs {
+    #[command(flatten)]
+    asking: Asking,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Make a file system or a volume
+    Create(make::Create),
+    /// Destroy file systems, volumes, snapshots or bookmarks
+    Destroy(destroy::Args),
+    /// List datasets
+    List(list::Args),
+    /// Show properties
+    Get(get::Args),
+    /// Set properties
+    Set(change::Set),
+    /// Let a property be inherited
+    Inherit(change::Inherit),
+    /// Make snapshots
+    #[command(visible_alias = "snap")]
+    Snapshot(make::Snapshot),
+    /// Go back to a snapshot
+    Rollback(change::Rollback),
+    /// Make a file system that begins as a snapshot
+    Clone(make::Clone),
+    /// Make a clone the one that its origin depends on
+    Promote(change::Promote),
+    /// Give a dataset or snapshot another name
+    Rename(change::Rename),
+}
+
+impl Zfs {
+    /// Does what was asked for.
+    pub(crate) fn run(&self) -> Done {
+        let asking = &self.asking;
+        match &self.command {
+            Command::Create(args) => args.run(asking),
+            Command::Destroy(args) => destroy::run(args, asking),
+            Command::List(args) => list::run(args, asking),
+            Command::Get(args) => get::run(args, asking),
+            Command::Set(args) => args.run(asking),
+            Command::Inherit(args) => args.run(asking),
+            Command::Snapshot(args) => args.run(asking),
+            Command::Rollback(args) => args.run(asking),
+            Command::Clone(args) => args.run(asking),
+            Command::Promote(args) => args.run(asking),
+            Command::Rename(args) => args.run(asking),
+        }
+    }
+}

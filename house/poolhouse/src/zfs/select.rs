@@ -1,0 +1,96 @@
+//! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
+
+use ::daemon::{Ask, Listing};
+use engine::dataset::{Dataset, Wanted};
+
+use crate::daemon::Asking;
+use crate::outcome::Failure;
+use crate::values::kinds;
+
+/// Which datasets.
+#[derive(clap::Args, Debug)]
+pub(super) struct Select {
+    /// Those below, too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// Those so many levels below, too
+    #[arg(short = 'd', value_name = "DEPTH")]
+    depth: Option<usize>,
+    /// Only these: filesystem, volume, snapshot, bookmark, all
+    #[arg(short = 't', value_name = "TYPE", value_delimiter = ',')]
+    types: Vec<String>,
+}
+
+impl Select {
+    /// Asks for the datasets `names` or all, with these properties. What is below a dataset comes
+    /// with -r and -d, or where no name is given; snapshots and bookmarks with -t, or by name.
+    pub(super) fn ask(
+        &self,
+        names: &[String],
+        properties: Vec<String>,
+        usual: &[&str],
+        asking: &Asking,
+    ) -> Result<Vec<Dataset>, Failure> {
+        let all = names.is_empty();
+        let depth = match self.depth {
+            Some(depth) => Some(depth),
+            // the snapshots of a dataset count as below it
+            None if self.recursive || all => None,
+            None if !self.types.is_empty() && self.takes_parts()? => Some(1),
+            None => Some(0),
+        };
+        let named = |name: &String| name.contains(['@', '#']);
+        let kinds = match (self.types.is_empty(), names.iter().any(named)) {
+            (false, _) => kinds(&self.types)?,
+            (true, true) => Vec::new(),
+            (true, false) => usual.iter().map(|kind| (*kind).to_owned()).collect(),
+        };
+        let wanted = Wanted { kinds, depth, properties };
+        let found: Vec<Dataset> =
+            asking.ask(&Ask::Datasets(Listing { names: names.to_vec(), wanted }))?;
+        // with -t snapshot and no -r: those of the dataset, and no dataset below
+        let flat = depth == Some(1) && self.depth.is_none();
+        let stays = |dataset: &Dataset| {
+            !flat
+                || names.iter().any(|name| {
+                    let rest = dataset.name.strip_prefix(name.as_str());
+                    rest.is_some_and(|rest| !rest.starts_with('/'))
+                })
+        };
+        Ok(found.into_iter().filter(stays).collect())
+    }
+
+    /// Whether snapshots or bookmarks are asked for.
+    fn takes_parts(&self) -> Result<bool, Failure> {
+        let kinds = kinds(&self.types)?;
+        Ok(kinds.is_empty() || kinds.iter().any(|kind| kind == "snapshot" || kind == "bookmark"))
+    }
+}
+
+/// A property by its full name.
+pub(super) fn full(name: &str) -> Vec<String> {
+    let name = match name.to_lowercase().as_str() {
+        "avail" => "available",
+        "refer" => "referenced",
+        "ratio" => "compressratio",
+        "usedsnap" => "usedbysnapshots",
+        "usedds" => "usedbydataset",
+        "usedrefreserv" => "usedbyrefreservation",
+        "usedchild" => "usedbychildren",
+        "lused" => "logicalused",
+        "lrefer" => "logicalreferenced",
+        "compress" => "compression",
+        "recsize" => "recordsize",
+        "volblock" => "volblocksize",
+        "reserv" => "reservation",
+        "refreserv" => "refreservation",
+        "rdonly" => "readonly",
+        "space" => {
+            let space = ["name", "available", "used", "usedbysnapshots", "usedbydataset"];
+            let more = ["usedbyrefreservation", "usedbychildren"];
+            return space.into_iter().chain(more).map(str::to_owned).collect();
+        }
+        _ => name,
+    };
+    vec![name.to_owned()]
+}

@@ -1,0 +1,93 @@
+//! `poolhouse zpool create`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use ::daemon::{Ask, CreatePool};
+
+use super::{setting, vdevs};
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure, Outcome};
+
+/// Make a pool
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Drives are disks, partitions or files; a disk is used whole, without a partition
+table. VDEV is a drive, or mirror, raidz1, raidz2, raidz3 and the drives of one;
+after log, special or dedup come those for that purpose.
+
+Examples:
+  poolhouse zpool create tank raidz2 sda sdb sdc sdd sde sdf
+  poolhouse zpool create -o ashift=12 -O compression=zstd tank mirror sda sdb log nvme0n1
+  poolhouse zpool create -n tank mirror a.img b.img mirror c.img d.img"
+)]
+pub(super) struct Args {
+    /// Use drives that are part of other pools, and vdevs of unlike redundancy
+    #[arg(short = 'f')]
+    force: bool,
+    /// Only show the layout
+    #[arg(short = 'n')]
+    dry: bool,
+    /// A property of the pool: ashift (9 to 16), altroot
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    pool_properties: Vec<(String, String)>,
+    /// A property of its root file system
+    #[arg(short = 'O', value_name = "NAME=VALUE", value_parser = setting)]
+    properties: Vec<(String, String)>,
+    /// Where its root file system is mounted: an absolute path, none, legacy
+    #[arg(short = 'm', value_name = "MOUNTPOINT")]
+    mountpoint: Option<String>,
+    /// What stands before all its mountpoints
+    #[arg(short = 'R', value_name = "ROOT")]
+    root: Option<PathBuf>,
+    /// Its name
+    pool: String,
+    /// Its vdevs
+    #[arg(value_name = "VDEV", required = true)]
+    vdevs: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let vdevs = vdevs::parse(&args.vdevs)?;
+    let new = wanted(args, vdevs)?;
+    if args.dry {
+        write!(std::io::stdout(), "{}", vdevs::shown(&args.pool, &new.vdevs))?;
+        return Ok(Outcome::Complete);
+    }
+    asking.tell(&Ask::CreatePool(new))
+}
+
+fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
+    let mut new = CreatePool {
+        name: args.pool.clone(),
+        vdevs,
+        ashift: None,
+        properties: args.properties.clone(),
+        altroot: args.root.clone(),
+        force: args.force,
+    };
+    for (name, value) in &args.pool_properties {
+        match name.as_str() {
+            "ashift" => {
+                let ashift =
+                    value.parse().ok().filter(|shift| *shift == 0 || (9..=16).contains(shift));
+                let bad = || {
+                    Failure::usage(format!("ashift={value}: it is 9 to 16, or 0 for what suits"))
+                };
+                new.ashift = Some(ashift.ok_or_else(bad)?).filter(|shift| *shift != 0);
+            }
+            "altroot" => new.altroot = Some(value.into()),
+            _ => {
+                let what = format!(
+                    "-o {name}: of a pool's properties only ashift and altroot can be set yet"
+                );
+                return Err(Failure::usage(what));
+            }
+        }
+    }
+    new.properties.extend(args.mountpoint.clone().map(|at| ("mountpoint".to_owned(), at)));
+    if let Some(root) = new.altroot.as_ref().filter(|root| !root.is_absolute()) {
+        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
+    }
+    Ok(new)
+}

@@ -1,0 +1,175 @@
+//! `poolhouse zpool list`.
+
+use std::io::{self, Write};
+
+use ::daemon::PoolReport;
+use engine::held::VdevStatus;
+use units::human_bytes;
+
+use super::reports;
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+use crate::table::{Align, Table};
+
+/// What is shown if nobody says otherwise.
+const COMMON: [&str; 11] = [
+    "name",
+    "size",
+    "allocated",
+    "free",
+    "checkpoint",
+    "expandsize",
+    "fragmentation",
+    "capacity",
+    "dedupratio",
+    "health",
+    "altroot",
+];
+
+/// List pools and how full they are
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Columns: name, size, allocated, free, capacity, health, altroot, guid; those that
+zpool(8) has besides are shown as - as yet.
+
+Examples:
+  poolhouse zpool list
+  poolhouse zpool list -Hp -o name,free tank"
+)]
+pub(super) struct Args {
+    /// No head, columns separated by tabs
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// These columns
+    #[arg(short = 'o', value_name = "PROPERTY", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Their vdevs, too
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Their names; none: all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let columns = columns(&args.columns)?;
+    let found = reports(asking, &args.pools)?;
+    if asking.json {
+        print::json(&found)?;
+        return Ok(Outcome::Complete);
+    }
+    let mut out = io::stdout().lock();
+    if found.is_empty() && !args.scripted {
+        writeln!(out, "no pools available")?;
+        return Ok(Outcome::Complete);
+    }
+    let mut table = Table::new(columns.iter().map(|column| align(column)).collect::<Vec<_>>());
+    if !args.scripted {
+        table.row(columns.iter().map(|column| head(column)));
+    }
+    for pool in &found {
+        table.row(columns.iter().map(|column| cell(pool, column, args.parsable)));
+        if args.verbose {
+            pool.status.vdevs.iter().for_each(|vdev| add(&mut table, &columns, vdev, 1));
+        }
+    }
+    if args.scripted {
+        table.print_tabs(&mut out)?
+    } else {
+        table.print(&mut out)?
+    }
+    Ok(Outcome::Complete)
+}
+
+/// The columns by their full names.
+fn columns(asked: &[String]) -> Result<Vec<&'static str>, Failure> {
+    if asked.is_empty() {
+        return Ok(COMMON.to_vec());
+    }
+    let full = |column: &String| {
+        Ok(match column.to_lowercase().as_str() {
+            "name" => "name",
+            "size" => "size",
+            "alloc" | "allocated" => "allocated",
+            "free" => "free",
+            "ckpoint" | "checkpoint" => "checkpoint",
+            "expandsz" | "expandsize" => "expandsize",
+            "frag" | "fragmentation" => "fragmentation",
+            "cap" | "capacity" => "capacity",
+            "dedup" | "dedupratio" => "dedupratio",
+            "health" => "health",
+            "altroot" => "altroot",
+            "guid" => "guid",
+            _ => {
+                return Err(Failure::usage(format!(
+                    "-o {column}: there is no such column; {}, guid",
+                    COMMON.join(", ")
+                )));
+            }
+        })
+    };
+    asked.iter().map(full).collect()
+}
+
+fn head(column: &str) -> String {
+    match column {
+        "allocated" => "ALLOC".to_owned(),
+        "checkpoint" => "CKPOINT".to_owned(),
+        "expandsize" => "EXPANDSZ".to_owned(),
+        "fragmentation" => "FRAG".to_owned(),
+        "capacity" => "CAP".to_owned(),
+        "dedupratio" => "DEDUP".to_owned(),
+        other => other.to_uppercase(),
+    }
+}
+
+fn align(column: &str) -> Align {
+    if matches!(column, "name" | "altroot" | "health") { Align::Left } else { Align::Right }
+}
+
+fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
+    let status = &pool.status;
+    let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
+    match column {
+        "name" => status.name.clone(),
+        "size" => bytes(status.size),
+        "allocated" => bytes(status.allocated),
+        "free" => bytes(status.size.saturating_sub(status.allocated)),
+        "capacity" => {
+            let part = status.allocated.saturating_mul(100).checked_div(status.size).unwrap_or(0);
+            if parsable { part.to_string() } else { format!("{part}%") }
+        }
+        "health" => status.state.clone(),
+        "guid" => status.guid.to_string(),
+        "altroot" => {
+            pool.altroot.as_ref().map_or_else(|| "-".to_owned(), |root| root.display().to_string())
+        }
+        _ => "-".to_owned(),
+    }
+}
+
+fn add(table: &mut Table, columns: &[&'static str], vdev: &VdevStatus, depth: usize) {
+    table.row(columns.iter().map(|column| match *column {
+        "name" => format!("{}{}", "  ".repeat(depth), vdev.name),
+        "health" => vdev.state.clone(),
+        _ => "-".to_owned(),
+    }));
+    vdev.children.iter().for_each(|child| add(table, columns, child, depth + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{columns, head};
+
+    #[test]
+    fn columns_have_short_names() {
+        let asked = ["cap", "ALLOC"].map(str::to_owned);
+        assert_eq!(columns(&asked).unwrap(), ["capacity", "allocated"]);
+        assert!(columns(&["colour".to_owned()]).is_err());
+        assert_eq!(head("capacity"), "CAP");
+    }
+}

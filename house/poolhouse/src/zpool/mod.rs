@@ -1,0 +1,132 @@
+//! `poolhouse zpool`: pools, in the words of zpool(8).
+
+mod create;
+mod import;
+mod list;
+mod status;
+mod vdevs;
+
+use ::daemon::{Ask, PoolReport};
+
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure, Outcome};
+
+/// Make pools and look after them, in the words of zpool(8)
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zpool create tank raidz2 /dev/sd[a-f]   make a pool of six drives
+  poolhouse zpool import -d ~/images tank           take over one that is there
+  poolhouse zpool status                            how are they?
+  poolhouse zpool export tank                       give it to another host")]
+pub(crate) struct Zpool {
+    #[command(flatten)]
+    asking: Asking,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Make a pool
+    Create(create::Args),
+    /// Take over a pool that is on drives, or list those that could be
+    Import(import::Args),
+    /// Give pools up, so that other hosts can import them
+    Export(Export),
+    /// Destroy a pool and all that is in it
+    Destroy(Destroy),
+    /// List pools and how full they are
+    List(list::Args),
+    /// How pools and their drives are
+    Status(status::Args),
+    /// Have all that was changed written
+    Sync(Sync),
+}
+
+/// Give pools up, so that other hosts can import them
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zpool export tank
+  poolhouse zpool export -a")]
+struct Export {
+    /// All pools
+    #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
+    all: bool,
+    /// Even while somebody uses their files
+    #[arg(short = 'f')]
+    force: bool,
+    /// Their names
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Destroy a pool and all that is in it
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "What was in it stays on the drives until they are used again, and nobody asks
+whether you mean it.
+
+Example:
+  poolhouse zpool destroy tank"
+)]
+struct Destroy {
+    /// Even while somebody uses its files
+    #[arg(short = 'f')]
+    force: bool,
+    /// Its name
+    pool: String,
+}
+
+/// Have all that was changed written
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse zpool sync tank")]
+struct Sync {
+    /// Their names; none: all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+impl Zpool {
+    /// Does what was asked for.
+    pub(crate) fn run(&self) -> Done {
+        let asking = &self.asking;
+        match &self.command {
+            Command::Create(args) => create::run(args, asking),
+            Command::Import(args) => import::run(args, asking),
+            Command::Export(args) => export(args, asking),
+            Command::Destroy(args) => {
+                let (name, force) = (args.pool.clone(), args.force);
+                asking.tell(&Ask::DestroyPool { name, force })
+            }
+            Command::List(args) => list::run(args, asking),
+            Command::Status(args) => status::run(args, asking),
+            Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),
+        }
+    }
+}
+
+fn export(args: &Export, asking: &Asking) -> Done {
+    let names = if args.all {
+        reports(asking, &[])?.into_iter().map(|pool| pool.status.name).collect()
+    } else {
+        args.pools.clone()
+    };
+    for name in names {
+        asking.tell(&Ask::ExportPool { name, force: args.force })?;
+    }
+    Ok(Outcome::Complete)
+}
+
+/// How pools are; none named: all.
+fn reports(asking: &Asking, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
+    asking.ask(&Ask::Pools { names: names.to_vec() })
+}
+
+/// `NAME=VALUE`, as -o and -O take it.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("NAME=VALUE is wanted".to_owned()),
+    }
+}

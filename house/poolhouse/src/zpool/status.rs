@@ -1,0 +1,129 @@
+//! `poolhouse zpool status`.
+
+use std::io::{self, Write};
+
+use engine::held::{PoolStatus, VdevStatus};
+
+use super::reports;
+use crate::daemon::Asking;
+use crate::outcome::{Done, Outcome};
+use crate::print;
+use crate::table::{Align, Table, safe};
+
+/// How pools and their drives are
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zpool status
+  poolhouse zpool status -x       only those that are not well
+  poolhouse zpool status --json tank")]
+pub(super) struct Args {
+    /// Only pools that are not well
+    #[arg(short = 'x')]
+    unwell: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Whole paths of drives, as is done without it
+    #[arg(short = 'P')]
+    paths: bool,
+    /// Their names; none: all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let mut found = reports(asking, &args.pools)?;
+    let any = !found.is_empty();
+    if args.unwell {
+        found.retain(|pool| !is_well(&pool.status));
+    }
+    if asking.json {
+        print::json(&found)?;
+        return Ok(Outcome::Complete);
+    }
+    let mut out = io::stdout().lock();
+    if !any {
+        writeln!(out, "no pools available")?;
+    } else if found.is_empty() {
+        writeln!(out, "all pools are healthy")?;
+    }
+    for (at, pool) in found.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        describe(&pool.status, &mut out)?;
+    }
+    Ok(Outcome::Complete)
+}
+
+fn is_well(pool: &PoolStatus) -> bool {
+    pool.state == "ONLINE" && pool.vdevs.iter().all(|vdev| errors(vdev) == 0)
+}
+
+/// How often something went wrong on a vdev and those below it.
+fn errors(vdev: &VdevStatus) -> u64 {
+    let own = vdev.read_errors + vdev.write_errors + vdev.checksum_errors;
+    vdev.children.iter().map(errors).fold(own, u64::saturating_add)
+}
+
+fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "  pool: {}\n state: {}", safe(&pool.name), pool.state)?;
+    if let Some((status, action)) = advice(pool) {
+        writeln!(out, "status: {}\naction: {action}", safe(&status))?;
+    }
+    writeln!(out, "config:\n")?;
+    let mut table = Table::with_head(&[
+        ("NAME", Align::Left),
+        ("STATE", Align::Left),
+        ("READ", Align::Right),
+        ("WRITE", Align::Right),
+        ("CKSUM", Align::Right),
+    ]);
+    let zero = || "0".to_owned();
+    table.row([pool.name.clone(), pool.state.clone(), zero(), zero(), zero()]);
+    for purpose in [None, Some("dedup"), Some("special"), Some("log")] {
+        let vdevs: Vec<&VdevStatus> =
+            pool.vdevs.iter().filter(|vdev| vdev.purpose.as_deref() == purpose).collect();
+        if let Some(purpose) = purpose.filter(|_| !vdevs.is_empty()) {
+            let head = if purpose == "log" { "logs" } else { purpose };
+            table.row([head.to_owned()].into_iter().chain((0..4).map(|_| String::new())));
+        }
+        vdevs.into_iter().for_each(|vdev| add(&mut table, vdev, 1));
+    }
+    table.indent(8).print(out)?;
+    let wrong: u64 = pool.vdevs.iter().map(errors).fold(0, u64::saturating_add);
+    match wrong {
+        0 => writeln!(out, "\nerrors: No known data errors"),
+        // there is no log of those that could not be mended yet
+        _ => writeln!(out, "\nerrors: {wrong} on drives; whether all were mended is not kept yet"),
+    }
+}
+
+fn add(table: &mut Table, vdev: &VdevStatus, depth: usize) {
+    let count = |errors: u64| errors.to_string();
+    table.row([
+        format!("{}{}", "  ".repeat(depth), vdev.name),
+        vdev.state.clone(),
+        count(vdev.read_errors),
+        count(vdev.write_errors),
+        count(vdev.checksum_errors),
+    ]);
+    vdev.children.iter().for_each(|child| add(table, child, depth + 1));
+}
+
+/// What is wrong, and what to do.
+fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
+    if let Some(why) = &pool.trouble {
+        let action = "mend what is wrong, export it with `zpool export -f`, and import it again.";
+        return Some((format!("it takes no more changes: {why}"), action));
+    }
+    if pool.state != "ONLINE" {
+        let what =
+            "drives are missing; what is in the pool is there, and bears the loss of fewer more";
+        return Some((what.to_owned(), "bring the drives back, and import the pool again."));
+    }
+    (!is_well(pool)).then(|| {
+        let what = "drives gave errors or wrong data, which were mended from the others";
+        (what.to_owned(), "if the counts grow, replace the drive.")
+    })
+}

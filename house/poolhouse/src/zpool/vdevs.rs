@@ -1,0 +1,180 @@
+//! The words for vdevs: `mirror a b raidz2 c d e f log g special mirror h i`.
+
+use std::path::{Path, PathBuf};
+
+use ::daemon::{Group, Role};
+
+use crate::outcome::Failure;
+
+/// A top-level vdev.
+pub(super) type Vdev = (Group, Role, Vec<PathBuf>);
+
+/// Where a device is looked for that is named without a path.
+const DEVICES: [&str; 4] = ["/dev", "/dev/disk/by-id", "/dev/disk/by-path", "/dev/mapper"];
+
+enum Word {
+    Group(Group),
+    Role(Role),
+    Drive,
+}
+
+/// What the words say.
+pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
+    let (mut vdevs, mut role): (Vec<Vdev>, _) = (Vec::new(), Role::Data);
+    // the vdev that takes the next drives
+    let mut open: Option<Group> = None;
+    for word in words {
+        match meaning(word)? {
+            Word::Role(next) => (role, open) = (next, None),
+            Word::Group(group) => {
+                vdevs.push((group, role, Vec::new()));
+                open = Some(group);
+            }
+            Word::Drive => match vdevs.last_mut().filter(|_| open.is_some()) {
+                Some((_, _, drives)) => drives.push(place(word)),
+                None => vdevs.push((Group::Single, role, vec![place(word)])),
+            },
+        }
+    }
+    vdevs.iter().try_for_each(check)?;
+    Ok(vdevs)
+}
+
+fn meaning(word: &str) -> Result<Word, Failure> {
+    let refuse = |why: &str| Err(Failure::usage(format!("'{word}': {why}")));
+    Ok(match word {
+        "mirror" => Word::Group(Group::Mirror),
+        "raidz" | "raidz1" => Word::Group(Group::Raidz(1)),
+        "raidz2" => Word::Group(Group::Raidz(2)),
+        "raidz3" => Word::Group(Group::Raidz(3)),
+        "log" => Word::Role(Role::Log),
+        "special" => Word::Role(Role::Special),
+        "dedup" => Word::Role(Role::Dedup),
+        "spare" => return refuse("pools with hot spares cannot be made yet"),
+        "cache" => return refuse("pools with read caches cannot be made yet"),
+        _ if is_draid(word) => return refuse("pools with dRAID cannot be made yet, only be read"),
+        _ => Word::Drive,
+    })
+}
+
+/// `draid`, `draid2`, `draid2:4d:11c:1s`.
+fn is_draid(word: &str) -> bool {
+    let Some(rest) = word.strip_prefix("draid") else { return false };
+    let parity = rest.split(':').next().unwrap_or(rest);
+    ["", "1", "2", "3"].contains(&parity)
+}
+
+fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
+    let (least, name) = match group {
+        Group::Single => (1, "a drive".to_owned()),
+        Group::Mirror => (2, "mirror".to_owned()),
+        Group::Raidz(parity) => {
+            (usize::try_from(*parity).unwrap_or(0) + 1, format!("raidz{parity}"))
+        }
+    };
+    if *role == Role::Log && matches!(group, Group::Raidz(_)) {
+        return Err(Failure::usage("a log is one drive or a mirror, and no raidz"));
+    }
+    if drives.len() < least {
+        let drives = drives.len();
+        return Err(Failure::usage(format!("{name} needs {least} drives at least, not {drives}")));
+    }
+    Ok(())
+}
+
+/// Where a drive is: a path, or the name of a device.
+fn place(word: &str) -> PathBuf {
+    let path = Path::new(word);
+    if !word.contains('/') && !path.exists() {
+        let named = DEVICES.iter().map(|folder| Path::new(folder).join(word));
+        if let Some(found) = named.into_iter().find(|path| path.exists()) {
+            return found;
+        }
+    }
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The layout as `-n` shows it.
+pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
+    let mut text = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
+    let mut last = Role::Data;
+    for (group, role, drives) in vdevs {
+        if *role != last {
+            let word = match role {
+                Role::Data => pool,
+                Role::Log => "logs",
+                Role::Special => "special",
+                Role::Dedup => "dedup",
+            };
+            text += &format!("\t{word}\n");
+            last = *role;
+        }
+        let depth = match group {
+            Group::Single => "  ",
+            Group::Mirror => {
+                text += "\t  mirror\n";
+                "    "
+            }
+            Group::Raidz(parity) => {
+                text += &format!("\t  raidz{parity}\n");
+                "    "
+            }
+        };
+        for drive in drives {
+            text += &format!("\t{depth}{}\n", drive.display());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use ::daemon::{Group, Role};
+
+    use super::{parse, shown};
+
+    fn words(text: &str) -> Result<Vec<super::Vdev>, String> {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        parse(&words).map_err(|why| format!("{why:?}"))
+    }
+
+    #[test]
+    fn words_are_vdevs() {
+        let found = words("mirror /a /b raidz2 /c /d /e log /f /g special mirror /h /i").unwrap();
+        let shapes: Vec<_> = found.iter().map(|vdev| (vdev.0, vdev.1, vdev.2.len())).collect();
+        assert_eq!(
+            shapes,
+            [
+                (Group::Mirror, Role::Data, 2),
+                (Group::Raidz(2), Role::Data, 3),
+                (Group::Single, Role::Log, 1),
+                (Group::Single, Role::Log, 1),
+                (Group::Mirror, Role::Special, 2),
+            ]
+        );
+        assert_eq!(words("/a /b").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_vdev_is_refused() {
+        for (text, why) in [
+            ("mirror /a", "needs 2 drives"),
+            ("raidz3 /a /b /c", "needs 4 drives"),
+            ("/a log raidz /b /c", "no raidz"),
+            ("/a spare /b", "hot spares"),
+            ("draid2:4d:11c:1s /a", "dRAID"),
+        ] {
+            assert!(words(text).unwrap_err().contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_layout_is_shown() {
+        let vdevs = words("mirror /a /b log /c").unwrap();
+        let text = shown("tank", &vdevs);
+        assert!(
+            text.ends_with("\ttank\n\t  mirror\n\t    /a\n\t    /b\n\tlogs\n\t  /c\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! A daemon in a folder of its own: pools are made, filled with datasets, found again after it
+//! ended and after it was killed, and given up.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::poolhouse::{Run, arg, run};
+
+/// A daemon's folder, with sparse files for drives. In the end the daemon ends, and all goes.
+struct Nas(PathBuf);
+
+impl Nas {
+    fn new(name: &str, drives: usize) -> Self {
+        // short: a socket has a path of 107 bytes at most
+        let path = std::env::temp_dir().join(format!("ph-{name}-{}", std::process::id()));
+        let nas = Self(path);
+        std::fs::create_dir_all(nas.0.join("drives")).unwrap();
+        for drive in nas.drives(drives) {
+            File::create(drive).unwrap().set_len(256 << 20).unwrap();
+        }
+        nas
+    }
+
+    fn drives(&self, count: usize) -> Vec<PathBuf> {
+        (0..count).map(|index| self.0.join(format!("drives/d{index}.img"))).collect()
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+
+    /// Runs `poolhouse` with the daemon of this folder.
+    fn run(&self, words: &str) -> Run {
+        let state = self.state();
+        let mut args: Vec<&str> = words.split_whitespace().collect();
+        args.extend(["--state", arg(&state)]);
+        run(&args)
+    }
+
+    fn good(&self, words: &str) -> String {
+        let run = self.run(words);
+        assert_eq!(run.status, 0, "{words}: {}{}", run.err, self.log());
+        run.out
+    }
+
+    fn refused(&self, words: &str, status: i32) -> String {
+        let run = self.run(words);
+        assert_eq!(run.status, status, "{words}: {}{}", run.out, run.err);
+        run.err
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.state().join("log")).unwrap_or_default()
+    }
+
+    fn create(&self, words: &str, count: usize) {
+        let drives: Vec<_> = self.drives(count).iter().map(|path| arg(path).to_owned()).collect();
+        self.good(&format!("zpool create {words} {}", drives.join(" ")));
+    }
+}
+
+impl Drop for Nas {
+    fn drop(&mut self) {
+        self.run("serve --stop");
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Kills whoever answers there, as a power cut would.
+fn kill(state: &Path) {
+    let log = std::fs::read_to_string(state.join("log")).unwrap();
+    let pid = log.lines().filter_map(|line| line.split(" as process ").nth(1)).next_back().unwrap();
+    let killed = Command::new("kill").args(["-9", pid]).stdin(Stdio::null()).status().unwrap();
+    assert!(killed.success());
+    while Path::new("/proc").join(pid).join("exe").exists() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_pool_outlasts_its_daemon() {
+    let nas = Nas::new("outlasts", 6);
+    nas.create("-o ashift=12 -O compression=zstd -O canmount=off tank raidz2", 6);
+    assert!(nas.good("zpool status tank").contains("raidz2-0"));
+    nas.good("zfs create -p -o recordsize=1M tank/media/films");
+    nas.good("zfs set org.example:owner=grandma atime=off tank/media");
+    nas.good("zfs snapshot -r tank@one");
+    nas.good("zfs clone tank/media@one tank/heir");
+    assert_eq!(
+        nas.good("zfs list -H -o name -t all"),
+        "tank\ntank@one\ntank/heir\ntank/media\ntank/media@one\ntank/media/films\n\
+         tank/media/films@one\n"
+    );
+    nas.good("serve --stop");
+    assert!(!nas.state().join("socket").exists());
+
+    let got =
+        nas.good("zfs get -Hp -o name,value,source org.example:owner,recordsize tank/media/films");
+    assert_eq!(
+        got,
+        "tank/media/films\tgrandma\tinherited from tank/media\n\
+                     tank/media/films\t1048576\tlocal\n"
+    );
+    assert_eq!(nas.good("zfs list -Ho name -t snapshot tank/media"), "tank/media@one\n");
+
+    kill(&nas.state());
+    nas.good("zfs promote tank/heir");
+    assert_eq!(nas.good("zfs get -Ho value origin tank/media"), "tank/heir@one\n");
+    nas.good("zfs inherit -r atime tank");
+    assert_eq!(nas.good("zfs get -Ho value,source atime tank/media"), "on\tdefault\n");
+    assert!(nas.refused("zfs destroy tank/heir", 14).contains("use -r"));
+    assert!(nas.good("zfs destroy -Rnv tank/heir").contains("would destroy tank/media\n"));
+    nas.good("zfs rename tank/media/films tank/films");
+    nas.good("zfs destroy -R tank/heir");
+    assert_eq!(nas.good("zfs list -Ho name"), "tank\ntank/films\n");
+    nas.good("zpool destroy tank");
+    assert_eq!(nas.good("zpool list"), "no pools available\n");
+}
+
+#[test]
+fn a_pool_moves_from_one_daemon_to_another() {
+    let (here, there) = (Nas::new("here", 3), Nas::new("there", 0));
+    here.create("tank mirror", 3);
+    here.good("zfs create tank/a");
+    let drives = here.0.join("drives");
+    let import = format!("zpool import -d {} tank", arg(&drives));
+    assert_eq!(there.run(&import).status, 11, "two daemons never have one pool");
+    here.good("zpool export tank");
+    let found = there.good(&format!("zpool import -d {}", arg(&drives)));
+    assert!(found.contains("pool: tank") && found.contains("mirror-0"), "{found}");
+    there.good(&import);
+    assert_eq!(there.good("zfs list -Ho name"), "tank\ntank/a\n");
+    assert_eq!(here.good("zpool list -Ho name"), "");
+}
+
+#[test]
+fn a_pool_without_two_of_its_drives_is_taken_over() {
+    let nas = Nas::new("degraded", 6);
+    nas.create("tank raidz2", 6);
+    nas.good("zfs create tank/a");
+    nas.good("serve --stop");
+    for drive in nas.drives(2) {
+        std::fs::remove_file(drive).unwrap();
+    }
+    assert_eq!(nas.good("zpool list -Ho health tank"), "DEGRADED\n");
+    let status: Value = serde_json::from_str(&nas.good("zpool status --json")).unwrap();
+    assert_eq!(status[0]["vdevs"][0]["children"][1]["state"], "UNAVAIL");
+    nas.good("zfs create tank/b");
+    nas.good("serve --stop");
+    assert_eq!(nas.good("zfs list -Ho name"), "tank\ntank/a\ntank/b\n");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_sentences() {
+    let nas = Nas::new("refused", 2);
+    let drives = nas.drives(2);
+    let (a, b) = (arg(&drives[0]), arg(&drives[1]));
+    for (words, status, why) in [
+        (format!("zpool create tank mirror {a}"), 2, "mirror needs 2 drives"),
+        (format!("zpool create mirror {a}"), 2, "reserved"),
+        (format!("zpool create tank {a} {a}"), 2, "named twice"),
+        (format!("zpool create tank mirror {a} {b} /no/such"), 10, "/no/such"),
+        (format!("zpool create -o ashift=7 tank {a}"), 2, "9 to 16"),
+        (format!("zpool create -O colour=red tank {a}"), 14, "colour"),
+        ("zfs create tank/a".to_owned(), 3, "no pool 'tank'"),
+        ("zpool export tank".to_owned(), 3, "no pool 'tank'"),
+    ] {
+        let err = nas.refused(&words, status);
+        assert!(err.contains(why), "{words}: {err}");
+    }
+    nas.create("tank mirror", 2);
+    let taken = nas.refused(&format!("zpool create other {a}"), 11);
+    assert!(taken.contains(a), "{taken}");
+    nas.good("zfs create tank/a");
+    for (words, status, why) in [
+        ("zfs create tank/a", 14, "exist"),
+        ("zfs create tank/no/such", 12, "tank/no"),
+        ("zfs create -o recordsize=3 tank/b", 14, "recordsize"),
+        ("zfs set used=1 tank/a", 14, "cannot be changed"),
+        ("zfs destroy tank/none", 12, "tank/none"),
+        ("zfs destroy tank", 14, "zpool destroy"),
+        ("zfs rollback tank/a@none", 12, "tank/a@none"),
+        ("zfs promote tank/a", 14, "clone"),
+    ] {
+        let err = nas.refused(words, status);
+        assert!(err.contains(why), "{words}: {err}");
+    }
+    assert_eq!(nas.good("zfs list -Ho name"), "tank\ntank/a\n", "nothing is half made");
+}
