@@ -221,7 +221,7 @@ impl Held {
             self.0.files.lock().iter().map(|(name, files)| (name.clone(), files.clone())).collect();
         for (name, files) in open {
             let Ok(dataset) = self.find(&name) else { continue };
-            *files.set().settings.write() = settings::of_blocks(&dataset);
+            files.set().configure(settings::of_blocks(&dataset));
             files.writer().set_settings(settings::of_writing(&dataset));
             files.keeps.store(settings::keeps_promises(&dataset), Ordering::Release);
         }

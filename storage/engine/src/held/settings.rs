@@ -54,7 +54,8 @@ fn compression(word: &str) -> (Compression, i32) {
         ("zle", _) => (Compression::Zle, 0),
         ("gzip", level) => (Compression::Gzip(level.parse().unwrap_or(6)), 0),
         ("zstd", level) => (Compression::Zstd, zstd_level(level)),
-        _ => (Compression::Lz4, 0),
+        ("lz4", _) => (Compression::Lz4, 0),
+        _ => (Compression::On, 0),
     }
 }
 

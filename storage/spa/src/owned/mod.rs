@@ -78,7 +78,7 @@ pub struct Set {
     /// Its content.
     pub objset: Objset,
     /// How it is stored.
-    pub settings: RwLock<Settings>,
+    settings: RwLock<Settings>,
     /// Its intent log.
     pub log: OnceLock<Arc<zil::Log>>,
     /// Changes to its root block that wait for the next sync.
@@ -96,6 +96,12 @@ impl Set {
         change: impl FnOnce(&mut ondisk::objset::ObjsetHeader) + Send + 'static,
     ) {
         self.edits.lock().push((tx.txg(), Box::new(change)));
+    }
+
+    /// Has it stored otherwise from now on; what the pool's features allow stays.
+    pub fn configure(&self, settings: Settings) {
+        let mut now = self.settings.write();
+        *now = Settings { features: now.features, ..settings };
     }
 
     fn is_dirty(&self, txg: Txg) -> bool {
@@ -119,6 +125,8 @@ pub struct Owned {
     pub(crate) writer: Arc<Writer>,
     pub(crate) shared: Arc<shared::Shared>,
     pub(crate) groups: Groups,
+    /// What its features allow to blocks.
+    pub(crate) allowed: Allowed,
     /// Bytes that datasets may use together.
     pub(crate) usable: u64,
     pub(crate) config: Mutex<Config>,
@@ -179,6 +187,7 @@ impl Owned {
         let groups = Groups::new(pool.uberblock.txg, world.limits);
         Ok(Self {
             groups,
+            allowed: Allowed::of(&pool.features),
             usable,
             name: pool.name,
             guid: pool.guid,
@@ -265,6 +274,7 @@ impl Owned {
         if let Some(accounts) = &*self.accounts.read() {
             objset.set_accounted(accounts.marks(&objset));
         }
+        let settings = Settings { features: self.allowed, ..settings };
         let (settings, edits, log) = (RwLock::new(settings), Mutex::default(), OnceLock::new());
         let set = Arc::new(Set { objset, settings, log, edits });
         self.sets.lock().insert(id, Arc::clone(&set));

@@ -7,6 +7,8 @@ use dmu::Wanted;
 use ondisk::{Checksum, Compression};
 use zio::{Class, Key, Policy};
 
+use crate::FeatureState;
+
 /// Of which metadata there is one more copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Redundant {
@@ -51,6 +53,18 @@ pub struct Allowed {
     pub lz4: bool,
 }
 
+impl Allowed {
+    /// By the features that a pool has enabled.
+    pub(crate) fn of(features: &[FeatureState]) -> Self {
+        let has = |guid| features.iter().any(|feature| feature.guid == guid);
+        Self {
+            embedded: has("com.delphix:embedded_data"),
+            hole_birth: has("com.delphix:hole_birth"),
+            lz4: has("org.illumos:lz4_compress"),
+        }
+    }
+}
+
 impl Default for Allowed {
     fn default() -> Self {
         Self { embedded: true, hole_birth: true, lz4: true }
@@ -89,6 +103,10 @@ impl Settings {
         let compression = match wanted.compression {
             0 => self.compression,
             number => Compression::from_number(number).unwrap_or(self.compression),
+        };
+        let compression = match compression {
+            Compression::On | Compression::Inherit => self.metadata_compression(),
+            named => named,
         };
         let checksum = match wanted.checksum {
             0 => self.checksum,
@@ -134,4 +152,37 @@ pub(crate) fn of_mos(features: Allowed, pass: u16, wanted: Wanted) -> Policy {
         policy.hole_of_zeros = false;
     }
     policy
+}
+
+#[cfg(test)]
+mod tests {
+    use dmu::Wanted;
+    use ondisk::{Compression, ObjectType};
+    use units::Level;
+
+    use super::{Allowed, Settings, of_mos};
+
+    fn wanted(kind: ObjectType) -> Wanted {
+        Wanted { kind, level: Level::new(0), checksum: 0, compression: 0 }
+    }
+
+    #[test]
+    fn a_pool_without_features_gets_nothing_that_it_does_not_know() {
+        let none = Allowed { embedded: false, hole_birth: false, lz4: false };
+        let settings =
+            Settings { compression: Compression::On, features: none, ..Settings::default() };
+        for kind in [ObjectType::PLAIN_FILE, ObjectType::DIRECTORY] {
+            let policy = settings.policy(wanted(kind));
+            assert_eq!(policy.compression, Compression::Lzjb);
+            assert!(!policy.embed && !policy.hole_birth);
+        }
+    }
+
+    #[test]
+    fn the_last_passes_of_a_sync_store_what_fits_its_place_again() {
+        let kind = ObjectType::SPACE_MAP;
+        assert_eq!(of_mos(Allowed::default(), 1, wanted(kind)).compression, Compression::Lz4);
+        let late = of_mos(Allowed::default(), 4, wanted(kind));
+        assert!(late.compression.is_off() && !late.embed && late.copies == 3);
+    }
 }

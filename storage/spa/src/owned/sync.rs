@@ -171,8 +171,7 @@ impl Owned {
                 return Ok(root);
             }
             let ledger = MosLedger { owned: self, txg, growth: Mutex::default() };
-            let features = super::policy::Allowed::default();
-            let policy = |wanted| of_mos(features, pass, wanted);
+            let policy = |wanted| of_mos(self.allowed, pass, wanted);
             let syncing = Syncing {
                 txg,
                 sink: &*self.writer,
