@@ -9,11 +9,12 @@ use engine::check::{Findings, Verify};
 use engine::dataset::Wanted;
 use engine::held::Held;
 use engine::{OpenOptions, Pool};
+use sim::{Seed, Storm};
 
-use crate::model::Model;
+use crate::model::{Model, Set};
 use crate::op::{Act, Op};
 use crate::pool::{POOL, hold};
-use crate::run::{Point, Run};
+use crate::run::{Allowed, Run};
 use crate::seen::{differences, look};
 use crate::{Shape, Workload};
 
@@ -46,42 +47,50 @@ impl Run {
     /// Cuts the run at a moment, and judges what is found.
     pub fn cut(&self, at: usize, way: u64) -> Result<(), Failure> {
         let drives = self.storm.journal().cut(at, way);
-        self.judge(at, drives, way).map_err(|why| {
+        self.judge(at, drives, way).map(drop).map_err(|why| {
             let (shape, workload) = (self.shape, self.workload);
             Failure { cut: Cut { shape, workload, at, way }, why }
         })
     }
 
-    fn judge(&self, at: usize, drives: Vec<Memory>, way: u64) -> Result<(), String> {
-        let devices: Vec<Arc<dyn Device>> =
-            drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>).collect();
-        let pool = open(&devices)?;
-        let point = self.point(at, pool.txg())?;
-        matches(&pool, &point.model)?;
-        clean(&pool)?;
-        drop(pool);
-        let held = hold(&devices, way).map_err(|why| format!("cannot be held: {why}"))?;
-        matches_held(&held, &point.model)?;
-        if !way.is_multiple_of(4) {
-            return Ok(());
-        }
-        let done = go_on(&held, &devices, &point.model);
-        done.map_err(|why| format!("after txg {}: {why}", point.txg))
+    /// Judges what is found on these of the drives after all that was done, every fault mended.
+    /// Gives of how many blocks drives are known to lack a part.
+    pub fn aftermath(&self, drives: &[usize]) -> Result<u64, String> {
+        let disks = self.storm.disks();
+        let found = drives.iter().map(|index| disks[*index].memory()).collect();
+        self.judge(self.storm.journal().len(), found, 0)
     }
 
-    /// The point that the pool is at; it must be one of those that it may be at.
-    fn point(&self, at: usize, txg: u64) -> Result<&Point, String> {
-        let least = self.points.iter().filter(|point| point.to <= at).map(|point| point.txg).max();
-        let found = self.points.iter().find(|point| point.txg == txg);
-        let found = found.ok_or_else(|| format!("txg {txg} was never written"))?;
-        if Some(txg) < least {
-            return Err(format!("the pool is at txg {txg}, and {least:?} was there already"));
+    fn judge(&self, at: usize, drives: Vec<Memory>, way: u64) -> Result<u64, String> {
+        let storm = Storm::from_memory(drives);
+        let devices = storm.devices();
+        let pool = open(&devices)?;
+        let (txg, mut wrong) = (pool.txg(), Vec::new());
+        let mut found = None;
+        for allowed in self.allowed(at, txg)? {
+            match matches(&pool, &allowed) {
+                Ok(model) => found = Some(model),
+                Err(why) => wrong.push(why),
+            }
         }
-        if found.from > at {
-            return Err(format!("the pool is at txg {txg}, which was not begun yet"));
+        let Some(found) = found else { return Err(format!("txg {txg}: {}", wrong.join("\nor "))) };
+        let stale = clean(&pool).map_err(|why| format!("txg {txg}: {why}"))?;
+        drop(pool);
+        let held = hold(&devices, way).map_err(|why| format!("cannot be held: {why}"))?;
+        matches_held(&held, &found).map_err(|why| format!("txg {txg}: {why}"))?;
+        if !way.is_multiple_of(4) {
+            return Ok(stale);
         }
-        Ok(found)
+        let done = go_on(&held, &storm, found, way);
+        done.map(|()| stale).map_err(|why| format!("after txg {txg}: {why}"))
     }
+}
+
+/// What a pool holds, as far as it is known.
+struct Found {
+    model: Model,
+    /// Whether the times of files are known.
+    times: bool,
 }
 
 fn open(devices: &[Arc<dyn Device>]) -> Result<Pool, String> {
@@ -89,14 +98,14 @@ fn open(devices: &[Arc<dyn Device>]) -> Result<Pool, String> {
     search.open(POOL, &OpenOptions::default()).map_err(|why| format!("cannot be opened: {why}"))
 }
 
-/// Whether the pool holds what it must, snapshots included.
-fn matches(pool: &Pool, model: &Model) -> Result<(), String> {
-    let expected = model.all();
+/// Whether the pool holds what it must, snapshots included; gives which of what it may hold.
+fn matches(pool: &Pool, allowed: &Allowed) -> Result<Found, String> {
+    let expected = allowed.model.all();
     let mut found = Vec::new();
     let mut trouble = Vec::new();
     let wanted = Wanted { properties: vec!["type".to_owned()], ..Wanted::default() };
     let listed = pool.list(POOL, &wanted, &mut |dataset| found.push(dataset.name), &mut |event| {
-        trouble.push(format!("{event:?}"))
+        trouble.push(format!("{event:?}"));
     });
     listed.map_err(|why| format!("datasets: {why}"))?;
     found.sort_unstable();
@@ -104,40 +113,55 @@ fn matches(pool: &Pool, model: &Model) -> Result<(), String> {
     if !trouble.is_empty() || found.iter().ne(names.iter().copied()) {
         return Err(format!("datasets: {found:?} instead of {names:?}; {trouble:?}"));
     }
+    let mut found = Found { model: allowed.model.clone(), times: true };
     for (name, tree) in expected {
         let (files, log) = pool.files(&name).map_err(|why| format!("{name}: {why}"))?;
         if let Some(trouble) = log.trouble {
             return Err(format!("{name}: {trouble}"));
         }
         let seen = look(&files).map_err(|why| format!("{name}: {why}"))?;
-        if let Some(wrong) = differences(&tree.seen(), &seen) {
-            return Err(format!("{name}:\n  {wrong}"));
+        let alone = [(Arc::clone(tree), true)];
+        let choices = allowed.heads.get(&name).map_or(&alone[..], Vec::as_slice);
+        let mut wrong = Vec::new();
+        let right = choices.iter().find(|(tree, times)| {
+            let wrongs = differences(&tree.seen(), &seen, *times);
+            wrong.extend(wrongs.clone());
+            wrongs.is_none()
+        });
+        let Some((tree, times)) = right else {
+            return Err(format!("{name}:\n  {}", wrong.join("\n or\n  ")));
+        };
+        if allowed.heads.contains_key(&name) {
+            found.model.set(&name).tree = Arc::clone(tree);
         }
+        found.times &= times;
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Whether the pool that is held shows what it must.
-fn matches_held(held: &Held, model: &Model) -> Result<(), String> {
-    for (name, set) in &model.sets {
+fn matches_held(held: &Held, expected: &Found) -> Result<(), String> {
+    for (name, set) in &expected.model.sets {
         let live = held.files(name).map_err(|why| format!("{name}, held: {why}"))?;
         let seen = look(live.files()).map_err(|why| format!("{name}, held: {why}"))?;
-        if let Some(wrong) = differences(&set.tree.seen(), &seen) {
+        if let Some(wrong) = differences(&set.tree.seen(), &seen, expected.times) {
             return Err(format!("{name}, held:\n  {wrong}"));
         }
     }
     Ok(())
 }
 
-/// Whether the examiner finds nothing wrong.
-fn clean(pool: &Pool) -> Result<(), String> {
+/// Whether the examiner finds nothing wrong. Gives of how many blocks drives are known to lack a
+/// part.
+fn clean(pool: &Pool) -> Result<u64, String> {
     let verify = Verify::new(pool, Arc::default()).map_err(|why| why.to_string())?;
     verify.work();
     while verify.next_round() {
         verify.work();
     }
     let findings = verify.findings();
-    if findings.clean && findings.complete { Ok(()) } else { Err(faults(&findings)) }
+    let stale = findings.devices.iter().map(|device| device.stale).sum();
+    if findings.clean && findings.complete { Ok(stale) } else { Err(faults(&findings)) }
 }
 
 fn faults(findings: &Findings) -> String {
@@ -154,26 +178,52 @@ fn faults(findings: &Findings) -> String {
     format!("check: {}", wrong.join("\n  "))
 }
 
-/// Whether the pool can be changed after the cut.
-fn go_on(held: &Held, devices: &[Arc<dyn Device>], model: &Model) -> Result<(), String> {
-    let mut model = model.clone();
+/// Whether the pool can be changed after the cut, and the power fail again meanwhile.
+fn go_on(held: &Held, storm: &Storm, before: Found, way: u64) -> Result<(), String> {
+    let mut after = before.model.clone();
     let set = POOL.to_owned();
     let path = "after the storm".to_owned();
     let acts = [Act::Create { path: path.clone() }, Act::Append { path, length: 50_000, seed: 3 }];
     for (now, act) in (LATER..).zip(acts) {
         let op = Op::File { set: set.clone(), act };
         op.pool(held, now).map_err(|why| format!("afterwards: {why}"))?;
-        op.model(&mut model, now);
+        op.model(&mut after, now);
     }
     held.sync().map_err(|why| format!("afterwards: {why}"))?;
-    let right = |when: &str| {
-        let pool = open(devices).map_err(|why| format!("{when}: {why}"))?;
-        let right = matches(&pool, &model).and_then(|()| clean(&pool));
-        right.map_err(|why| format!("{when}: {why}"))
-    };
-    right("afterwards")?;
+    let synced = storm.journal().len();
+    let times = before.times;
+    let (before, after) = (before.allowed(), Found { model: after, times }.allowed());
+    right(&storm.devices(), &[&after]).map_err(|why| format!("afterwards: {why}"))?;
     held.export().map_err(|why| format!("at its export: {why}"))?;
-    right("exported")
+    right(&storm.devices(), &[&after]).map_err(|why| format!("exported: {why}"))?;
+    let at = usize::try_from(Seed::new(way).below(storm.journal().len() as u64 + 1));
+    let at = at.unwrap_or(0);
+    let drives = storm.journal().cut(at, way / 4);
+    let devices: Vec<Arc<dyn Device>> =
+        drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>).collect();
+    let may_be = if at < synced { vec![&before, &after] } else { vec![&after] };
+    right(&devices, &may_be).map_err(|why| format!("cut again after {at}: {why}"))
+}
+
+impl Found {
+    /// Just that.
+    fn allowed(self) -> Allowed {
+        let head = |(name, set): (&String, &Set)| {
+            (name.clone(), vec![(Arc::clone(&set.tree), self.times)])
+        };
+        let heads = self.model.sets.iter().map(head).collect();
+        Allowed { heads, model: self.model }
+    }
+}
+
+/// Whether the pool on these devices holds one of these, and nothing is wrong with it.
+fn right(devices: &[Arc<dyn Device>], allowed: &[&Allowed]) -> Result<(), String> {
+    let pool = open(devices)?;
+    let mut wrong = Vec::new();
+    if allowed.iter().any(|each| matches(&pool, each).map_err(|why| wrong.push(why)).is_ok()) {
+        return clean(&pool).map(drop);
+    }
+    Err(wrong.join("\nor "))
 }
 
 impl fmt::Display for Cut {

@@ -36,26 +36,44 @@ pub enum Act {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the field's name of it")]
 pub enum Op {
-    File { set: String, act: Act },
+    File {
+        set: String,
+        act: Act,
+    },
     Sync,
-    NewSet { set: String },
-    DestroySet { set: String },
-    Snapshot { set: String, name: String },
-    DestroySnapshot { set: String, name: String },
-    Rollback { set: String },
-    Clone { set: String, name: String, new: String },
+    /// All that was done to the files of a file system.
+    Fsync {
+        set: String,
+    },
+    NewSet {
+        set: String,
+    },
+    DestroySet {
+        set: String,
+    },
+    Snapshot {
+        set: String,
+        name: String,
+    },
+    DestroySnapshot {
+        set: String,
+        name: String,
+    },
+    Rollback {
+        set: String,
+    },
+    Clone {
+        set: String,
+        name: String,
+        new: String,
+    },
 }
 
 impl Op {
-    /// Whether it returns only when a txg is on the drives.
-    pub(crate) fn syncs(&self) -> bool {
-        !matches!(self, Self::File { .. })
-    }
-
     pub(crate) fn model(&self, model: &mut Model, now: i64) {
         match self {
             Self::File { set, act } => act.model(Arc::make_mut(&mut model.set(set).tree), now),
-            Self::Sync => {}
+            Self::Sync | Self::Fsync { .. } => {}
             Self::NewSet { set } => {
                 // its files are made at the time that the pool's own clock says
                 model.sets.insert(set.clone(), Set::new(Arc::new(Tree::new(START)), None));
@@ -91,6 +109,10 @@ impl Op {
                 return Hand { live, now }.act(act).map_err(|why| format!("{self:?}: {why}"));
             }
             Self::Sync => held.sync(),
+            Self::Fsync { set } => {
+                let live = held.files(set).map_err(|why| format!("{set}: {why}"))?;
+                return live.fsync(None).map_err(|why| format!("{self:?}: {why}"));
+            }
             Self::NewSet { set } => held.create_filesystem(&plain(set)),
             Self::DestroySet { set } => held.destroy(set),
             Self::Snapshot { set, name } => held.snapshot(&[format!("{set}@{name}")]),

@@ -1,20 +1,26 @@
 //! A workload on a pool, and what the pool must hold as of each txg.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use sim::{Seed, Storm};
 
 use crate::model::Model;
 use crate::op::Op;
 use crate::pool::{Base, hold};
+use crate::tree::Tree;
 use crate::{Shape, Workload};
 
-/// A txg that the pool can be found at.
+/// An operation that was done, and what the pool must hold after it.
 #[derive(Debug)]
-pub(crate) struct Point {
-    pub(crate) txg: u64,
-    /// From this request on it may be there.
+pub(crate) struct Step {
+    /// How many requests there were when it began.
     pub(crate) from: usize,
-    /// From this request on it must be there, or a later one.
+    /// And when it was done.
     pub(crate) to: usize,
+    /// The last txg on the drives by then.
+    pub(crate) txg: u64,
+    pub(crate) op: Op,
     pub(crate) model: Model,
 }
 
@@ -24,42 +30,115 @@ pub struct Run {
     pub(crate) shape: Shape,
     pub(crate) workload: Workload,
     pub(crate) storm: Storm,
-    pub(crate) points: Vec<Point>,
-    /// What was done.
-    pub ops: Vec<Op>,
+    /// What was done; the first is the pool before.
+    pub(crate) steps: Vec<Step>,
 }
 
 impl Run {
     /// Lets a workload run on a copy of a pool, with a sync at its end.
     pub fn new(shape: Shape, base: &Base, workload: Workload) -> Result<Self, String> {
+        let (run, trouble) = Self::with_faults(shape, base, workload, &|_, _| {})?;
+        trouble.map_or(Ok(run), |why| Err(format!("{shape}:{workload}: {why}")))
+    }
+
+    /// The same; before each operation `harm` may do something to the drives. Ends with the first
+    /// operation that fails, and gives why it did.
+    pub fn with_faults(
+        shape: Shape,
+        base: &Base,
+        workload: Workload,
+        harm: &dyn Fn(usize, &Storm),
+    ) -> Result<(Self, Option<String>), String> {
         let storm = Storm::from_memory(base.drives.clone());
         let seed = workload.seed();
         let mut chance = Seed::new(seed);
         let held = hold(&storm.devices(), seed)?;
         let mut model = base.model.clone();
-        let first = Point { txg: held.txg(), from: 0, to: 0, model: model.clone() };
-        let mut run = Self { shape, workload, storm, points: vec![first], ops: Vec::new() };
+        let (op, txg) = (Op::Sync, held.txg());
+        let first = Step { from: 0, to: 0, txg, op, model: model.clone() };
+        let mut run = Self { shape, workload, storm, steps: vec![first] };
         for place in 0..=workload.length() {
             let op = if place == workload.length() {
                 Op::Sync
             } else {
                 workload.op(place, &model, &mut chance)
             };
+            harm(place, &run.storm);
             let now = base.now + 1 + i64::try_from(place).unwrap_or(0);
             let from = run.storm.journal().len();
-            run.ops.push(op.clone());
-            op.pool(&held, now).map_err(|why| format!("{shape}:{workload}: {why}"))?;
+            let trouble = op.pool(&held, now).err();
             op.model(&mut model, now);
-            if op.syncs() {
-                let to = run.storm.journal().len();
-                run.points.push(Point { txg: held.txg(), from, to, model: model.clone() });
+            let (mut to, mut txg) = (run.storm.journal().len(), held.txg());
+            if trouble.is_some() {
+                // whether what was begun is there is known to the drives alone
+                (to, txg) = (usize::MAX, txg + 1);
+            }
+            run.steps.push(Step { from, to, txg, op, model: model.clone() });
+            if trouble.is_some() {
+                return Ok((run, trouble));
             }
         }
-        Ok(run)
+        Ok((run, None))
+    }
+
+    /// What was done.
+    pub fn ops(&self) -> impl Iterator<Item = &Op> {
+        self.steps.iter().skip(1).map(|step| &step.op)
     }
 
     /// How many moments there are at which it can be cut.
     pub fn moments(&self) -> usize {
         self.storm.journal().len() + 1
     }
+
+    /// What a pool that is found at a txg after so many requests may hold; an error where it may
+    /// not be at that txg.
+    pub(crate) fn allowed(&self, at: usize, txg: u64) -> Result<Vec<Allowed>, String> {
+        let least = self.steps.iter().filter(|step| step.to <= at).map(|step| step.txg).max();
+        if Some(txg) < least {
+            return Err(format!("the pool is at txg {txg}, and {least:?} was there already"));
+        }
+        // the operation that wrote the txg: its own change may be in it, or be the first behind it
+        let by = self.steps.iter().position(|step| step.txg >= txg);
+        let by = by.ok_or_else(|| format!("txg {txg} was never written"))?;
+        if self.steps[by].from > at {
+            return Err(format!("the pool is at txg {txg}, which was not begun yet"));
+        }
+        let step = &self.steps[by];
+        let unsure = matches!(step.op, Op::File { .. }) || txg < step.txg;
+        let first = by.saturating_sub(usize::from(unsure));
+        Ok((first..=by).map(|base| self.with_logs(at, base)).collect())
+    }
+
+    /// What a pool that holds the state after step `base` may hold with what its logs say: all
+    /// that was fsynced until then, and maybe what was just being fsynced.
+    fn with_logs(&self, at: usize, base: usize) -> Allowed {
+        let later = || (base + 1..).zip(self.steps.iter().skip(base + 1));
+        let model = &self.steps[base].model;
+        let trees = |set: &String| {
+            let mine =
+                || later().filter(|(_, s)| matches!(&s.op, Op::Fsync { set: own } if own == set));
+            let done = mine().filter(|(_, step)| step.to <= at).map(|(index, _)| index).max();
+            let begun = mine().filter(|(_, step)| step.from < at).map(|(index, _)| index).max();
+            let least = done.unwrap_or(base);
+            // one that had nothing to write is done as soon as it begins
+            let most = begun.unwrap_or(base).max(least);
+            let trees = (least..=most).filter_map(|index| {
+                let tree = Arc::clone(&self.steps[index].model.sets.get(set)?.tree);
+                Some((tree, index == base))
+            });
+            trees.collect()
+        };
+        let heads = model.sets.keys().map(|set| (set.clone(), trees(set))).collect();
+        Allowed { model: model.clone(), heads }
+    }
+}
+
+/// What a pool may hold.
+pub(crate) struct Allowed {
+    /// As of its txg.
+    pub(crate) model: Model,
+    /// What each file system may hold with what its log says; whether that is the state as of the
+    /// txg, to the times of files, which logs do not have.
+    pub(crate) heads: BTreeMap<String, Vec<(Arc<Tree>, bool)>>,
 }

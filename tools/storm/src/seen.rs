@@ -97,16 +97,21 @@ fn look_at(file: &File) -> Result<Seen, engine::files::Error> {
     })
 }
 
-/// How what is there differs from what should be.
+/// How what is there differs from what should be; `times` are compared, or not.
 pub(crate) fn differences(
     expected: &BTreeMap<String, Seen>,
     found: &BTreeMap<String, Seen>,
+    times: bool,
 ) -> Option<String> {
+    let same = |one: &Seen, other: &Seen| {
+        let mtime = if times { one.mtime } else { other.mtime };
+        Seen { mtime, ..one.clone() } == *other
+    };
     let mut lines = Vec::new();
     for (path, seen) in expected {
         match found.get(path) {
             None => lines.push(format!("/{path} is not there: {seen:?}")),
-            Some(other) if other != seen => {
+            Some(other) if !same(seen, other) => {
                 lines.push(format!("/{path} should be {seen:?}, and is {other:?}"));
             }
             Some(_) => {}

@@ -19,7 +19,9 @@ pub enum Workload {
 }
 
 /// Kinds of operations.
-const KINDS: u64 = 13;
+const KINDS: u64 = 14;
+/// Those that change files come first; then sync, and fsync.
+const SYNC: u64 = 12;
 /// Operations of a long row.
 const LONG: usize = 40;
 /// Where files may be.
@@ -73,7 +75,8 @@ impl Workload {
             Self::Long(_) => {
                 let sets: Vec<&String> = model.sets.keys().collect();
                 let set = sets[pick(chance, sets.len())].clone();
-                let kind = if chance.percent(90) { chance.below(KINDS - 1) } else { KINDS - 1 };
+                let kind =
+                    if chance.percent(80) { chance.below(SYNC) } else { SYNC + chance.below(2) };
                 file_op(kind, &set, model, chance)
             }
         }
@@ -90,8 +93,11 @@ fn one<'a>(chance: &mut Seed, of: &[&'a str]) -> Option<&'a str> {
 
 /// Some operation of a kind on a file system; something is made where there is nothing for it.
 fn file_op(kind: u64, set: &str, model: &Model, chance: &mut Seed) -> Op {
-    if kind == KINDS - 1 {
+    if kind == SYNC {
         return Op::Sync;
+    }
+    if kind > SYNC {
+        return Op::Fsync { set: set.to_owned() };
     }
     let tree = model.tree(set);
     let files = tree.paths(|what| matches!(what, What::File(_)));

@@ -21,9 +21,10 @@ fn cut(shape: Shape, base: &Base, workload: Workload, cuts: u64) -> Result<u64, 
     let run = Run::new(shape, base, workload).map_err(failed)?;
     let moments = run.moments() as u64;
     let mut chance = Seed::new(moments ^ cuts);
-    let mut at: Vec<u64> = match cuts < moments {
-        true => (0..cuts).map(|_| chance.below(moments)).collect(),
-        false => (0..cuts).map(|index| index % moments).collect(),
+    let mut at: Vec<u64> = if cuts < moments {
+        (0..cuts).map(|_| chance.below(moments)).collect()
+    } else {
+        (0..cuts).map(|index| index % moments).collect()
     };
     // cuts at rising moments are cheap
     at.sort_unstable();
@@ -82,7 +83,7 @@ fn a_cut_does_it_again() {
     let Ok(text) = std::env::var("POOLHOUSE_STORM") else { return };
     let cut: Cut = text.parse().unwrap();
     let run = Run::new(cut.shape, &cut.shape.base().unwrap(), cut.workload).unwrap();
-    for op in &run.ops {
+    for op in run.ops() {
         println!("{op:?}");
     }
     if let Err(failure) = run.cut(cut.at, cut.way) {

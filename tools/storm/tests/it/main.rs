@@ -1,3 +1,4 @@
-//! Power cuts.
+//! Power cuts, and drives that fail.
 
 mod cuts;
+mod faults;
