@@ -51,25 +51,33 @@ pub struct OwnerRow {
     pub kind: OwnerKind,
     /// The number; of an owner of a domain, the domain and the number.
     pub name: String,
-    /// Bytes used.
-    pub used: u64,
+    /// Bytes used; `None` where nothing is known of the owner's bytes.
+    pub used: Option<u64>,
     /// Bytes that may be used; 0: no limit.
-    pub quota: u64,
-    /// Objects used; `None` where the file system does not count them.
+    pub quota: Option<u64>,
+    /// Objects used; `None` where the file system does not count them, or knows of none and of no
+    /// limit of this owner.
     pub objects: Option<u64>,
     /// Objects that may be used; 0: no limit.
     pub object_quota: Option<u64>,
 }
 
 impl OwnerRow {
+    fn new(kind: OwnerKind, name: String, counts: Counts, counts_objects: bool) -> Self {
+        let (used, quota) = both(counts.used, counts.quota);
+        let (objects, object_quota) =
+            if counts_objects { both(counts.objects, counts.object_quota) } else { (None, None) };
+        Self { kind, name, used, quota, objects, object_quota }
+    }
+
     /// The row as `zfs userspace -Hpn -o type,name,used,quota,objused,objquota` prints it.
     pub fn cells(&self) -> [String; 6] {
         let or_dash = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
         [
             self.kind.name().to_owned(),
             self.name.clone(),
-            self.used.to_string(),
-            self.quota.to_string(),
+            or_dash(self.used),
+            or_dash(self.quota),
             or_dash(self.objects),
             or_dash(self.object_quota),
         ]
@@ -87,12 +95,18 @@ pub struct Owners {
     pub projects: Vec<OwnerRow>,
 }
 
+/// What the tables have of an owner.
 #[derive(Default, Clone, Copy)]
 struct Counts {
-    used: u64,
-    quota: u64,
-    objects: u64,
-    object_quota: u64,
+    used: Option<u64>,
+    quota: Option<u64>,
+    objects: Option<u64>,
+    object_quota: Option<u64>,
+}
+
+/// Use and limit: where one is known, the other is 0 at least.
+fn both(used: Option<u64>, quota: Option<u64>) -> (Option<u64>, Option<u64>) {
+    (used.or(quota.map(|_| 0)), quota.or(used.map(|_| 0)))
 }
 
 /// A domain's index and a number in it.
@@ -123,15 +137,7 @@ impl Owners {
                     }
                     None => (posix, number.to_string()),
                 };
-                let counted = |count| (count_objects || projects).then_some(count);
-                OwnerRow {
-                    kind,
-                    name,
-                    used: counts.used,
-                    quota: counts.quota,
-                    objects: counted(counts.objects),
-                    object_quota: counted(counts.object_quota),
-                }
+                OwnerRow::new(kind, name, counts, count_objects || projects)
             };
             Ok::<_, Error>(all.into_iter().map(row).collect::<Vec<_>>())
         };
@@ -179,7 +185,7 @@ fn add_used(objset: &Objset, which: Special, all: &mut BTreeMap<Owner, Counts>) 
         };
         let (Some(owner), Some(count)) = (owner(name), entry.value.u64()) else { continue };
         let counts: &mut Counts = all.entry(owner).or_default();
-        *(if objects { &mut counts.objects } else { &mut counts.used }) = count;
+        *(if objects { &mut counts.objects } else { &mut counts.used }) = Some(count);
     }
     Ok(())
 }
@@ -189,7 +195,7 @@ fn add_quota(
     master: &Zap,
     name: &str,
     all: &mut BTreeMap<Owner, Counts>,
-    field: impl Fn(&mut Counts) -> &mut u64,
+    field: impl Fn(&mut Counts) -> &mut Option<u64>,
 ) -> Result<()> {
     let Some(id) = master.lookup_u64(name.as_bytes())?.filter(|id| *id != 0) else {
         return Ok(());
@@ -197,7 +203,7 @@ fn add_quota(
     for entry in Zap::open(objset.object(ObjectId::new(id))?)?.entries() {
         let entry = entry?;
         let (Some(owner), Some(limit)) = (owner(&entry.name), entry.value.u64()) else { continue };
-        *field(all.entry(owner).or_default()) = limit;
+        *field(all.entry(owner).or_default()) = Some(limit);
     }
     Ok(())
 }
@@ -229,5 +235,26 @@ impl Domains {
     fn name(&self, index: u32) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| *known == u64::from(index));
         found.filter(|_| index != 0).map(|(_, name)| &**name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, OwnerKind, OwnerRow};
+
+    fn cells(counts: Counts, counts_objects: bool) -> [String; 4] {
+        let row = OwnerRow::new(OwnerKind::PosixUser, "1001".to_owned(), counts, counts_objects);
+        let [_, _, cells @ ..] = row.cells();
+        cells
+    }
+
+    /// As OpenZFS shows a user of whom it knows a limit and nothing else.
+    #[test]
+    fn what_is_not_known_of_an_owner_is_a_dash() {
+        let limited = Counts { quota: Some(20_971_520), ..Counts::default() };
+        assert_eq!(cells(limited, true), ["0", "20971520", "-", "-"]);
+        let used = Counts { used: Some(512), objects: Some(1), ..Counts::default() };
+        assert_eq!(cells(used, true), ["512", "0", "1", "0"]);
+        assert_eq!(cells(used, false), ["512", "0", "-", "-"]);
     }
 }

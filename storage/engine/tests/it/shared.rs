@@ -149,7 +149,7 @@ fn judge_owners(folder: &Folder, name: &str) {
         for (rows, wanted) in rows.into_iter().zip(recounted(&objset)) {
             let used: BTreeMap<_, _> = rows
                 .into_iter()
-                .map(|row| (row.name.clone(), (row.used, row.objects.unwrap_or(0))))
+                .map(|row| (row.name.clone(), (row.used.unwrap_or(0), row.objects.unwrap_or(0))))
                 .filter(|(_, used)| *used != (0, 0))
                 .collect();
             assert_eq!(used, wanted, "{name}: {}", head.name());
