@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo};
-use vfs::{Attributes, Error, Kind, Time};
+use vfs::{Attributes, Error, Kind, Reason, Time};
 
 /// ENOKEY of Linux: "Required key not available".
 const ENOKEY: i32 = 126;
@@ -17,6 +17,30 @@ pub(crate) fn errno(why: &Error) -> Errno {
         Error::Locked { .. } => Errno::from_i32(ENOKEY),
         Error::Unreadable { .. } => Errno::EIO,
         Error::TooHigh => Errno::EOVERFLOW,
+        Error::Refused { reason } => refusal(*reason),
+    }
+}
+
+fn refusal(reason: Reason) -> Errno {
+    match reason {
+        Reason::Absent => Errno::ENOENT,
+        Reason::NoXattr => Errno::NO_XATTR,
+        Reason::NotDirectory => Errno::ENOTDIR,
+        Reason::IsDirectory => Errno::EISDIR,
+        Reason::NotSymlink | Reason::Invalid => Errno::EINVAL,
+        Reason::Locked => Errno::from_i32(ENOKEY),
+        Reason::ReadOnly => Errno::EROFS,
+        Reason::Exists => Errno::EEXIST,
+        Reason::NotEmpty => Errno::ENOTEMPTY,
+        Reason::NotPermitted => Errno::EPERM,
+        Reason::NotSupported => Errno::EOPNOTSUPP,
+        Reason::NameTooLong => Errno::ENAMETOOLONG,
+        Reason::NameNotUtf8 => Errno::EILSEQ,
+        Reason::Elsewhere => Errno::EXDEV,
+        Reason::TooLarge => Errno::EFBIG,
+        Reason::NoSpace => Errno::ENOSPC,
+        Reason::OverQuota => Errno::EDQUOT,
+        Reason::Unreadable => Errno::EIO,
     }
 }
 
@@ -43,6 +67,30 @@ fn time(time: Time) -> SystemTime {
     };
     let rest = Duration::from_nanos(time.nanoseconds.into());
     whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(UNIX_EPOCH)
+}
+
+/// The same backwards.
+pub(crate) fn moment(time: SystemTime) -> Time {
+    let seconds = |length: Duration| i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Time { seconds: seconds(since), nanoseconds: since.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            let whole = seconds(before).saturating_neg();
+            match before.subsec_nanos() {
+                0 => Time { seconds: whole, nanoseconds: 0 },
+                part => Time {
+                    seconds: whole.saturating_sub(1),
+                    nanoseconds: 1_000_000_000_u32.saturating_sub(part),
+                },
+            }
+        }
+    }
+}
+
+/// Major and minor of a device's number as Linux packs it into 32 bits.
+pub(crate) fn numbers(device: u32) -> (u32, u32) {
+    (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
 }
 
 /// A device's number as Linux packs it into 32 bits.
@@ -83,14 +131,18 @@ mod tests {
 
     use vfs::Time;
 
-    use super::{block_size, device, time};
+    use super::{block_size, device, moment, numbers, time};
 
     #[test]
     fn times_before_1970_and_after_2106() {
         let before = Time { seconds: -1, nanoseconds: 250_000_000 };
         assert_eq!(time(before), UNIX_EPOCH - Duration::from_millis(750));
+        assert_eq!(moment(time(before)), before);
+        let whole = Time { seconds: -7, nanoseconds: 0 };
+        assert_eq!(moment(time(whole)), whole);
         let after = Time { seconds: 1 << 33, nanoseconds: 1 };
         assert_eq!(time(after), UNIX_EPOCH + Duration::new(1 << 33, 1));
+        assert_eq!(moment(time(after)), after);
         // further away than any clock goes, but no panic
         let _ = time(Time { seconds: i64::MIN, nanoseconds: 999_999_999 });
         let _ = time(Time { seconds: i64::MAX, nanoseconds: u32::MAX });
@@ -100,6 +152,9 @@ mod tests {
     fn devices_are_packed_as_linux_does() {
         assert_eq!(device((8, 1)), 0x801);
         assert_eq!(device((0xfff, 0xf_ffff)), u32::MAX);
+        for pair in [(8, 1), (0xfff, 0xf_ffff), (259, 0x12345)] {
+            assert_eq!(numbers(device(pair)), pair);
+        }
     }
 
     #[test]

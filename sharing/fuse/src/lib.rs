@@ -4,11 +4,15 @@
 //! through /dev/fuse and are answered by several threads (`server.rs`). As nothing changes while a
 //! pool is mounted, the kernel keeps whatever it was told. It needs no root: fusermount3 does what
 //! only root may.
+//!
+//! [`mount_live`] lays a file system of a held pool ([`vfs::Live`]) over a folder, to be read and
+//! written (`live.rs`).
 #![forbid(unsafe_code)]
 
 mod convert;
 mod handles;
+mod live;
 mod mount;
 mod server;
 
-pub use mount::{Error, Mounted, Options, check, mount};
+pub use mount::{Error, LiveOptions, Mounted, Options, check, mount, mount_live};

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use fuser::{Config, Filesystem, MountOption, Session, SessionACL, SessionUnmounter};
 use rustix::mount::UnmountFlags;
-use vfs::Tree;
+use vfs::{Live, Tree};
 
+use crate::live::LiveServer;
 use crate::server::{LARGEST, Server};
 
 /// How a tree is mounted.
@@ -20,6 +21,22 @@ pub struct Options {
     pub allow_other: bool,
     /// What `mount` and `df` show as the source: the pool's name.
     pub source: String,
+}
+
+/// How a file system that can be written is mounted. Most are properties of the dataset.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property that is on or off")]
+pub struct LiveOptions {
+    /// Other users may use it, too.
+    pub allow_other: bool,
+    /// It cannot be changed (readonly=on).
+    pub read_only: bool,
+    /// Its programs cannot be run (exec=off).
+    pub no_exec: bool,
+    /// Its programs run as whoever starts them (setuid=off).
+    pub no_setuid: bool,
+    /// Its device nodes are dead (devices=off).
+    pub no_devices: bool,
 }
 
 /// Why a tree could not be mounted.
@@ -81,15 +98,35 @@ pub fn mount(tree: Tree, dir: &Path, options: &Options) -> Result<Mounted, Error
         hint: hint(why, options),
     };
     let server = Server::new(tree, root, options.allow_other);
-    let mut session = Session::new(server, dir, &config(options)).map_err(|why| failed(&why))?;
+    start(server, dir, &config(options)).map_err(|why| failed(&why))
+}
+
+/// Mounts a file system of a held pool on a folder, which is made if need be; what is in it is
+/// hidden meanwhile. The kernel checks permissions.
+///
+/// Unmount it before the file system is rolled back, renamed or destroyed, or the pool given up.
+pub fn mount_live(live: Live, dir: &Path, options: &LiveOptions) -> Result<Mounted, Error> {
+    let shown = || dir.display().to_string();
+    fs::create_dir_all(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
+    let asked = Options { allow_other: options.allow_other, source: live.dataset().to_owned() };
+    let config = live_config(&asked, options);
+    start(LiveServer::new(live), dir, &config).map_err(|why| Error::Mount {
+        dir: shown(),
+        why: why.to_string().trim().to_owned(),
+        hint: hint(&why, &asked),
+    })
+}
+
+/// Has the kernel's questions answered.
+fn start(server: impl Filesystem + 'static, dir: &Path, config: &Config) -> io::Result<Mounted> {
+    let mut session = Session::new(server, dir, config)?;
     let unmounter = session.unmount_callable();
     let (sender, ended) = channel();
     let run = move || {
         // nobody may be waiting for the end any more
         let _ = sender.send(session.run());
     };
-    let named = std::thread::Builder::new().name("fuse".to_owned());
-    named.spawn(run).map_err(|why| failed(&why))?;
+    std::thread::Builder::new().name("fuse".to_owned()).spawn(run)?;
     read_ahead(dir);
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     Ok(Mounted { dir, unmounter, ended })
@@ -125,6 +162,27 @@ fn config(options: &Options) -> Config {
     }
     config.n_threads = Some(threads.clamp(FEWEST_THREADS, MOST_THREADS));
     config.clone_fd = true;
+    config
+}
+
+fn live_config(asked: &Options, options: &LiveOptions) -> Config {
+    let mut config = config(asked);
+    let either = |no, a, b| if no { a } else { b };
+    config.mount_options = vec![
+        MountOption::DefaultPermissions,
+        MountOption::Subtype("poolhouse".to_owned()),
+        MountOption::FSName(asked.source.replace(',', "_")),
+        either(options.read_only, MountOption::RO, MountOption::RW),
+        either(options.no_exec, MountOption::NoExec, MountOption::Exec),
+    ];
+    // only root may have them at all
+    if rustix::process::geteuid().is_root() {
+        let more = [
+            either(options.no_setuid, MountOption::NoSuid, MountOption::Suid),
+            either(options.no_devices, MountOption::NoDev, MountOption::Dev),
+        ];
+        config.mount_options.extend(more);
+    }
     config
 }
 

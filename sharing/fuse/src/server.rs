@@ -35,8 +35,8 @@ const GETFLAGS: u32 = 0x8008_6601;
 const GETFLAGS_32: u32 = 0x8004_6601;
 const FSGETXATTR: u32 = 0x801c_581f;
 
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
+pub(crate) const SEEK_DATA: i32 = 3;
+pub(crate) const SEEK_HOLE: i32 = 4;
 
 impl Server {
     pub(crate) fn new(tree: Tree, root: u64, checks_permissions: bool) -> Self {
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-fn xattr(reply: ReplyXattr, value: &[u8], room: u32) {
+pub(crate) fn xattr(reply: ReplyXattr, value: &[u8], room: u32) {
     let Ok(size) = u32::try_from(value.len()) else { return reply.error(Errno::E2BIG) };
     match room {
         0 => reply.size(size),

@@ -1,5 +1,7 @@
 //! Why something of the tree could not be given, in the words of file protocols.
 
+use engine::files::Reason;
+
 /// Why something of the tree could not be given.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -21,6 +23,12 @@ pub enum Error {
         /// Which, and what to do.
         why: String,
     },
+    /// It was to be changed, and cannot be.
+    #[error("it is refused: {reason:?}")]
+    Refused {
+        /// Why.
+        reason: Reason,
+    },
     /// It cannot be read.
     #[error("{why}")]
     Unreadable {
@@ -37,14 +45,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl From<engine::files::Error> for Error {
     fn from(why: engine::files::Error) -> Self {
-        if why.is_locked() {
-            Self::Locked { why: why.to_string() }
-        } else if why.is_absence() {
-            Self::Absent
-        } else if why.is_no_directory() {
-            Self::NotDirectory
-        } else {
-            Self::Unreadable { why: why.to_string() }
+        match why.reason() {
+            Reason::Locked => Self::Locked { why: why.to_string() },
+            Reason::Absent => Self::Absent,
+            Reason::NotDirectory => Self::NotDirectory,
+            Reason::IsDirectory => Self::IsDirectory,
+            Reason::NotSymlink => Self::NotSymlink,
+            Reason::Unreadable => Self::Unreadable { why: why.to_string() },
+            reason => Self::Refused { reason },
         }
     }
 }

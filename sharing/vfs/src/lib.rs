@@ -3,8 +3,11 @@
 //! A [`Tree`] shows a dataset and those below it at their names, as OpenZFS would mount them, with
 //! `.zfs/snapshot` (and `.zfs/volume`) in the root of each. What is in it has a number
 //! (`number.rs`) and [`Attributes`]; a directory has a [`Listing`] that goes on where it stopped;
-//! a file or volume has a [`Reader`] that reads ahead. Nothing here knows of a protocol, a socket
-//! or the kernel, and nothing is ever written.
+//! a file or volume has a [`Reader`] that reads ahead. A tree is never written.
+//!
+//! [`Live`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
+//!
+//! Nothing here knows of a protocol, a socket or the kernel.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -13,6 +16,7 @@ mod control;
 mod dataset;
 mod error;
 mod listing;
+mod live;
 mod names;
 mod number;
 mod reader;
@@ -20,8 +24,10 @@ mod tree;
 mod workers;
 
 pub use attributes::Attributes;
-pub use engine::files::{Kind, Room, Time};
+pub use engine::files::{Kind, Reason, Room, Time};
+pub use engine::held::{MoveKind, Position, Set, XattrMode};
 pub use error::{Error, Result};
 pub use listing::{Item, Listing};
+pub use live::{By, Live, LiveListing, New, Open};
 pub use reader::Reader;
 pub use tree::Tree;

@@ -1,9 +1,11 @@
 //! Threads that fetch blocks before somebody asks for them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
+use engine::files::Content;
 use parking_lot::{Condvar, Mutex};
 
 use crate::Reader;
@@ -21,8 +23,15 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<(Weak<Reader>, u64)>,
+    jobs: VecDeque<Job>,
     is_closed: bool,
+}
+
+enum Job {
+    /// A block for a reader.
+    Fetch(Weak<Reader>, u64),
+    /// A range of what may change meanwhile: it is only brought into the pool's cache.
+    Warm(Box<Content>, Range<u64>),
 }
 
 /// More are not kept: who asks for the block then fetches it.
@@ -62,8 +71,23 @@ impl Errands {
         let mut queue = shared.queue.lock();
         for block in blocks {
             if queue.jobs.len() < LONGEST {
-                queue.jobs.push_back((Arc::downgrade(reader), *block));
+                queue.jobs.push_back(Job::Fetch(Arc::downgrade(reader), *block));
             }
+        }
+        drop(queue);
+        shared.turned.notify_all();
+    }
+
+    /// Has a range of a file brought into the pool's cache, block by block.
+    pub(crate) fn warm(&self, content: &Content, range: Range<u64>) {
+        let Some(shared) = self.0.upgrade() else { return };
+        let block = content.block_size().max(1);
+        let mut queue = shared.queue.lock();
+        let mut at = range.start / block * block;
+        while at < range.end && queue.jobs.len() < LONGEST {
+            let behind = at.saturating_add(block);
+            queue.jobs.push_back(Job::Warm(Box::new(content.clone()), at..behind));
+            at = behind;
         }
         drop(queue);
         shared.turned.notify_all();
@@ -74,16 +98,30 @@ impl Shared {
     fn work(&self) {
         let mut queue = self.queue.lock();
         while !queue.is_closed {
-            let Some((reader, block)) = queue.jobs.pop_front() else {
+            let Some(job) = queue.jobs.pop_front() else {
                 self.turned.wait(&mut queue);
                 continue;
             };
             drop(queue);
-            // nobody reads a file any more that was closed
-            if let Some(reader) = reader.upgrade() {
-                reader.fetch_ahead(block);
-            }
+            job.run();
             queue = self.queue.lock();
+        }
+    }
+}
+
+impl Job {
+    fn run(self) {
+        match self {
+            Self::Fetch(reader, block) => {
+                // nobody reads a file any more that was closed
+                if let Some(reader) = reader.upgrade() {
+                    reader.fetch_ahead(block);
+                }
+            }
+            Self::Warm(content, range) => {
+                // who asks for it is told if it cannot be read
+                let _ = content.piece(range.start, range.end);
+            }
         }
     }
 }

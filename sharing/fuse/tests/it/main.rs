@@ -1,4 +1,5 @@
 //! Pools mounted, and looked at through the kernel.
 
+mod live;
 mod mounted;
 mod seen;

@@ -35,7 +35,7 @@ impl Drop for Mount {
 }
 
 /// Whether this machine can mount; if not, it is said.
-fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     let opens = OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let has = std::env::split_paths(&paths).any(|dir| dir.join("fusermount3").exists());

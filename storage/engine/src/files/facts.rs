@@ -77,6 +77,10 @@ impl Time {
     pub fn total_nanoseconds(self) -> i128 {
         i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanoseconds)
     }
+
+    pub(crate) fn below(self) -> ondisk::znode::Time {
+        ondisk::znode::Time { seconds: self.seconds, nanoseconds: self.nanoseconds }
+    }
 }
 
 impl From<ondisk::znode::Time> for Time {

@@ -9,6 +9,7 @@ mod content;
 mod error;
 mod extents;
 mod facts;
+mod reason;
 mod record;
 mod sharing;
 
@@ -20,6 +21,7 @@ pub use content::{Bytes, Content, Piece};
 pub use error::{Error, Result};
 pub use extents::{Extent, Extents};
 pub use facts::{Facts, Kind, Time};
+pub use reason::Reason;
 pub use record::{Held, Record, Space};
 pub use sharing::{Head, Room};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use dsl::Kind as DatasetKind;
 
-use super::{Error, File, Files, Kind, Name, Result};
+use super::{File, Files, Kind, Name, Result};
 use crate::Pool;
 
 /// A file system or volume of a pool.
@@ -137,13 +137,6 @@ impl Pool {
             value.and_then(|property| property.value.parse().ok()).unwrap_or(0)
         };
         Room { referenced: number("referenced"), available: number("available") }
-    }
-}
-
-impl Error {
-    /// Whether it says that a lookup or a listing was asked of something that is no directory.
-    pub fn is_no_directory(&self) -> bool {
-        matches!(self, Self::Files(zpl::Error::NotDirectory { .. }))
     }
 }
 

@@ -31,7 +31,7 @@ impl Begin for Beginner {
         if !need.frees && !self.owned.has_room(need.bytes) {
             return Err(Error::NoSpace { objset });
         }
-        let tx = self.owned.begin().map_err(|_| Error::ReadOnly { objset })?;
+        let tx = self.owned.begin().map_err(|_| Error::Stopped { objset })?;
         let seq = self.replaying.load(Ordering::Acquire);
         if seq != 0 {
             self.log.replayed(&tx, seq);

@@ -52,7 +52,7 @@ impl LiveFiles {
     }
 
     /// Changes it.
-    pub fn writer(&self) -> &Arc<Writer> {
+    pub(super) fn writer(&self) -> &Arc<Writer> {
         &self.writer
     }
 
@@ -61,7 +61,7 @@ impl LiveFiles {
         self.set.objset.id().get()
     }
 
-    pub(super) fn set(&self) -> &Arc<Set> {
+    pub(super) fn store(&self) -> &Arc<Set> {
         &self.set
     }
 }
@@ -221,7 +221,7 @@ impl Held {
             self.0.files.lock().iter().map(|(name, files)| (name.clone(), files.clone())).collect();
         for (name, files) in open {
             let Ok(dataset) = self.find(&name) else { continue };
-            files.set().configure(settings::of_blocks(&dataset));
+            files.store().configure(settings::of_blocks(&dataset));
             files.writer().set_settings(settings::of_writing(&dataset));
             files.keeps.store(settings::keeps_promises(&dataset), Ordering::Release);
         }

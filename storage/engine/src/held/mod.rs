@@ -7,9 +7,11 @@
 
 mod accounts;
 mod begin;
+mod change;
 mod create;
 mod datasets;
 mod files;
+mod look;
 mod settings;
 mod status;
 mod volumes;
@@ -27,14 +29,16 @@ use parking_lot::Mutex;
 use spa::Owned;
 
 use crate::{Error, Result};
+pub use change::{Caller, Move, New, Set};
 pub use create::{NewPool, NewVdev, create, create_on, hold, hold_on};
 pub use datasets::NewDataset;
 pub use files::LiveFiles;
+pub use look::Snapshot;
 pub use spa::design::{Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
 pub use world::World;
-pub use zpl::{Caller, Move, MoveKind, New, Position, Set, XattrMode};
+pub use zpl::{MoveKind, Position, XattrMode};
 
 /// A pool that is held. Cheap to clone.
 #[derive(Clone)]

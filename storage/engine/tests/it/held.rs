@@ -70,19 +70,19 @@ pub(crate) fn new_pool(folder: &Folder, shape: Shape, count: usize) -> NewPool {
 }
 
 pub(crate) fn caller() -> Caller {
-    let now = ondisk::znode::Time { seconds: 1_700_000_001, nanoseconds: 5 };
+    let now = engine::files::Time { seconds: 1_700_000_001, nanoseconds: 5 };
     Caller { uid: 1000, gid: 100, now, keeps_setid: false }
 }
 
 pub(crate) fn write_file(held: &Held, fs: &str, name: &str, bytes: &[u8]) {
     let live = held.files(fs).unwrap();
-    let writer = live.writer();
     let root = units::ObjectId::new(live.files().root().unwrap().id());
-    let made =
-        writer.make(&caller(), root, name.as_bytes(), &engine::held::New::default()).unwrap();
+    let new = engine::held::New::default();
+    let made = live.make(&caller(), root, name.as_bytes(), &new).unwrap();
+    let made = units::ObjectId::new(made.id());
     for (index, chunk) in bytes.chunks(1 << 20).enumerate() {
         let at = Position::At(index as u64 * (1 << 20));
-        writer.write(&caller(), made.id, at, chunk).unwrap();
+        live.write(&caller(), made, at, chunk).unwrap();
     }
 }
 

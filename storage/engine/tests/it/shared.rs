@@ -68,9 +68,8 @@ fn churn(held: &Held, dataset: &str, entries: &serde_json::Value, all: bool) {
     let files = files_of(held, dataset, entries);
     let live = held.files(dataset).unwrap();
     for (index, (dir, name)) in files.iter().enumerate() {
-        let writer = live.writer();
         if all || index % 3 == 0 {
-            writer.unlink(&caller(), *dir, name).unwrap();
+            live.unlink(&caller(), *dir, name).unwrap();
             continue;
         }
         let dir = live.files().file(dir.get()).unwrap();
@@ -80,9 +79,10 @@ fn churn(held: &Held, dataset: &str, entries: &serde_json::Value, all: bool) {
             let noise: Vec<u8> = (0..9000_u32)
                 .flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 7).to_le_bytes())
                 .collect();
-            writer.write(&caller(), id, Position::At(size / 3), &noise).unwrap();
+            live.write(&caller(), id, Position::At(size / 3), &noise).unwrap();
         } else {
-            writer.truncate(&caller(), id, size / 2).unwrap();
+            let half = engine::held::Set { size: Some(size / 2), ..Default::default() };
+            live.set(&caller(), id, &half).unwrap();
         }
     }
 }
@@ -170,10 +170,10 @@ fn owners_of_a_new_pool_are_accounted_for() {
             let live = held.files(fs).unwrap();
             let id = live.files().find(b"file0").unwrap().unwrap().id();
             let owner = engine::held::Set { uid: Some(u32::from(round)), ..Default::default() };
-            live.writer().set(&caller(), ObjectId::new(id), &owner).unwrap();
+            live.set(&caller(), ObjectId::new(id), &owner).unwrap();
             if round == 2 {
                 let root = ObjectId::new(live.files().root().unwrap().id());
-                live.writer().unlink(&caller(), root, b"file1").unwrap();
+                live.unlink(&caller(), root, b"file1").unwrap();
             }
         }
         held.sync().unwrap();

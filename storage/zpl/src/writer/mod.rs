@@ -208,10 +208,14 @@ impl Writer {
         self.entry(dir, name)?.ok_or_else(absent)
     }
 
+    /// The most bytes of a name.
+    pub fn longest_name(&self) -> usize {
+        if self.settings.read().long_names { 1023 } else { 255 }
+    }
+
     /// Whether a name can be one.
     fn check_name(&self, dir: ObjectId, name: &[u8]) -> Result<()> {
-        let most = if self.settings.read().long_names { 1023 } else { 255 };
-        let objset = self.objset();
+        let (objset, most) = (self.objset(), self.longest_name());
         if name.len() > most {
             return Err(Error::NameTooLong { objset, most });
         }

@@ -1,0 +1,629 @@
+//! The kernel's questions, answered from a file system that can be written.
+//!
+//! All changes come through the kernel, so it may keep what it was told; only what a file takes on
+//! the drives changes by itself, when its group is written. Files of a snapshot never change.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use vfs::{Attributes, By, Error, Kind, Live, LiveListing, MoveKind, New, Open, Set, XattrMode};
+
+use crate::convert::{self, attributes, errno, file_type};
+use crate::handles::Handles;
+use crate::server::{LARGEST, SEEK_DATA, SEEK_HOLE, xattr};
+
+/// Answers the kernel.
+pub(crate) struct LiveServer {
+    live: Live,
+    /// How long the kernel may keep what a name names.
+    names: Duration,
+    files: Handles<Open>,
+    listings: Handles<LiveListing>,
+}
+
+/// Nobody but the kernel changes anything.
+const LONG: Duration = Duration::from_hours(24);
+/// Until so many seconds after a change, the space that a file takes may not be known.
+const SETTLES: i64 = 30;
+const SHORT: Duration = Duration::from_secs(1);
+
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 16;
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+const O_EXCL: i32 = 0o200;
+/// O_DSYNC; O_SYNC has it as well.
+const O_DSYNC: i32 = 0o10000;
+const FORMAT: u32 = 0o170_000;
+
+impl LiveServer {
+    pub(crate) fn new(live: Live) -> Self {
+        // what one name becomes may change what another one names
+        let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
+        let (files, listings) = (Handles::new(), Handles::new());
+        Self { live, names, files, listings }
+    }
+
+    /// The kernel calls the root 1, whatever its number is.
+    fn number(&self, inode: INodeNo) -> u64 {
+        if inode == INodeNo::ROOT { self.live.root() } else { inode.0 }
+    }
+
+    /// How long the kernel may keep attributes.
+    fn keeps(&self, of: &Attributes) -> Duration {
+        if self.live.now().seconds.saturating_sub(of.ctime.seconds) > SETTLES {
+            LONG
+        } else {
+            SHORT
+        }
+    }
+
+    fn entry(&self, reply: ReplyEntry, found: Result<Attributes, Error>) {
+        match found {
+            Ok(found) => {
+                let generation = Generation(found.generation);
+                let keeps = self.keeps(&found);
+                // snapshots come and go
+                let names = if found.generation == 0 { SHORT } else { self.names };
+                reply.entry_with_ttls(&keeps, &names, &attributes(&found), generation);
+            }
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn attr(&self, reply: ReplyAttr, found: Result<Attributes, Error>) {
+        match found {
+            Ok(found) => reply.attr(&self.keeps(&found), &attributes(&found)),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn open_file(&self, number: u64) -> Result<FileHandle, Error> {
+        Ok(FileHandle(self.files.add(self.live.read(number)?.into())))
+    }
+
+    fn created(
+        &self,
+        by: By,
+        (dir, name): (u64, &OsStr),
+        new: &New<'_>,
+        flags: i32,
+    ) -> Result<(Attributes, FileHandle), Error> {
+        let made = match self.live.make(by, dir, name.as_bytes(), new) {
+            Err(Error::Refused { reason: vfs::Reason::Exists }) if flags & O_EXCL == 0 => {
+                self.live.lookup(dir, name.as_bytes())?
+            }
+            made => made?,
+        };
+        Ok((made, self.open_file(made.number)?))
+    }
+
+    fn written(&self, by: By, file: &Open, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        if file.is_first_change() {
+            self.live.drop_capabilities(by, file.number())?;
+        }
+        self.live.write(by, file.number(), offset, bytes)
+    }
+
+    fn allocated(&self, by: By, file: u64, range: (u64, u64), mode: i32) -> Result<(), Error> {
+        let (offset, length) = range;
+        let end = offset.saturating_add(length);
+        if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
+            self.live.punch(by, file, offset..end)?;
+        }
+        if mode & KEEP_SIZE == 0 { self.live.extend(by, file, end) } else { Ok(()) }
+    }
+
+    fn sought(&self, handle: FileHandle, offset: i64, whence: i32) -> Result<Option<u64>, Error> {
+        let file = self.files.find(handle.0).ok_or(Error::Absent)?;
+        let Ok(from) = u64::try_from(offset) else { return Ok(None) };
+        if from >= file.size()? {
+            return Ok(None);
+        }
+        match whence {
+            SEEK_DATA => file.next_data(from),
+            _ => file.next_hole(from).map(Some),
+        }
+    }
+}
+
+/// Who asks, to make something: what it is to have of set-id bits the kernel has seen to.
+fn by(req: &Request) -> By {
+    By { uid: req.uid(), gid: req.gid(), keeps_setid: true }
+}
+
+fn done(reply: ReplyEmpty, what: Result<(), Error>) {
+    match what {
+        Ok(()) => reply.ok(),
+        Err(why) => reply.error(errno(&why)),
+    }
+}
+
+fn kind_of(mode: u32) -> Option<Kind> {
+    match mode & FORMAT {
+        0o100_000 | 0 => Some(Kind::File),
+        0o010_000 => Some(Kind::Fifo),
+        0o020_000 => Some(Kind::CharDevice),
+        0o060_000 => Some(Kind::BlockDevice),
+        0o140_000 => Some(Kind::Socket),
+        _ => None,
+    }
+}
+
+impl Filesystem for LiveServer {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // without any of them the mount works all the same
+        for wish in [
+            InitFlags::FUSE_DONT_MASK,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            InitFlags::FUSE_SPLICE_READ,
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+        ] {
+            let _ = config.add_capabilities(wish);
+        }
+        if self.live.has_posix_acls() {
+            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
+        }
+        let _ = config.set_max_write(LARGEST);
+        if let Err(most) = config.set_max_readahead(LARGEST) {
+            let _ = config.set_max_readahead(most);
+        }
+        let _ = config.set_max_background(64);
+        let _ = config.set_time_granularity(Duration::from_nanos(1));
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let parent = self.number(parent);
+        self.entry(reply, self.live.lookup(parent, name.as_bytes()));
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.attr(reply, self.live.attributes(self.number(ino)));
+    }
+
+    fn setattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let number = self.number(ino);
+        let time = |time: TimeOrNow| match time {
+            TimeOrNow::SpecificTime(time) => convert::moment(time),
+            TimeOrNow::Now => self.live.now(),
+        };
+        let set = Set {
+            mode: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            size,
+            atime: atime.map(time),
+            mtime: mtime.map(time),
+            crtime: crtime.map(convert::moment),
+            project: None,
+        };
+        let by = By { keeps_setid: req.uid() == 0, ..by(req) };
+        let drops = uid.is_some() || gid.is_some() || size.is_some();
+        let dropped = if drops { self.live.drop_capabilities(by, number) } else { Ok(()) };
+        self.attr(reply, dropped.and_then(|()| self.live.set(by, number, &set)));
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.live.target(self.number(ino)) {
+            Ok(target) => reply.data(&target),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let Some(kind) = kind_of(mode) else { return reply.error(Errno::EINVAL) };
+        let device = convert::numbers(rdev);
+        let new = New { kind, mode: mode & 0o7777, umask, device, target: b"" };
+        let dir = self.number(parent);
+        self.entry(reply, self.live.make(by(req), dir, name.as_bytes(), &new));
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let kind = Kind::Directory;
+        let new = New { kind, mode: mode & 0o7777, umask, device: (0, 0), target: b"" };
+        let dir = self.number(parent);
+        self.entry(reply, self.live.make(by(req), dir, name.as_bytes(), &new));
+    }
+
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        done(reply, self.live.unlink(by(req), self.number(parent), name.as_bytes()));
+    }
+
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        done(reply, self.live.rmdir(by(req), self.number(parent), name.as_bytes()));
+    }
+
+    fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        link_name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = target.as_os_str().as_bytes();
+        let new = New { kind: Kind::Symlink, mode: 0o777, umask: 0, device: (0, 0), target };
+        let dir = self.number(parent);
+        self.entry(reply, self.live.make(by(req), dir, link_name.as_bytes(), &new));
+    }
+
+    fn rename(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let kind = match flags.bits() {
+            0 => MoveKind::Replace,
+            1 => MoveKind::NoReplace,
+            2 => MoveKind::Exchange,
+            4 => MoveKind::Whiteout,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let from = (self.number(parent), name.as_bytes());
+        let to = (self.number(newparent), newname.as_bytes());
+        done(reply, self.live.rename(by(req), from, to, kind));
+    }
+
+    fn link(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let (file, dir) = (self.number(ino), self.number(newparent));
+        self.entry(reply, self.live.link(by(req), file, dir, newname.as_bytes()));
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let kind = Kind::File;
+        let new = New { kind, mode: mode & 0o7777, umask, device: (0, 0), target: b"" };
+        match self.created(by(req), (self.number(parent), name), &new, flags) {
+            Ok((made, handle)) => {
+                let generation = Generation(made.generation);
+                let keeps = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
+                reply.created(&SHORT, &attributes(&made), generation, handle, keeps);
+            }
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match self.open_file(self.number(ino)) {
+            Ok(handle) => {
+                reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+            }
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let Some(file) = self.files.find(fh.0) else { return reply.error(Errno::EBADF) };
+        let length = usize::try_from(size.min(LARGEST)).unwrap_or(0);
+        let mut reply = Some(reply);
+        let read = file.read(offset, length, |bytes| {
+            if let Some(reply) = reply.take() {
+                reply.data(bytes);
+            }
+        });
+        if let (Err(why), Some(reply)) = (read, reply) {
+            reply.error(errno(&why));
+        }
+    }
+
+    fn write(
+        &self,
+        req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let Some(file) = self.files.find(fh.0) else { return reply.error(Errno::EBADF) };
+        let keeps_setid = !write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let mut written = self.written(By { keeps_setid, ..by(req) }, &file, offset, data);
+        if flags.0 & O_DSYNC != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            written = written.and_then(|()| self.live.fsync(file.number()));
+        }
+        match written {
+            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.files.remove(fh.0);
+        reply.ok();
+    }
+
+    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        done(reply, self.live.fsync(self.number(ino)));
+    }
+
+    fn fsyncdir(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        done(reply, self.live.fsync_all());
+    }
+
+    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        match self.live.list(self.number(ino)) {
+            Ok(listing) => {
+                let handle = FileHandle(self.listings.add(listing.into()));
+                reply.opened(handle, FopenFlags::empty());
+            }
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let Some(listing) = self.listings.find(fh.0) else { return reply.error(Errno::EBADF) };
+        let listed = listing.from(offset, &mut |item| {
+            let name = OsStr::from_bytes(&item.name);
+            !reply.add(INodeNo(item.number), item.next, file_type(item.kind), name)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let Some(listing) = self.listings.find(fh.0) else { return reply.error(Errno::EBADF) };
+        let listed = listing.from(offset, &mut |item| {
+            let name = OsStr::from_bytes(&item.name);
+            let (found, time) = match listing.attributes(item) {
+                Ok(found) if !item.is_preliminary => (found, SHORT.min(self.names)),
+                Ok(found) => (found, Duration::ZERO),
+                // it went meanwhile, or what is wrong with it is told to who looks it up
+                Err(_) => (Attributes::unknown(item), Duration::ZERO),
+            };
+            let generation = Generation(found.generation);
+            let found = attributes(&found);
+            !reply.add(INodeNo(item.number), item.next, name, &time, &found, generation)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn releasedir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.listings.remove(fh.0);
+        reply.ok();
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let room = self.live.room();
+        let free = room.available / 512;
+        let all = free.saturating_add(room.referenced / 512);
+        // as with OpenZFS, there can be as many files as there are free sectors
+        reply.statfs(all, free, free, all, free, 128 << 10, 255, 512);
+    }
+
+    fn setxattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
+            XATTR_CREATE => XattrMode::New,
+            XATTR_REPLACE => XattrMode::There,
+            _ => XattrMode::Any,
+        };
+        let (by, number) = (by(req), self.number(ino));
+        done(reply, self.live.set_xattr(by, number, name.as_bytes(), Some(value), mode));
+    }
+
+    fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let number = self.number(ino);
+        let mode = XattrMode::Any;
+        done(reply, self.live.set_xattr(by(req), number, name.as_bytes(), None, mode));
+    }
+
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        match self.live.xattr(self.number(ino), name.as_bytes()) {
+            Ok(Some(value)) => xattr(reply, &value, size),
+            Ok(None) => reply.error(Errno::NO_XATTR),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        match self.live.xattr_names(self.number(ino)) {
+            Ok(names) => {
+                let ended = names.iter().flat_map(|name| name.iter().chain(&[0])).copied();
+                xattr(reply, &ended.collect::<Vec<u8>>(), size);
+            }
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0 {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        let by = By { keeps_setid: req.uid() == 0, ..by(req) };
+        done(reply, self.allocated(by, self.number(ino), (offset, length), mode));
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        if whence != SEEK_DATA && whence != SEEK_HOLE {
+            return reply.error(Errno::EINVAL);
+        }
+        match self.sought(fh, offset, whence) {
+            Ok(Some(found)) => match i64::try_from(found) {
+                Ok(found) => reply.offset(found),
+                Err(_) => reply.error(Errno::EOVERFLOW),
+            },
+            Ok(None) => reply.error(Errno::ENXIO),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        req: &Request,
+        _ino_in: INodeNo,
+        fh_in: FileHandle,
+        offset_in: u64,
+        ino_out: INodeNo,
+        _fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let Some(source) = self.files.find(fh_in.0) else { return reply.error(Errno::EBADF) };
+        let by = By { keeps_setid: req.uid() == 0, ..by(req) };
+        // the caller goes on where this ends
+        let length = len.min(MOST_COPIED);
+        let to = (self.number(ino_out), offset_out);
+        match self.live.copy(by, (&source, offset_in), to, length) {
+            Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
+            Err(why) => reply.error(errno(&why)),
+        }
+    }
+}
+
+/// Bytes that are copied before the caller is asked again, so that it can be stopped.
+const MOST_COPIED: u64 = 64 << 20;

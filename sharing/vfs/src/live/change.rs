@@ -1,0 +1,148 @@
+//! Changing what is in a file system, by numbers.
+
+use std::ops::Range;
+
+use engine::held::{Caller, Move, MoveKind, Position, Set, XattrMode};
+
+use super::{HEAD, Live, Open, shown};
+use crate::{Attributes, Error, Kind, Reason, Result};
+
+/// Who asks for a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct By {
+    /// The user.
+    pub uid: u32,
+    /// The user's group.
+    pub gid: u32,
+    /// What the user does to a file leaves its set-user and set-group bits.
+    pub keeps_setid: bool,
+}
+
+/// What is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// The permissions that are wanted, with set-id and sticky bits: 12 bits.
+    pub mode: u32,
+    /// Bits that the user's umask takes away, where the directory has no default ACL.
+    pub umask: u32,
+    /// Of a device: major and minor.
+    pub device: (u32, u32),
+    /// Of a symbolic link: where it points.
+    pub target: &'a [u8],
+}
+
+/// What is copied at once from file to file.
+const COPIED: usize = 1 << 20;
+
+impl Live {
+    fn caller(&self, by: By) -> Caller {
+        Caller { uid: by.uid, gid: by.gid, now: self.now(), keeps_setid: by.keeps_setid }
+    }
+
+    /// Makes a file of any kind under a name.
+    pub fn make(&self, by: By, dir: u64, name: &[u8], new: &New<'_>) -> Result<Attributes> {
+        let New { kind, mode, umask, device, target } = *new;
+        let new = engine::held::New { kind, mode, umask, device, target };
+        let made = self.0.files.make(&self.caller(by), Self::object(dir)?, name, &new)?;
+        shown(HEAD, &made)
+    }
+
+    /// Gives a file one more name.
+    pub fn link(&self, by: By, file: u64, dir: u64, name: &[u8]) -> Result<Attributes> {
+        let (object, dir) = (Self::object(file)?, Self::object(dir)?);
+        self.0.files.link(&self.caller(by), object, dir, name)?;
+        self.attributes(file)
+    }
+
+    /// Takes a name from a file that is no directory.
+    pub fn unlink(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
+        Ok(self.0.files.unlink(&self.caller(by), Self::object(dir)?, name)?)
+    }
+
+    /// Removes a directory, which must be empty.
+    pub fn rmdir(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
+        Ok(self.0.files.rmdir(&self.caller(by), Self::object(dir)?, name)?)
+    }
+
+    /// Moves a name.
+    pub fn rename(
+        &self,
+        by: By,
+        (from_dir, from): (u64, &[u8]),
+        (to_dir, to): (u64, &[u8]),
+        kind: MoveKind,
+    ) -> Result<()> {
+        let (from_dir, to_dir) = (Self::object(from_dir)?, Self::object(to_dir)?);
+        let how = Move { from_dir, from, to_dir, to, kind };
+        Ok(self.0.files.rename(&self.caller(by), &how)?)
+    }
+
+    /// Sets attributes of a file.
+    pub fn set(&self, by: By, file: u64, set: &Set) -> Result<Attributes> {
+        self.0.files.set(&self.caller(by), Self::object(file)?, set)?;
+        self.attributes(file)
+    }
+
+    /// Writes bytes to a file.
+    pub fn write(&self, by: By, file: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let at = Position::At(offset);
+        self.0.files.write(&self.caller(by), Self::object(file)?, at, bytes)?;
+        Ok(())
+    }
+
+    /// Makes a hole in a file, which keeps its size.
+    pub fn punch(&self, by: By, file: u64, range: Range<u64>) -> Result<()> {
+        Ok(self.0.files.punch(&self.caller(by), Self::object(file)?, range)?)
+    }
+
+    /// Sees to it that a file reaches to `end` at least.
+    pub fn extend(&self, by: By, file: u64, end: u64) -> Result<()> {
+        Ok(self.0.files.extend(&self.caller(by), Self::object(file)?, end)?)
+    }
+
+    /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
+    pub fn copy(&self, by: By, from: (&Open, u64), to: (u64, u64), length: u64) -> Result<u64> {
+        let (source, start) = from;
+        let mut done = 0_u64;
+        let mut buffer = vec![0; COPIED.min(usize::try_from(length).unwrap_or(COPIED))];
+        while done < length {
+            let left = usize::try_from(length.saturating_sub(done)).unwrap_or(usize::MAX);
+            let (piece, _) = buffer.split_at_mut(left.min(COPIED));
+            let count = source.fill(start.saturating_add(done), piece)?;
+            if count == 0 {
+                break;
+            }
+            let bytes = piece.get(..count).unwrap_or_default();
+            self.write(by, to.0, to.1.saturating_add(done), bytes)?;
+            done = done.saturating_add(u64::try_from(count).unwrap_or(0));
+        }
+        Ok(done)
+    }
+
+    /// Sets an extended attribute, or removes it if there is no value.
+    pub fn set_xattr(
+        &self,
+        by: By,
+        file: u64,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<()> {
+        let object = Self::object(file)?;
+        Ok(self.0.files.set_xattr(&self.caller(by), object, name, value, mode)?)
+    }
+
+    /// Takes away what a program may do beyond its user (capabilities), as a change of it must.
+    pub fn drop_capabilities(&self, by: By, file: u64) -> Result<()> {
+        const NAME: &[u8] = b"security.capability";
+        if self.xattr(file, NAME)?.is_none() {
+            return Ok(());
+        }
+        match self.set_xattr(by, file, NAME, None, XattrMode::Any) {
+            Err(Error::Refused { reason: Reason::NoXattr }) => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Directories of a file system that can be written, listed.
+//!
+//! ```text
+//! cookie     what comes next
+//! 0          .
+//! 1          ..
+//! 2 ...      the stored names: the engine's cookie and 2; in made-up directories an index and 2
+//! ```
+//!
+//! Cookies of stored names stand for places in the order of their hashes, so that names that come
+//! and go do not make others be shown twice or not at all.
+
+use engine::files::Kind;
+use parking_lot::Mutex;
+
+use super::{HEAD, Live, number_of};
+use crate::number::Node;
+use crate::{Attributes, Error, Item, Result, control};
+
+/// A directory that is being listed.
+pub struct LiveListing {
+    live: Live,
+    number: u64,
+    node: Node,
+    /// What was read last: the cookie of its first item, and the items.
+    batch: Mutex<(u64, Vec<Item>)>,
+}
+
+const STORED: u64 = 2;
+/// Names in a batch.
+const BATCH: usize = 512;
+
+impl LiveListing {
+    pub(super) fn open(live: &Live, number: u64) -> Result<Self> {
+        if live.attributes(number)?.kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let (node, live, batch) = (Live::node(number)?, live.clone(), Mutex::default());
+        Ok(Self { live, number, node, batch })
+    }
+
+    /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
+    pub fn from(&self, cookie: u64, visit: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
+        let mut batch = self.batch.lock();
+        let (mut at, mut shown) = (cookie, false);
+        loop {
+            let known = batch.1.binary_search_by_key(&at, |item| item.next).ok();
+            let mut first = known.map_or(batch.1.len(), |before| before.saturating_add(1));
+            if first >= batch.1.len() {
+                match self.fill(at) {
+                    Ok(items) => *batch = (at, items),
+                    // what could be shown was; the next question gets the error
+                    Err(_) if shown => return Ok(()),
+                    Err(why) => return Err(why),
+                }
+                first = 0;
+            }
+            let rest = batch.1.get(first..).unwrap_or(&[]);
+            if rest.is_empty() {
+                return Ok(());
+            }
+            for item in rest {
+                if !visit(item) {
+                    return Ok(());
+                }
+                (at, shown) = (item.next, true);
+            }
+        }
+    }
+
+    /// The attributes of an item, for protocols that give them along with the names.
+    pub fn attributes(&self, item: &Item) -> Result<Attributes> {
+        if item.is_preliminary {
+            return Ok(Attributes::made_up(item.number, item.kind));
+        }
+        self.live.attributes(item.number)
+    }
+
+    /// The names from a cookie on, a batch of them; none at the end.
+    fn fill(&self, from: u64) -> Result<Vec<Item>> {
+        let mut items = Vec::new();
+        for (cookie, name) in [(0, &b"."[..]), (1, b"..")] {
+            if from <= cookie {
+                let number = if cookie == 0 { self.number } else { self.parent()? };
+                items.push(item(name, number, Kind::Directory, cookie + 1));
+            }
+        }
+        match self.node {
+            Node::File(..) => self.stored(from, &mut items)?,
+            Node::Control(_) if from <= STORED => {
+                let number = number_of(Node::Snapshots(HEAD))?;
+                items.push(item(control::SNAPSHOTS, number, Kind::Directory, STORED + 1));
+            }
+            Node::Snapshots(_) => self.snapshots(from, &mut items)?,
+            _ => {}
+        }
+        Ok(items)
+    }
+
+    fn stored(&self, from: u64, items: &mut Vec<Item>) -> Result<()> {
+        let Node::File(place, object) = self.node else { return Ok(()) };
+        let files = self.live.files(place)?;
+        let dir = match files.file(object).map_err(Error::from) {
+            Ok(dir) => dir,
+            // it was removed meanwhile: nothing is in it
+            Err(Error::Absent) => return Ok(()),
+            Err(why) => return Err(why),
+        };
+        files.list_from(&dir, from.saturating_sub(STORED), &mut |name, next| {
+            let number = Node::File(place, name.id).number();
+            let mut item = item(&name.name, 0, name.kind, next.saturating_add(STORED));
+            // a number that does not fit is told of when the name is looked up
+            item.is_preliminary = number.is_none();
+            item.number = number.unwrap_or(u64::MAX);
+            items.push(item);
+            items.len() < BATCH
+        })?;
+        Ok(())
+    }
+
+    fn snapshots(&self, from: u64, items: &mut Vec<Item>) -> Result<()> {
+        let all = self.live.list_snapshots()?;
+        for (index, snapshot) in (STORED..).zip(all) {
+            if index >= from {
+                let name = snapshot.name.clone();
+                // opening thousands of snapshots for a listing would take its time
+                let number = number_of(Node::Closed(self.live.0.snapshots.place(snapshot)?))?;
+                let mut item = item(name.as_bytes(), number, Kind::Directory, index + 1);
+                item.is_preliminary = true;
+                items.push(item);
+            }
+        }
+        Ok(())
+    }
+
+    /// The number for `..`; a root has itself above it.
+    fn parent(&self) -> Result<u64> {
+        match self.node {
+            Node::File(place, object) => {
+                let files = self.live.files(place)?;
+                if object == files.root_id() {
+                    return Ok(self.number);
+                }
+                match files.facts(object).map_err(Error::from) {
+                    Ok(facts) => number_of(Node::File(place, facts.parent)),
+                    Err(Error::Absent) => Ok(self.number),
+                    Err(why) => Err(why),
+                }
+            }
+            Node::Snapshots(_) => number_of(Node::Control(HEAD)),
+            _ => Ok(self.live.root()),
+        }
+    }
+}
+
+fn item(name: &[u8], number: u64, kind: Kind, next: u64) -> Item {
+    Item { name: name.to_vec(), number, kind, next, is_preliminary: false }
+}

@@ -1,0 +1,228 @@
+//! A file system of a held pool, to be read and written.
+//!
+//! Its numbers are those of a [`crate::Tree`] (`number.rs`): place 0 is the file system, whose files
+//! keep the numbers that OpenZFS shows; each snapshot that somebody looks into gets a place of its
+//! own. What is changed is so for everybody at once, and on the drives after [`Live::fsync`], or
+//! when the pool's next group is written.
+
+mod change;
+mod listing;
+mod open;
+mod snapshots;
+
+use std::sync::Arc;
+
+use engine::files::{Content, File, Files, Kind, Room, Time};
+use engine::held::{Held, LiveFiles, Snapshot};
+use units::ObjectId;
+
+use crate::number::{Node, Place};
+use crate::workers::Workers;
+use crate::{Attributes, Error, Reason, Result, control};
+pub use change::{By, New};
+pub use listing::LiveListing;
+pub use open::Open;
+use snapshots::Snapshots;
+
+/// A file system that can be written. Cheap to clone.
+#[derive(Clone)]
+pub struct Live(Arc<Inner>);
+
+struct Inner {
+    held: Held,
+    dataset: String,
+    files: LiveFiles,
+    snapshots: Snapshots,
+    workers: Workers,
+    now: Box<dyn Fn() -> Time + Send + Sync>,
+}
+
+/// The place of the file system itself.
+const HEAD: Place = Place(0);
+
+impl Live {
+    /// Opens a file system of a held pool. `now` tells the time.
+    pub fn open(
+        held: &Held,
+        dataset: &str,
+        now: impl Fn() -> Time + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let files = held.files(dataset)?;
+        Ok(Self(Arc::new(Inner {
+            held: held.clone(),
+            dataset: dataset.to_owned(),
+            files,
+            snapshots: Snapshots::default(),
+            workers: Workers::start(),
+            now: Box::new(now),
+        })))
+    }
+
+    /// Its full name.
+    pub fn dataset(&self) -> &str {
+        &self.0.dataset
+    }
+
+    /// The number of its topmost directory.
+    pub fn root(&self) -> u64 {
+        self.0.files.files().root_id()
+    }
+
+    /// Whether files may have POSIX ACLs.
+    pub fn has_posix_acls(&self) -> bool {
+        self.0.files.has_posix_acls()
+    }
+
+    /// Whether a name is the same only if all its bytes are.
+    pub fn names_are_exact(&self) -> bool {
+        self.0.files.names_are_exact()
+    }
+
+    /// The time, as the one who opened this tells it.
+    pub fn now(&self) -> Time {
+        (self.0.now)()
+    }
+
+    /// Returns when all that was done to a file, and to names before that, will outlast a power
+    /// cut, unless the dataset does without (sync=disabled).
+    pub fn fsync(&self, number: u64) -> Result<()> {
+        let object = match Self::node(number)? {
+            Node::File(HEAD, object) => object,
+            // nothing of a snapshot waits to be written
+            _ => return Ok(()),
+        };
+        Ok(self.0.files.fsync(Some(object))?)
+    }
+
+    /// The same of all files.
+    pub fn fsync_all(&self) -> Result<()> {
+        Ok(self.0.files.fsync(None)?)
+    }
+
+    fn node(number: u64) -> Result<Node> {
+        Node::of(number).ok_or(Error::Absent)
+    }
+
+    /// Where a node is that can be changed.
+    fn object(number: u64) -> Result<ObjectId> {
+        match Self::node(number)? {
+            Node::File(HEAD, object) => Ok(ObjectId::new(object)),
+            _ => Err(Error::Refused { reason: Reason::ReadOnly }),
+        }
+    }
+
+    /// The files of a place.
+    fn files(&self, place: Place) -> Result<Files> {
+        match place {
+            HEAD => Ok(self.0.files.files().clone()),
+            place => self.0.snapshots.files(&self.0.held, &self.0.dataset, place),
+        }
+    }
+
+    fn file(&self, number: u64) -> Result<File> {
+        match Self::node(number)? {
+            Node::File(place, object) => Ok(self.files(place)?.file(object)?),
+            _ => Err(Error::IsDirectory),
+        }
+    }
+
+    fn list_snapshots(&self) -> Result<Vec<Snapshot>> {
+        Ok(self.0.held.snapshots(&self.0.dataset)?)
+    }
+
+    /// What there is to know of a node.
+    pub fn attributes(&self, number: u64) -> Result<Attributes> {
+        match Self::node(number)? {
+            Node::File(place, object) => shown(place, &self.files(place)?.file(object)?),
+            Node::Control(HEAD) | Node::Snapshots(HEAD) | Node::Closed(_) => {
+                Ok(Attributes::made_up(number, Kind::Directory))
+            }
+            _ => Err(Error::Absent),
+        }
+    }
+
+    /// What a name in a directory names.
+    pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Attributes> {
+        if name.len() > self.0.files.longest_name() {
+            return Err(Error::Refused { reason: Reason::NameTooLong });
+        }
+        match Self::node(dir)? {
+            Node::File(place, object) => {
+                let files = self.files(place)?;
+                if place == HEAD && object == files.root_id() && name == control::NAME {
+                    return self.attributes(number_of(Node::Control(HEAD))?);
+                }
+                match files.lookup(&files.file(object)?, name)? {
+                    Some(found) => shown(place, &found),
+                    None => Err(Error::Absent),
+                }
+            }
+            Node::Control(HEAD) if name == control::SNAPSHOTS => {
+                self.attributes(number_of(Node::Snapshots(HEAD))?)
+            }
+            Node::Snapshots(HEAD) => {
+                let all = self.list_snapshots()?;
+                let found = all.into_iter().find(|each| each.name.as_bytes() == name);
+                let place = self.0.snapshots.place(found.ok_or(Error::Absent)?)?;
+                let root = self.files(place)?.root_id();
+                self.attributes(number_of(Node::File(place, root))?)
+            }
+            Node::Control(_) | Node::Snapshots(_) => Err(Error::Absent),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// Where a symbolic link points.
+    pub fn target(&self, number: u64) -> Result<Vec<u8>> {
+        Ok(self.file(number)?.target()?)
+    }
+
+    /// The names of a node's extended attributes, as Linux lists them.
+    pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
+        match Self::node(number)? {
+            Node::File(..) => Ok(self.file(number)?.xattr_names()?),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The value of an extended attribute; none if there is no such attribute.
+    pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        match Self::node(number)? {
+            Node::File(..) => Ok(self.file(number)?.xattr(name)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens a file. It stays although it may lose its last name, until this is dropped.
+    pub fn read(&self, number: u64) -> Result<Open> {
+        let content = self.file(number)?;
+        if content.facts().is_directory() {
+            return Err(Error::IsDirectory);
+        }
+        Open::new(self, number, content.content())
+    }
+
+    /// Lists a directory.
+    pub fn list(&self, number: u64) -> Result<LiveListing> {
+        LiveListing::open(self, number)
+    }
+
+    /// What the file system takes and may still take.
+    pub fn room(&self) -> Room {
+        self.0.held.room(&self.0.dataset)
+    }
+
+    /// The content of a file as it is now.
+    fn content(&self, number: u64) -> Result<Content> {
+        Ok(self.file(number)?.content())
+    }
+}
+
+fn number_of(node: Node) -> Result<u64> {
+    node.number().ok_or(Error::TooHigh)
+}
+
+/// The attributes of a file of that place.
+fn shown(place: Place, file: &File) -> Result<Attributes> {
+    crate::tree::attributes_of(place, file)
+}

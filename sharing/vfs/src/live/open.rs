@@ -1,0 +1,136 @@
+//! An open file of a file system that can be written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use engine::files::Content;
+use parking_lot::Mutex;
+
+use super::{HEAD, Live};
+use crate::ahead::Ahead;
+use crate::number::Node;
+use crate::{Reader, Result};
+
+/// An open file. It stays although it may lose its last name, until this is dropped.
+pub struct Open {
+    live: Live,
+    number: u64,
+    how: How,
+    /// The second in which reading was last noted.
+    noted: AtomicI64,
+    /// Whether it was seen to that the file has no capabilities.
+    is_plain: AtomicBool,
+}
+
+enum How {
+    /// A file that may change.
+    Live { ahead: Mutex<Ahead>, content: Content },
+    /// A file of a snapshot.
+    Still(Arc<Reader>),
+}
+
+impl Open {
+    pub(super) fn new(live: &Live, number: u64, content: Content) -> Result<Self> {
+        let how = match Live::node(number)? {
+            Node::File(HEAD, _) => {
+                live.0.files.hold(Live::object(number)?)?;
+                How::Live { ahead: Mutex::default(), content }
+            }
+            _ => How::Still(Reader::new(content, &live.0.workers)),
+        };
+        let (noted, is_plain) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
+        Ok(Self { live: live.clone(), number, how, noted, is_plain })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// True once: it is to be seen to that the file has no capabilities.
+    pub fn is_first_change(&self) -> bool {
+        !self.is_plain.swap(true, Ordering::Relaxed)
+    }
+
+    /// Reads up to `length` bytes from `offset` on and shows them to `give`: fewer at the end.
+    pub fn read<R>(&self, offset: u64, length: usize, give: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        let (content, ahead) = match &self.how {
+            How::Still(reader) => return reader.read(offset, length, give),
+            How::Live { content, ahead } => (content, ahead),
+        };
+        self.note_access();
+        let until = ahead.lock().note(offset, length);
+        let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        if let Some(until) = until.filter(|until| *until > end) {
+            self.live.0.workers.errands().warm(content, end..until);
+        }
+        COPY.with_borrow_mut(|buffer| {
+            if buffer.len() < length {
+                buffer.resize(length, 0);
+            }
+            let (into, _) = buffer.split_at_mut(length);
+            let count = content.read(offset, into)?;
+            Ok(give(into.get(..count).unwrap_or_default()))
+        })
+    }
+
+    /// Fills a buffer from `offset` on; gives how many bytes it were.
+    pub(super) fn fill(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let length = into.len();
+        self.read(offset, length, |bytes| {
+            let (filled, _) = into.split_at_mut(bytes.len());
+            filled.copy_from_slice(bytes);
+            bytes.len()
+        })
+    }
+
+    /// Notes that the file was read; more than once a second would tell nobody more.
+    fn note_access(&self) {
+        let now = self.live.now();
+        if self.noted.swap(now.seconds, Ordering::Relaxed) == now.seconds {
+            return;
+        }
+        if let Ok(object) = Live::object(self.number) {
+            // a full or suspended pool can still be read
+            let _ = self.live.0.files.accessed(object, now);
+        }
+    }
+
+    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        match &self.how {
+            How::Still(reader) => reader.next_data(from),
+            How::Live { .. } => Ok(self.live.content(self.number)?.next_data(from)?),
+        }
+    }
+
+    /// The first byte from `from` on that is in a hole; the end is one.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        match &self.how {
+            How::Still(reader) => reader.next_hole(from),
+            How::Live { .. } => Ok(self.live.content(self.number)?.next_hole(from)?),
+        }
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> Result<u64> {
+        match &self.how {
+            How::Still(reader) => Ok(reader.size()),
+            How::Live { .. } => Ok(self.live.attributes(self.number)?.size),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let (How::Live { .. }, Ok(object)) = (&self.how, Live::object(self.number)) {
+            // what could not be freed now is freed when the file system is next opened
+            let _ = self.live.0.files.release(object);
+        }
+    }
+}
+
+thread_local! {
+    /// The touch of fresh pages costs more than the copying.
+    static COPY: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+}

@@ -1,0 +1,55 @@
+//! The snapshots of a file system that somebody looked into.
+
+use engine::files::Files;
+use engine::held::{Held, Snapshot};
+use parking_lot::RwLock;
+
+use crate::number::Place;
+use crate::{Error, Result};
+
+/// The snapshots that have a place, which they keep: one that is made anew under an old name gets
+/// another.
+#[derive(Default)]
+pub(super) struct Snapshots(RwLock<Vec<Known>>);
+
+struct Known {
+    snapshot: Snapshot,
+    files: Option<Files>,
+}
+
+/// Places of snapshots begin here.
+const FIRST: usize = 1;
+
+impl Snapshots {
+    /// The place of a snapshot.
+    pub(super) fn place(&self, snapshot: Snapshot) -> Result<Place> {
+        let mut all = self.0.write();
+        let at = match all.iter().position(|known| known.snapshot == snapshot) {
+            Some(at) => at,
+            None => {
+                all.push(Known { snapshot, files: None });
+                all.len().saturating_sub(1)
+            }
+        };
+        let place = u32::try_from(at.saturating_add(FIRST)).unwrap_or(u32::MAX);
+        if place < Place::MOST { Ok(Place(place)) } else { Err(Error::TooHigh) }
+    }
+
+    /// Its files.
+    pub(super) fn files(&self, held: &Held, dataset: &str, place: Place) -> Result<Files> {
+        let at = usize::try_from(place.0).unwrap_or(usize::MAX).wrapping_sub(FIRST);
+        let name = {
+            let all = self.0.read();
+            let known = all.get(at).ok_or(Error::Absent)?;
+            if let Some(files) = &known.files {
+                return Ok(files.clone());
+            }
+            format!("{dataset}@{}", known.snapshot.name)
+        };
+        let files = held.snapshot_files(&name)?;
+        if let Some(known) = self.0.write().get_mut(at) {
+            known.files = Some(files.clone());
+        }
+        Ok(files)
+    }
+}

@@ -1,0 +1,79 @@
+//! What is wrong, in the words of file protocols.
+
+use super::Error;
+
+/// What is wrong, in the words of file protocols.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reason {
+    /// There is no such file or name, or no more.
+    Absent,
+    /// There is no such extended attribute.
+    NoXattr,
+    /// Only a directory could answer.
+    NotDirectory,
+    /// A directory cannot do that.
+    IsDirectory,
+    /// Only a symbolic link could answer.
+    NotSymlink,
+    /// The dataset is locked.
+    Locked,
+    /// It can be read only.
+    ReadOnly,
+    /// The name is taken.
+    Exists,
+    /// The directory is not empty.
+    NotEmpty,
+    /// The file's flags, or what it is, forbid it.
+    NotPermitted,
+    /// It makes no sense of this file.
+    Invalid,
+    /// This file, or this file system, has no such thing.
+    NotSupported,
+    /// The name is too long.
+    NameTooLong,
+    /// The name is not UTF-8, and the file system takes nothing else.
+    NameNotUtf8,
+    /// The file may not go to another project, or another file system.
+    Elsewhere,
+    /// The file would become too large.
+    TooLarge,
+    /// No space is left.
+    NoSpace,
+    /// A quota is used up.
+    OverQuota,
+    /// The disks could not give it, or what they gave breaks a rule.
+    Unreadable,
+}
+
+impl Error {
+    /// What is wrong, in the words of file protocols.
+    pub fn reason(&self) -> Reason {
+        if self.is_locked() {
+            return Reason::Locked;
+        }
+        if self.is_absence() {
+            return Reason::Absent;
+        }
+        let Self::Files(why) = self else { return Reason::Unreadable };
+        match why {
+            zpl::Error::NoEntry { .. } => Reason::Absent,
+            zpl::Error::NoXattr { .. } => Reason::NoXattr,
+            zpl::Error::NotDirectory { .. } => Reason::NotDirectory,
+            zpl::Error::IsDirectory { .. } => Reason::IsDirectory,
+            zpl::Error::NotSymlink { .. } => Reason::NotSymlink,
+            zpl::Error::ReadOnly { .. } => Reason::ReadOnly,
+            zpl::Error::Exists { .. } => Reason::Exists,
+            zpl::Error::NotEmpty { .. } => Reason::NotEmpty,
+            zpl::Error::NotPermitted { .. } => Reason::NotPermitted,
+            zpl::Error::Invalid { .. } => Reason::Invalid,
+            zpl::Error::NotSupported { .. } => Reason::NotSupported,
+            zpl::Error::NameTooLong { .. } => Reason::NameTooLong,
+            zpl::Error::NameNotUtf8 { .. } => Reason::NameNotUtf8,
+            zpl::Error::OtherProject { .. } => Reason::Elsewhere,
+            zpl::Error::TooLarge { .. } => Reason::TooLarge,
+            zpl::Error::NoSpace { .. } => Reason::NoSpace,
+            zpl::Error::OverQuota { .. } => Reason::OverQuota,
+            _ => Reason::Unreadable,
+        }
+    }
+}

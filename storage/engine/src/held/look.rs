@@ -1,0 +1,50 @@
+//! Looking at the datasets of a held pool, for those who share its files.
+
+use super::{Held, settings};
+use crate::files::{Files, Look, Room};
+use crate::{Error, Result};
+
+/// A snapshot of a file system.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Snapshot {
+    /// Its name behind the `@`.
+    pub name: String,
+    /// The number of its object set: tells it from another that had its name before.
+    pub id: u64,
+}
+
+impl Held {
+    /// The snapshots of a file system, oldest first.
+    pub fn snapshots(&self, dataset: &str) -> Result<Vec<Snapshot>> {
+        let snapshots = self.find(dataset)?.snapshots();
+        let snapshots = snapshots.map_err(|why| Error::of_dataset(dataset, &why))?;
+        let named = snapshots.iter().filter_map(|each| {
+            Some(Snapshot { name: each.part()?.to_owned(), id: each.id()?.get() })
+        });
+        Ok(named.collect())
+    }
+
+    /// A snapshot's files, by its full name.
+    pub fn snapshot_files(&self, name: &str) -> Result<Files> {
+        let dataset = self.find(name)?;
+        let reading = settings::of_reading(&dataset);
+        let zpl::Options { posix_acls, user_xattrs, .. } = reading;
+        let opened = Files::open(&dataset, Look { log: None, posix_acls, user_xattrs });
+        let (files, _) = opened.map_err(|why| Error::Unreadable {
+            subject: format!("'{name}'"),
+            why: why.to_string(),
+        })?;
+        Ok(files)
+    }
+
+    /// What a dataset takes and may still take, as the last group on the drives has it; zeros
+    /// where that cannot be told.
+    pub fn room(&self, dataset: &str) -> Room {
+        let Ok(found) = self.find(dataset) else { return Room::default() };
+        let number = |name: &str| {
+            let value = found.property(name).ok().flatten();
+            value.and_then(|property| property.value.parse().ok()).unwrap_or(0)
+        };
+        Room { referenced: number("referenced"), available: number("available") }
+    }
+}
