@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use engine::files::{Kind, Time};
 use engine::held::{
     Caller, Held, LiveFiles, Move, MoveKind, New, NewDataset, Position, Set as Attrs,
 };
-use ondisk::znode::Time;
 use units::ObjectId;
-use zpl::Kind;
 
 use crate::bytes::content;
 use crate::model::{Model, Set};
@@ -194,12 +193,12 @@ impl Hand {
 
     fn make(&self, path: &str, new: &New<'_>) -> Result<(), String> {
         let (dir, name) = self.place(path)?;
-        let made = self.live.writer().make(&self.caller(), dir, name, new);
+        let made = self.live.make(&self.caller(), dir, name, new);
         made.map(drop).map_err(|why| why.to_string())
     }
 
     fn act(&self, act: &Act) -> Result<(), String> {
-        let (caller, writer) = (self.caller(), self.live.writer());
+        let (caller, live) = (self.caller(), &self.live);
         let done = match act {
             Act::Create { path } => return self.make(path, &New::default()),
             Act::Mkdir { path } => {
@@ -215,34 +214,37 @@ impl Hand {
             }
             Act::Write { path, at, length, seed } => {
                 let bytes = content(*seed, *length);
-                writer.write(&caller, self.find(path)?, Position::At(*at), &bytes).map(drop)
+                live.write(&caller, self.find(path)?, Position::At(*at), &bytes).map(drop)
             }
             Act::Append { path, length, seed } => {
                 let bytes = content(*seed, *length);
-                writer.write(&caller, self.find(path)?, Position::End, &bytes).map(drop)
+                live.write(&caller, self.find(path)?, Position::End, &bytes).map(drop)
             }
-            Act::Truncate { path, size } => writer.truncate(&caller, self.find(path)?, *size),
-            Act::Punch { path, from, to } => writer.punch(&caller, self.find(path)?, *from..*to),
+            Act::Truncate { path, size } => {
+                let set = Attrs { size: Some(*size), ..Attrs::default() };
+                live.set(&caller, self.find(path)?, &set)
+            }
+            Act::Punch { path, from, to } => live.punch(&caller, self.find(path)?, *from..*to),
             Act::Rename { from, to } => {
                 let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
                 let kind = MoveKind::Replace;
-                writer.rename(&caller, &Move { from_dir, from, to_dir, to, kind })
+                live.rename(&caller, &Move { from_dir, from, to_dir, to, kind })
             }
             Act::Unlink { path } => {
                 let (dir, name) = self.place(path)?;
-                writer.unlink(&caller, dir, name)
+                live.unlink(&caller, dir, name)
             }
             Act::Rmdir { path } => {
                 let (dir, name) = self.place(path)?;
-                writer.rmdir(&caller, dir, name)
+                live.rmdir(&caller, dir, name)
             }
             Act::Link { path, to } => {
                 let (dir, name) = self.place(to)?;
-                writer.link(&caller, self.find(path)?, dir, name)
+                live.link(&caller, self.find(path)?, dir, name)
             }
             Act::SetAttr { path, mode, owner } => {
                 let set = Attrs { mode: Some(*mode), uid: Some(*owner), ..Attrs::default() };
-                writer.set(&caller, self.find(path)?, &set)
+                live.set(&caller, self.find(path)?, &set)
             }
         };
         done.map_err(|why| why.to_string())
