@@ -6,7 +6,7 @@
 //! only root may.
 //!
 //! [`mount_live`] lays a file system of a held pool ([`vfs::Live`]) over a folder, to be read and
-//! written (`live.rs`).
+//! written (`live/`).
 #![forbid(unsafe_code)]
 
 mod convert;

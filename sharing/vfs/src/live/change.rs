@@ -50,7 +50,7 @@ impl Live {
     }
 
     /// Gives a file one more name.
-    pub fn link(&self, by: By, file: u64, dir: u64, name: &[u8]) -> Result<Attributes> {
+    pub fn link(&self, by: By, file: u64, (dir, name): (u64, &[u8])) -> Result<Attributes> {
         let (object, dir) = (Self::object(file)?, Self::object(dir)?);
         self.0.files.link(&self.caller(by), object, dir, name)?;
         self.attributes(file)
@@ -86,8 +86,7 @@ impl Live {
     }
 
     /// Writes bytes to a file.
-    pub fn write(&self, by: By, file: u64, offset: u64, bytes: &[u8]) -> Result<()> {
-        let at = Position::At(offset);
+    pub fn write(&self, by: By, file: u64, at: Position, bytes: &[u8]) -> Result<()> {
         self.0.files.write(&self.caller(by), Self::object(file)?, at, bytes)?;
         Ok(())
     }
@@ -97,9 +96,9 @@ impl Live {
         Ok(self.0.files.punch(&self.caller(by), Self::object(file)?, range)?)
     }
 
-    /// Sees to it that a file reaches to `end` at least.
-    pub fn extend(&self, by: By, file: u64, end: u64) -> Result<()> {
-        Ok(self.0.files.extend(&self.caller(by), Self::object(file)?, end)?)
+    /// Sees to it that a file reaches to the end of a range at least.
+    pub fn reach(&self, by: By, file: u64, range: &Range<u64>) -> Result<()> {
+        Ok(self.0.files.extend(&self.caller(by), Self::object(file)?, range.end)?)
     }
 
     /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
@@ -115,7 +114,8 @@ impl Live {
                 break;
             }
             let bytes = piece.get(..count).unwrap_or_default();
-            self.write(by, to.0, to.1.saturating_add(done), bytes)?;
+            let at = Position::At(to.1.saturating_add(done));
+            self.write(by, to.0, at, bytes)?;
             done = done.saturating_add(u64::try_from(count).unwrap_or(0));
         }
         Ok(done)
