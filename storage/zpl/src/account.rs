@@ -84,12 +84,11 @@ pub fn account(
         if which == Special::ProjectUsed && !counting.projects {
             continue;
         }
-        let table = match objset.special(which) {
-            Some(object) => Zap::open(object)?,
-            None => {
-                let new = NewTable { salt: random(), ..NewTable::default() };
-                Zap::create_at(objset, tx, which.id(), ObjectType::USED, &new)?
-            }
+        let table = if let Some(object) = objset.special(which) {
+            Zap::open(object)?
+        } else {
+            let new = NewTable { salt: random(), ..NewTable::default() };
+            Zap::create_at(objset, tx, which.id(), ObjectType::USED, &new)?
         };
         for (name, delta) in deltas.into_iter().filter(|(_, delta)| *delta != 0) {
             table.add_u64(tx, &name, delta)?;

@@ -29,16 +29,15 @@ impl Owned {
 /// Writes the configuration into the pool's object for it; makes that if there is none yet.
 fn write(mos: &Objset, tx: &Tx, config: &PoolConfig) -> Result<(), Error> {
     let directory = Directory::open(mos.clone())?;
-    let object = match directory.object("config")? {
-        Some(object) => object,
-        None => {
-            let size = ObjectType::PACKED_NVLIST_SIZE;
-            let new = NewObject::new(ObjectType::PACKED_NVLIST, BLOCK).bonus(size, vec![0; 8]);
-            let object = mos.create(tx, &new)?;
-            let table = Zap::open(mos.object(DIRECTORY)?)?;
-            table.insert_u64(tx, b"config", object.id().get())?;
-            object
-        }
+    let object = if let Some(object) = directory.object("config")? {
+        object
+    } else {
+        let size = ObjectType::PACKED_NVLIST_SIZE;
+        let new = NewObject::new(ObjectType::PACKED_NVLIST, BLOCK).bonus(size, vec![0; 8]);
+        let object = mos.create(tx, &new)?;
+        let table = Zap::open(mos.object(DIRECTORY)?)?;
+        table.insert_u64(tx, b"config", object.id().get())?;
+        object
     };
     let bytes = config.to_list().encode(Encoding::Xdr);
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
