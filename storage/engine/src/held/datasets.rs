@@ -55,7 +55,9 @@ impl Held {
     /// Destroys them one after the other, all in one transaction group, up to the first on which
     /// something depends. A snapshot that is held or cloned goes `later`, if that is wanted.
     pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
-        names.iter().for_each(|name| self.let_go(name));
+        for name in names {
+            self.let_go(name);
+        }
         let names = names.to_vec();
         self.change(move |_, change| {
             for name in &names {
@@ -138,7 +140,8 @@ impl Held {
             put(change, &name, kind, &property, &value)
                 .map_err(|error| Error::of_dataset(&name, &error))
         })?;
-        self.refresh()
+        self.refresh();
+        Ok(())
     }
 
     /// Lets a property be inherited.
@@ -149,7 +152,8 @@ impl Held {
             write::inherit(change, &name, kind, &property, false)
                 .map_err(|error| Error::of_dataset(&name, &error))
         })?;
-        self.refresh()
+        self.refresh();
+        Ok(())
     }
 
     fn kind(&self, name: &str) -> Result<dsl::Kind> {

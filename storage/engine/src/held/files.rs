@@ -216,7 +216,7 @@ impl Held {
     }
 
     /// Tells open file systems what their properties are now.
-    pub(super) fn refresh(&self) -> Result<()> {
+    pub(super) fn refresh(&self) {
         let open: Vec<(String, LiveFiles)> =
             self.0.files.lock().iter().map(|(name, files)| (name.clone(), files.clone())).collect();
         for (name, files) in open {
@@ -225,7 +225,6 @@ impl Held {
             files.writer().set_settings(settings::of_writing(&dataset));
             files.keeps.store(settings::keeps_promises(&dataset), Ordering::Release);
         }
-        Ok(())
     }
 }
 

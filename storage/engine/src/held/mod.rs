@@ -37,7 +37,7 @@ pub use look::Snapshot;
 pub use spa::design::{Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
-pub use world::World;
+pub use world::{Fill, World};
 pub use zpl::{MoveKind, Position, XattrMode};
 
 /// A pool that is held. Cheap to clone.

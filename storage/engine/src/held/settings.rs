@@ -84,7 +84,6 @@ pub(super) fn of_reading(dataset: &Dataset) -> zpl::Options {
 pub(super) fn of_writing(dataset: &Dataset) -> zpl::Settings {
     let record = number(dataset, "recordsize").and_then(|size| size.try_into().ok());
     let slots = match value(dataset, "dnodesize").as_str() {
-        "legacy" | "" => 1,
         "auto" | "1k" => 2,
         "2k" => 4,
         "4k" => 8,

@@ -99,12 +99,11 @@ impl Held {
             });
         };
         let owned = &self.0.owned;
-        let set = match owned.set(id) {
-            Some(set) => set,
-            None => {
-                let live = dataset.open().map_err(failed)?.to_live();
-                owned.adopt(live, settings::of_blocks(&dataset))
-            }
+        let set = if let Some(set) = owned.set(id) {
+            set
+        } else {
+            let live = dataset.open().map_err(failed)?.to_live();
+            owned.adopt(live, settings::of_blocks(&dataset))
         };
         let log = owned.begin_log(&set).map_err(|why| self.explain(&why))?;
         let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable {

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use dsl::write::Moment;
 
+/// Fills a buffer with random bytes.
+pub type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
 /// What of the world outside a held pool needs. It comes in at the door.
 #[derive(Clone)]
 pub struct World {
     /// Fills a buffer with random bytes.
-    pub random: Arc<dyn Fn(&mut [u8]) + Send + Sync>,
+    pub random: Arc<Fill>,
     /// The time: seconds since 1970, and nanoseconds.
     pub now: Arc<dyn Fn() -> (u64, u32) + Send + Sync>,
     /// How many threads may work at once.
@@ -25,7 +28,7 @@ impl std::fmt::Debug for World {
     }
 }
 
-struct Random(Arc<dyn Fn(&mut [u8]) + Send + Sync>);
+struct Random(Arc<Fill>);
 
 impl zio::Random for Random {
     fn fill(&self, bytes: &mut [u8]) {
@@ -56,6 +59,6 @@ impl World {
     pub(super) fn time(&self) -> ondisk::znode::Time {
         let (seconds, nanoseconds) = (self.now)();
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        ondisk::znode::Time { seconds, nanoseconds: nanoseconds.into() }
+        ondisk::znode::Time { seconds, nanoseconds }
     }
 }

@@ -94,7 +94,17 @@ fn read_file(held: &Held, fs: &str, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// What the examiner, who shares no code with the writer, finds wrong.
+/// What zdb, where it is installed, finds wrong.
+fn zdb(folder: &Folder, pool: &str) -> Option<String> {
+    let mut command = std::process::Command::new("zdb");
+    let output = command.args(["-e", "-p"]).arg(&folder.0).args(["-bcc", pool]).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let clean = output.status.success() && text.contains("No leaks (block sum matches");
+    (!clean).then_some(text)
+}
+
+/// What the examiner, who shares no code with the writer, and zdb find wrong.
 pub(crate) fn faults(folder: &Folder, pool: &str) -> Vec<String> {
     let search = engine::search(&[folder.0.clone()]);
     let pool = search.open(pool, &engine::OpenOptions::default()).unwrap();
@@ -114,6 +124,7 @@ pub(crate) fn faults(folder: &Folder, pool: &str) -> Vec<String> {
     if !findings.clean && wrong.is_empty() {
         wrong.push(format!("{findings:?}"));
     }
+    wrong.extend(zdb(folder, pool.name()).map(|text| format!("Space: zdb says: {text}")));
     wrong
 }
 
