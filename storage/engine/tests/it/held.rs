@@ -106,7 +106,7 @@ fn zdb(folder: &Folder, pool: &str) -> Option<String> {
 
 /// What the examiner, who shares no code with the writer, and zdb find wrong.
 pub(crate) fn faults(folder: &Folder, pool: &str) -> Vec<String> {
-    let search = engine::search(&[folder.0.clone()]);
+    let search = engine::search(std::slice::from_ref(&folder.0));
     let pool = search.open(pool, &engine::OpenOptions::default()).unwrap();
     let verify = check::Verify::new(&pool, Arc::default()).unwrap();
     verify.work();
@@ -152,7 +152,8 @@ fn what_was_synced_is_there_after_the_pool_was_taken_over() {
         held.export().unwrap();
         drop(held);
 
-        let held = engine::held::hold(&[folder.0.clone()], "tank", false, &world()).unwrap();
+        let held =
+            engine::held::hold(std::slice::from_ref(&folder.0), "tank", false, &world()).unwrap();
         assert_eq!(read_file(&held, "tank", "letter"), b"to be or not to be");
         assert_eq!(read_file(&held, "tank/child", "later"), noise[..30_000]);
         held.rollback("tank/child").unwrap();
@@ -178,7 +179,8 @@ fn pools_of_openzfs_are_taken_over_and_written() {
         }
         // damage that was there before is in what is made of it too
         let sound = fixture.damaged().is_empty() && fixture.missing().is_empty();
-        let held = match engine::held::hold(&[folder.0.clone()], &pool, true, &world()) {
+        let held = match engine::held::hold(std::slice::from_ref(&folder.0), &pool, true, &world())
+        {
             Ok(held) => held,
             Err(error) => {
                 // what cannot be changed is told, and is not changed
@@ -188,9 +190,9 @@ fn pools_of_openzfs_are_taken_over_and_written() {
         };
         let Ok(_) = held.files(&pool) else { continue };
         written += 1;
-        write_file(&held, &pool, "written-here", &[7; 3_000_000]);
+        write_file(&held, &pool, "written-here", &vec![7; 3_000_000]);
         held.sync().unwrap();
-        write_file(&held, &pool, "and-again", &[8; 300_000]);
+        write_file(&held, &pool, "and-again", &vec![8; 300_000]);
         held.snapshot(&[format!("{pool}@by-us")]).unwrap();
         held.export().unwrap();
         drop(held);
@@ -230,12 +232,12 @@ fn what_was_fsynced_outlasts_a_power_cut() {
     write_file(&held, "tank", "not-promised", &[1; 10]);
     let after = cut(&folder, "fsync-cut", 3);
     drop(held);
-    let held = engine::held::hold(&[after.0.clone()], "tank", false, &world()).unwrap();
+    let held = engine::held::hold(std::slice::from_ref(&after.0), "tank", false, &world()).unwrap();
     for round in 0..20 {
         assert_eq!(read_file(&held, "tank", &format!("file-{round}")), vec![7; 1000 * round]);
     }
     assert_eq!(read_file(&held, "tank", "first"), b"of all");
-    write_file(&held, "tank", "later", &[9; 100_000]);
+    write_file(&held, "tank", "later", &vec![9; 100_000]);
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&after, "tank"), Vec::<String>::new());
@@ -248,12 +250,12 @@ fn volumes_are_made_and_written() {
     let new = NewDataset { name: "tank/vol".to_owned(), properties: Vec::new() };
     held.create_volume(&new, 32 << 20, 16 << 10, false).unwrap();
     let volume = held.volume("tank/vol").unwrap();
-    volume.write(5_000_000, &[3; 100_000]).unwrap();
+    volume.write(5_000_000, &vec![3; 100_000]).unwrap();
     volume.flush().unwrap();
     let after = cut(&folder, "volume-cut", 1);
     held.export().unwrap();
     drop((held, volume));
-    let held = engine::held::hold(&[after.0.clone()], "tank", false, &world()).unwrap();
+    let held = engine::held::hold(std::slice::from_ref(&after.0), "tank", false, &world()).unwrap();
     let mut bytes = vec![0; 100_002];
     assert_eq!(held.volume("tank/vol").unwrap().read(4_999_999, &mut bytes).unwrap(), 100_002);
     assert!(bytes[1..100_001].iter().all(|byte| *byte == 3) && bytes[0] == 0);
@@ -267,7 +269,7 @@ fn volumes_are_made_and_written() {
 fn drives_that_come_back_are_known_to_lack_what_they_missed() {
     let folder = Folder::new("away", 4, 128 << 20);
     let held = engine::held::create(&new_pool(&folder, Shape::Raidz(2), 4), &world()).unwrap();
-    write_file(&held, "tank", "before", &[1; 2_000_000]);
+    write_file(&held, "tank", "before", &vec![1; 2_000_000]);
     held.export().unwrap();
     drop(held);
     let elsewhere = Folder::new("away-drives", 0, 0);
@@ -276,9 +278,10 @@ fn drives_that_come_back_are_known_to_lack_what_they_missed() {
     for (from, to) in folder.drives(2).iter().zip(&gone) {
         std::fs::rename(from, to).unwrap();
     }
-    let held = engine::held::hold(&[folder.0.clone()], "tank", false, &world()).unwrap();
+    let held =
+        engine::held::hold(std::slice::from_ref(&folder.0), "tank", false, &world()).unwrap();
     assert_eq!(held.status().state, "DEGRADED");
-    write_file(&held, "tank", "degraded", &[2; 2_000_000]);
+    write_file(&held, "tank", "degraded", &vec![2; 2_000_000]);
     held.sync().unwrap();
     assert_eq!(read_file(&held, "tank", "before"), vec![1; 2_000_000]);
     held.export().unwrap();
@@ -287,12 +290,13 @@ fn drives_that_come_back_are_known_to_lack_what_they_missed() {
         std::fs::rename(from, to).unwrap();
     }
     // both are there again, and neither is asked for what it missed
-    let held = engine::held::hold(&[folder.0.clone()], "tank", false, &world()).unwrap();
+    let held =
+        engine::held::hold(std::slice::from_ref(&folder.0), "tank", false, &world()).unwrap();
     assert_eq!(read_file(&held, "tank", "degraded"), vec![2; 2_000_000]);
-    write_file(&held, "tank", "together", &[3; 2_000_000]);
+    write_file(&held, "tank", "together", &vec![3; 2_000_000]);
     held.export().unwrap();
     drop(held);
-    let search = engine::search(&[folder.0.clone()]);
+    let search = engine::search(std::slice::from_ref(&folder.0));
     let pool = search.open("tank", &engine::OpenOptions::default()).unwrap();
     let verify = check::Verify::new(&pool, Arc::default()).unwrap();
     verify.work();
