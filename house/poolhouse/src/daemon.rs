@@ -85,7 +85,7 @@ fn stop(place: Place) -> Done {
         print::warning(&"no daemon runs there");
         return Ok(Outcome::Complete);
     }
-    let (_, _): ((), _) = client.ask(&Ask::Stop {})?;
+    let ((), _) = client.ask(&Ask::Stop {})?;
     client.wait_ended();
     Ok(Outcome::Complete)
 }

@@ -78,7 +78,7 @@ fn main() {
         println!("mounted");
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         mounted.unmount();
-        let _ = mounted.wait(Duration::from_secs(60));
+        let _ = mounted.wait(Duration::from_mins(1));
         stop.store(true, Ordering::Release);
         if let Err(why) = held.sync() {
             println!("{why}");

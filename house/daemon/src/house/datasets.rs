@@ -116,8 +116,10 @@ impl House {
             return Ok(pool.held.inherit(name, property)?);
         }
         let heads = list(&pool.held, name)?;
-        let heads = heads.iter().filter(|dataset| is_head(dataset));
-        heads.map(|dataset| Ok(pool.held.inherit(&dataset.name, property)?)).collect()
+        for dataset in heads.iter().filter(|dataset| is_head(dataset)) {
+            pool.held.inherit(&dataset.name, property)?;
+        }
+        Ok(())
     }
 
     fn snapshot(
@@ -208,7 +210,7 @@ fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
     let wanted = Wanted { properties, ..Wanted::default() };
     let (mut found, mut trouble) = (Vec::new(), None);
     held.list(target, &wanted, &mut |dataset| found.push(dataset), &mut |event| {
-        trouble = Some(event.to_string())
+        trouble = Some(event.to_string());
     })?;
     // what cannot be seen cannot be judged
     trouble.map_or(Ok(found), |why| Err(Error::refused(why)))

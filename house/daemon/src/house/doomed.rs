@@ -133,7 +133,8 @@ impl View<'_> {
             let inside = self.targets.iter().any(|target| {
                 dependent.strip_prefix(target.as_str()).is_some_and(|rest| rest.starts_with('/'))
             });
-            if !goes && !(is_clone && inside && self.doom.recursive) {
+            let implied = is_clone && inside && self.doom.recursive;
+            if !goes && !implied {
                 let (what, switch) = if is_clone { ("clone", "-R") } else { ("dependent", "-r") };
                 return Err(Error::refused(format!(
                     "'{name}' has the {what} '{dependent}': use {switch} to destroy it as well"

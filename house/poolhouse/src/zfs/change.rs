@@ -17,6 +17,9 @@ pub(super) struct Set {
     words: Vec<String>,
 }
 
+/// Names and values.
+type Properties = Vec<(String, String)>;
+
 impl Set {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (properties, names) = self.parts()?;
@@ -24,7 +27,7 @@ impl Set {
     }
 
     /// Properties have a =, and no dataset's name has one.
-    fn parts(&self) -> Result<(Vec<(String, String)>, Vec<String>), Failure> {
+    fn parts(&self) -> Result<(Properties, Vec<String>), Failure> {
         let first = self.words.iter().position(|word| !word.contains('='));
         let (settings, names) = self.words.split_at(first.unwrap_or(self.words.len()));
         if settings.is_empty() || names.is_empty() {

@@ -17,6 +17,7 @@ Examples:
   poolhouse zfs destroy tank/trial
   poolhouse zfs destroy -rnv tank/media            what would go with it?
   poolhouse zfs destroy tank/photos@monday%friday  a range of snapshots, and @a,b a list")]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
     /// What is below it, too; for a snapshot those of its name below
     #[arg(short = 'r')]

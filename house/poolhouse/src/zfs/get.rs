@@ -70,9 +70,9 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let table = table(&found, &columns, args);
     if args.scripted {
-        table.print_tabs(&mut out)?
+        table.print_tabs(&mut out)?;
     } else {
-        table.print(&mut out)?
+        table.print(&mut out)?;
     }
     out.flush()?;
     Ok(Outcome::Complete)

@@ -15,6 +15,7 @@ use crate::zpool::setting;
   poolhouse zfs create -s -V 100G -b 16K tank/vm
   poolhouse zfs create -p -o compression=zstd -o recordsize=1M tank/media/films")]
 #[command(disable_version_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Create {
     /// Make those above that are not there, too; one that is there is no error
     #[arg(short = 'p')]

@@ -78,9 +78,9 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         }
     }
     if args.scripted {
-        table.print_tabs(&mut out)?
+        table.print_tabs(&mut out)?;
     } else {
-        table.print(&mut out)?
+        table.print(&mut out)?;
     }
     Ok(Outcome::Complete)
 }

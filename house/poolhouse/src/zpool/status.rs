@@ -88,7 +88,9 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
             let head = if purpose == "log" { "logs" } else { purpose };
             table.row([head.to_owned()].into_iter().chain((0..4).map(|_| String::new())));
         }
-        vdevs.into_iter().for_each(|vdev| add(&mut table, vdev, 1));
+        for vdev in vdevs {
+            add(&mut table, vdev, 1);
+        }
     }
     table.indent(8).print(out)?;
     let wrong: u64 = pool.vdevs.iter().map(errors).fold(0, u64::saturating_add);

@@ -173,9 +173,14 @@ fn assert_same(place: &Place) {
     assert_eq!(names, model.keys().collect::<Vec<_>>());
     for (path, ours) in &ours {
         let model = &model[path];
-        assert_eq!((ours.0, ours.1, ours.2.len()), (model.0, model.1, model.2.len()), "{path:?}");
+        assert_eq!(
+            (ours.0, ours.1, ours.2.len()),
+            (model.0, model.1, model.2.len()),
+            "{}",
+            path.display()
+        );
         let first = ours.2.iter().zip(&model.2).position(|(a, b)| a != b);
-        assert_eq!(first, None, "{path:?}: the first byte that differs");
+        assert_eq!(first, None, "{}: the first byte that differs", path.display());
     }
 }
 
@@ -256,7 +261,7 @@ fn open_files_outlive_their_names_and_holes_are_found() {
     let place = Place::make("open");
     let path = place.dir().join("going");
     let mut file = OpenOptions::new().create_new(true).read(true).write(true).open(&path).unwrap();
-    file.write_all(&[7; 400_000]).unwrap();
+    file.write_all(&vec![7; 400_000]).unwrap();
     fs::remove_file(&path).unwrap();
     assert!(!path.exists());
     assert_eq!(file.metadata().unwrap().nlink(), 0);

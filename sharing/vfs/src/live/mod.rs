@@ -86,11 +86,8 @@ impl Live {
     /// Returns when all that was done to a file, and to names before that, will outlast a power
     /// cut, unless the dataset does without (sync=disabled).
     pub fn fsync(&self, number: u64) -> Result<()> {
-        let object = match Self::node(number)? {
-            Node::File(HEAD, object) => object,
-            // nothing of a snapshot waits to be written
-            _ => return Ok(()),
-        };
+        // nothing of a snapshot waits to be written
+        let Node::File(HEAD, object) = Self::node(number)? else { return Ok(()) };
         Ok(self.0.files.fsync(Some(object))?)
     }
 

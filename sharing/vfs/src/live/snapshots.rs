@@ -24,13 +24,11 @@ impl Snapshots {
     /// The place of a snapshot.
     pub(super) fn place(&self, snapshot: Snapshot) -> Result<Place> {
         let mut all = self.0.write();
-        let at = match all.iter().position(|known| known.snapshot == snapshot) {
-            Some(at) => at,
-            None => {
-                all.push(Known { snapshot, files: None });
-                all.len().saturating_sub(1)
-            }
-        };
+        let known = all.iter().position(|known| known.snapshot == snapshot);
+        let at = known.unwrap_or_else(|| {
+            all.push(Known { snapshot, files: None });
+            all.len().saturating_sub(1)
+        });
         let place = u32::try_from(at.saturating_add(FIRST)).unwrap_or(u32::MAX);
         if place < Place::MOST { Ok(Place(place)) } else { Err(Error::TooHigh) }
     }
