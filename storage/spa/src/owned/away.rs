@@ -15,8 +15,10 @@ use crate::space::MapWriter;
 const BLOCK: u32 = 4096;
 
 impl Owned {
-    /// Writes the maps of drives that have missed more, or less, than is noted.
-    pub(super) fn write_away(&self, tx: &Tx) -> Result<(), Error> {
+    /// Writes the maps of drives that have missed more, or less, than is noted; gives whether there
+    /// were any.
+    pub(super) fn write_away(&self, tx: &Tx) -> Result<bool, Error> {
+        let mut any = false;
         let mut noted = self.noted.lock();
         for leaf in self.tree.leaves() {
             let mut away = leaf.away();
@@ -37,8 +39,9 @@ impl Owned {
             entry.dtl = Some(self.write_map(tx, entry.dtl, &away)?);
             config.changed = true;
             *known = away;
+            any = true;
         }
-        Ok(())
+        Ok(any)
     }
 
     fn write_map(

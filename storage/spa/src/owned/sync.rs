@@ -166,6 +166,10 @@ impl Owned {
         let mut root = self.mos.synced().root().clone();
         for pass in 1..=MOST_PASSES {
             self.write_shared(change)?;
+            // a drive may fail while the pool's own objects are written
+            if pass > 1 && self.write_away(change.tx)? {
+                self.write_config(change.tx)?;
+            }
             let moved = self.space.write_changes(&self.mos, change.tx, pass)?;
             if !moved && pass > 1 && !self.mos.is_dirty(txg) {
                 return Ok(root);
