@@ -1,4 +1,4 @@
-# make run    the tour: pools made by real OpenZFS, opened without it (no root needed)
+# make run    the tour: a damaged pool is read, and a NAS on six files is made, broken and left running
 # make test   everything that is checked
 .PHONY: help setup build run test test-long lint deny bench fuzz clean
 

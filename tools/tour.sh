@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# The tour: pools made by real OpenZFS, opened by Poolhouse. No root, no kernel module, no daemon.
+# The tour: a pool made by real OpenZFS is read, and one of our own is made, mounted, broken and read.
+# No root, no kernel module. The NAS is left running; `make run` again begins anew.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 tour=$target/tour
 pools=$tour/pools
+nas=$tour/nas
 failed=0
-mkdir -p "$pools" "$tour/out"
+mkdir -p "$pools" "$nas"
 PATH=$PWD/$target/release:$target/release:$PATH
+export POOLHOUSE_STATE=$nas/state
 
 unpack() { # NAME: the pool's disks, as someone would find them in a drawer
   [[ -d $pools/$1 ]] || cargo run --quiet --locked --release \
@@ -17,7 +20,7 @@ unpack() { # NAME: the pool's disks, as someone would find them in a drawer
 
 show() { # WORDS...: a command and the first lines of what it says (of the last ones, where `last` is set)
   printf '\n\033[1m$ %s\033[0m\n' "$*"
-  if [[ -n ${last:-} ]]; then "$@" 2>&1 | tail -n "$last"; else "$@" 2>&1 | sed -n "1,${lines:-12}p"; fi
+  if [[ -n ${last:-} ]]; then "$@" 2>&1 | tail -n "$last"; else "$@" 2>&1 | sed -n "1,${lines:-20}p"; fi
   local status=${PIPESTATUS[0]}
   if [[ $status -ne ${wanted:-0} ]]; then
     echo "(exit status $status)"
@@ -27,46 +30,60 @@ show() { # WORDS...: a command and the first lines of what it says (of the last 
 
 say() { printf '\n%s\n' "$*"; }
 
-for name in mirror-2 snapshots raidz3-8-mixed-trouble encryption; do unpack "$name"; done
+unpack raidz3-8-mixed-trouble
+say "A raidz3 of OpenZFS; of its eight disks one is gone, and two were silently overwritten in places."
+say "Every block of it is read, each copy, and parity; what is damaged is named, and nothing is lost:"
+last=8 wanted=1 show poolhouse rescue verify -d "$pools/raidz3-8-mixed-trouble" tank
+lines=6 show poolhouse rescue ls -l -d "$pools/raidz3-8-mixed-trouble" tank:/
 
-say "A raidz3 of eight disks; one is gone, and two were silently overwritten in places:"
-lines=30 show poolhouse rescue scan -d "$pools/raidz3-8-mixed-trouble"
-show poolhouse rescue ls -l -d "$pools/raidz3-8-mixed-trouble" tank:/
-say "Every block of it, each copy, and parity: it names what is damaged (exit status 1), and nothing is lost:"
-last=12 wanted=1 show poolhouse rescue verify -d "$pools/raidz3-8-mixed-trouble" tank
+# what an earlier tour left
+poolhouse serve --stop 2>/dev/null
+rm -rf "$nas/state" "$nas/drives"
+mkdir -p "$nas/drives"
+drives=()
+for number in 1 2 3 4 5 6; do
+  truncate -s 1G "$nas/drives/d$number"
+  drives+=("$nas/drives/d$number")
+done
 
-say "Datasets, snapshots, clones, bookmarks:"
-show poolhouse rescue list -d "$pools/snapshots" tank
-rm -rf "$tour/out/tree"
-show poolhouse rescue get -d "$pools/snapshots" tank/heir@one:/tree "$tour/out/"
-say "What six drives of 4 TB would hold, to the byte, before they are bought:"
-lines=16 show poolhouse plan --drives 6x4TB --for balance
-say "Encrypted datasets, with the passphrase in a file:"
-printf 'correct horse battery staple' >"$tour/passphrase"
-show poolhouse rescue ls -l -d "$pools/encryption" --key "tank/pass=$tour/passphrase" tank/pass:/
+say "A NAS on six files of 1 GiB that take no room yet, of which any two may fail:"
+mounted=
+if [[ -e /dev/fuse ]] && command -v fusermount3 >/dev/null; then mounted=yes; fi
+root=$PWD/$nas/files
+show poolhouse zpool create -R "$root" -O compression=zstd tank raidz2 "${drives[@]}"
+show poolhouse zfs create -o recordsize=1M tank/media
+if [[ -n $mounted ]] && mountpoint -q "$root/tank"; then
+  show cp README.md "$root/tank/media/"
+else
+  say "(there is no FUSE here, so that nothing is mounted: see \`poolhouse serve --help\`)"
+  mounted=
+fi
+show poolhouse zfs snapshot -r tank@first
+show poolhouse zfs list
 
-if [[ -e /dev/fuse ]] && command -v fusermount3 >/dev/null; then
-  mkdir -p "$tour/mnt"
-  say "The whole pool as a folder, read-only, with its snapshots:"
-  printf '\033[1m$ poolhouse rescue mount -d %s tank %s &\033[0m\n' "$pools/snapshots" "$tour/mnt"
-  poolhouse rescue mount -d "$pools/snapshots" tank "$tour/mnt" >"$tour/mount.log" 2>&1 &
-  mount=$!
-  for _ in {1..50}; do
-    if mountpoint -q "$tour/mnt" || ! kill -0 "$mount" 2>/dev/null; then break; fi
-    sleep 0.1
-  done
-  if mountpoint -q "$tour/mnt"; then
-    show ls -l "$tour/mnt" "$tour/mnt/heir/.zfs/snapshot"
-    fusermount3 -u "$tour/mnt"
-    wait "$mount"
-  else
-    kill "$mount" 2>/dev/null
-    cat "$tour/mount.log"
-    say "(mounting is not possible here: everything else works without)"
-  fi
+say "Two of the six fail: the NAS is stopped, the files are deleted, and whoever asks starts it again."
+show poolhouse serve --stop
+show rm "$nas/drives/d2" "$nas/drives/d5"
+show poolhouse zpool status tank
+if [[ -n $mounted ]]; then
+  show cmp README.md "$root/tank/media/README.md"
+  lines=3 show cat "$root/tank/media/.zfs/snapshot/first/README.md"
 fi
 
-say "Now with disks of your own:  $target/release/poolhouse rescue scan -d /dev
-Try:                         $target/release/poolhouse rescue --help
-The pools of this tour are in $pools; what was copied out is in $tour/out."
+say "The NAS is running. Its state is in $nas; try:
+  export POOLHOUSE_STATE=$PWD/$nas/state PATH=$PWD/$target/release:\$PATH"
+if [[ -n $mounted ]]; then
+  say "  cp -r docs $nas/files/tank/media/        it is a file system like any other
+  ls $nas/files/tank/media/.zfs/snapshot   what was there at each snapshot"
+fi
+cat <<EOF
+  poolhouse zfs snapshot tank/media@now    a moment to come back to
+  poolhouse zfs list -o space              where the room goes
+  poolhouse zpool status                   how it is
+  curl --unix-socket $nas/state/socket http://nas/v1/pools
+  poolhouse zpool export tank; poolhouse rescue verify -d $nas/drives tank
+  poolhouse serve --stop                   end it; any command starts it again
+  poolhouse plan --drives 6x4TB            what six real drives would give
+  poolhouse rescue scan -d /dev            pools on disks of your own
+EOF
 exit "$failed"

@@ -47,6 +47,23 @@ pub enum Ask {
         #[serde(default)]
         force: bool,
     },
+    /// What is mounted? A list of datasets and folders
+    Mounts {},
+    /// Mount file systems.
+    Mount {
+        /// Their names; none: all that are to be mounted.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Unmount file systems, and those below them.
+    Unmount {
+        /// Their names or folders; none: all.
+        #[serde(default)]
+        names: Vec<String>,
+        /// Even while somebody uses their files.
+        #[serde(default)]
+        force: bool,
+    },
     /// Have all that was changed written; none named: in all pools.
     SyncPools {
         /// Their names.
@@ -65,6 +82,9 @@ pub enum Ask {
         /// Make those above that are not there, too.
         #[serde(default)]
         parents: bool,
+        /// Do not mount it.
+        #[serde(default)]
+        unmounted: bool,
     },
     /// Make a volume.
     CreateVolume {
@@ -241,6 +261,9 @@ pub struct ImportPool {
     /// Even if another host had it and did not export it.
     #[serde(default)]
     pub force: bool,
+    /// Mount nothing.
+    #[serde(default)]
+    pub unmounted: bool,
     /// What stands before all its mountpoints.
     #[serde(default)]
     pub altroot: Option<PathBuf>,
@@ -323,10 +346,12 @@ mod tests {
             name: "tank/a".to_owned(),
             properties: Vec::new(),
             parents: false,
+            unmounted: false,
         };
         assert_eq!(
             serde_json::to_value(&ask).unwrap(),
-            json!({"create-filesystem": {"name": "tank/a", "properties": [], "parents": false}})
+            json!({"create-filesystem": {"name": "tank/a", "properties": [], "parents": false,
+                "unmounted": false}})
         );
     }
 }

@@ -136,7 +136,7 @@ async fn respond(
 }
 
 /// Those that only look.
-const LOOKS: [&str; 3] = ["hello", "pools", "datasets"];
+const LOOKS: [&str; 4] = ["hello", "pools", "datasets", "mounts"];
 
 async fn ask_of(request: Request<Incoming>) -> std::result::Result<Ask, (StatusCode, String)> {
     let (head, body) = request.into_parts();

@@ -217,6 +217,11 @@ impl Mounted {
         }
     }
 
+    /// Unmounts it if nobody is in it; gives whether it is unmounted.
+    pub fn try_unmount(&mut self) -> bool {
+        self.unmounter.unmount().is_ok()
+    }
+
     /// Unmounts it. While somebody is in it, it is only detached: nobody can go there any more, and
     /// those who are there get errors when this program ends. Gives whether it is free.
     pub fn unmount(&mut self) -> bool {

@@ -4,44 +4,49 @@ use engine::dataset::{Dataset, Wanted};
 use engine::held::{Held, NewDataset};
 
 use super::doomed::{Doom, doomed};
-use super::{House, Pool, done, give};
+use super::mounts::{decides, is_within};
+use super::{House, Pool, done, give, warn};
 use crate::{Answer, Ask, Destroyed, Error, Listing, Result};
 
 impl House {
     pub(super) fn answer_of_datasets(&self, ask: Ask) -> Result<Answer> {
         match ask {
             Ask::Datasets(listing) => self.datasets(&listing),
-            Ask::CreateFilesystem { name, properties, parents } => self.in_pool(&name, |pool| {
-                let new = NewDataset { name: name.clone(), properties };
-                if parents && exists(&pool.held, &name)? {
-                    return Ok(());
-                }
-                make_parents(&pool.held, &name, parents)?;
-                Ok(pool.held.create_filesystem(&new)?)
-            }),
+            Ask::CreateFilesystem { name, properties, parents, unmounted } => {
+                self.create(&name, properties, parents, unmounted)
+            }
             Ask::CreateVolume { name, size, block_size, sparse, properties, parents } => self
                 .in_pool(&name, |pool| {
                     make_parents(&pool.held, &name, parents)?;
                     let new = NewDataset { name: name.clone(), properties };
-                    Ok(pool.held.create_volume(&new, size, block_size, sparse)?)
+                    pool.held.create_volume(&new, size, block_size, sparse)?;
+                    Ok(Vec::new())
                 }),
             Ask::Destroy { name, recursive, clones, later, dry } => {
                 let doom = Doom { recursive: recursive || clones, clones, later };
                 self.destroy(&name, doom, dry)
             }
             Ask::Set { names, properties } => {
+                let moves = properties.iter().any(|(property, _)| decides(property));
+                let mut warnings = Vec::new();
                 for name in &names {
-                    for (property, value) in &properties {
-                        self.in_pool(name, |pool| Ok(pool.held.set(name, property, value)?))?;
-                    }
+                    warnings.extend(self.moving(name, name, moves, |pool| {
+                        let set = |(name_of, value): &(String, String)| {
+                            Ok(pool.held.set(name, name_of, value)?)
+                        };
+                        properties.iter().try_for_each(set)
+                    })?);
                 }
-                done(())
+                warn(warnings)
             }
             Ask::Inherit { names, property, recursive } => {
+                let mut warnings = Vec::new();
                 for name in &names {
-                    self.inherit(name, &property, recursive)?;
+                    warnings.extend(self.moving(name, name, decides(&property), |pool| {
+                        inherit(pool, name, &property, recursive)
+                    })?);
                 }
-                done(())
+                warn(warnings)
             }
             Ask::Snapshot { names, recursive, properties } => {
                 self.snapshot(&names, recursive, &properties)
@@ -50,22 +55,114 @@ impl House {
             Ask::Clone { snapshot, name, properties, parents } => self.in_pool(&name, |pool| {
                 make_parents(&pool.held, &name, parents)?;
                 let new = NewDataset { name: name.clone(), properties };
-                Ok(pool.held.clone_snapshot(&snapshot, &new)?)
+                pool.held.clone_snapshot(&snapshot, &new)?;
+                Ok(pool.mount_below(&name))
             }),
-            Ask::Promote { name } => self.in_pool(&name, |pool| Ok(pool.held.promote(&name)?)),
-            Ask::Rename { from, to, recursive, parents } => self.in_pool(&from, |pool| {
-                make_parents(&pool.held, &to, parents && !to.contains('@'))?;
-                Ok(pool.held.rename(&from, &to, recursive)?)
+            Ask::Promote { name } => self.in_pool(&name, |pool| {
+                pool.held.promote(&name)?;
+                Ok(Vec::new())
             }),
+            Ask::Rename { from, to, recursive, parents } => {
+                let is_head = !from.contains('@');
+                let done = self.moving(&from, &to, is_head, |pool| {
+                    make_parents(&pool.held, &to, parents && is_head)?;
+                    Ok(pool.held.rename(&from, &to, recursive)?)
+                });
+                warn(done?)
+            }
             other => Err(Error::usage(format!("nobody knows what {other:?} is"))),
         }
     }
 
-    /// Changes datasets of the pool in which `name` is, one at a time.
-    fn in_pool(&self, name: &str, work: impl FnOnce(&Pool) -> Result<()>) -> Result<Answer> {
+    /// Changes datasets of the pool in which `name` is, one at a time; the work gives warnings.
+    fn in_pool(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Pool) -> Result<Vec<String>>,
+    ) -> Result<Answer> {
         let pool = self.pool_of(name)?;
         let _changing = pool.changing.lock();
-        done(work(&pool)?)
+        warn(work(&pool)?)
+    }
+
+    /// Changes a dataset `from`, which is `to` afterwards. If where those in it are mounted changes
+    /// with it, they are unmounted meanwhile. Gives warnings.
+    fn moving(
+        &self,
+        from: &str,
+        to: &str,
+        moves: bool,
+        work: impl FnOnce(&Pool) -> Result<()>,
+    ) -> Result<Vec<String>> {
+        let pool = self.pool_of(from)?;
+        let _changing = pool.changing.lock();
+        if !moves {
+            return work(&pool).map(|()| Vec::new());
+        }
+        pool.unmount(&|dataset| is_within(dataset, from), false)?;
+        let done = work(&pool);
+        let warnings = pool.mount_below(if done.is_ok() { to } else { from });
+        done.map(|()| warnings)
+    }
+
+    fn create(
+        &self,
+        name: &str,
+        properties: Vec<(String, String)>,
+        parents: bool,
+        unmounted: bool,
+    ) -> Result<Answer> {
+        self.in_pool(name, |pool| {
+            let new = NewDataset { name: name.to_owned(), properties };
+            if parents && exists(&pool.held, name)? {
+                return Ok(Vec::new());
+            }
+            let made = make_parents(&pool.held, name, parents)?;
+            pool.held.create_filesystem(&new)?;
+            if unmounted {
+                return Ok(Vec::new());
+            }
+            let is_new = |dataset: &str| dataset == name || made.iter().any(|made| made == dataset);
+            Ok(pool.mount_chosen(pool.held.name(), &is_new))
+        })
+    }
+
+    pub(super) fn mount(&self, names: &[String]) -> Result<Answer> {
+        if names.is_empty() {
+            let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+            return warn(
+                pools.iter().flat_map(|pool| pool.mount_below(pool.held.name())).collect(),
+            );
+        }
+        for name in names {
+            let pool = self.pool_of(name)?;
+            let _changing = pool.changing.lock();
+            pool.mount_one(name)?;
+        }
+        done(())
+    }
+
+    pub(super) fn unmount(&self, names: &[String], force: bool) -> Result<Answer> {
+        let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+        let mounted: Vec<_> = pools.iter().flat_map(|pool| pool.mounted()).collect();
+        let mut chosen = Vec::new();
+        for name in names {
+            let found = mounted
+                .iter()
+                .find(|(dataset, dir)| dataset == name || dir.as_os_str() == name.as_str());
+            let Some((dataset, _)) = found else {
+                return Err(Error::refused(format!("'{name}' is not mounted")));
+            };
+            chosen.push(dataset.as_str());
+        }
+        let goes = |dataset: &str| {
+            names.is_empty() || chosen.iter().any(|chosen| is_within(dataset, chosen))
+        };
+        for pool in pools {
+            let _changing = pool.changing.lock();
+            pool.unmount(&goes, force)?;
+        }
+        done(())
     }
 
     fn datasets(&self, listing: &Listing) -> Result<Answer> {
@@ -83,6 +180,14 @@ impl House {
                 &mut |dataset| found.push(dataset),
                 &mut |event| warnings.push(event.to_string()),
             )?;
+            let mounted = pool.mounted();
+            for dataset in &mut found {
+                let here = mounted.iter().any(|(name, _)| *name == dataset.name);
+                let fact = dataset.properties.iter_mut().find(|fact| fact.name == "mounted");
+                if let Some(fact) = fact.filter(|_| here) {
+                    "yes".clone_into(&mut fact.value);
+                }
+            }
         }
         Ok(Answer { warnings, ..give(&found)? })
     }
@@ -104,7 +209,11 @@ impl House {
         }
         let names = doomed(&all, name, doom)?;
         if !dry && !names.is_empty() {
-            pool.held.destroy_all(&names, doom.later)?;
+            let gone = pool.unmount(&|dataset| names.iter().any(|name| name == dataset), false)?;
+            if let Err(why) = pool.held.destroy_all(&names, doom.later) {
+                pool.mount_chosen(pool.held.name(), &|dataset| gone.iter().any(|it| it == dataset));
+                return Err(why.into());
+            }
         }
         give(&Destroyed { names })
     }
@@ -156,7 +265,7 @@ impl House {
                     pool.held.set(name, property, value)?;
                 }
             }
-            Ok(())
+            Ok(Vec::new())
         })
     }
 
@@ -193,11 +302,26 @@ impl House {
                 );
             }
             if !names.is_empty() {
+                pool.unmount(&|dataset| names.iter().any(|name| name == dataset), false)?;
                 pool.held.destroy_all(&names, false)?;
             }
-            Ok(pool.held.rollback(head)?)
+            let below = pool.unmount(&|dataset| is_within(dataset, head), false)?;
+            let done = pool.held.rollback(head);
+            let again = |dataset: &str| below.iter().any(|it| it == dataset);
+            let warnings = pool.mount_chosen(head, &again);
+            done?;
+            Ok(warnings)
         })
     }
+}
+
+fn inherit(pool: &Pool, name: &str, property: &str, recursive: bool) -> Result<()> {
+    if !recursive {
+        return Ok(pool.held.inherit(name, property)?);
+    }
+    let heads = list(&pool.held, name)?;
+    let mut heads = heads.iter().filter(|dataset| is_head(dataset));
+    heads.try_for_each(|dataset| Ok(pool.held.inherit(&dataset.name, property)?))
 }
 
 fn is_head(dataset: &Dataset) -> bool {
@@ -226,16 +350,15 @@ fn exists(held: &Held, name: &str) -> Result<bool> {
     }
 }
 
-/// Makes the file systems above that are not there.
-fn make_parents(held: &Held, name: &str, wanted: bool) -> Result<()> {
-    if !wanted {
-        return Ok(());
-    }
-    for (at, _) in name.match_indices('/') {
-        let above = name.get(..at).unwrap_or(name);
-        if !exists(held, above)? {
-            held.create_filesystem(&NewDataset { name: above.to_owned(), properties: Vec::new() })?;
+/// Makes the file systems above that are not there, and gives their names.
+fn make_parents(held: &Held, name: &str, wanted: bool) -> Result<Vec<String>> {
+    let mut made = Vec::new();
+    for (at, _) in name.match_indices('/').filter(|_| wanted) {
+        let above = name.get(..at).unwrap_or(name).to_owned();
+        if !exists(held, &above)? {
+            held.create_filesystem(&NewDataset { name: above.clone(), properties: Vec::new() })?;
+            made.push(above);
         }
     }
-    Ok(())
+    Ok(made)
 }

@@ -5,6 +5,7 @@
 
 mod datasets;
 mod doomed;
+mod mounts;
 mod pools;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ struct Pool {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Its datasets are changed by one at a time.
     changing: Mutex<()>,
+    mounts: Mutex<Vec<mounts::Mount>>,
 }
 
 impl House {
@@ -62,7 +64,10 @@ impl House {
             match engine::held::hold(&pool.drives, &guid, false, &self.world) {
                 Ok(held) => {
                     self.log.say(&format!("pool '{}' is taken over again", held.name()));
-                    self.keep(held, pool.altroot);
+                    let pool = self.keep(held, pool.altroot);
+                    for warning in pool.mount_below(pool.held.name()) {
+                        self.log.say(&warning);
+                    }
                 }
                 Err(why) => {
                     self.log.say(&format!("pool '{}' cannot be taken over: {why}", pool.name));
@@ -89,8 +94,9 @@ impl House {
             // what is changed is still written whenever a command asks for it
             self.log.say(&format!("pool '{name}' has no thread to write its changes: {why}"));
         }
-        let (thread, changing) = (Mutex::new(thread.ok()), Mutex::default());
-        let pool = Arc::new(Pool { held, altroot, stop, thread, changing });
+        let thread = Mutex::new(thread.ok());
+        let (changing, mounts) = Default::default();
+        let pool = Arc::new(Pool { held, altroot, stop, thread, changing, mounts });
         self.pools.lock().insert(name, Arc::clone(&pool));
         pool
     }
@@ -112,6 +118,8 @@ impl House {
         let _moving = self.moving.lock();
         let pools = std::mem::take(&mut *self.pools.lock());
         for (name, pool) in pools {
+            // whoever is in one gets errors
+            let _ = pool.unmount(&|_| true, true);
             match pool.end(Held::release) {
                 Ok(()) => self.log.say(&format!("pool '{name}' is left until the next start")),
                 Err(why) => self.log.say(&format!("pool '{name}' is left, and {why}")),
@@ -154,9 +162,18 @@ impl House {
             // whoever listens has seen it before, and ends
             Ask::Stop {} => done(()),
             Ask::Pools { names } => give(&self.reports(&names)?),
-            Ask::CreatePool(new) => self.create_pool(&new).map(done)?,
+            Ask::CreatePool(new) => warn(self.create_pool(&new)?),
             Ask::Importable { paths } => give(&self.importable(&paths)),
-            Ask::ImportPool(import) => give(&self.import(&import)?),
+            Ask::ImportPool(import) => {
+                let (names, warnings) = self.import(&import)?;
+                Ok(Answer { warnings, ..give(&names)? })
+            }
+            Ask::Mounts {} => {
+                let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+                give(&pools.iter().flat_map(|pool| pool.mounted()).collect::<Vec<_>>())
+            }
+            Ask::Mount { names } => self.mount(&names),
+            Ask::Unmount { names, force } => self.unmount(&names, force),
             Ask::ExportPool { name, force } => self.export(&name, force).map(done)?,
             Ask::DestroyPool { name, force } => self.destroy_pool(&name, force).map(done)?,
             Ask::SyncPools { names } => self.sync(&names).map(done)?,
@@ -186,5 +203,10 @@ fn give(value: &impl Serialize) -> Result<Answer> {
 
 #[expect(clippy::unnecessary_wraps, reason = "one of several that give an answer")]
 fn done((): ()) -> Result<Answer> {
-    Ok(Answer { value: Value::Null, warnings: Vec::new() })
+    warn(Vec::new())
+}
+
+/// It is done, and the user should know these things.
+fn warn(warnings: Vec<String>) -> Result<Answer> {
+    Ok(Answer { value: Value::Null, warnings })
 }

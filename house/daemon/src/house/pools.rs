@@ -23,7 +23,7 @@ impl House {
         Ok(pools.into_iter().map(report).collect())
     }
 
-    pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<()> {
+    pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Vec<String>> {
         let _moving = self.moving.lock();
         self.is_free(&new.name)?;
         let vdevs = new.vdevs.iter().map(|(group, role, drives)| NewVdev {
@@ -49,8 +49,9 @@ impl House {
         };
         let held = engine::held::create(&below, &self.world)?;
         self.log.say(&format!("pool '{}' is made", new.name));
-        self.keep(held, new.altroot.clone());
-        self.remember()
+        let pool = self.keep(held, new.altroot.clone());
+        self.remember()?;
+        Ok(pool.mount_below(&new.name))
     }
 
     /// Whether no pool of that name is here.
@@ -67,10 +68,21 @@ impl House {
         found.iter().filter(|pool| !here.contains(&pool.guid)).map(describe).collect()
     }
 
-    pub(super) fn import(self: &Arc<Self>, import: &ImportPool) -> Result<Vec<String>> {
+    /// Gives the names of the pools, and what could not be mounted.
+    pub(super) fn import(
+        self: &Arc<Self>,
+        import: &ImportPool,
+    ) -> Result<(Vec<String>, Vec<String>)> {
         let _moving = self.moving.lock();
-        let Some(wanted) = &import.name else { return self.import_all(import) };
-        Ok(vec![self.import_one(wanted, import)?])
+        let names = match &import.name {
+            Some(wanted) => vec![self.import_one(wanted, import)?],
+            None => self.import_all(import)?,
+        };
+        let mut warnings = Vec::new();
+        for name in names.iter().filter(|_| !import.unmounted) {
+            warnings.extend(self.pool(name)?.mount_below(name));
+        }
+        Ok((names, warnings))
     }
 
     fn import_all(self: &Arc<Self>, import: &ImportPool) -> Result<Vec<String>> {
@@ -111,11 +123,12 @@ impl House {
     fn part_with(
         &self,
         name: &str,
-        _force: bool,
+        force: bool,
         way: impl FnOnce(&Held) -> engine::Result<()>,
     ) -> Result<()> {
         let _moving = self.moving.lock();
         let pool = self.pool(name)?;
+        pool.unmount(&|_| true, force)?;
         self.pools.lock().remove(name);
         self.remember()?;
         let done = pool.end(way);

@@ -20,6 +20,9 @@ pub(super) struct Create {
     /// Make those above that are not there, too; one that is there is no error
     #[arg(short = 'p')]
     parents: bool,
+    /// Do not mount it
+    #[arg(short = 'u')]
+    unmounted: bool,
     /// Only show what would be made
     #[arg(short = 'n')]
     dry: bool,
@@ -67,6 +70,7 @@ impl Create {
                 name: self.name.clone(),
                 properties: self.properties.clone(),
                 parents: self.parents,
+                unmounted: self.unmounted,
             });
         };
         let (mut properties, mut block_size) = (self.properties.clone(), self.block_size);

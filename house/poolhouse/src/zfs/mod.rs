@@ -5,6 +5,7 @@ mod destroy;
 mod get;
 mod list;
 mod make;
+mod mount;
 mod select;
 
 use crate::daemon::Asking;
@@ -41,6 +42,11 @@ enum Command {
     /// Make snapshots
     #[command(visible_alias = "snap")]
     Snapshot(make::Snapshot),
+    /// Mount file systems, or list those that are
+    Mount(mount::Mount),
+    /// Unmount file systems
+    #[command(visible_alias = "umount")]
+    Unmount(mount::Unmount),
     /// Go back to a snapshot
     Rollback(change::Rollback),
     /// Make a file system that begins as a snapshot
@@ -64,6 +70,8 @@ impl Zfs {
             Command::Inherit(args) => args.run(asking),
             Command::Snapshot(args) => args.run(asking),
             Command::Rollback(args) => args.run(asking),
+            Command::Mount(args) => args.run(asking),
+            Command::Unmount(args) => args.run(asking),
             Command::Clone(args) => args.run(asking),
             Command::Promote(args) => args.run(asking),
             Command::Rename(args) => args.run(asking),

@@ -32,6 +32,9 @@ pub(super) struct Args {
     /// Even if another host had it and did not export it
     #[arg(short = 'f')]
     force: bool,
+    /// Mount nothing
+    #[arg(short = 'N')]
+    unmounted: bool,
     /// What stands before all its mountpoints
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<PathBuf>,
@@ -51,9 +54,10 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     if args.pool.is_none() && !args.all {
         return show(&asking.ask::<Vec<Found>>(&Ask::Importable { paths })?, asking);
     }
-    let (name, force, altroot) = (args.pool.clone(), args.force, args.root.clone());
+    let (name, altroot) = (args.pool.clone(), args.root.clone());
+    let (force, unmounted) = (args.force, args.unmounted);
     let names: Vec<String> =
-        asking.ask(&Ask::ImportPool(ImportPool { paths, name, force, altroot }))?;
+        asking.ask(&Ask::ImportPool(ImportPool { paths, name, force, altroot, unmounted }))?;
     if asking.json {
         print::json(&names)?;
     }

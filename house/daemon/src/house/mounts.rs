@@ -1,0 +1,211 @@
+//! Where the file systems of a pool are mounted.
+//!
+//! Each is mounted by itself at its `mountpoint`, the outer ones first. What a program has open
+//! cannot be unmounted, unless by force: then it gets errors.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engine::KeyState;
+use engine::dataset::{Dataset, Wanted};
+use engine::files::Time;
+use fuse::{LiveOptions, Mounted};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::Pool;
+use crate::{Error, Result};
+
+/// A file system that is mounted.
+pub(super) struct Mount {
+    dataset: String,
+    dir: PathBuf,
+    mounted: Mounted,
+    /// The folder was made for it, and goes with it.
+    made: bool,
+}
+
+/// What decides where and how a file system is mounted.
+const PROPERTIES: [&str; 6] = ["mountpoint", "canmount", "readonly", "exec", "setuid", "devices"];
+
+/// Whether a property decides where and how file systems are mounted.
+pub(super) fn decides(property: &str) -> bool {
+    PROPERTIES.contains(&property)
+}
+
+/// Whether a dataset is `target` or below it.
+pub(super) fn is_within(dataset: &str, target: &str) -> bool {
+    dataset.strip_prefix(target).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Pool {
+    /// What is mounted: datasets and folders. What somebody else unmounted is not any more.
+    pub(super) fn mounted(&self) -> Vec<(String, PathBuf)> {
+        let mut mounts = self.mounts.lock();
+        mounts.retain(|mount| mount.mounted.wait(Duration::ZERO).is_none());
+        mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
+    }
+
+    /// Mounts `target` and all below it that are to be mounted. What could not be is told.
+    pub(super) fn mount_below(&self, target: &str) -> Vec<String> {
+        self.mount_chosen(target, &|_| true)
+    }
+
+    /// Mounts those file systems at and below `target` that are chosen, the outer ones first.
+    pub(super) fn mount_chosen(&self, target: &str, chosen: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let mut found = match self.filesystems(target, None) {
+            Ok(found) => found,
+            Err(why) => return vec![why.to_string()],
+        };
+        found.retain(|it| it.value("canmount") == Some("on") && chosen(&it.name));
+        let mut places: Vec<(PathBuf, Dataset)> =
+            found.into_iter().filter_map(|it| Some((self.folder(&it)?, it))).collect();
+        places.sort_by(|one, other| one.0.cmp(&other.0));
+        let here = self.mounted();
+        places.retain(|(_, it)| !here.iter().any(|(name, _)| *name == it.name));
+        for (dir, dataset) in places {
+            if let Err(why) = self.mount_at(&dir, &dataset) {
+                warnings.push(format!("'{}' is not mounted: {why}", dataset.name));
+            }
+        }
+        warnings
+    }
+
+    /// Mounts one file system because somebody asks for it.
+    pub(super) fn mount_one(&self, name: &str) -> Result<()> {
+        if self.mounted().iter().any(|(dataset, _)| dataset == name) {
+            return Err(Error::refused(format!("'{name}' is mounted already")));
+        }
+        let found = self.filesystems(name, Some(0))?;
+        let Some(dataset) = found.first() else {
+            return Err(Error::refused(format!("'{name}' is no file system")));
+        };
+        if dataset.value("canmount") == Some("off") {
+            return Err(Error::refused(format!("'{name}' has canmount=off")));
+        }
+        let Some(dir) = self.folder(dataset) else {
+            let at = dataset.value("mountpoint").unwrap_or("none");
+            return Err(Error::refused(format!(
+                "'{name}' has mountpoint={at}, or is locked: it has no folder to be mounted on"
+            )));
+        };
+        self.mount_at(&dir, dataset)
+    }
+
+    fn filesystems(&self, target: &str, depth: Option<usize>) -> Result<Vec<Dataset>> {
+        let wanted = Wanted {
+            kinds: vec!["filesystem".to_owned()],
+            depth,
+            properties: PROPERTIES.map(str::to_owned).to_vec(),
+        };
+        let mut found = Vec::new();
+        self.held.list(target, &wanted, &mut |dataset| found.push(dataset), &mut |_| ())?;
+        Ok(found)
+    }
+
+    /// Where a file system belongs; none: nowhere.
+    fn folder(&self, dataset: &Dataset) -> Option<PathBuf> {
+        let point = dataset.value("mountpoint").filter(|_| dataset.key != KeyState::Locked)?;
+        let inner = point.strip_prefix('/')?;
+        Some(match &self.altroot {
+            Some(root) => root.join(inner),
+            None => PathBuf::from(point),
+        })
+    }
+
+    fn mount_at(&self, dir: &Path, dataset: &Dataset) -> Result<()> {
+        let is = |name: &str, word: &str| dataset.value(name) == Some(word);
+        let options = LiveOptions {
+            allow_other: may_allow_others(),
+            read_only: is("readonly", "on"),
+            no_exec: is("exec", "off"),
+            no_setuid: is("setuid", "off"),
+            no_devices: is("devices", "off"),
+        };
+        clear_away(dir);
+        let made = !dir.exists();
+        let said = |why: String| Error::refused(why);
+        let live = vfs::Live::open(&self.held, &dataset.name, now);
+        let live = live.map_err(|why| said(why.to_string()))?;
+        let mounted = fuse::mount_live(live, dir, &options).map_err(|why| said(why.to_string()))?;
+        let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
+        self.mounts.lock().push(Mount { dataset, dir, mounted, made });
+        Ok(())
+    }
+
+    /// Unmounts those that are chosen, the inner ones first, and gives their names. If a program is
+    /// in one, and no force is used, all stay as they were.
+    pub(super) fn unmount(
+        &self,
+        chosen: &dyn Fn(&str) -> bool,
+        force: bool,
+    ) -> Result<Vec<String>> {
+        let mut wanted = self.mounted();
+        wanted.retain(|(dataset, _)| chosen(dataset));
+        wanted.sort_by(|one, other| other.1.cmp(&one.1));
+        let mut done: Vec<String> = Vec::new();
+        for (dataset, dir) in wanted {
+            if self.unmount_one(&dataset, force) {
+                done.push(dataset);
+                continue;
+            }
+            let again = |name: &str| done.iter().any(|done| done == name);
+            let _ = self.mount_chosen(self.held.name(), &again);
+            return Err(Error::refused(format!(
+                "'{}' is in use: programs have files of '{dataset}' open there; end them, or use -f",
+                dir.display()
+            )));
+        }
+        Ok(done)
+    }
+
+    fn unmount_one(&self, dataset: &str, force: bool) -> bool {
+        let mut mounts = self.mounts.lock();
+        let Some(at) = mounts.iter().position(|mount| mount.dataset == dataset) else {
+            return true;
+        };
+        let mut mount = mounts.swap_remove(at);
+        let is_free = mount.mounted.try_unmount() || force;
+        if !is_free {
+            mounts.push(mount);
+            return false;
+        }
+        drop(mounts);
+        let Mount { dir, mounted, made, .. } = mount;
+        drop(mounted);
+        if made {
+            // it stays if something was put there meanwhile
+            let _ = std::fs::remove_dir(dir);
+        }
+        true
+    }
+}
+
+fn now() -> Time {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    Time { seconds, nanoseconds: now.subsec_nanos().into() }
+}
+
+/// Whether other users may see what is mounted.
+fn may_allow_others() -> bool {
+    let allowed = || std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    rustix::process::geteuid().is_root()
+        || allowed().lines().any(|line| line.trim() == "user_allow_other")
+}
+
+/// Takes away what a daemon left mounted that was killed.
+fn clear_away(dir: &Path) {
+    let left = std::fs::metadata(dir)
+        .is_err_and(|why| why.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()));
+    if !left || rustix::mount::unmount(dir, UnmountFlags::DETACH).is_ok() {
+        return;
+    }
+    let mut command = Command::new("fusermount3");
+    command.args(["-u", "-z", "--"]).arg(dir);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // what cannot be taken away says so when it is mounted over
+    let _ = command.status();
+}
