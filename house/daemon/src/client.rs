@@ -19,6 +19,8 @@ use crate::{Answer, Ask, Error, Place, Result};
 
 /// How often to look whether a daemon that was started answers.
 const TICK: Duration = Duration::from_millis(20);
+/// So many times a daemon that listens, and does not answer, is asked again.
+const DYING: usize = 250;
 /// So many of the log's last bytes are shown if it does not start.
 const TAIL: usize = 2000;
 
@@ -54,17 +56,27 @@ impl Client {
 
     /// Asks, and gives the answer and what it warns of.
     pub fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<(T, Vec<String>)> {
-        let mut answer = self.attempt(ask)?;
-        if answer.is_none() {
+        if !self.answers()? {
             self.start()?;
-            answer = self.attempt(ask)?;
         }
-        let Some(answer) = answer else {
+        let Some(answer) = self.attempt(ask)? else {
             return Err(self.silent("it ended".to_owned()));
         };
         let value = serde_json::from_value(answer.value);
         let value = value.map_err(|why| self.silent(format!("it is of another version: {why}")))?;
         Ok((value, answer.warnings))
+    }
+
+    /// Whether a daemon runs there. One that was killed listens a moment longer than it lives.
+    fn answers(&self) -> Result<bool> {
+        let mut left = DYING;
+        loop {
+            match self.is_running() {
+                Err(Error::Silent { .. }) if left > 0 => left -= 1,
+                known => return known,
+            }
+            std::thread::sleep(TICK);
+        }
     }
 
     /// Asks; none: nobody listens.

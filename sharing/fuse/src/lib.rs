@@ -13,6 +13,8 @@ mod convert;
 mod handles;
 mod live;
 mod mount;
+mod mounted;
 mod server;
 
-pub use mount::{Error, LiveOptions, Mounted, Options, check, mount, mount_live};
+pub use mount::{Error, LiveOptions, Options, check, mount, mount_live};
+pub use mounted::{Mounted, take_away_dead};

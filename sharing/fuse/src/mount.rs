@@ -1,17 +1,16 @@
-//! Mounting and unmounting.
+//! Mounting.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::mpsc::channel;
 
-use fuser::{Config, Filesystem, MountOption, Session, SessionACL, SessionUnmounter};
-use rustix::mount::UnmountFlags;
+use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use vfs::{Live, Tree};
 
 use crate::live::LiveServer;
+use crate::mounted::Mounted;
 use crate::server::{LARGEST, Server};
 
 /// How a tree is mounted.
@@ -77,13 +76,6 @@ pub enum Error {
     Root(#[from] vfs::Error),
 }
 
-/// A mounted tree. It is unmounted when this is dropped.
-pub struct Mounted {
-    dir: PathBuf,
-    unmounter: SessionUnmounter,
-    ended: Receiver<io::Result<()>>,
-}
-
 /// How many threads answer the kernel.
 const FEWEST_THREADS: usize = 4;
 const MOST_THREADS: usize = 16;
@@ -119,8 +111,7 @@ pub fn mount_live(live: Live, dir: &Path, options: &LiveOptions) -> Result<Mount
 
 /// Has the kernel's questions answered.
 fn start(server: impl Filesystem + 'static, dir: &Path, config: &Config) -> io::Result<Mounted> {
-    let mut session = Session::new(server, dir, config)?;
-    let unmounter = session.unmount_callable();
+    let session = Session::new(server, dir, config)?;
     let (sender, ended) = channel();
     let run = move || {
         // nobody may be waiting for the end any more
@@ -128,8 +119,7 @@ fn start(server: impl Filesystem + 'static, dir: &Path, config: &Config) -> io::
     };
     std::thread::Builder::new().name("fuse".to_owned()).spawn(run)?;
     read_ahead(dir);
-    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    Ok(Mounted { dir, unmounter, ended })
+    Ok(Mounted::new(dir, ended))
 }
 
 /// Whether a pool can be mounted there: it is an empty folder.
@@ -205,37 +195,4 @@ fn read_ahead(dir: &Path) {
     let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     let _ = fs::write(path, (LARGEST / 1024).to_string());
-}
-
-impl Mounted {
-    /// Waits until it is unmounted, by whomever, but not longer than `time`; none: not yet.
-    pub fn wait(&self, time: Duration) -> Option<io::Result<()>> {
-        match self.ended.recv_timeout(time) {
-            Ok(end) => Some(end),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Ok(())),
-        }
-    }
-
-    /// Unmounts it if nobody is in it; gives whether it is unmounted.
-    pub fn try_unmount(&mut self) -> bool {
-        self.unmounter.unmount().is_ok()
-    }
-
-    /// Unmounts it. While somebody is in it, it is only detached: nobody can go there any more, and
-    /// those who are there get errors when this program ends. Gives whether it is free.
-    pub fn unmount(&mut self) -> bool {
-        let is_free = self.unmounter.unmount().is_ok();
-        if !is_free {
-            // if this fails as well, it is not mounted any more
-            let _ = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH);
-        }
-        is_free
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        self.unmount();
-    }
 }

@@ -218,19 +218,6 @@ impl House {
         give(&Destroyed { names })
     }
 
-    fn inherit(&self, name: &str, property: &str, recursive: bool) -> Result<()> {
-        let pool = self.pool_of(name)?;
-        let _changing = pool.changing.lock();
-        if !recursive {
-            return Ok(pool.held.inherit(name, property)?);
-        }
-        let heads = list(&pool.held, name)?;
-        for dataset in heads.iter().filter(|dataset| is_head(dataset)) {
-            pool.held.inherit(&dataset.name, property)?;
-        }
-        Ok(())
-    }
-
     fn snapshot(
         &self,
         names: &[String],

@@ -201,12 +201,12 @@ fn give(value: &impl Serialize) -> Result<Answer> {
     Ok(Answer { value, warnings: Vec::new() })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "one of several that give an answer")]
 fn done((): ()) -> Result<Answer> {
     warn(Vec::new())
 }
 
 /// It is done, and the user should know these things.
+#[expect(clippy::unnecessary_wraps, reason = "one of several that give an answer")]
 fn warn(warnings: Vec<String>) -> Result<Answer> {
     Ok(Answer { value: Value::Null, warnings })
 }

@@ -4,15 +4,12 @@
 //! cannot be unmounted, unless by force: then it gets errors.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::KeyState;
 use engine::dataset::{Dataset, Wanted};
 use engine::files::Time;
 use fuse::{LiveOptions, Mounted};
-use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use super::Pool;
 use crate::{Error, Result};
@@ -43,7 +40,7 @@ impl Pool {
     /// What is mounted: datasets and folders. What somebody else unmounted is not any more.
     pub(super) fn mounted(&self) -> Vec<(String, PathBuf)> {
         let mut mounts = self.mounts.lock();
-        mounts.retain(|mount| mount.mounted.wait(Duration::ZERO).is_none());
+        mounts.retain_mut(|mount| mount.mounted.wait(Duration::ZERO).is_none());
         mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
     }
 
@@ -124,7 +121,7 @@ impl Pool {
             no_setuid: is("setuid", "off"),
             no_devices: is("devices", "off"),
         };
-        clear_away(dir);
+        fuse::take_away_dead(dir);
         let made = !dir.exists();
         let said = |why: String| Error::refused(why);
         let live = vfs::Live::open(&self.held, &dataset.name, now);
@@ -167,8 +164,9 @@ impl Pool {
             return true;
         };
         let mut mount = mounts.swap_remove(at);
-        let is_free = mount.mounted.try_unmount() || force;
-        if !is_free {
+        if force {
+            mount.mounted.unmount();
+        } else if !mount.mounted.try_unmount() {
             mounts.push(mount);
             return false;
         }
@@ -186,7 +184,7 @@ impl Pool {
 fn now() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    Time { seconds, nanoseconds: now.subsec_nanos().into() }
+    Time { seconds, nanoseconds: now.subsec_nanos() }
 }
 
 /// Whether other users may see what is mounted.
@@ -194,18 +192,4 @@ fn may_allow_others() -> bool {
     let allowed = || std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
     rustix::process::geteuid().is_root()
         || allowed().lines().any(|line| line.trim() == "user_allow_other")
-}
-
-/// Takes away what a daemon left mounted that was killed.
-fn clear_away(dir: &Path) {
-    let left = std::fs::metadata(dir)
-        .is_err_and(|why| why.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()));
-    if !left || rustix::mount::unmount(dir, UnmountFlags::DETACH).is_ok() {
-        return;
-    }
-    let mut command = Command::new("fusermount3");
-    command.args(["-u", "-z", "--"]).arg(dir);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // what cannot be taken away says so when it is mounted over
-    let _ = command.status();
 }

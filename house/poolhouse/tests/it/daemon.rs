@@ -1,7 +1,8 @@
-//! A daemon in a folder of its own: pools are made, filled with datasets, found again after it
-//! ended and after it was killed, and given up.
+//! A daemon in a folder of its own: pools are made, filled with datasets, mounted, found again after
+//! it ended and after it was killed, and given up.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -58,7 +59,13 @@ impl Nas {
 
     fn create(&self, words: &str, count: usize) {
         let drives: Vec<_> = self.drives(count).iter().map(|path| arg(path).to_owned()).collect();
-        self.good(&format!("zpool create {words} {}", drives.join(" ")));
+        let root = self.root();
+        self.good(&format!("zpool create -R {} {words} {}", arg(&root), drives.join(" ")));
+    }
+
+    /// What stands before the mountpoints.
+    fn root(&self) -> PathBuf {
+        self.0.join("root")
     }
 }
 
@@ -126,7 +133,8 @@ fn a_pool_moves_from_one_daemon_to_another() {
     here.create("tank mirror", 3);
     here.good("zfs create tank/a");
     let drives = here.0.join("drives");
-    let import = format!("zpool import -d {} tank", arg(&drives));
+    let root = there.root();
+    let import = format!("zpool import -d {} -R {} tank", arg(&drives), arg(&root));
     assert_eq!(there.run(&import).status, 11, "two daemons never have one pool");
     here.good("zpool export tank");
     let found = there.good(&format!("zpool import -d {}", arg(&drives)));
@@ -189,4 +197,112 @@ fn what_cannot_be_is_refused_in_sentences() {
         assert!(err.contains(why), "{words}: {err}");
     }
     assert_eq!(nas.good("zfs list -Ho name"), "tank\ntank/a\n", "nothing is half made");
+}
+
+/// The source of what is mounted at a folder, as the kernel says it.
+fn source(dir: &Path) -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let at = |line: &str| line.split(' ').nth(1) == dir.to_str();
+    mounts.lines().rfind(|line| at(line)).map(|line| line.split(' ').next().unwrap().to_owned())
+}
+
+/// A machine without FUSE has nothing to be mounted with.
+fn cannot_mount() -> bool {
+    let cannot = !Path::new("/dev/fuse").exists();
+    if cannot {
+        eprintln!("nothing is mounted: there is no /dev/fuse");
+    }
+    cannot
+}
+
+#[test]
+fn file_systems_are_mounted_while_their_pool_is_there() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("mounted", 6);
+    nas.create("tank raidz2", 6);
+    let (tank, media) = (nas.root().join("tank"), nas.root().join("tank/media"));
+    nas.good("zfs create tank/media");
+    assert_eq!(source(&tank).as_deref(), Some("tank"));
+    assert_eq!(source(&media).as_deref(), Some("tank/media"));
+    assert_eq!(nas.good("zfs get -Ho value mounted tank/media"), "yes\n");
+    let shown = nas.good("zfs mount");
+    assert!(shown.contains("tank/media") && shown.contains(arg(&media)), "{shown}");
+    std::fs::write(media.join("letter"), "dear grandma").unwrap();
+    nas.good("zfs snapshot tank/media@sent");
+    std::fs::write(media.join("letter"), "all wrong").unwrap();
+
+    // the daemon ends, two drives die, and whoever asks next starts it again
+    nas.good("serve --stop");
+    assert_eq!(source(&media), None);
+    for drive in nas.drives(2) {
+        std::fs::remove_file(drive).unwrap();
+    }
+    nas.good("zpool status tank");
+    assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "all wrong");
+    let before = media.join(".zfs/snapshot/sent/letter");
+    assert_eq!(std::fs::read_to_string(before).unwrap(), "dear grandma");
+
+    // what is synced outlasts a kill; what the killed one left mounted is taken away
+    let mut last = File::create(media.join("last")).unwrap();
+    last.write_all(b"synced").unwrap();
+    last.sync_all().unwrap();
+    drop(last);
+    kill(&nas.state());
+    nas.good("zpool status tank");
+    assert_eq!(std::fs::read_to_string(media.join("last")).unwrap(), "synced");
+
+    nas.good("zfs rollback tank/media@sent");
+    assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "dear grandma");
+    assert!(!media.join("last").exists());
+    nas.good("zpool export tank");
+    assert_eq!((source(&tank), source(&media)), (None, None));
+    assert!(!media.exists(), "folders made for it go with it");
+}
+
+#[test]
+fn properties_say_where_file_systems_are_mounted() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("places", 2);
+    nas.create("-m /pool tank mirror", 2);
+    let root = nas.root();
+    nas.good("zfs create -p tank/a/b");
+    assert_eq!(source(&root.join("pool/a/b")).as_deref(), Some("tank/a/b"));
+    nas.good("zfs set mountpoint=/elsewhere tank/a");
+    assert_eq!(source(&root.join("pool/a")), None);
+    assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"));
+    assert_eq!(source(&root.join("elsewhere/b")).as_deref(), Some("tank/a/b"));
+    nas.good("zfs rename tank/a/b tank/c");
+    assert_eq!(source(&root.join("pool/c")).as_deref(), Some("tank/c"));
+
+    // what is open stays, unless by force
+    let open = File::create(root.join("pool/c/open")).unwrap();
+    assert!(nas.refused("zfs unmount tank/c", 14).contains("in use"));
+    assert!(nas.refused("zpool export tank", 14).contains("in use"));
+    assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"), "all stay mounted");
+    nas.good("zfs unmount -f tank/c");
+    drop(open);
+    assert_eq!(source(&root.join("pool/c")), None);
+    nas.good("zfs mount tank/c");
+    assert!(nas.refused("zfs mount tank/c", 14).contains("mounted already"));
+
+    nas.good("zfs set readonly=on tank/c");
+    let refused = std::fs::write(root.join("pool/c/more"), "x").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    nas.good("zfs set canmount=off tank/c");
+    assert_eq!(source(&root.join("pool/c")), None);
+    assert!(nas.refused("zfs mount tank/c", 14).contains("canmount=off"));
+    nas.good("zfs set mountpoint=none tank/a");
+    assert_eq!(source(&root.join("elsewhere")), None);
+    nas.good("zfs unmount -a");
+    assert_eq!(nas.good("zfs mount"), "");
+    nas.good("zfs mount -a");
+    assert_eq!(source(&root.join("pool")).as_deref(), Some("tank"));
+    nas.good("zfs create -u tank/quiet");
+    assert_eq!(source(&root.join("pool/quiet")), None);
+    nas.good("zfs destroy tank/quiet");
+    nas.good("zpool destroy tank");
 }

@@ -1,0 +1,138 @@
+//! A tree that is mounted, and how it is unmounted.
+//!
+//! Only root may unmount; for others fusermount3 does it. What is in use stays, or is taken away by
+//! force: detached, so that nobody can go there any more, and its connection is aborted, so that
+//! those who are there get errors.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+/// Where the kernel shows the connections of what is mounted, a folder for each.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// How long the answers that are under way may take once a tree is unmounted.
+const LAST_ANSWERS: Duration = Duration::from_secs(30);
+
+/// A mounted tree. It is unmounted by force when this is dropped.
+pub struct Mounted {
+    dir: PathBuf,
+    /// Where the kernel takes the word that nobody answers any more.
+    abort: Option<PathBuf>,
+    ended: Receiver<io::Result<()>>,
+    has_ended: bool,
+}
+
+impl Mounted {
+    pub(crate) fn new(dir: &Path, ended: Receiver<io::Result<()>>) -> Self {
+        let found = fs::metadata(dir);
+        let minor = found.map(|found| rustix::fs::minor(found.dev()));
+        let abort =
+            minor.ok().map(|minor| Path::new(CONNECTIONS).join(minor.to_string()).join("abort"));
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        Self { dir, abort, ended, has_ended: false }
+    }
+
+    /// Waits until it is unmounted, by whomever, but not longer than `time`; none: not yet.
+    pub fn wait(&mut self, time: Duration) -> Option<io::Result<()>> {
+        if self.has_ended {
+            return Some(Ok(()));
+        }
+        let end = match self.ended.recv_timeout(time) {
+            Ok(end) => end,
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => Ok(()),
+        };
+        self.has_ended = true;
+        Some(end)
+    }
+
+    /// Unmounts it if nobody is in it; gives whether it is unmounted. Then all questions are
+    /// answered, and what they changed is with the pool.
+    pub fn try_unmount(&mut self) -> bool {
+        if self.wait(Duration::ZERO).is_some() {
+            return true;
+        }
+        let is_done = take_away(&self.dir, UnmountFlags::empty());
+        if is_done {
+            let _ = self.wait(LAST_ANSWERS);
+        }
+        is_done
+    }
+
+    /// Unmounts it, even while somebody is in it, who then gets errors. Gives whether it was free.
+    pub fn unmount(&mut self) -> bool {
+        if self.try_unmount() {
+            return true;
+        }
+        flush(&self.dir);
+        // if this fails, it is not mounted any more
+        take_away(&self.dir, UnmountFlags::DETACH);
+        if self.abort() {
+            let _ = self.wait(LAST_ANSWERS);
+        }
+        false
+    }
+
+    /// Tells the kernel that nobody answers any more. Where it cannot be told, those who are in it
+    /// are answered until they leave.
+    fn abort(&self) -> bool {
+        let Some(abort) = &self.abort else { return false };
+        fs::write(abort, "1").is_ok() || (show_connections() && fs::write(abort, "1").is_ok())
+    }
+}
+
+/// Has the kernel show the connections, as the init programs of most systems do.
+fn show_connections() -> bool {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("fusectl", CONNECTIONS, "fusectl", flags, None).is_ok()
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+/// Has the kernel hand over what was written and it still keeps.
+fn flush(dir: &Path) {
+    let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(dir) = rustix::fs::open(dir, folder, Mode::empty()) {
+        // whoever wrote gets to hear of errors by fsync
+        let _ = rustix::fs::syncfs(dir);
+    }
+}
+
+fn take_away(dir: &Path, flags: UnmountFlags) -> bool {
+    match rustix::mount::unmount(dir, flags) {
+        Ok(()) => true,
+        Err(Errno::PERM) => {
+            let mut command = Command::new("fusermount3");
+            command.arg("-u").args(flags.contains(UnmountFlags::DETACH).then_some("-z"));
+            command.arg("--").arg(dir);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        }
+        Err(_) => false,
+    }
+}
+
+/// Takes away what a program left mounted on a folder when it was killed.
+pub fn take_away_dead(dir: &Path) {
+    // the kernel still knows a dead folder's attributes; only a file system's own figures are
+    // always asked for
+    while rustix::fs::statfs(dir).is_err_and(|why| why == Errno::NOTCONN) {
+        if !take_away(dir, UnmountFlags::DETACH) {
+            // who mounts over it says why it cannot be
+            return;
+        }
+    }
+}
