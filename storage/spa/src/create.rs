@@ -12,7 +12,7 @@ use dmu::{NewObject, Objset};
 use dsl::write::Change;
 use geometry::Reflow;
 use ondisk::feature::Feature;
-use ondisk::label::{PoolConfig, PoolState, VdevConfig, VdevKind};
+use ondisk::label::{Bias, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::objset::Kind as SetKind;
 use ondisk::uberblock::Uberblock;
 use ondisk::{Blkptr, ObjectType, Order};
@@ -210,7 +210,20 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
     }
     for top in &mut root.children {
         give_leaf_tables(top, &|| link(zap()?))?;
-        top.top_zap = Some(link(zap()?)?);
+        let table = link(zap()?)?;
+        top.top_zap = Some(table);
+        let word: Option<&[u8]> = match top.bias {
+            Some(Bias::Special) => Some(b"special\0"),
+            Some(Bias::Dedup) => Some(b"dedup\0"),
+            _ => None,
+        };
+        if let Some(word) = word {
+            let name = b"org.zfsonlinux:allocation_bias";
+            Zap::open(mos.object(table)?)?.insert(tx, name, &Value::new(1, word.to_vec()))?;
+            if let Some(feature) = Feature::by_name("allocation_classes") {
+                dsl::write::features::add_use(change, feature)?;
+            }
+        }
         let array = mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, ARRAY_BLOCK))?.id();
         let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
         let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);

@@ -35,7 +35,7 @@ mod trivial;
 mod writer;
 mod xattr;
 
-pub use account::{Counting, account};
+pub use account::{Counting, account, has_quotas, is_over_quota};
 pub use acl::Acl;
 pub use attributes::{Attributes, Kind};
 pub use begin::{Begin, Caller, Need, Promise};

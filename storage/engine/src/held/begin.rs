@@ -12,6 +12,7 @@ use zil::{Item, Log};
 use zpl::{Begin, Error, Need, Promise};
 
 use super::World;
+use super::room::Rooms;
 
 /// Begins transactions of one file system.
 pub(super) struct Beginner {
@@ -19,6 +20,8 @@ pub(super) struct Beginner {
     pub(super) set: Arc<Set>,
     pub(super) log: Arc<Log>,
     pub(super) world: World,
+    /// What may still be written.
+    pub(super) rooms: Rooms,
     /// The record that is being replayed; 0: none, what is done now is new.
     pub(super) replaying: AtomicU64,
     /// The last txg that brings something of which the log cannot tell.
@@ -28,8 +31,9 @@ pub(super) struct Beginner {
 impl Begin for Beginner {
     fn begin(&self, need: &Need) -> zpl::Result<Tx> {
         let objset = self.set.objset.id();
-        if !need.frees && !self.owned.has_room(need.bytes) {
-            return Err(Error::NoSpace { objset });
+        // what the log promised was judged when it was promised
+        if self.replaying.load(Ordering::Acquire) == 0 {
+            self.rooms.judge(&self.owned, &self.set, need)?;
         }
         let tx = self.owned.begin().map_err(|_| Error::Stopped { objset })?;
         let seq = self.replaying.load(Ordering::Acquire);

@@ -13,6 +13,7 @@ use zpl::{NewFs, Writer};
 
 use super::accounts::Accountant;
 use super::begin::Beginner;
+use super::room::Rooms;
 use super::{Held, World, settings};
 use crate::files::Files;
 use crate::{Error, Result};
@@ -129,6 +130,7 @@ impl Held {
             set: Arc::clone(&set),
             log: Arc::clone(&log),
             world: self.0.world.clone(),
+            rooms: Rooms::default(),
             replaying: AtomicU64::new(0),
             untold: AtomicU64::new(0),
         });

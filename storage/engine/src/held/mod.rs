@@ -12,6 +12,7 @@ mod create;
 mod datasets;
 mod files;
 mod look;
+mod room;
 mod settings;
 mod status;
 mod volumes;

@@ -18,6 +18,7 @@ pub(super) fn of_blocks(dataset: &Dataset) -> Settings {
     let (compression, zstd_level) = compression(&value(dataset, "compression"));
     Settings {
         checksum: checksum(&value(dataset, "checksum")),
+        dedup: dedup(&value(dataset, "dedup")),
         compression,
         zstd_level,
         copies: number(dataset, "copies").and_then(|copies| copies.try_into().ok()).unwrap_or(1),
@@ -42,6 +43,17 @@ fn checksum(word: &str) -> Checksum {
         "edonr" => Checksum::EdonR,
         "blake3" => Checksum::Blake3,
         _ => Checksum::Fletcher4,
+    }
+}
+
+/// By which checksum blocks are deduplicated. Where they are to be compared besides (verify), they
+/// are not deduplicated: nothing is compared here.
+fn dedup(word: &str) -> Option<Checksum> {
+    match word {
+        "on" => Some(Checksum::Sha256),
+        "" | "off" => None,
+        word if word.contains("verify") => None,
+        word => Some(checksum(word)),
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn write_file(held: &Held, fs: &str, name: &str, bytes: &[u8]) {
     }
 }
 
-fn read_file(held: &Held, fs: &str, name: &str) -> Vec<u8> {
+pub(crate) fn read_file(held: &Held, fs: &str, name: &str) -> Vec<u8> {
     let live = held.files(fs).unwrap();
     let file = live.files().find(name.as_bytes()).unwrap().unwrap();
     let mut bytes = vec![0; usize::try_from(file.facts().size).unwrap()];

@@ -41,26 +41,4 @@ impl Owned {
     pub fn trouble(&self) -> Option<Error> {
         self.trouble.read().clone()
     }
-
-    /// Bytes that datasets may use together.
-    pub fn usable(&self) -> u64 {
-        self.usable
-    }
-
-    /// Bytes in all vdevs for data, and how many of them are in use, parity included.
-    pub fn fullness(&self) -> (u64, u64) {
-        let usage = self.space.allocator().usage(metaslab::Class::Normal);
-        (usage.capacity, usage.allocated)
-    }
-
-    /// Whether so many bytes more have room, with all that waits to be written and what is kept
-    /// back for frees.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        let usage = self.space.allocator().usage(metaslab::Class::Normal);
-        let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
-        let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
-        // data take up to a third more with parity, and metadata besides
-        let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(2);
-        usage.capacity.saturating_sub(taken) >= wanted
-    }
 }

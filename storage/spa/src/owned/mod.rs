@@ -9,6 +9,7 @@ mod away;
 mod config;
 mod leave;
 mod policy;
+mod room;
 mod shared;
 mod sync;
 mod tasks;

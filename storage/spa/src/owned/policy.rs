@@ -4,7 +4,7 @@
 //! objects have three copies.
 
 use dmu::Wanted;
-use ondisk::{Checksum, Compression};
+use ondisk::{Checksum, Compression, ObjectType};
 use zio::{Class, Key, Policy};
 
 use crate::FeatureState;
@@ -28,6 +28,8 @@ pub enum Redundant {
 pub struct Settings {
     /// How data are checked.
     pub checksum: Checksum,
+    /// Data are deduplicated by this strong checksum.
+    pub dedup: Option<Checksum>,
     /// How data are compressed.
     pub compression: Compression,
     /// The level, for zstd.
@@ -76,6 +78,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             checksum: Checksum::Fletcher4,
+            dedup: None,
             compression: Compression::Lz4,
             zstd_level: 0,
             copies: 1,
@@ -112,18 +115,27 @@ impl Settings {
             0 => self.checksum,
             number => Checksum::from_number(number).unwrap_or(self.checksum),
         };
+        // with a key only what is ciphered can be told apart by its checksum alone
+        let shareable = !metadata && (self.key.is_none() || wanted.kind.is_encrypted());
+        let dedup = self.dedup.filter(|_| shareable);
+        let checksum = dedup.unwrap_or(checksum);
+        let nopwrite = !metadata && dedup.is_none() && self.key.is_none();
         Policy {
             checksum: if metadata { metadata_checksum(checksum) } else { checksum },
             compression: if metadata { self.metadata_compression() } else { compression },
             zstd_level: self.zstd_level,
             copies: self.copies.saturating_add(one_more.into()).clamp(1, 3),
-            nopwrite: false,
-            dedup: false,
+            nopwrite,
+            dedup: dedup.is_some(),
             embed: self.features.embedded,
             hole_of_zeros: metadata || !compression.is_off(),
             hole_birth: self.features.hole_birth,
             key: self.key.clone(),
-            class: if metadata { Class::Special } else { Class::Normal },
+            class: match wanted.kind {
+                ObjectType::DDT_ZAP => Class::Dedup,
+                _ if metadata => Class::Special,
+                _ => Class::Normal,
+            },
         }
     }
 

@@ -1,0 +1,73 @@
+//! What may still be written to a file system: by the pool, by its quotas and its owners'.
+
+use dsl::write::Room;
+use parking_lot::Mutex;
+use spa::{Owned, Set};
+use units::Txg;
+use zpl::{Error, Need};
+
+/// So many groups at most are written to find room: what was freed can be used again after two.
+const PATIENCE: usize = 4;
+
+/// What was last known of a file system's room.
+#[derive(Default)]
+pub(super) struct Rooms(Mutex<Option<(Txg, Known)>>);
+
+#[derive(Clone, Copy)]
+struct Known {
+    room: Room,
+    /// Whether owners have quotas.
+    owners: bool,
+}
+
+impl Rooms {
+    /// Refuses what there is no room for. Near a limit all that waits is written first, so that
+    /// nothing is counted that was only guessed.
+    pub(super) fn judge(&self, owned: &Owned, set: &Set, need: &Need) -> zpl::Result<()> {
+        if need.frees {
+            return Ok(());
+        }
+        let objset = set.objset.id();
+        let stopped = |_| Error::Stopped { objset };
+        for _ in 0..PATIENCE {
+            if owned.has_room(need.bytes) || !owned.awaits_room() {
+                break;
+            }
+            owned.sync().map_err(stopped)?;
+        }
+        if !owned.has_room(need.bytes) {
+            return Err(Error::NoSpace { objset });
+        }
+        let mut known = self.known(owned, set)?;
+        if known.room.bytes < need.bytes.saturating_add(owned.groups().dirty()) {
+            owned.sync().map_err(stopped)?;
+            known = self.known(owned, set)?;
+            if known.room.bytes < need.bytes {
+                let quota = known.room.quota;
+                return Err(if quota {
+                    Error::OverQuota { objset }
+                } else {
+                    Error::NoSpace { objset }
+                });
+            }
+        }
+        match need.owners.filter(|_| known.owners) {
+            Some(owners) if zpl::is_over_quota(&set.objset, owners, need.objects > 0)? => {
+                Err(Error::OverQuota { objset })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn known(&self, owned: &Owned, set: &Set) -> zpl::Result<Known> {
+        let synced = owned.groups().synced();
+        if let Some((_, known)) = self.0.lock().filter(|(txg, _)| *txg == synced) {
+            return Ok(known);
+        }
+        let objset = set.objset.id();
+        let room = owned.room(objset).map_err(|_| Error::Stopped { objset })?;
+        let known = Known { room, owners: zpl::has_quotas(&set.objset)? };
+        *self.0.lock() = Some((synced, known));
+        Ok(known)
+    }
+}

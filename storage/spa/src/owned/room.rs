@@ -1,0 +1,65 @@
+//! What may still be written.
+
+use std::sync::Arc;
+
+use dsl::write::{Change, Room};
+use ondisk::Blkptr;
+use txg::Tx;
+use units::ObjsetId;
+use zio::Source;
+
+use super::Owned;
+use crate::Error;
+
+impl Owned {
+    /// Bytes that datasets may use together.
+    pub fn usable(&self) -> u64 {
+        self.usable
+    }
+
+    /// Bytes in all vdevs for data, and how many of them are in use, parity included.
+    pub fn fullness(&self) -> (u64, u64) {
+        let usage = self.space.allocator().usage(metaslab::Class::Normal);
+        (usage.capacity, usage.allocated)
+    }
+
+    /// Whether so many bytes more have room, with all that waits to be written and what is kept
+    /// back for frees.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        let usage = self.space.allocator().usage(metaslab::Class::Normal);
+        let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
+        let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
+        // data take up to a third more with parity, and metadata besides
+        let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(2);
+        usage.capacity.saturating_sub(taken) >= wanted
+    }
+
+    /// Whether there may be more room when what waits has been written: it is guessed too high,
+    /// and what was freed can be used again after some groups only.
+    pub fn awaits_room(&self) -> bool {
+        let deferred = self.space.allocator().usage(metaslab::Class::Normal).deferred;
+        deferred > 0 || self.groups.dirty() > 0
+    }
+
+    /// What may still be written to a dataset by quotas and reservations, as of the last group
+    /// that is on the drives.
+    pub fn room(&self, dataset: ObjsetId) -> Result<Room, Error> {
+        let mos = self.mos.synced();
+        let tx = Tx::syncing(self.groups.synced());
+        let raw: Arc<dyn Source> = Arc::clone(&self.cache) as Arc<dyn Source>;
+        let change = Change {
+            mos: &mos,
+            tx: &tx,
+            pool: &self.name,
+            version: self.uberblock.read().version,
+            now: (self.world.now)(),
+            usable: self.usable,
+            raw: &raw,
+            random: &|| 0,
+            free: &|_: &Blkptr| {},
+            free_log: &|_, _| {},
+            deflated: &|_| 0,
+        };
+        Ok(dsl::write::room(&change, dataset)?)
+    }
+}
