@@ -4,13 +4,15 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-target=${CARGO_TARGET_DIR:-target}
+mkdir -p "${CARGO_TARGET_DIR:-target}"
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+[[ $target != "$PWD"/* ]] || target=${target#"$PWD"/} # short in what is shown
 tour=$target/tour
 pools=$tour/pools
 nas=$tour/nas
 failed=0
 mkdir -p "$pools" "$nas"
-PATH=$PWD/$target/release:$target/release:$PATH
+PATH=$(realpath -m "$target/release"):$PATH
 export POOLHOUSE_STATE=$nas/state
 
 unpack() { # NAME: the pool's disks, as someone would find them in a drawer
@@ -49,7 +51,7 @@ done
 say "A NAS on six files of 1 GiB that take no room yet, of which any two may fail:"
 mounted=
 if [[ -e /dev/fuse ]] && command -v fusermount3 >/dev/null; then mounted=yes; fi
-root=$PWD/$nas/files
+root=$(realpath -m "$nas/files")
 show poolhouse zpool create -R "$root" -O compression=zstd tank raidz2 "${drives[@]}"
 show poolhouse zfs create -o recordsize=1M tank/media
 if [[ -n $mounted ]] && mountpoint -q "$root/tank"; then
@@ -71,7 +73,7 @@ if [[ -n $mounted ]]; then
 fi
 
 say "The NAS is running. Its state is in $nas; try:
-  export POOLHOUSE_STATE=$PWD/$nas/state PATH=$PWD/$target/release:\$PATH"
+  export POOLHOUSE_STATE=$(realpath "$nas/state") PATH=$(realpath "$target/release"):\$PATH"
 if [[ -n $mounted ]]; then
   say "  cp -r docs $nas/files/tank/media/        it is a file system like any other
   ls $nas/files/tank/media/.zfs/snapshot   what was there at each snapshot"

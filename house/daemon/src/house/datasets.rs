@@ -174,20 +174,15 @@ impl House {
         let (mut found, mut warnings) = (Vec::new(), Vec::new());
         for name in &names {
             let pool = self.pool_of(name)?;
+            let mut more = Vec::new();
             pool.held.list(
                 name,
                 &listing.wanted,
-                &mut |dataset| found.push(dataset),
+                &mut |dataset| more.push(dataset),
                 &mut |event| warnings.push(event.to_string()),
             )?;
-            let mounted = pool.mounted();
-            for dataset in &mut found {
-                let here = mounted.iter().any(|(name, _)| *name == dataset.name);
-                let fact = dataset.properties.iter_mut().find(|fact| fact.name == "mounted");
-                if let Some(fact) = fact.filter(|_| here) {
-                    "yes".clone_into(&mut fact.value);
-                }
-            }
+            pool.tell_mounts(&mut more);
+            found.append(&mut more);
         }
         Ok(Answer { warnings, ..give(&found)? })
     }

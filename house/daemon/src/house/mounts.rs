@@ -44,6 +44,35 @@ impl Pool {
         mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
     }
 
+    /// Says of datasets of this pool whether they are mounted, and where they are with the altroot.
+    pub(super) fn tell_mounts(&self, datasets: &mut [Dataset]) {
+        let mounted = self.mounted();
+        for dataset in datasets {
+            for fact in &mut dataset.properties {
+                match fact.name.as_str() {
+                    "mounted" if mounted.iter().any(|(name, _)| *name == dataset.name) => {
+                        "yes".clone_into(&mut fact.value);
+                    }
+                    "mountpoint" => {
+                        if let Some(dir) = self.behind_root(&fact.value) {
+                            fact.value = dir.display().to_string();
+                        }
+                    }
+                    _ => (),
+                }
+            }
+        }
+    }
+
+    /// A mountpoint behind the altroot; none: it is no path.
+    fn behind_root(&self, point: &str) -> Option<PathBuf> {
+        let inner = point.strip_prefix('/')?;
+        Some(match &self.altroot {
+            Some(root) => root.join(inner),
+            None => PathBuf::from(point),
+        })
+    }
+
     /// Mounts `target` and all below it that are to be mounted. What could not be is told.
     pub(super) fn mount_below(&self, target: &str) -> Vec<String> {
         self.mount_chosen(target, &|_| true)
@@ -105,11 +134,7 @@ impl Pool {
     /// Where a file system belongs; none: nowhere.
     fn folder(&self, dataset: &Dataset) -> Option<PathBuf> {
         let point = dataset.value("mountpoint").filter(|_| dataset.key != KeyState::Locked)?;
-        let inner = point.strip_prefix('/')?;
-        Some(match &self.altroot {
-            Some(root) => root.join(inner),
-            None => PathBuf::from(point),
-        })
+        self.behind_root(point)
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset) -> Result<()> {

@@ -275,6 +275,9 @@ fn properties_say_where_file_systems_are_mounted() {
     assert_eq!(source(&root.join("pool/a")), None);
     assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"));
     assert_eq!(source(&root.join("elsewhere/b")).as_deref(), Some("tank/a/b"));
+    let shown = nas.good("zfs get -Ho value mountpoint tank/a tank");
+    let wanted = format!("{0}/elsewhere\n{0}/pool\n", arg(&root));
+    assert_eq!(shown, wanted, "as zfs(8) shows them behind an altroot");
     nas.good("zfs rename tank/a/b tank/c");
     assert_eq!(source(&root.join("pool/c")).as_deref(), Some("tank/c"));
 
