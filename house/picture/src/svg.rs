@@ -115,6 +115,15 @@ impl Svg {
         self.element(" xmlns=\"http://www.w3.org/2000/svg\"", &head)
     }
 
+    /// As a file for readers that know neither variables nor dark screens.
+    pub fn plain_file(&self) -> String {
+        let style = plain_style();
+        let paper = colour_of("paper");
+        let paper = format!("<rect width=\"100%\" height=\"100%\" fill=\"{paper}\"/>\n");
+        let head = format!("<style>{style}</style>\n{paper}");
+        self.element(" xmlns=\"http://www.w3.org/2000/svg\" width=\"400\"", &head)
+    }
+
     fn element(&self, space: &str, head: &str) -> String {
         let Self { label, height, body } = self;
         format!(
@@ -122,6 +131,26 @@ impl Svg {
              {head}{body}</svg>\n"
         )
     }
+}
+
+/// The style in its light colours.
+fn plain_style() -> String {
+    let rules = STYLE.split_once("} }\n").map_or(STYLE, |(_, rules)| rules);
+    let mut parts = rules.split("var(--");
+    let mut style = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if let Some((name, rest)) = part.split_once(')') {
+            style += colour_of(name);
+            style += rest;
+        }
+    }
+    style
+}
+
+/// A light colour by its name.
+fn colour_of(name: &str) -> &'static str {
+    let found = STYLE.split_once(&format!("--{name}: ")).and_then(|(_, rest)| rest.split_once(';'));
+    found.map_or("#000000", |(colour, _)| colour)
 }
 
 /// Text as XML wants it.
@@ -132,6 +161,14 @@ pub fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{At, Svg};
+
+    #[test]
+    fn plain_files_have_their_colours_in_place() {
+        let text = Svg::new("", 10.0).plain_file();
+        assert!(!text.contains("var(") && !text.contains("@media"), "{text}");
+        assert!(text.contains("svg .usable { fill: #2a78c2; }"), "{text}");
+        assert!(text.contains("fill=\"#ffffff\""), "{text}");
+    }
 
     #[test]
     fn words_cannot_break_the_picture() {

@@ -5,6 +5,7 @@ mod heat;
 mod page;
 mod scatter;
 
+use ::picture::Svg;
 pub use page::page;
 use units::Ashift;
 
@@ -13,8 +14,8 @@ use crate::plan::{Plan, Question};
 /// Layouts that a picture shows at most.
 const MOST_LAYOUTS: usize = 40;
 
-/// The pictures as files, each with its name.
-pub fn files(plan: &Plan, question: &Question) -> Vec<(String, String)> {
+/// All pictures, each with its name.
+pub fn all(plan: &Plan, question: &Question) -> Vec<(String, Svg)> {
     let mut all = vec![
         ("bytes".to_owned(), bars::draw(plan)),
         ("capacity-safety".to_owned(), scatter::draw(plan)),
@@ -25,7 +26,7 @@ pub fn files(plan: &Plan, question: &Question) -> Vec<(String, String)> {
             all.push((name, heat::draw(parity, ashift)));
         }
     }
-    all.into_iter().map(|(name, svg)| (name, svg.file())).collect()
+    all
 }
 
 /// The sectors that the heat maps compare: the one asked for, and the usual ones.

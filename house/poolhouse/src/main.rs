@@ -15,6 +15,7 @@ mod inspect;
 mod keys;
 mod ordered;
 mod outcome;
+mod pictures;
 mod plan;
 mod print;
 mod progress;

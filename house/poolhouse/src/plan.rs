@@ -7,7 +7,7 @@ use planner::{Class, Drive, Goal, Mix, Plan as Answer, Prices, Question, Rules, 
 use units::Ashift;
 
 use crate::outcome::{Done, Failure, Outcome};
-use crate::print;
+use crate::{pictures, print};
 
 /// `poolhouse plan`.
 #[derive(clap::Args, Debug)]
@@ -60,6 +60,9 @@ pub(crate) struct Plan {
     /// Write the pictures as SVG files into a folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Write the pictures as PNG files into a folder
+    #[arg(long, value_name = "DIR")]
+    png: Option<PathBuf>,
     /// Print it for programs
     #[arg(long)]
     json: bool,
@@ -123,11 +126,12 @@ impl Plan {
         if let Some(path) = &self.html {
             write(path, &planner::picture::page(&answer, &question))?;
         }
+        let pictures = || planner::picture::all(&answer, &question);
         if let Some(dir) = &self.svg {
-            std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
-            for (name, svg) in planner::picture::files(&answer, &question) {
-                write(&dir.join(format!("{name}.svg")), &svg)?;
-            }
+            pictures::write_svg(dir, pictures())?;
+        }
+        if let Some(dir) = &self.png {
+            pictures::write_png(dir, pictures())?;
         }
         if self.json {
             print::json(&answer)?;

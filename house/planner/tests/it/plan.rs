@@ -147,9 +147,10 @@ fn pictures_are_whole_and_stand_by_themselves() {
         assert!(!page.contains(wrong), "{wrong}");
     }
     assert!(page.contains("prefers-color-scheme: dark") && page.contains("width=device-width"));
-    let files = picture::files(&plan, &question);
-    assert_eq!(files.len(), 2 + 3 * 3);
-    for (name, svg) in files {
+    let all = picture::all(&plan, &question);
+    assert_eq!(all.len(), 2 + 3 * 3);
+    for (name, svg) in all {
+        let svg = svg.file();
         balanced(&svg).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(!svg.contains("NaN"), "{name}");
     }

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::keep;
-use crate::outcome::{Done, Failure, Outcome};
-use crate::print;
+use crate::outcome::{Done, Outcome};
+use crate::{pictures, print};
 
 /// `poolhouse bench compare`.
 #[derive(clap::Args, Debug)]
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// Write the pictures as SVG files into a folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Write the pictures as PNG files into a folder
+    #[arg(long, value_name = "DIR")]
+    png: Option<PathBuf>,
     /// Write a page with pictures
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -33,11 +36,15 @@ impl Args {
     pub(crate) fn run(&self) -> Done {
         let records = keep::read(&self.results)?;
         let comparison = lab::compare::compare(&records)?;
+        let drawn = || {
+            let all = lab::plot::of_comparison(&comparison);
+            all.into_iter().map(|named| (named.name, named.svg))
+        };
         if let Some(dir) = &self.svg {
-            std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
-            for named in lab::plot::of_comparison(&comparison) {
-                keep::write(&dir.join(format!("{}.svg", named.name)), &named.svg.file())?;
-            }
+            pictures::write_svg(dir, drawn())?;
+        }
+        if let Some(dir) = &self.png {
+            pictures::write_png(dir, drawn())?;
         }
         if let Some(path) = &self.html {
             keep::write(path, &lab::page::page(&records)?)?;

@@ -240,11 +240,13 @@ fn results_are_compared_and_reported() {
     assert!(text.contains("change") && text.contains("sequential write 1M"), "{text}");
     let pictures = dir.join("pictures");
     let page = dir.join("page.html");
-    let words = ["--svg", arg(&pictures), "--html", arg(&page), "--json"];
+    let words = ["--svg", arg(&pictures), "--png", arg(&pictures), "--html", arg(&page), "--json"];
     let comparison = json(&[&["bench", "compare", a, b], &words[..]].concat());
     assert_eq!(comparison["rows"].as_array().map(Vec::len), Some(3));
     assert!(comparison["rows"][0]["cells"][1]["change"]["is_noise"].is_boolean());
     assert!(pictures.join("sequential.svg").exists());
+    let painted = std::fs::read(pictures.join("sequential.png")).expect("a picture");
+    assert!(painted.starts_with(b"\x89PNG"));
     let one = good(&["bench", "report", a]);
     for html in [one, std::fs::read_to_string(&page).expect("a page")] {
         assert!(html.contains("<svg") && html.contains("</html>"), "{html}");

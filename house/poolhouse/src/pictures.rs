@@ -1,0 +1,46 @@
+//! Pictures as files in a folder: SVG, or PNG for programs that do not know that.
+
+use std::path::Path;
+
+use picture::Svg;
+
+use crate::outcome::Failure;
+
+/// Points for each unit of a picture: letters are sharp on paper too.
+const SCALE: u16 = 3;
+
+/// Writes pictures as SVG.
+pub(crate) fn write_svg(
+    dir: &Path,
+    pictures: impl IntoIterator<Item = (String, Svg)>,
+) -> Result<(), Failure> {
+    write(dir, "svg", pictures, |svg| Ok(svg.file().into_bytes()))
+}
+
+/// Writes pictures as PNG.
+pub(crate) fn write_png(
+    dir: &Path,
+    pictures: impl IntoIterator<Item = (String, Svg)>,
+) -> Result<(), Failure> {
+    write(dir, "png", pictures, |svg| Ok(raster::png(svg, SCALE)?))
+}
+
+fn write(
+    dir: &Path,
+    ending: &str,
+    pictures: impl IntoIterator<Item = (String, Svg)>,
+    paint: impl Fn(&Svg) -> Result<Vec<u8>, Failure>,
+) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
+    for (name, svg) in pictures {
+        let path = dir.join(format!("{name}.{ending}"));
+        std::fs::write(&path, paint(&svg)?).map_err(|error| Failure::file(&path, &error))?;
+    }
+    Ok(())
+}
+
+impl From<raster::Error> for Failure {
+    fn from(error: raster::Error) -> Self {
+        Self::usage(error.to_string())
+    }
+}
