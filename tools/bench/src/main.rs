@@ -1,7 +1,11 @@
 //! Measures us and our peers in the same run, in pairs, and prints medians and ratios.
 //!
 //! ```text
-//! bench POOLS POOLHOUSE [ROUNDS]
+//! bench POOLS POOLHOUSE [ROUNDS]      reading
+//! bench write FOLDER [ROUNDS [MIB]]   the engine's writing and reading (`engine_speed.rs`)
+//! bench hold FOLDER MOUNT             a pool on files in FOLDER, mounted until standard input ends
+//! bench mounts ROUNDS MIB FILES NAME=DIR ...
+//!                                     file systems that are mounted, in turns (`mounts.rs`)
 //! ```
 //!
 //! POOLS is a folder made by `bench/make-pools`: `small` and `large` (raidz2 of 6 files), `many`
@@ -13,8 +17,13 @@
 //! pair take turns. Nothing is asserted: the figures are for people.
 #![forbid(unsafe_code)]
 
+mod engine_speed;
+mod figure;
+mod mounts;
 mod raw;
+mod rig;
 mod run;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +44,24 @@ struct Bench {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.first().map(String::as_str) {
+        Some("write") => engine_speed::measure(words.get(1..).unwrap_or_default()),
+        Some("hold") => rig::hold(words.get(1..).unwrap_or_default()),
+        Some("mounts") => mounts::measure(words.get(1..).unwrap_or_default()),
+        _ => return reading(words),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn reading(words: Vec<String>) -> ExitCode {
+    let mut arguments = words.into_iter();
     let (Some(pools), Some(program)) = (arguments.next(), arguments.next()) else {
         eprintln!("usage: bench POOLS POOLHOUSE [ROUNDS]");
         return ExitCode::from(2);

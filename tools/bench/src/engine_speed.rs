@@ -1,0 +1,203 @@
+//! The engine's sequential writing and reading against raw access to files of the same kind.
+//!
+//! Both sides move the same data in requests of 1 MiB with as many threads. Raw writing writes as
+//! many bytes more as there is parity, spread over six files, in requests of 1 MiB; the engine's time
+//! ends when all is on the files, uberblock included. Raw reading is told twice: with the bytes of
+//! parity, as for writing, and of the data alone.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use engine::files::{Content, Time};
+use engine::held::{Caller, Held, LiveFiles, New, Position};
+use units::ObjectId;
+
+use crate::figure::{tell, turns};
+use crate::rig;
+
+const PIECE: usize = 1 << 20;
+const GIGA: f64 = 1e9;
+
+/// Measures and prints.
+pub(crate) fn measure(words: &[String]) -> Result<(), String> {
+    let [folder, rest @ ..] = words else {
+        return Err("usage: bench write FOLDER [ROUNDS [MIB]]".to_owned());
+    };
+    let number = |at: usize, usual: u64| rest.get(at).and_then(|w| w.parse().ok()).unwrap_or(usual);
+    let (rounds, mib) = (number(0, 5), number(1, 512));
+    let folder = Path::new(folder);
+    let scene = Scene::new(folder, mib)?;
+    rig::with(&scene.held, || {
+        scene.run(usize::try_from(rounds).unwrap_or(5));
+        Ok(())
+    })?;
+    scene.held.export().map_err(|why| why.to_string())?;
+    if let Some((most, now)) = rig::memory("self") {
+        println!("memory of the engine's process      peak {most} MiB, at the end {now} MiB");
+    }
+    Ok(())
+}
+
+/// All that is needed for measuring.
+struct Scene {
+    held: Held,
+    files: LiveFiles,
+    raw: Vec<PathBuf>,
+    mib: u64,
+    /// Bytes that cannot be compressed; pieces of it are written from changing places.
+    noise: Vec<u8>,
+}
+
+const NOISE: usize = 64 << 20;
+
+impl Scene {
+    fn new(folder: &Path, mib: u64) -> Result<Self, String> {
+        let failed = |why: engine::Error| why.to_string();
+        // what is written anew must not have to wait for what is removed
+        let held = rig::pool(folder, mib / 2 + 256)?;
+        let files = held.files(rig::DATASET).map_err(failed)?;
+        let each = mib * 6 / 4 / 6 + 1;
+        let raw = rig::warm_files(folder, "raw", each)?;
+        let mut noise = vec![0; NOISE + PIECE];
+        let source = File::open("/dev/urandom");
+        source.and_then(|mut source| source.read_exact(&mut noise)).map_err(|e| e.to_string())?;
+        Ok(Self { held, files, raw, mib, noise })
+    }
+
+    fn piece(&self, index: u64) -> &[u8] {
+        let at = usize::try_from(index * 0x3_5003 % (NOISE as u64)).unwrap_or(0);
+        self.noise.get(at..at + PIECE).unwrap_or_default()
+    }
+
+    fn run(&self, rounds: usize) {
+        let name = |name: &str| name.to_owned();
+        let written = turns(
+            rounds,
+            &mut [
+                (name("engine"), Box::new(|| self.write())),
+                (name("raw"), Box::new(|| self.raw(true, 6))),
+            ],
+        );
+        tell("engine, sequential write, GB/s", "GB/s", &written, &[("raw", 0.7)]);
+        let read = turns(
+            rounds,
+            &mut [
+                (name("engine"), Box::new(|| self.read())),
+                (name("raw"), Box::new(|| self.raw(false, 6))),
+                (name("raw without parity"), Box::new(|| self.raw(false, 4))),
+            ],
+        );
+        tell("engine, sequential read, GB/s", "GB/s", &read, &[("raw", 0.8)]);
+    }
+
+    /// Does `work` for each MiB, shared out among the threads; gives logical GB a second.
+    fn each(
+        &self,
+        count: u64,
+        finish: impl FnOnce() -> Result<(), String>,
+        work: impl Fn(u64, &mut [u8]) -> Result<(), String> + Sync,
+    ) -> Result<f64, String> {
+        let next = AtomicU64::new(0);
+        let begun = Instant::now();
+        let failed: Result<(), String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..rig::threads())
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut buffer = vec![0; PIECE];
+                        loop {
+                            let at = next.fetch_add(1, Ordering::Relaxed);
+                            if at >= count {
+                                return Ok(());
+                            }
+                            work(at, &mut buffer)?;
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "panic")?)
+        });
+        failed?;
+        finish()?;
+        let time = begun.elapsed().as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        Ok((self.mib << 20) as f64 / time / GIGA)
+    }
+
+    fn caller() -> Caller {
+        let now = Time { seconds: 1_800_000_000, nanoseconds: 0 };
+        Caller { uid: 0, gid: 0, now, keeps_setid: true }
+    }
+
+    fn root(&self) -> ObjectId {
+        ObjectId::new(self.files.files().root_id())
+    }
+
+    fn file(&self) -> Result<Option<Content>, String> {
+        let files = self.files.files();
+        let found = files.find(b"large").map_err(|why| why.to_string())?;
+        Ok(found.map(|file| file.content()))
+    }
+
+    /// Writes a large file anew, each thread a stream of its own part.
+    fn write(&self) -> Result<f64, String> {
+        let failed = |why: engine::files::Error| why.to_string();
+        let by = Self::caller();
+        if self.file()?.is_some() {
+            self.files.unlink(&by, self.root(), b"large").map_err(failed)?;
+            // what is free now may be used when two more groups are on the drives
+            for _ in 0..3 {
+                self.held.sync().map_err(|why| why.to_string())?;
+            }
+        }
+        let made = self.files.make(&by, self.root(), b"large", &New::default()).map_err(failed)?;
+        let file = ObjectId::new(made.id());
+        self.each(
+            self.mib,
+            || self.held.sync().map_err(|why| why.to_string()),
+            |at, _| {
+                let position = Position::At(at << 20);
+                let written = self.files.write(&by, file, position, self.piece(at));
+                written.map(|_| ()).map_err(|why| why.to_string())
+            },
+        )
+    }
+
+    fn read(&self) -> Result<f64, String> {
+        let content = self.file()?.ok_or("the file is not there")?;
+        self.each(
+            self.mib,
+            || Ok(()),
+            |at, buffer| {
+                let count = content.read(at << 20, buffer).map_err(|why| why.to_string())?;
+                (count == PIECE).then_some(()).ok_or_else(|| "it is too short".to_owned())
+            },
+        )
+    }
+
+    /// Writes or reads `sixths` sixths of the bytes plus parity, straight on the files.
+    fn raw(&self, write: bool, sixths: u64) -> Result<f64, String> {
+        let open = |path: &PathBuf| OpenOptions::new().read(true).write(true).open(path);
+        let files: Vec<File> =
+            self.raw.iter().map(open).collect::<Result<_, _>>().map_err(|why| why.to_string())?;
+        let count = self.mib * sixths / (rig::DRIVES - rig::PARITY) as u64;
+        self.each(
+            count,
+            || Ok(()),
+            |at, buffer| {
+                let drives = files.len() as u64;
+                let file = usize::try_from(at % drives).ok().and_then(|index| files.get(index));
+                let (file, offset) = (file.ok_or("no file")?, (at / drives) << 20);
+                let done = if write {
+                    file.write_all_at(self.piece(at), offset)
+                } else {
+                    file.read_exact_at(buffer, offset)
+                };
+                done.map_err(|why| why.to_string())
+            },
+        )
+    }
+}

@@ -1,0 +1,169 @@
+//! What is done on a mounted file system, by plain calls to the system.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const PIECE: usize = 1 << 20;
+const SMALL: usize = 4096;
+/// So long random work goes on.
+const WHILE: Duration = Duration::from_secs(2);
+
+/// A mounted file system.
+pub(crate) struct Place {
+    pub(crate) dir: PathBuf,
+    pub(crate) mib: u64,
+    pub(crate) files: u32,
+}
+
+type Rate = Result<f64, String>;
+
+fn per_second(count: u64, begun: Instant) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let count = count as f64;
+    count / begun.elapsed().as_secs_f64()
+}
+
+impl Place {
+    fn large(&self) -> PathBuf {
+        self.dir.join("large")
+    }
+
+    fn failed(&self) -> impl Fn(std::io::Error) -> String {
+        let dir = self.dir.display().to_string();
+        move |why| format!("{dir}: {why}")
+    }
+
+    /// A large file is written anew, and safe at the end: GB/s.
+    pub(crate) fn write(&self, noise: &[u8]) -> Rate {
+        let _ = std::fs::remove_file(self.large());
+        settle(&self.dir);
+        let begun = Instant::now();
+        let mut file = File::create(self.large()).map_err(self.failed())?;
+        for at in 0..self.mib {
+            file.write_all(piece(noise, at)).map_err(self.failed())?;
+        }
+        file.sync_all().map_err(self.failed())?;
+        Ok(per_second(self.mib << 20, begun) / 1e9)
+    }
+
+    /// It is read, from the drives and not from the kernel's memory: GB/s.
+    pub(crate) fn read(&self) -> Rate {
+        let file = self.opened_cold(&self.large())?;
+        let mut buffer = vec![0; PIECE];
+        let begun = Instant::now();
+        for at in 0..self.mib {
+            file.read_exact_at(&mut buffer, at << 20).map_err(self.failed())?;
+        }
+        Ok(per_second(self.mib << 20, begun) / 1e9)
+    }
+
+    /// A file of which the kernel keeps nothing in memory.
+    fn opened_cold(&self, path: &Path) -> Result<File, String> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(self.failed())?;
+        file.sync_all().map_err(self.failed())?;
+        let advice = rustix::fs::Advice::DontNeed;
+        rustix::fs::fadvise(&file, 0, None, advice).map_err(|why| self.failed()(why.into()))?;
+        Ok(file)
+    }
+
+    /// Reads of 4 KiB at random places of the large file: per second.
+    pub(crate) fn random_read(&self) -> Rate {
+        let file = self.opened_cold(&self.large())?;
+        let random = rustix::fs::Advice::Random;
+        rustix::fs::fadvise(&file, 0, None, random).map_err(|why| self.failed()(why.into()))?;
+        let mut buffer = [0; SMALL];
+        self.for_a_while(|at| file.read_exact_at(&mut buffer, at).map_err(self.failed()))
+    }
+
+    /// Writes of 4 KiB at random places of the large file, safe at the end: per second.
+    pub(crate) fn random_write(&self, noise: &[u8]) -> Rate {
+        let file = self.opened_cold(&self.large())?;
+        let bytes = noise.get(..SMALL).unwrap_or_default();
+        let begun = Instant::now();
+        let rate = self.for_a_while(|at| file.write_all_at(bytes, at).map_err(self.failed()))?;
+        let time = begun.elapsed().as_secs_f64();
+        file.sync_all().map_err(self.failed())?;
+        Ok(rate * time / begun.elapsed().as_secs_f64())
+    }
+
+    /// Writes of 4 KiB, each safe before the next: per second.
+    pub(crate) fn safe_write(&self, noise: &[u8]) -> Rate {
+        let path = self.dir.join("safe");
+        let mut file = File::create(&path).map_err(self.failed())?;
+        let bytes = noise.get(..SMALL).unwrap_or_default();
+        let rate = self.for_a_while(|_| {
+            file.write_all(bytes).and_then(|()| file.sync_data()).map_err(self.failed())
+        });
+        drop(file);
+        let _ = std::fs::remove_file(path);
+        rate
+    }
+
+    /// Does something at random places of the large file for a while: per second.
+    fn for_a_while(&self, mut work: impl FnMut(u64) -> Result<(), String>) -> Rate {
+        let pieces = (self.mib << 20) / SMALL as u64;
+        let (mut count, mut state) = (0_u64, 0x9e37_79b9_7f4a_7c15_u64);
+        let begun = Instant::now();
+        while begun.elapsed() < WHILE {
+            for _ in 0..16 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                work(state % pieces * SMALL as u64)?;
+                count += 1;
+            }
+        }
+        Ok(per_second(count, begun))
+    }
+
+    fn name(&self, index: u32) -> PathBuf {
+        self.dir.join("many").join(format!("file-{index:06}"))
+    }
+
+    fn each_file(&self, work: impl Fn(&Path) -> std::io::Result<()>) -> Rate {
+        let begun = Instant::now();
+        for index in 0..self.files {
+            work(&self.name(index)).map_err(self.failed())?;
+        }
+        Ok(per_second(self.files.into(), begun))
+    }
+
+    /// Empty files are made: per second.
+    pub(crate) fn create(&self) -> Rate {
+        let _ = std::fs::create_dir(self.dir.join("many"));
+        self.each_file(|path| File::create(path).map(|_| ()))
+    }
+
+    /// The facts of each are asked for, each for the first time: per second.
+    pub(crate) fn stat(&self) -> Rate {
+        forget(&self.dir);
+        self.each_file(|path| std::fs::symlink_metadata(path).map(|_| ()))
+    }
+
+    /// They are removed: per second.
+    pub(crate) fn delete(&self) -> Rate {
+        self.each_file(|path| std::fs::remove_file(path))
+    }
+}
+
+fn piece(noise: &[u8], index: u64) -> &[u8] {
+    let room = noise.len().saturating_sub(PIECE) as u64;
+    let at = usize::try_from(index * 0x3_5003 % room.max(1)).unwrap_or(0);
+    noise.get(at..at + PIECE).unwrap_or_default()
+}
+
+/// Has the file system write out what waits.
+fn settle(dir: &Path) {
+    if let Ok(dir) = File::open(dir) {
+        let _ = rustix::fs::syncfs(&dir);
+    }
+}
+
+/// Has the kernel forget names and facts, where that is allowed (root).
+fn forget(dir: &Path) {
+    settle(dir);
+    let _ = std::fs::write("/proc/sys/vm/drop_caches", "2");
+}
