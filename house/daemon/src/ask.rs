@@ -28,6 +28,9 @@ pub enum Ask {
     Importable {
         /// Folders, files, devices.
         paths: Vec<PathBuf>,
+        /// Those that were destroyed, instead of those that were not.
+        #[serde(default)]
+        destroyed: bool,
     },
     /// Take pools over. Gives their names.
     ImportPool(ImportPool),
@@ -63,6 +66,22 @@ pub enum Ask {
         /// Even while somebody uses their files.
         #[serde(default)]
         force: bool,
+    },
+    /// What properties do pools have? None named: all pools. A list of names and lists of
+    /// [`engine::held::PoolProperty`]
+    PoolProperties {
+        /// The pools' names.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Set a property of a pool.
+    SetPool {
+        /// The pool.
+        name: String,
+        /// The property.
+        property: String,
+        /// What it is to be.
+        value: String,
     },
     /// Have all that was changed written; none named: in all pools.
     SyncPools {
@@ -117,6 +136,9 @@ pub enum Ask {
         /// Snapshots that are in use as soon as they are not.
         #[serde(default)]
         later: bool,
+        /// Even while somebody uses the files.
+        #[serde(default)]
+        force: bool,
         /// Only say what would be destroyed.
         #[serde(default)]
         dry: bool,
@@ -159,6 +181,9 @@ pub enum Ask {
         /// And their clones.
         #[serde(default)]
         clones: bool,
+        /// Even while somebody uses the files.
+        #[serde(default)]
+        force: bool,
     },
     /// Make a file system that begins as a snapshot.
     Clone {
@@ -190,6 +215,9 @@ pub enum Ask {
         /// Make those above the new name that are not there.
         #[serde(default)]
         parents: bool,
+        /// Even while somebody uses the files.
+        #[serde(default)]
+        force: bool,
     },
 }
 
@@ -239,6 +267,12 @@ pub struct CreatePool {
     /// log2 of the smallest write.
     #[serde(default)]
     pub ashift: Option<u64>,
+    /// Properties of its own, `feature@NAME` among them.
+    #[serde(default)]
+    pub own: Vec<(String, String)>,
+    /// No features but those that are asked for.
+    #[serde(default)]
+    pub bare: bool,
     /// Properties of its root file system.
     #[serde(default)]
     pub properties: Vec<(String, String)>,
@@ -258,9 +292,15 @@ pub struct ImportPool {
     /// Name or guid; none: all that are found.
     #[serde(default)]
     pub name: Option<String>,
+    /// What it is called from now on.
+    #[serde(default)]
+    pub new_name: Option<String>,
     /// Even if another host had it and did not export it.
     #[serde(default)]
     pub force: bool,
+    /// Those that were destroyed.
+    #[serde(default)]
+    pub destroyed: bool,
     /// Mount nothing.
     #[serde(default)]
     pub unmounted: bool,

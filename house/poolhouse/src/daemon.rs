@@ -16,7 +16,7 @@ pub(crate) struct Asking {
     #[arg(long, value_name = "DIR", global = true, help_heading = "Which daemon")]
     state: Option<PathBuf>,
     /// Print facts as JSON
-    #[arg(long, global = true, help_heading = "Output")]
+    #[arg(short = 'j', long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
 }
 

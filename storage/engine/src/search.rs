@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::Device;
+use ondisk::label::PoolState;
 use spa::{Candidate, Labelled};
 use units::{Guid, Txg};
 
@@ -35,6 +36,16 @@ impl Search {
     fn of(paths: Vec<PathBuf>, found: device::Found) -> Self {
         let (pools, others) = spa::scan(&found.devices);
         Self { paths, found, pools, others }
+    }
+
+    /// Only those pools that were destroyed, or only those that were not.
+    pub(crate) fn only(mut self, destroyed: bool) -> Self {
+        self.pools.retain(|pool| {
+            let newest = pool.devices.iter().max_by_key(|device| device.synced());
+            let state = newest.map(|device| device.config.pool.state);
+            (state == Some(PoolState::Destroyed)) == destroyed
+        });
+        self
     }
 
     /// Describes every pool that was found, by name. Each is opened, to say whether it can be.

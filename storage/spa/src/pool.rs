@@ -41,6 +41,12 @@ impl Pool {
         &self.name
     }
 
+    /// Gives it another name, which its labels have as soon as somebody who owns it writes.
+    pub fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+        self.config.name = Some(name.to_owned());
+    }
+
     /// Its identity.
     pub fn guid(&self) -> Guid {
         self.guid

@@ -15,19 +15,17 @@ impl House {
             Ask::CreateFilesystem { name, properties, parents, unmounted } => {
                 self.create(&name, properties, parents, unmounted)
             }
-            Ask::CreateVolume { name, size, block_size, sparse, properties, parents } => self
-                .in_pool(&name, |pool| {
-                    make_parents(&pool.held, &name, parents)?;
-                    let new = NewDataset { name: name.clone(), properties };
-                    pool.held.create_volume(&new, size, block_size, sparse)?;
-                    Ok(Vec::new())
-                }),
-            Ask::Destroy { name, recursive, clones, later, dry } => {
+            Ask::CreateVolume { name, size, block_size, sparse, properties, parents } => {
+                let new = NewDataset { name, properties };
+                self.create_volume(&new, size, block_size, sparse, parents)
+            }
+            Ask::Destroy { name, recursive, clones, later, force, dry } => {
                 let doom = Doom { recursive: recursive || clones, clones, later };
-                self.destroy(&name, doom, dry)
+                self.destroy(&name, doom, force, dry)
             }
             Ask::Set { names, properties } => {
-                let moves = properties.iter().any(|(property, _)| decides(property));
+                let moves =
+                    properties.iter().any(|(property, _)| decides(property)).then_some(false);
                 let mut warnings = Vec::new();
                 for name in &names {
                     warnings.extend(self.moving(name, name, moves, |pool| {
@@ -42,16 +40,21 @@ impl House {
             Ask::Inherit { names, property, recursive } => {
                 let mut warnings = Vec::new();
                 for name in &names {
-                    warnings.extend(self.moving(name, name, decides(&property), |pool| {
-                        inherit(pool, name, &property, recursive)
-                    })?);
+                    warnings.extend(self.moving(
+                        name,
+                        name,
+                        decides(&property).then_some(false),
+                        |pool| inherit(pool, name, &property, recursive),
+                    )?);
                 }
                 warn(warnings)
             }
             Ask::Snapshot { names, recursive, properties } => {
                 self.snapshot(&names, recursive, &properties)
             }
-            Ask::Rollback { snapshot, newer, clones } => self.rollback(&snapshot, newer, clones),
+            Ask::Rollback { snapshot, newer, clones, force } => {
+                self.rollback(&snapshot, newer, clones, force)
+            }
             Ask::Clone { snapshot, name, properties, parents } => self.in_pool(&name, |pool| {
                 make_parents(&pool.held, &name, parents)?;
                 let new = NewDataset { name: name.clone(), properties };
@@ -62,9 +65,10 @@ impl House {
                 pool.held.promote(&name)?;
                 Ok(Vec::new())
             }),
-            Ask::Rename { from, to, recursive, parents } => {
+            Ask::Rename { from, to, recursive, parents, force } => {
                 let is_head = !from.contains('@');
-                let done = self.moving(&from, &to, is_head, |pool| {
+                let moves = is_head.then_some(force);
+                let done = self.moving(&from, &to, moves, |pool| {
                     make_parents(&pool.held, &to, parents && is_head)?;
                     Ok(pool.held.rename(&from, &to, recursive)?)
                 });
@@ -86,20 +90,20 @@ impl House {
     }
 
     /// Changes a dataset `from`, which is `to` afterwards. If where those in it are mounted changes
-    /// with it, they are unmounted meanwhile. Gives warnings.
+    /// with it, they are unmounted meanwhile (`moves`: by force?). Gives warnings.
     fn moving(
         &self,
         from: &str,
         to: &str,
-        moves: bool,
+        moves: Option<bool>,
         work: impl FnOnce(&Pool) -> Result<()>,
     ) -> Result<Vec<String>> {
         let pool = self.pool_of(from)?;
         let _changing = pool.changing.lock();
-        if !moves {
+        let Some(force) = moves else {
             return work(&pool).map(|()| Vec::new());
-        }
-        pool.unmount(&|dataset| is_within(dataset, from), false)?;
+        };
+        pool.unmount(&|dataset| is_within(dataset, from), force)?;
         let done = work(&pool);
         let warnings = pool.mount_below(if done.is_ok() { to } else { from });
         done.map(|()| warnings)
@@ -124,6 +128,21 @@ impl House {
             }
             let is_new = |dataset: &str| dataset == name || made.iter().any(|made| made == dataset);
             Ok(pool.mount_chosen(pool.held.name(), &is_new))
+        })
+    }
+
+    fn create_volume(
+        &self,
+        new: &NewDataset,
+        size: u64,
+        block_size: u32,
+        sparse: bool,
+        parents: bool,
+    ) -> Result<Answer> {
+        self.in_pool(&new.name, |pool| {
+            make_parents(&pool.held, &new.name, parents)?;
+            pool.held.create_volume(new, size, block_size, sparse)?;
+            Ok(Vec::new())
         })
     }
 
@@ -187,7 +206,7 @@ impl House {
         Ok(Answer { warnings, ..give(&found)? })
     }
 
-    fn destroy(&self, name: &str, doom: Doom, dry: bool) -> Result<Answer> {
+    fn destroy(&self, name: &str, doom: Doom, force: bool, dry: bool) -> Result<Answer> {
         let pool = self.pool_of(name)?;
         let _changing = pool.changing.lock();
         let head = name.split(['@', '#']).next().unwrap_or(name);
@@ -204,7 +223,8 @@ impl House {
         }
         let names = doomed(&all, name, doom)?;
         if !dry && !names.is_empty() {
-            let gone = pool.unmount(&|dataset| names.iter().any(|name| name == dataset), false)?;
+            let goes = |dataset: &str| names.iter().any(|name| name == dataset);
+            let gone = pool.unmount(&goes, force)?;
             if let Err(why) = pool.held.destroy_all(&names, doom.later) {
                 pool.mount_chosen(pool.held.name(), &|dataset| gone.iter().any(|it| it == dataset));
                 return Err(why.into());
@@ -251,7 +271,7 @@ impl House {
         })
     }
 
-    fn rollback(&self, snapshot: &str, newer: bool, clones: bool) -> Result<Answer> {
+    fn rollback(&self, snapshot: &str, newer: bool, clones: bool, force: bool) -> Result<Answer> {
         let Some((head, _)) = snapshot.split_once('@') else {
             return Err(Error::usage(format!("'{snapshot}' is no snapshot: FS@NAME")));
         };
@@ -284,10 +304,10 @@ impl House {
                 );
             }
             if !names.is_empty() {
-                pool.unmount(&|dataset| names.iter().any(|name| name == dataset), false)?;
+                pool.unmount(&|dataset| names.iter().any(|name| name == dataset), force)?;
                 pool.held.destroy_all(&names, false)?;
             }
-            let below = pool.unmount(&|dataset| is_within(dataset, head), false)?;
+            let below = pool.unmount(&|dataset| is_within(dataset, head), force)?;
             let done = pool.held.rollback(head);
             let again = |dataset: &str| below.iter().any(|it| it == dataset);
             let warnings = pool.mount_chosen(head, &again);

@@ -163,7 +163,7 @@ impl House {
             Ask::Stop {} => done(()),
             Ask::Pools { names } => give(&self.reports(&names)?),
             Ask::CreatePool(new) => warn(self.create_pool(&new)?),
-            Ask::Importable { paths } => give(&self.importable(&paths)),
+            Ask::Importable { paths, destroyed } => give(&self.importable(&paths, destroyed)),
             Ask::ImportPool(import) => {
                 let (names, warnings) = self.import(&import)?;
                 Ok(Answer { warnings, ..give(&names)? })
@@ -176,6 +176,10 @@ impl House {
             Ask::Unmount { names, force } => self.unmount(&names, force),
             Ask::ExportPool { name, force } => self.export(&name, force).map(done)?,
             Ask::DestroyPool { name, force } => self.destroy_pool(&name, force).map(done)?,
+            Ask::PoolProperties { names } => give(&self.pool_properties(&names)?),
+            Ask::SetPool { name, property, value } => {
+                self.set_pool(&name, &property, &value).map(done)?
+            }
             Ask::SyncPools { names } => self.sync(&names).map(done)?,
             other => self.answer_of_datasets(other),
         }

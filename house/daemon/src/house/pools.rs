@@ -3,24 +3,43 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
+use engine::held::{Held, NewPool, NewVdev, PoolProperty, Purpose, Shape, TakeOver, Wishes};
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
 use crate::{CreatePool, Error, Found, Group, ImportPool, PoolReport, Result, Role};
 
 impl House {
-    pub(super) fn reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
-        let pools = if names.is_empty() {
-            self.pools.lock().values().cloned().collect()
-        } else {
-            names.iter().map(|name| self.pool(name)).collect::<Result<Vec<_>>>()?
+    /// The pools of these names; none: all.
+    fn named(&self, names: &[String]) -> Result<Vec<Arc<super::Pool>>> {
+        if names.is_empty() {
+            return Ok(self.pools.lock().values().cloned().collect());
+        }
+        names.iter().map(|name| self.pool(name)).collect()
+    }
+
+    pub(super) fn pool_properties(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<(String, Vec<PoolProperty>)>> {
+        let all = |pool: Arc<super::Pool>| {
+            Ok((pool.held.name().to_owned(), pool.held.pool_properties()?))
         };
+        self.named(names)?.into_iter().map(all).collect()
+    }
+
+    pub(super) fn set_pool(&self, name: &str, property: &str, value: &str) -> Result<()> {
+        let pool = self.pool(name)?;
+        let _changing = pool.changing.lock();
+        Ok(pool.held.set_pool_property(property, value)?)
+    }
+
+    pub(super) fn reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
         let report = |pool: Arc<super::Pool>| PoolReport {
             status: pool.held.status(),
             altroot: pool.altroot.clone(),
         };
-        Ok(pools.into_iter().map(report).collect())
+        Ok(self.named(names)?.into_iter().map(report).collect())
     }
 
     pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Vec<String>> {
@@ -47,7 +66,8 @@ impl House {
             properties: new.properties.clone(),
             force: new.force,
         };
-        let held = engine::held::create(&below, &self.world)?;
+        let wishes = Wishes::of(&new.own, new.bare)?;
+        let held = engine::held::create_with(&below, wishes, &self.world)?;
         self.log.say(&format!("pool '{}' is made", new.name));
         let pool = self.keep(held, new.altroot.clone());
         self.remember()?;
@@ -62,10 +82,13 @@ impl House {
         Ok(())
     }
 
-    pub(super) fn importable(&self, paths: &[PathBuf]) -> Vec<Found> {
+    pub(super) fn importable(&self, paths: &[PathBuf], destroyed: bool) -> Vec<Found> {
         let found = engine::search(paths).summaries(&engine::OpenOptions::default());
         let here: Vec<u64> = self.pools.lock().values().map(|pool| pool.held.guid()).collect();
-        found.iter().filter(|pool| !here.contains(&pool.guid)).map(describe).collect()
+        let wanted = |pool: &&PoolSummary| {
+            !here.contains(&pool.guid) && (pool.state == "destroyed") == destroyed
+        };
+        found.iter().filter(wanted).map(describe).collect()
     }
 
     /// Gives the names of the pools, and what could not be mounted.
@@ -86,14 +109,16 @@ impl House {
     }
 
     fn import_all(self: &Arc<Self>, import: &ImportPool) -> Result<Vec<String>> {
-        let found = self.importable(&import.paths);
-        let whole = found.iter().filter(|pool| pool.reason.is_none() && pool.state != "destroyed");
+        let found = self.importable(&import.paths, import.destroyed);
+        let whole = found.iter().filter(|pool| pool.reason.is_none());
         whole.map(|pool| self.import_one(&pool.guid.to_string(), import)).collect()
     }
 
     fn import_one(self: &Arc<Self>, wanted: &str, import: &ImportPool) -> Result<String> {
-        self.is_free(wanted)?;
-        let held = engine::held::hold(&import.paths, wanted, import.force, &self.world)?;
+        let new_name = import.new_name.clone();
+        self.is_free(new_name.as_deref().unwrap_or(wanted))?;
+        let how = TakeOver { force: import.force, destroyed: import.destroyed, new_name };
+        let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world)?;
         let (name, guid) = (held.name().to_owned(), held.guid());
         if let Err(taken) = self.is_free(&name) {
             held.release()?;

@@ -76,6 +76,9 @@ pub(super) struct Rollback {
     /// And their clones
     #[arg(short = 'R')]
     clones: bool,
+    /// Even while somebody uses the files, who then gets errors
+    #[arg(short = 'f')]
+    force: bool,
     /// FS@NAME
     snapshot: String,
 }
@@ -83,7 +86,7 @@ pub(super) struct Rollback {
 impl Rollback {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (snapshot, newer, clones) = (self.snapshot.clone(), self.newer, self.clones);
-        asking.tell(&Ask::Rollback { snapshot, newer, clones })
+        asking.tell(&Ask::Rollback { snapshot, newer, clones, force: self.force })
     }
 }
 
@@ -114,6 +117,9 @@ pub(super) struct Rename {
     /// The snapshots of that name below, too
     #[arg(short = 'r')]
     recursive: bool,
+    /// Even while somebody uses the files, who then gets errors
+    #[arg(short = 'f')]
+    force: bool,
     /// What it is called
     from: String,
     /// What it is to be called
@@ -130,7 +136,7 @@ impl Rename {
             (Some((head, _)), Some(part)) => format!("{head}@{part}"),
             _ => self.to.clone(),
         };
-        asking.tell(&Ask::Rename { from, to, recursive, parents: self.parents })
+        asking.tell(&Ask::Rename { from, to, recursive, parents: self.parents, force: self.force })
     }
 }
 

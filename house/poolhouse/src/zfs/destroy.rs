@@ -28,6 +28,9 @@ pub(super) struct Args {
     /// Snapshots that are in use as soon as they are not
     #[arg(short = 'd')]
     later: bool,
+    /// Even while somebody uses the files, who then gets errors
+    #[arg(short = 'f')]
+    force: bool,
     /// Only say what would be destroyed
     #[arg(short = 'n')]
     dry: bool,
@@ -48,6 +51,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         recursive: args.recursive,
         clones: args.clones,
         later: args.later,
+        force: args.force,
         dry: args.dry,
     })?;
     if asking.json {

@@ -28,7 +28,11 @@ pub(super) struct Args {
     /// Only show the layout
     #[arg(short = 'n')]
     dry: bool,
-    /// A property of the pool: ashift (9 to 16), altroot
+    /// No features but those that -o feature@NAME=enabled names
+    #[arg(short = 'd')]
+    bare: bool,
+    /// A property of the pool: ashift (9 to 16), altroot, comment, failmode, autoexpand,
+    /// autoreplace, autotrim, delegation, listsnapshots, feature@NAME (enabled or disabled)
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
     pool_properties: Vec<(String, String)>,
     /// A property of its root file system
@@ -62,6 +66,8 @@ fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
         name: args.pool.clone(),
         vdevs,
         ashift: None,
+        own: Vec::new(),
+        bare: args.bare,
         properties: args.properties.clone(),
         altroot: args.root.clone(),
         force: args.force,
@@ -77,12 +83,9 @@ fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
                 new.ashift = Some(ashift.ok_or_else(bad)?).filter(|shift| *shift != 0);
             }
             "altroot" => new.altroot = Some(value.into()),
-            _ => {
-                let what = format!(
-                    "-o {name}: of a pool's properties only ashift and altroot can be set yet"
-                );
-                return Err(Failure::usage(what));
-            }
+            // the daemon remembers its pools by itself
+            "cachefile" => (),
+            _ => new.own.push((name.clone(), value.clone())),
         }
     }
     new.properties.extend(args.mountpoint.clone().map(|at| ("mountpoint".to_owned(), at)));

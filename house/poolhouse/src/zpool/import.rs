@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ::daemon::{Ask, Found, ImportPool};
 
+use super::setting;
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
@@ -21,7 +22,9 @@ Examples:
   poolhouse zpool import                        which pools are on this machine's disks?
   poolhouse zpool import tank
   poolhouse zpool import -d ~/images -a         all those in images of a folder
-  poolhouse zpool import -f tank                its host is gone and did not export it")]
+  poolhouse zpool import -f tank                its host is gone and did not export it
+  poolhouse zpool import -D -f tank oldtank     it was destroyed; call it otherwise")]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
     /// All that are found
     #[arg(short = 'a', conflicts_with = "pool")]
@@ -35,11 +38,20 @@ pub(super) struct Args {
     /// Mount nothing
     #[arg(short = 'N')]
     unmounted: bool,
+    /// Those that were destroyed, instead of those that were not
+    #[arg(short = 'D')]
+    destroyed: bool,
+    /// A property of the pool: altroot; cachefile is no matter, as the daemon remembers its pools
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    properties: Vec<(String, String)>,
     /// What stands before all its mountpoints
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<PathBuf>,
     /// Its name or number
     pool: Option<String>,
+    /// What it is called from now on
+    #[arg(value_name = "NEW NAME")]
+    new_name: Option<String>,
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
@@ -52,16 +64,43 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         paths.push(ANYWHERE.into());
     }
     if args.pool.is_none() && !args.all {
-        return show(&asking.ask::<Vec<Found>>(&Ask::Importable { paths })?, asking);
+        let ask = Ask::Importable { paths, destroyed: args.destroyed };
+        return show(&asking.ask::<Vec<Found>>(&ask)?, asking);
     }
-    let (name, altroot) = (args.pool.clone(), args.root.clone());
-    let (force, unmounted) = (args.force, args.unmounted);
-    let names: Vec<String> =
-        asking.ask(&Ask::ImportPool(ImportPool { paths, name, force, altroot, unmounted }))?;
+    let names: Vec<String> = asking.ask(&Ask::ImportPool(ImportPool {
+        paths,
+        name: args.pool.clone(),
+        new_name: args.new_name.clone(),
+        force: args.force,
+        destroyed: args.destroyed,
+        unmounted: args.unmounted,
+        altroot: altroot(args)?,
+    }))?;
     if asking.json {
         print::json(&names)?;
     }
     Ok(Outcome::Complete)
+}
+
+/// What stands before all mountpoints.
+fn altroot(args: &Args) -> Result<Option<PathBuf>, Failure> {
+    let mut root = args.root.clone();
+    for (name, value) in &args.properties {
+        match name.as_str() {
+            "altroot" => root = Some(value.into()),
+            "cachefile" => (),
+            "readonly" => {
+                return Err(Failure::usage(
+                    "-o readonly: `poolhouse rescue mount` shows a pool that nothing may change",
+                ));
+            }
+            _ => return Err(Failure::usage(format!("-o {name}: `zpool set` sets it afterwards"))),
+        }
+    }
+    if let Some(root) = root.as_ref().filter(|root| !root.is_absolute()) {
+        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
+    }
+    Ok(root)
 }
 
 fn show(found: &[Found], asking: &Asking) -> Done {
@@ -96,7 +135,7 @@ fn describe(pool: &Found, out: &mut dyn Write) -> io::Result<()> {
                 safe(host)
             )
         }
-        (None, "destroyed") => "It was destroyed.".to_owned(),
+        (None, "destroyed") => "It was destroyed; import it with -D, and it is back.".to_owned(),
         _ => "It can be imported by its name or id.".to_owned(),
     };
     writeln!(out, " action: {advice}\n config:\n")?;

@@ -37,6 +37,7 @@ Examples:
   poolhouse zpool list
   poolhouse zpool list -Hp -o name,free tank"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
     /// No head, columns separated by tabs
     #[arg(short = 'H')]
@@ -50,6 +51,9 @@ pub(super) struct Args {
     /// Their vdevs, too
     #[arg(short = 'v')]
     verbose: bool,
+    /// Whole paths of drives, as is done without it
+    #[arg(short = 'P')]
+    _paths: bool,
     /// Their names; none: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
@@ -131,7 +135,7 @@ fn align(column: &str) -> Align {
     if matches!(column, "name" | "altroot" | "health") { Align::Left } else { Align::Right }
 }
 
-fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
+pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
     let status = &pool.status;
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
     match column {

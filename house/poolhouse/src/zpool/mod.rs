@@ -3,6 +3,7 @@
 mod create;
 mod import;
 mod list;
+mod properties;
 mod status;
 mod vdevs;
 
@@ -39,6 +40,10 @@ enum Command {
     List(list::Args),
     /// How pools and their drives are
     Status(status::Args),
+    /// Show properties of pools
+    Get(properties::Get),
+    /// Set a property of a pool
+    Set(properties::Set),
     /// Have all that was changed written
     Sync(Sync),
 }
@@ -82,6 +87,9 @@ struct Destroy {
 #[command(after_help = "Example:
   poolhouse zpool sync tank")]
 struct Sync {
+    /// Even if nothing was changed, as is done without it
+    #[arg(short = 'f')]
+    _force: bool,
     /// Their names; none: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
@@ -101,6 +109,8 @@ impl Zpool {
             }
             Command::List(args) => list::run(args, asking),
             Command::Status(args) => status::run(args, asking),
+            Command::Get(args) => args.run(asking),
+            Command::Set(args) => args.run(asking),
             Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),
         }
     }

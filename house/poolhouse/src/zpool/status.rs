@@ -16,16 +16,20 @@ use crate::table::{Align, Table, safe};
   poolhouse zpool status
   poolhouse zpool status -x       only those that are not well
   poolhouse zpool status --json tank")]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
     /// Only pools that are not well
     #[arg(short = 'x')]
     unwell: bool,
-    /// Exact numbers
+    /// Exact numbers, as is done without it
     #[arg(short = 'p')]
-    parsable: bool,
+    _parsable: bool,
     /// Whole paths of drives, as is done without it
     #[arg(short = 'P')]
-    paths: bool,
+    _paths: bool,
+    /// All that is known of errors, as is done without it
+    #[arg(short = 'v')]
+    _verbose: bool,
     /// Their names; none: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,

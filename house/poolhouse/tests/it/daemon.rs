@@ -145,6 +145,32 @@ fn a_pool_moves_from_one_daemon_to_another() {
 }
 
 #[test]
+fn pools_have_properties_and_come_back_under_other_names() {
+    let nas = Nas::new("named", 2);
+    nas.create("-o failmode=continue -o comment=cellar -o feature@draid=disabled tank mirror", 2);
+    assert_eq!(
+        nas.good(
+            "zpool get -Ho property,value,source failmode,comment,autotrim,feature@draid tank"
+        ),
+        "failmode\tcontinue\tlocal\ncomment\tcellar\tlocal\nautotrim\toff\tdefault\n\
+         feature@draid\tdisabled\tlocal\n"
+    );
+    nas.good("zpool set autotrim=on tank");
+    assert_eq!(nas.good("zpool get -Ho value autotrim tank"), "on\n");
+    assert!(nas.refused("zpool set colour=red tank", 2).contains("no such property"));
+    nas.good("zpool destroy tank");
+    let drives = nas.0.join("drives");
+    let (drives, root) = (arg(&drives).to_owned(), nas.root());
+    let shown = nas.good(&format!("zpool import -d {drives}"));
+    assert!(shown.contains("no pools available"), "{shown}");
+    let shown = nas.good(&format!("zpool import -D -d {drives}"));
+    assert!(shown.contains("pool: tank") && shown.contains("-D"), "{shown}");
+    nas.good(&format!("zpool import -D -d {drives} -o altroot={} tank vault", arg(&root)));
+    assert_eq!(nas.good("zpool list -Ho name,health"), "vault\tONLINE\n");
+    assert_eq!(nas.good("zpool get -Ho value comment vault"), "cellar\n");
+}
+
+#[test]
 fn a_pool_without_two_of_its_drives_is_taken_over() {
     let nas = Nas::new("degraded", 6);
     nas.create("tank raidz2", 6);

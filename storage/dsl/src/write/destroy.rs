@@ -8,6 +8,7 @@ use super::change::{Change, free_log};
 use super::features::{self, guid};
 use super::names::Head;
 use super::pool::{FREE_LIST, own_dir};
+use super::pool_property::{pool_number, unset_pool_property};
 use super::space::{For, Space, signed};
 use super::{bookmark, create, deadlist, holds, keys, limits, livelist, release, snapshot};
 use crate::{Error, Result};
@@ -108,10 +109,8 @@ fn judge_remapped(change: &Change<'_>, id: ObjectId, next: ObjectId) -> Result<(
 /// The pool is no longer booted from a dataset that goes.
 fn no_longer_boots(change: &Change<'_>, id: ObjectId) -> Result<()> {
     const BOOT: &str = "bootfs";
-    let Some(table) = change.number(super::change::DIRECTORY, "pool_props")? else { return Ok(()) };
-    let table = ObjectId::new(table);
-    if change.number(table, BOOT)? == Some(id.get()) {
-        change.remove(table, BOOT)?;
+    if pool_number(change, BOOT)? == Some(id.get()) {
+        unset_pool_property(change, BOOT)?;
     }
     Ok(())
 }

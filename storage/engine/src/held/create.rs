@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, File};
-use ondisk::feature::FEATURES;
 use ondisk::label::PoolState;
 use spa::Owned;
 use spa::design::{Drive, Purpose, Shape};
@@ -12,7 +11,7 @@ use units::{Ashift, Guid};
 
 use super::accounts::Accountant;
 use super::datasets::judge;
-use super::{Held, NewDataset, World};
+use super::{Held, NewDataset, Wishes, World};
 use crate::{Error, Result};
 
 /// A top-level vdev that is to be.
@@ -45,13 +44,18 @@ pub struct NewPool {
 /// least, and a smaller one costs them a read each time.
 const USUAL_ASHIFT: u64 = 12;
 
-/// Makes a pool on drives that are free.
+/// Makes a pool on drives that are free, with all features and no properties of its own.
 pub fn create(new: &NewPool, world: &World) -> Result<Held> {
+    create_with(new, Wishes::of(&[], false)?, world)
+}
+
+/// Makes a pool on drives that are free.
+pub fn create_with(new: &NewPool, wishes: Wishes, world: &World) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
     let drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives);
     let devices = drives.map(|path| free_drive(path, new.force)).collect::<Result<_>>()?;
-    create_on(new, devices, world)
+    make(new, devices, wishes, world)
 }
 
 /// Makes a pool on devices that are open already: those of the drives that `new` names, in that
@@ -59,6 +63,15 @@ pub fn create(new: &NewPool, world: &World) -> Result<Held> {
 pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
+    make(new, devices, Wishes::of(&[], false)?, world)
+}
+
+fn make(
+    new: &NewPool,
+    devices: Vec<Arc<dyn Device>>,
+    wishes: Wishes,
+    world: &World,
+) -> Result<Held> {
     let root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
     judge(&root, dsl::Kind::Filesystem)?;
     let wanted = new.ashift.unwrap_or(USUAL_ASHIFT);
@@ -80,7 +93,7 @@ pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) ->
         name: new.name.clone(),
         tops,
         devices,
-        features: FEATURES.iter().collect(),
+        features: wishes.features.clone(),
         host: world.host.clone(),
     };
     let mut fill = |owned: &Owned, set: &spa::Set, tx: &txg::Tx| {
@@ -96,6 +109,7 @@ pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) ->
     for (name, value) in &new.properties {
         held.set(&new.name, name, value)?;
     }
+    wishes.fulfil(&held)?;
     Ok(held)
 }
 
@@ -176,25 +190,56 @@ fn check_redundancy(new: &NewPool) -> Result<()> {
     Ok(())
 }
 
+/// How a pool is taken over.
+#[derive(Clone, Debug, Default)]
+pub struct TakeOver {
+    /// One that another host had and did not export, too.
+    pub force: bool,
+    /// One that was destroyed; otherwise none that was.
+    pub destroyed: bool,
+    /// What it is called from now on.
+    pub new_name: Option<String>,
+}
+
 /// Takes over the pool of that name or guid, which is on drives among `paths`. `force` takes one
 /// that another host had and did not export.
 pub fn hold(paths: &[PathBuf], wanted: &str, force: bool, world: &World) -> Result<Held> {
-    let (guid, drives) = drives_of(paths, wanted, force, world)?;
+    hold_as(paths, wanted, &TakeOver { force, ..TakeOver::default() }, world)
+}
+
+/// Takes over the pool of that name or guid, which is on drives among `paths`.
+pub fn hold_as(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -> Result<Held> {
+    if let Some(name) = &how.new_name {
+        check_name(name)?;
+    }
+    let (guid, drives) = drives_of(paths, wanted, how, world)?;
     let mut devices: Vec<Arc<dyn Device>> = Vec::new();
     for path in drives {
         let device = File::open_exclusive(&path).map_err(|error| Error::of_device(&error))?;
         devices.push(Arc::new(device));
     }
-    hold_on(&devices, &guid.to_string(), world)
+    take(&devices, &guid.to_string(), how.new_name.as_deref(), world)
 }
 
 /// Takes over the pool of that name or guid, which is on devices that are open for writing; from
 /// whom, is not asked.
 pub fn hold_on(devices: &[Arc<dyn Device>], wanted: &str, world: &World) -> Result<Held> {
+    take(devices, wanted, None, world)
+}
+
+fn take(
+    devices: &[Arc<dyn Device>],
+    wanted: &str,
+    new_name: Option<&str>,
+    world: &World,
+) -> Result<Held> {
     let search = crate::search_on(devices);
     let candidate = search.choose(wanted)?;
     let pool = candidate.open(&spa::Options::default());
-    let pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
+    let mut pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
+    if let Some(name) = new_name {
+        pool.rename(name);
+    }
     let name = pool.name().to_owned();
     let owned = Owned::new(pool, world.below())
         .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
@@ -208,15 +253,15 @@ pub fn hold_on(devices: &[Arc<dyn Device>], wanted: &str, world: &World) -> Resu
 fn drives_of(
     paths: &[PathBuf],
     wanted: &str,
-    force: bool,
+    how: &TakeOver,
     world: &World,
 ) -> Result<(Guid, Vec<PathBuf>)> {
-    let search = crate::search(paths);
+    let search = crate::search(paths).only(how.destroyed);
     let candidate = search.choose(wanted)?;
     let newest = candidate.devices.iter().max_by_key(|device| device.synced());
     if let Some(pool) = newest.map(|device| &device.config.pool) {
         let foreign = pool.host_id.is_some_and(|host| host != world.host.0);
-        if pool.state == PoolState::Active && foreign && !force {
+        if pool.state == PoolState::Active && foreign && !how.force {
             let host = pool.host_name.clone().unwrap_or_else(|| "another host".to_owned());
             return Err(Error::Foreign { pool: candidate.name().to_owned(), host });
         }

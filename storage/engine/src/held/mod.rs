@@ -12,6 +12,7 @@ mod create;
 mod datasets;
 mod files;
 mod look;
+mod own;
 mod room;
 mod settings;
 mod status;
@@ -31,10 +32,13 @@ use spa::Owned;
 
 use crate::{Error, Result};
 pub use change::{Caller, Move, New, Set};
-pub use create::{NewPool, NewVdev, create, create_on, hold, hold_on};
+pub use create::{
+    NewPool, NewVdev, TakeOver, create, create_on, create_with, hold, hold_as, hold_on,
+};
 pub use datasets::NewDataset;
 pub use files::LiveFiles;
 pub use look::Snapshot;
+pub use own::{PoolProperty, Wishes};
 pub use spa::design::{Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;

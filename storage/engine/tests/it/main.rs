@@ -1,4 +1,5 @@
 //! Pools through the door: made, filled, left and taken over again.
 
 mod held;
+mod own;
 mod shared;

@@ -1,4 +1,4 @@
-//! Taking a pool over from who had it, and leaving it to others.
+//! What the labels say of a pool besides its vdevs: who has it, whether anybody has, its comment.
 
 use ondisk::label::PoolState;
 
@@ -12,6 +12,13 @@ impl Owned {
         config.now.state = PoolState::Active;
         config.now.host_id = Some(host.0);
         config.now.host_name = Some(host.1);
+        config.changed = true;
+    }
+
+    /// From its next group on the pool's configuration has this comment.
+    pub fn set_comment(&self, comment: Option<String>) {
+        let mut config = self.config.lock();
+        config.now.comment = comment;
         config.changed = true;
     }
 

@@ -1,0 +1,141 @@
+//! `poolhouse zpool get` and `set`.
+
+use std::io;
+
+use ::daemon::{Ask, PoolReport};
+use engine::held::PoolProperty;
+use serde::Serialize;
+
+use super::{list, reports, setting};
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+use crate::table::{Align, Table};
+
+/// The columns there are.
+const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
+/// What pools have besides what is kept in them.
+const FIGURES: [&str; 6] = ["size", "capacity", "altroot", "health", "free", "allocated"];
+
+/// Show properties of pools
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zpool get all tank
+  poolhouse zpool get -Hp -o value size,free tank")]
+pub(super) struct Get {
+    /// No head, columns separated by tabs
+    #[arg(short = 'H')]
+    scripted: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// These columns: name, property, value, source
+    #[arg(short = 'o', value_name = "FIELD", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Properties with commas between them, or `all`
+    #[arg(value_name = "PROPERTY,...")]
+    properties: String,
+    /// Pools; none: all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Set a property of a pool
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "A feature is enabled with feature@NAME=enabled; it cannot be disabled again.
+
+Examples:
+  poolhouse zpool set failmode=continue tank
+  poolhouse zpool set comment='the box in the cellar' tank"
+)]
+pub(super) struct Set {
+    /// The property and its value
+    #[arg(value_name = "NAME=VALUE", value_parser = setting)]
+    property: (String, String),
+    /// The pool
+    pool: String,
+}
+
+/// A pool and its properties.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    properties: Vec<PoolProperty>,
+}
+
+impl Set {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let (property, value) = self.property.clone();
+        asking.tell(&Ask::SetPool { name: self.pool.clone(), property, value })
+    }
+}
+
+impl Get {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let columns = self.columns()?;
+        let kept: Vec<(String, Vec<PoolProperty>)> =
+            asking.ask(&Ask::PoolProperties { names: self.pools.clone() })?;
+        let mut rows = Vec::new();
+        for report in reports(asking, &self.pools)? {
+            let own = kept.iter().find(|(name, _)| *name == report.status.name);
+            rows.push(self.row(&report, own.map_or(&[][..], |(_, own)| own))?);
+        }
+        if asking.json {
+            print::json(&rows)?;
+            return Ok(Outcome::Complete);
+        }
+        let mut table = Table::new(vec![Align::Left; columns.len()]);
+        if !self.scripted {
+            table.row(columns.iter().map(|column| column.to_uppercase()));
+        }
+        for row in &rows {
+            for property in &row.properties {
+                table.row(columns.iter().map(|column| match *column {
+                    "name" => row.name.clone(),
+                    "property" => property.name.clone(),
+                    "value" => property.value.clone(),
+                    _ => property.source.clone(),
+                }));
+            }
+        }
+        let mut out = io::stdout().lock();
+        if self.scripted {
+            table.print_tabs(&mut out)?;
+        } else {
+            table.print(&mut out)?;
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn columns(&self) -> Result<Vec<&'static str>, Failure> {
+        if self.columns.is_empty() || self.columns.iter().any(|column| column == "all") {
+            return Ok(COLUMNS.to_vec());
+        }
+        let known = |asked: &String| COLUMNS.into_iter().find(|column| column == asked);
+        let unknown = |asked| {
+            Failure::usage(format!("-o {asked}: there is no such column; {}", COLUMNS.join(", ")))
+        };
+        self.columns.iter().map(|asked| known(asked).ok_or_else(|| unknown(asked))).collect()
+    }
+
+    fn row(&self, report: &PoolReport, own: &[PoolProperty]) -> Result<Row, Failure> {
+        let figures = FIGURES.iter().map(|name| PoolProperty {
+            name: (*name).to_owned(),
+            value: list::cell(report, name, self.parsable),
+            source: if *name == "altroot" { "local" } else { "-" }.to_owned(),
+        });
+        let mut all: Vec<PoolProperty> = figures.chain(own.iter().cloned()).collect();
+        if !self.properties.split(',').any(|name| name == "all") {
+            let mut chosen = Vec::new();
+            for name in self.properties.split(',') {
+                let found = all.iter().find(|property| property.name == name);
+                chosen.push(found.cloned().ok_or_else(|| {
+                    Failure::usage(format!("{name}: pools have no such property here"))
+                })?);
+            }
+            all = chosen;
+        }
+        Ok(Row { name: report.status.name.clone(), properties: all })
+    }
+}

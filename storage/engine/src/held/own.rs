@@ -1,0 +1,281 @@
+//! The pool's own properties (zpoolprops(7)): what they may be, and what they are.
+//!
+//! Those that somebody set stand in a table of the pool; the comment stands in its configuration,
+//! so that it is seen before the pool is open; features have tables of their own.
+
+use dsl::write;
+use ondisk::feature::{FEATURES, Feature};
+use serde::{Deserialize, Serialize};
+use spa::Directory;
+use units::ObjsetId;
+
+use super::Held;
+use crate::{Error, Result};
+
+/// A property of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolProperty {
+    /// Its name.
+    pub name: String,
+    /// Its value: numbers in full, sizes in bytes.
+    pub value: String,
+    /// "local", "default", or "-" where nobody can set it.
+    pub source: String,
+}
+
+/// A property that can be set, and its words, by their numbers.
+struct Choice {
+    name: &'static str,
+    words: &'static [&'static str],
+    default: usize,
+}
+
+const SWITCH: &[&str] = &["off", "on"];
+
+const CHOICES: [Choice; 6] = [
+    Choice { name: "autoexpand", words: SWITCH, default: 0 },
+    Choice { name: "autoreplace", words: SWITCH, default: 0 },
+    Choice { name: "autotrim", words: SWITCH, default: 0 },
+    Choice { name: "delegation", words: SWITCH, default: 1 },
+    Choice { name: "failmode", words: &["wait", "continue", "panic"], default: 0 },
+    Choice { name: "listsnapshots", words: SWITCH, default: 0 },
+];
+
+/// What names of features begin with.
+const FEATURE: &str = "feature@";
+const BOOT: &str = "bootfs";
+const COMMENT: &str = "comment";
+const LONGEST_COMMENT: usize = 32;
+/// Properties that can be looked at only.
+const FACTS: [&str; 14] = [
+    "allocated",
+    "capacity",
+    "checkpoint",
+    "dedupratio",
+    "expandsize",
+    "fragmentation",
+    "free",
+    "freeing",
+    "guid",
+    "health",
+    "leaked",
+    "load_guid",
+    "readonly",
+    "size",
+];
+
+/// What is to be done about a property.
+#[derive(Clone)]
+enum Setting {
+    Choice(&'static str, u64),
+    Comment(Option<String>),
+    Boot(Option<String>),
+    Feature(&'static Feature),
+}
+
+/// Judges what a property is to be.
+fn judge(name: &str, value: &str) -> Result<Setting> {
+    let usage = |what: String| Err(Error::Usage { what });
+    if let Some(choice) = CHOICES.iter().find(|choice| choice.name == full_name(name)) {
+        let Some(number) = choice.words.iter().position(|word| *word == value) else {
+            return usage(format!("{name}={value}: it is {}", choice.words.join(" or ")));
+        };
+        return Ok(Setting::Choice(choice.name, u64::try_from(number).unwrap_or(0)));
+    }
+    if let Some(feature) = name.strip_prefix(FEATURE) {
+        return match (Feature::by_name(feature), value) {
+            (Some(feature), "enabled") => Ok(Setting::Feature(feature)),
+            (Some(_), _) => {
+                usage(format!("{name}={value}: a feature of a pool can be enabled only"))
+            }
+            (None, _) => usage(format!("{name}: no such feature is known")),
+        };
+    }
+    match name {
+        BOOT => Ok(Setting::Boot(Some(value.to_owned()).filter(|name| !name.is_empty()))),
+        COMMENT if value.len() > LONGEST_COMMENT => {
+            usage(format!("comment: it has {} bytes, of {LONGEST_COMMENT} at most", value.len()))
+        }
+        COMMENT if !value.chars().all(|c| c.is_ascii_graphic() || c == ' ') => {
+            usage("comment: it may have letters, digits, signs and spaces of ASCII only".to_owned())
+        }
+        COMMENT => Ok(Setting::Comment(Some(value.to_owned()).filter(|text| !text.is_empty()))),
+        "multihost" if value == "on" => usage(
+            "multihost=on: nothing here tells other hosts that the pool is in use, as yet"
+                .to_owned(),
+        ),
+        "multihost" => Ok(Setting::Choice("multihost", 0)),
+        name if FACTS.contains(&name) => usage(format!("{name} can be looked at only")),
+        _ => usage(format!("{name}: pools have no such property")),
+    }
+}
+
+/// Some names have a short form.
+fn full_name(name: &str) -> &str {
+    if name == "listsnaps" { "listsnapshots" } else { name }
+}
+
+/// The properties of a pool that is to be, and the features that it begins with.
+pub struct Wishes {
+    settings: Vec<Setting>,
+    pub(super) features: Vec<&'static Feature>,
+}
+
+impl Wishes {
+    /// Judges what a new pool is to have: names and values; `feature@NAME` may be "enabled" or
+    /// "disabled".
+    ///
+    /// `bare`: it begins with no features but those that are asked for.
+    pub fn of(properties: &[(String, String)], bare: bool) -> Result<Self> {
+        let mut wanted: Vec<&str> =
+            FEATURES.iter().filter(|_| !bare).map(|feature| feature.name).collect();
+        let mut settings = Vec::new();
+        for (name, value) in properties {
+            match (name.strip_prefix(FEATURE), value.as_str()) {
+                (Some(feature), "disabled") if Feature::by_name(feature).is_some() => {
+                    wanted.retain(|name| *name != feature);
+                }
+                _ => match judge(name, value)? {
+                    Setting::Feature(feature) => wanted.push(feature.name),
+                    setting => settings.push(setting),
+                },
+            }
+        }
+        Ok(Self { settings, features: with_needs(&wanted) })
+    }
+
+    /// Sets them in the pool that was made.
+    pub(super) fn fulfil(self, held: &Held) -> Result<()> {
+        self.settings.into_iter().try_for_each(|setting| held.apply(setting))
+    }
+}
+
+/// Features, and those that they need.
+fn with_needs(names: &[&str]) -> Vec<&'static Feature> {
+    let mut wanted = names.to_vec();
+    let mut at = 0;
+    while let Some(name) = wanted.get(at) {
+        let needs = Feature::by_name(name).map_or(&[][..], |feature| feature.needs);
+        wanted.extend(needs);
+        at += 1;
+        let mut seen = std::collections::BTreeSet::new();
+        wanted.retain(|name| seen.insert(*name));
+    }
+    FEATURES.iter().filter(|feature| wanted.contains(&feature.name)).collect()
+}
+
+impl Held {
+    /// Sets a property of the pool; a feature is enabled with those that it needs.
+    pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
+        self.apply(judge(name, value)?)
+    }
+
+    fn apply(&self, setting: Setting) -> Result<()> {
+        let pool = self.name().to_owned();
+        self.change(move |owned, change| {
+            let failed = |error: dsl::Error| Error::of_dataset(&pool, &error);
+            match setting {
+                Setting::Choice(name, number) => {
+                    write::set_pool_number(change, name, number).map_err(failed)
+                }
+                Setting::Comment(text) => {
+                    owned.set_comment(text);
+                    Ok(())
+                }
+                Setting::Boot(None) => write::unset_pool_property(change, BOOT).map_err(failed),
+                Setting::Boot(Some(name)) => {
+                    let id = write::head_of(change, &name)
+                        .map_err(|error| Error::of_dataset(&name, &error))?;
+                    write::set_pool_number(change, BOOT, id.get()).map_err(failed)
+                }
+                Setting::Feature(feature) => with_needs(&[feature.name])
+                    .into_iter()
+                    .try_for_each(|feature| write::features::enable(change, feature))
+                    .map_err(failed),
+            }
+        })
+    }
+
+    /// All properties of the pool that are not sizes: what was set, features, and who it is.
+    pub fn pool_properties(&self) -> Result<Vec<PoolProperty>> {
+        let directory = Directory::open(self.0.owned.mos().synced());
+        let directory = directory.map_err(|why| self.explain(&why))?;
+        let table = directory.object("pool_props").map_err(|why| self.explain(&why))?;
+        let table = table.map(zap::Zap::open).transpose();
+        let table = table.map_err(|why| self.damaged(&why))?;
+        let number = |name: &str| {
+            let Some(table) = &table else { return Ok(None) };
+            table.lookup_u64(name.as_bytes()).map_err(|why| self.damaged(&why))
+        };
+        let property = |name: &str, value: String, source: &str| PoolProperty {
+            name: name.to_owned(),
+            value,
+            source: source.to_owned(),
+        };
+        let mut all = vec![property("guid", self.guid().to_string(), "-")];
+        for choice in &CHOICES {
+            let set = number(choice.name)?.and_then(|number| usize::try_from(number).ok());
+            let word = choice.words.get(set.unwrap_or(choice.default)).copied().unwrap_or("-");
+            let source = if set.is_some() { "local" } else { "default" };
+            all.push(property(choice.name, word.to_owned(), source));
+        }
+        let boot = number(BOOT)?.and_then(|id| self.name_of(ObjsetId::new(id)));
+        let comment = self.0.owned.config().comment;
+        for (name, value) in [(BOOT, boot), (COMMENT, comment)] {
+            let source = if value.is_some() { "local" } else { "default" };
+            all.push(property(name, value.unwrap_or_else(|| "-".to_owned()), source));
+        }
+        for feature in &FEATURES {
+            let uses = write::features::uses(&self.0.owned.mos().synced(), feature);
+            let state = match uses.map_err(|why| self.damaged(&why))? {
+                None => "disabled",
+                Some(0) => "enabled",
+                Some(_) => "active",
+            };
+            all.push(property(&format!("{FEATURE}{}", feature.name), state.to_owned(), "local"));
+        }
+        Ok(all)
+    }
+
+    fn name_of(&self, id: ObjsetId) -> Option<String> {
+        Some(self.tree().ok()?.dataset(id).ok()?.name())
+    }
+
+    fn damaged(&self, why: &dyn std::fmt::Display) -> Error {
+        Error::Damaged { pool: self.name().to_owned(), why: why.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wishes, judge};
+
+    fn words(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn features_come_with_those_that_they_need() {
+        let bare = Wishes::of(&words(&[("feature@zstd_compress", "enabled")]), true).unwrap();
+        let names: Vec<_> = bare.features.iter().map(|feature| feature.name).collect();
+        assert_eq!(names, ["extensible_dataset", "zstd_compress"]);
+        let all = Wishes::of(&[], false).unwrap();
+        let fewer = Wishes::of(&words(&[("feature@draid", "disabled")]), false).unwrap();
+        assert_eq!(fewer.features.len() + 1, all.features.len());
+    }
+
+    #[test]
+    fn what_pools_have_not_is_refused() {
+        for (name, value) in [
+            ("colour", "red"),
+            ("failmode", "never"),
+            ("size", "1T"),
+            ("feature@magic", "enabled"),
+            ("feature@draid", "yes"),
+            ("comment", "a comment that is longer than thirty-two bytes"),
+        ] {
+            assert!(judge(name, value).is_err(), "{name}={value}");
+        }
+        assert!(judge("failmode", "continue").is_ok() && judge("listsnaps", "on").is_ok());
+    }
+}
