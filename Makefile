@@ -1,12 +1,12 @@
 # make run    the tour: a damaged pool is read, and a NAS on six files is made, broken and left running
 # make test   everything that is checked
-.PHONY: help setup build run test test-long lint deny bench fuzz clean
+.PHONY: help setup build run test test-long test-posix lint deny bench fuzz clean
 
 SECONDS_PER_TARGET ?= 60
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
-	@echo "make setup | build | test-long | lint | deny | bench | fuzz | clean"
+	@echo "make setup | build | test-long | test-posix | lint | deny | bench | fuzz | clean"
 
 setup:
 	@tools/setup.sh
@@ -35,6 +35,10 @@ test-long: setup
 	@command -v qemu-system-x86_64 >/dev/null || \
 	echo "make test-long: no rounds against real OpenZFS: qemu-system-x86_64 is not installed"
 	cargo test --locked --release --workspace -- --include-ignored
+
+# pjdfstest, fsx, fio --verify, git, rsync and cargo on a mounted pool; takes root and zdb.
+test-posix: setup
+	tools/posix.sh
 
 deny:
 	@command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny
