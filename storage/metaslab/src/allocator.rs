@@ -400,6 +400,11 @@ impl Allocator {
         Ok(sum(state.slabs.iter()))
     }
 
+    /// What a vdev is for.
+    pub fn class_of(&self, vdev: VdevId) -> Result<Class, Error> {
+        Ok(self.top(vdev)?.spec.class)
+    }
+
     /// What is used of a class.
     pub fn usage(&self, class: Class) -> Usage {
         let rotor = self.rotors[class as usize].lock();

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::Objset;
 use ondisk::Blkptr;
@@ -36,6 +37,8 @@ pub struct Log {
     state: Mutex<State>,
     /// Fewer blocks are on their way.
     arrived: Condvar,
+    /// Log devices are left to others (logbias=throughput).
+    throughput: AtomicBool,
 }
 
 struct Turn {
@@ -91,7 +94,13 @@ impl Log {
             turn: Mutex::new(Turn { seq: 0, recent: VecDeque::new() }),
             state: Mutex::new(State { dirty, found, ..State::default() }),
             arrived: Condvar::new(),
+            throughput: AtomicBool::new(false),
         }
+    }
+
+    /// Whether log devices are left to others (logbias=throughput).
+    pub fn set_throughput(&self, throughput: bool) {
+        self.throughput.store(throughput, Ordering::Relaxed);
     }
 
     /// Notes what is done in a txg.
@@ -157,7 +166,8 @@ impl Log {
 
     fn reserve(&self, size: u32, txg: Txg, verifier: Verifier) -> Result<Regular, Error> {
         let place = self.place(verifier);
-        let room = LogRoom { size, txg, verifier, key: self.objset.key(), place };
+        let spares_devices = self.throughput.load(Ordering::Relaxed);
+        let room = LogRoom { size, txg, verifier, key: self.objset.key(), place, spares_devices };
         Ok(self.writer.reserve_log(&room)?)
     }
 

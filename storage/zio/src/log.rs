@@ -32,13 +32,16 @@ pub struct LogRoom<'a> {
     pub key: Option<&'a Key>,
     /// Where it belongs, for errors.
     pub place: Place,
+    /// It goes to no log device, though there may be some (logbias=throughput).
+    pub spares_devices: bool,
 }
 
 impl Writer {
     /// Room for a block of an intent log (of the newer kind), and the pointer to it.
     pub fn reserve_log(&self, room: &LogRoom<'_>) -> Result<Regular, Error> {
         let LogRoom { size, txg, verifier, .. } = *room;
-        let want = Want { class: Class::Log, ..Want::new(size.into(), txg) };
+        let class = if room.spares_devices { Class::EmbeddedLog } else { Class::Log };
+        let want = Want { class, ..Want::new(size.into(), txg) };
         let dvas = self.allocate(&want, room.place)?;
         let [first, second, third, fourth] = verifier.words();
         let (protection, sum) = match room.key {

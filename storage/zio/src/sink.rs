@@ -69,6 +69,8 @@ pub struct Policy {
     pub key: Option<Key>,
     /// Which drives it is meant for.
     pub class: Class,
+    /// Up to so many stored bytes it goes to the drives for metadata, while these have much room.
+    pub small: u32,
 }
 
 impl Default for Policy {
@@ -86,6 +88,7 @@ impl Default for Policy {
             hole_birth: true,
             key: None,
             class: Class::Normal,
+            small: 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use metaslab::{Allocator, Want};
+use metaslab::{Allocator, Class, Want};
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::{Blkptr, Checksum, Compression, Dva, Order};
 use parking_lot::Mutex;
@@ -147,7 +147,7 @@ impl Writer {
         taken: &mut Vec<Dva>,
     ) -> Result<(), Error> {
         let copies = copies_of(request, block);
-        let class = request.policy.class;
+        let class = self.class(request, bytes.len());
         let want = Want { psize: bytes.len() as u64, copies, class, ..Want::new(0, request.txg) };
         match self.allocate(&want, request.place) {
             Ok(dvas) => {
@@ -160,6 +160,18 @@ impl Writer {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Which drives a block of so many stored bytes goes to.
+    fn class(&self, request: &WriteRequest<'_>, length: usize) -> Class {
+        let (class, length) = (request.policy.class, length as u64);
+        if class != Class::Normal || length > u64::from(request.policy.small) {
+            return class;
+        }
+        // a quarter is left to metadata
+        let usage = self.allocator.usage(Class::Special);
+        let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(length);
+        if taken < usage.capacity / 4 * 3 { Class::Special } else { class }
     }
 
     /// Room for a block, whatever must be loaded to find it.

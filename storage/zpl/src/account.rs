@@ -25,7 +25,6 @@ use ondisk::dnode::{Dnode, Flags};
 use ondisk::sa::Header;
 use ondisk::{ObjectType, Reader};
 use txg::Tx;
-use units::ObjectId;
 use zap::{NewTable, Zap};
 
 use crate::Result;
@@ -134,46 +133,4 @@ fn ids(dnode: &Dnode) -> Option<Ids> {
         }
         _ => None,
     }
-}
-
-/// The tables of the master node in which limits of bytes and of objects stand, and where it is
-/// told what is used.
-const QUOTAS: [(&str, &str, Special); 3] = [
-    ("userquota@", "userobjquota@", Special::UserUsed),
-    ("groupquota@", "groupobjquota@", Special::GroupUsed),
-    ("projectquota@", "projectobjquota@", Special::ProjectUsed),
-];
-
-/// Whether a file system has quotas of owners at all.
-pub fn has_quotas(objset: &Objset) -> Result<bool> {
-    let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
-    for (bytes, objects, _) in QUOTAS {
-        for name in [bytes, objects] {
-            if master.lookup_u64(name.as_bytes())?.is_some() {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// Whether one of a file's owners (user, group, project) has used up what they may. `objects`:
-/// whether a file is to be made.
-pub fn is_over_quota(objset: &Objset, owners: [u64; 3], objects: bool) -> Result<bool> {
-    let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
-    for ((of_bytes, of_objects, which), owner) in QUOTAS.into_iter().zip(owners) {
-        let Some(used) = objset.special(which).map(Zap::open).transpose()? else { continue };
-        let owner = format!("{owner:x}");
-        for (limits, name) in [(of_bytes, owner.clone()), (of_objects, format!("obj-{owner}"))] {
-            let Some(id) = master.lookup_u64(limits.as_bytes())? else { continue };
-            let limits = Zap::open(objset.object(ObjectId::new(id))?)?;
-            let wanted = objects || name == owner;
-            if let Some(limit) = limits.lookup_u64(owner.as_bytes())?.filter(|_| wanted)
-                && used.lookup_u64(name.as_bytes())?.unwrap_or(0) >= limit
-            {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }

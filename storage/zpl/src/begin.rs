@@ -25,6 +25,8 @@ pub struct Caller {
 pub struct Need {
     /// Bytes of content and of metadata.
     pub bytes: u64,
+    /// Bytes of blocks that are there already: they count for quotas, and take no space.
+    pub shared: u64,
     /// Objects.
     pub objects: u64,
     /// In the end there will be more space than before: must go through on a full pool.

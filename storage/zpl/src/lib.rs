@@ -27,6 +27,7 @@ mod master;
 mod node;
 mod overlay;
 mod posix;
+mod quota;
 mod recent;
 mod replay;
 mod schema;
@@ -35,7 +36,7 @@ mod trivial;
 mod writer;
 mod xattr;
 
-pub use account::{Counting, account, has_quotas, is_over_quota};
+pub use account::{Counting, account};
 pub use acl::Acl;
 pub use attributes::{Attributes, Kind};
 pub use begin::{Begin, Caller, Need, Promise};
@@ -45,8 +46,11 @@ pub use error::Error;
 pub use fs::{Fs, Options};
 pub use master::{Case, Master};
 pub use node::Node;
+pub use quota::{Limit, Owner, has_quotas, is_over_quota, set_quota};
 pub use replay::Replayed;
-pub use writer::{Atime, Made, Move, MoveKind, New, Position, Set, Settings, Writer, XattrMode};
+pub use writer::{
+    Atime, Made, Move, MoveKind, New, Position, Set, Settings, Stretch, Writer, XattrMode,
+};
 pub use xattr::Xattr;
 
 /// What asking a file system gives.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use engine::held::{Caller, Move, MoveKind, Position, Set, XattrMode};
+use engine::held::{Caller, Move, MoveKind, Position, Set, Stretch, XattrMode};
 
 use super::{HEAD, Live, Open, shown};
 use crate::{Attributes, Error, Kind, Reason, Result};
@@ -101,10 +101,20 @@ impl Live {
         Ok(self.0.files.extend(&self.caller(by), Self::object(file)?, range.end)?)
     }
 
+    /// Shares the blocks of a stretch, as far as that goes from its beginning.
+    fn share(&self, by: By, from: (&Open, u64), to: (u64, u64), length: u64) -> Result<u64> {
+        let (source, start) = from;
+        // files of snapshots are copied: a snapshot may go meanwhile
+        let Ok(from) = Self::object(source.number()) else { return Ok(0) };
+        let (to, at) = (Self::object(to.0)?, to.1);
+        let stretch = Stretch { from, start, to, at, length };
+        Ok(self.0.files.share(&self.caller(by), &stretch)?)
+    }
+
     /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
     pub fn copy(&self, by: By, from: (&Open, u64), to: (u64, u64), length: u64) -> Result<u64> {
         let (source, start) = from;
-        let mut done = 0_u64;
+        let mut done = self.share(by, from, to, length)?;
         let mut buffer = vec![0; COPIED.min(usize::try_from(length).unwrap_or(COPIED))];
         while done < length {
             let left = usize::try_from(length.saturating_sub(done)).unwrap_or(usize::MAX);

@@ -8,7 +8,7 @@ use txg::Tx;
 use units::{BlockId, ObjectId, Txg};
 use zio::Block;
 
-use crate::live::entry::State;
+use crate::live::entry::{Content, State};
 use crate::live::{Entry, Live, see};
 use crate::{Error, Object, Result};
 
@@ -16,7 +16,7 @@ use crate::{Error, Object, Result};
 const SMALL: u64 = 512;
 
 impl Object {
-    fn being_changed(&self) -> Result<(&Arc<Entry>, &Arc<Live>)> {
+    pub(super) fn being_changed(&self) -> Result<(&Arc<Entry>, &Arc<Live>)> {
         let read_only = || Error::ReadOnly { place: self.place(BlockId::new(0)) };
         let live = self.objset().live().ok_or_else(read_only)?;
         Ok((self.entry().ok_or_else(read_only)?, live))
@@ -193,6 +193,7 @@ fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
     fresh.copy_from_slice(bytes);
     let fresh = Block::new(fresh, Order::Little);
     let versions = state.blocks.entry(block).or_default();
+    let fresh = Content::Bytes(fresh);
     let (made, versions) = State::versions_from(versions, tx.txg(), |_| fresh.clone());
     for (_, version) in versions {
         *version = fresh.clone();
@@ -223,9 +224,16 @@ fn change_block(
     let mut state = entry.state.write();
     reach(&mut state, tx.txg(), block);
     let versions = state.blocks.entry(block).or_default();
-    let (made, versions) = State::versions_from(versions, tx.txg(), |_| before);
-    for (_, version) in versions {
-        change(version.bytes_mut());
+    let first = || Content::Bytes(before.clone());
+    let (made, versions) = State::versions_from(versions, tx.txg(), |_| first());
+    for (known, version) in versions {
+        if *known == tx.txg() && matches!(version, Content::Cloned(_)) {
+            *version = first();
+        }
+        // what a later group has cloned has nothing of this one
+        if let Content::Bytes(content) = version {
+            change(content.bytes_mut());
+        }
     }
     drop(state);
     if made {
@@ -240,7 +248,7 @@ enum Then {
     Here(Block),
     /// Nothing.
     Hole,
-    /// What is on the drives.
+    /// What is on the drives, here or with another object.
     Below,
 }
 
@@ -255,7 +263,10 @@ fn content_at(entry: &Entry, txg: Txg, block: u64) -> Then {
     let afresh = state.facts.iter().filter(|(known, facts)| older(known) && facts.afresh);
     let gone = freed.map(|(known, _)| *known).chain(afresh.map(|(known, _)| *known)).max();
     match (written, gone) {
-        (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => Then::Here(content),
+        (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => match content {
+            Content::Bytes(content) => Then::Here(content),
+            Content::Cloned(_) => Then::Below,
+        },
         (_, Some(_)) => Then::Hole,
         _ => Then::Below,
     }
@@ -274,7 +285,7 @@ fn zero(entry: &Entry, tx: &Tx, block: u64, size: usize, part: Range<usize>) -> 
 }
 
 /// Whole blocks become holes.
-fn forget(state: &mut State, txg: Txg, range: Range<u64>) {
+pub(super) fn forget(state: &mut State, txg: Txg, range: Range<u64>) {
     if range.is_empty() {
         return;
     }
@@ -290,7 +301,7 @@ fn forget(state: &mut State, txg: Txg, range: Range<u64>) {
 }
 
 /// The object has at least this block.
-fn reach(state: &mut State, txg: Txg, block: u64) {
+pub(super) fn reach(state: &mut State, txg: Txg, block: u64) {
     let block = BlockId::new(block);
     let short = |dnode: &ondisk::dnode::Dnode| dnode.max_block < block;
     let newest = state.dnode().is_some_and(short);

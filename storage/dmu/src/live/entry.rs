@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ondisk::Blkptr;
 use ondisk::dnode::Dnode;
 use parking_lot::RwLock;
 use units::{ObjectId, Txg};
 use zio::Block;
 
+use crate::Result;
 use crate::tree::Tree;
 
 /// An object of a live object set.
@@ -31,6 +33,40 @@ pub(crate) struct Facts {
     pub(crate) afresh: bool,
 }
 
+/// What a group says of a block.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// Its bytes.
+    Bytes(Block),
+    /// It is a block that is on the drives already: a clone.
+    Cloned(Arc<Shared>),
+}
+
+/// A block that an object shares with another.
+pub(crate) struct Shared {
+    /// The pointer that it gets.
+    pub(crate) pointer: Blkptr,
+    /// Where it comes from, and of which object it was.
+    source: Arc<Tree>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared({:?})", self.pointer)
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(pointer: Blkptr, source: Arc<Tree>) -> Arc<Self> {
+        Arc::new(Self { pointer, source })
+    }
+
+    /// Its bytes.
+    pub(crate) fn read(&self, block: u64) -> Result<Block> {
+        self.source.fetch(&self.pointer, 0, block)
+    }
+}
+
 /// Versions of a fact, by group, oldest first; few.
 pub(crate) type Versions<T> = Vec<(Txg, T)>;
 
@@ -39,7 +75,7 @@ pub(crate) struct State {
     /// What is on the drives; none if nothing is.
     pub(crate) base: Option<Arc<Tree>>,
     pub(crate) facts: Versions<Facts>,
-    pub(crate) blocks: BTreeMap<u64, Versions<Block>>,
+    pub(crate) blocks: BTreeMap<u64, Versions<Content>>,
     /// Blocks that became holes.
     pub(crate) freed: Versions<Range<u64>>,
     pub(crate) spill: Versions<Option<Block>>,
@@ -55,6 +91,8 @@ impl std::fmt::Debug for State {
 pub(crate) enum Seen {
     /// Here.
     Here(Block),
+    /// Where another object has it.
+    Cloned(Arc<Shared>),
     /// Nowhere: zeros.
     Hole,
     /// On the drives.
@@ -89,9 +127,10 @@ impl State {
         let written = self.blocks.get(&block).and_then(|versions| versions.last());
         let gone = self.gone(block);
         match written {
-            Some((txg, content)) if gone.is_none_or(|gone| *txg >= gone) => {
-                Seen::Here(content.clone())
-            }
+            Some((txg, content)) if gone.is_none_or(|gone| *txg >= gone) => match content {
+                Content::Bytes(content) => Seen::Here(content.clone()),
+                Content::Cloned(clone) => Seen::Cloned(Arc::clone(clone)),
+            },
             _ if gone.is_some() => Seen::Hole,
             _ => self.base.as_ref().map_or(Seen::Hole, |base| Seen::Below(Arc::clone(base))),
         }
@@ -117,7 +156,9 @@ impl State {
     /// The first block from `from` on that is in memory and no hole.
     pub(crate) fn next_here(&self, from: u64) -> Option<u64> {
         let mut found = self.blocks.range(from..);
-        found.find_map(|(block, _)| matches!(self.see(*block), Seen::Here(_)).then_some(*block))
+        found.find_map(|(block, _)| {
+            matches!(self.see(*block), Seen::Here(_) | Seen::Cloned(_)).then_some(*block)
+        })
     }
 
     /// The version of a group and all later ones, to be changed; made from `before` (what was

@@ -5,6 +5,7 @@
 //! table, writes them, and puts the new tree under what is left.
 
 mod change;
+mod clone;
 mod create;
 pub(crate) mod entry;
 pub(crate) mod see;
@@ -32,6 +33,8 @@ pub(crate) struct Live {
     pub(crate) next: Mutex<u64>,
     /// The flags that dnodes get when they are written: what is accounted of them.
     pub(crate) accounted: AtomicU8,
+    /// The groups that share blocks with others.
+    pub(crate) cloned: Mutex<BTreeSet<Txg>>,
 }
 
 #[derive(Default)]
@@ -51,6 +54,7 @@ impl Live {
             table: Mutex::default(),
             next: Mutex::new(1),
             accounted: AtomicU8::new(0),
+            cloned: Mutex::default(),
         }
     }
 
@@ -141,6 +145,7 @@ impl Live {
         *self.base.write() = base;
         settle(self);
         table.dirty.remove(&txg);
+        self.cloned.lock().remove(&txg);
         for slot in slots {
             table.claimed.remove(slot);
         }

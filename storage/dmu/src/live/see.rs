@@ -23,6 +23,7 @@ fn below(
     loop {
         let tree = match entry.state.read().see(block) {
             Seen::Here(content) => return Ok(Some(content)),
+            Seen::Cloned(clone) => return clone.read(block).map(Some),
             Seen::Hole => return Ok(None),
             Seen::Below(tree) => tree,
         };
@@ -51,7 +52,7 @@ pub(crate) fn next_data(entry: &Entry, from: u64) -> Result<Option<u64>> {
         let (below, here) = {
             let state = entry.state.read();
             match state.see(at) {
-                Seen::Here(_) => return Ok(Some(at)),
+                Seen::Here(_) | Seen::Cloned(_) => return Ok(Some(at)),
                 Seen::Hole => (Err(state.hole_end(at)), state.next_here(at)),
                 Seen::Below(tree) => (Ok(tree), state.next_here(at)),
             }
@@ -78,7 +79,7 @@ pub(crate) fn next_hole(entry: &Entry, from: u64) -> Result<u64> {
     while at < end_block(entry) {
         let seen = entry.state.read().see(at);
         match seen {
-            Seen::Here(_) => {}
+            Seen::Here(_) | Seen::Cloned(_) => {}
             Seen::Hole => return Ok(at),
             Seen::Below(tree) => {
                 if at >= tree.end_block() || tree.find(0, at)?.pointer.is_hole() {

@@ -228,6 +228,13 @@ impl<'a> Forest<'a> {
         moved(self.syncing.ledger, before, now);
     }
 
+    /// A data block becomes one that is on the drives already.
+    pub(crate) fn share(&mut self, block: u64, pointer: &Blkptr) -> Result<()> {
+        let previous = self.pointer(0, block)?;
+        self.account(&previous, pointer);
+        self.set(0, block, pointer.clone())
+    }
+
     /// Stores data blocks and sets their pointers.
     pub(crate) fn store(&mut self, jobs: &[Job]) -> Result<()> {
         self.store_level(0, jobs)

@@ -10,7 +10,7 @@ use zio::{Block, WriteRequest};
 use super::forest::{Forest, Job, moved};
 use super::{Syncing, Wanted, Written};
 use crate::live::Entry;
-use crate::live::entry::Facts;
+use crate::live::entry::{Content, Facts};
 use crate::object::SPILL;
 use crate::tree::Tree;
 use crate::{Objset, Result};
@@ -19,7 +19,7 @@ use crate::{Objset, Result};
 struct Version {
     base: Option<Arc<Tree>>,
     facts: Option<Facts>,
-    blocks: Vec<(u64, Block)>,
+    blocks: Vec<(u64, Content)>,
     freed: Vec<std::ops::Range<u64>>,
     /// The last: what the spill becomes.
     spill: Vec<Option<Block>>,
@@ -113,11 +113,15 @@ fn write_content(
     let last = version.blocks.last().map_or(0, |(block, _)| *block);
     dnode.max_block = dnode.max_block.max(BlockId::new(last));
     forest.reach(dnode.max_block.get());
-    let jobs: Vec<Job> = version
-        .blocks
-        .iter()
-        .map(|(block, content)| Job { block: *block, content: content.clone(), fill: 1 })
-        .collect();
+    let mut jobs = Vec::with_capacity(version.blocks.len());
+    for (block, content) in &version.blocks {
+        match content {
+            Content::Bytes(content) => {
+                jobs.push(Job { block: *block, content: content.clone(), fill: 1 });
+            }
+            Content::Cloned(clone) => forest.share(*block, &clone.pointer)?,
+        }
+    }
     forest.store(&jobs)?;
     forest.finish()?;
     let mut grown = forest.grown;

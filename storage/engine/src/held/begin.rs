@@ -12,6 +12,7 @@ use zil::{Item, Log};
 use zpl::{Begin, Error, Need, Promise};
 
 use super::World;
+use super::keep::Manners;
 use super::room::Rooms;
 
 /// Begins transactions of one file system.
@@ -22,6 +23,8 @@ pub(super) struct Beginner {
     pub(super) world: World,
     /// What may still be written.
     pub(super) rooms: Rooms,
+    /// How it is changed.
+    pub(super) manners: Manners,
     /// The record that is being replayed; 0: none, what is done now is new.
     pub(super) replaying: AtomicU64,
     /// The last txg that brings something of which the log cannot tell.
@@ -33,6 +36,9 @@ impl Begin for Beginner {
         let objset = self.set.objset.id();
         // what the log promised was judged when it was promised
         if self.replaying.load(Ordering::Acquire) == 0 {
+            if self.manners.now().read_only {
+                return Err(Error::ReadOnly { objset });
+            }
             self.rooms.judge(&self.owned, &self.set, need)?;
         }
         let tx = self.owned.begin().map_err(|_| Error::Stopped { objset })?;

@@ -1,7 +1,7 @@
 //! Changing the files of a held pool, in plain data.
 
 use units::ObjectId;
-use zpl::{MoveKind, Position, XattrMode};
+use zpl::{MoveKind, Position, Stretch, XattrMode};
 
 use super::LiveFiles;
 use crate::files::{Facts, File, Kind, Result, Time};
@@ -130,6 +130,7 @@ impl LiveFiles {
     /// Makes a file, a directory, a symbolic link, a device, a pipe or a socket.
     pub fn make(&self, by: &Caller, dir: ObjectId, name: &[u8], new: &New<'_>) -> Result<File> {
         let made = self.writer().make(&by.below(), dir, name, &new.below())?;
+        self.done(None, ())?;
         self.files().file(made.id.get())
     }
 
@@ -137,49 +138,60 @@ impl LiveFiles {
     /// a name by [`LiveFiles::link`].
     pub fn make_unnamed(&self, by: &Caller, dir: ObjectId, new: &New<'_>) -> Result<Facts> {
         let made = self.writer().make_unnamed(&by.below(), dir, &new.below())?;
+        self.done(None, ())?;
         Ok(Facts::new(made.id, &made.attributes))
     }
 
     /// Gives a file one more name.
     pub fn link(&self, by: &Caller, file: ObjectId, dir: ObjectId, name: &[u8]) -> Result<()> {
-        Ok(self.writer().link(&by.below(), file, dir, name)?)
+        self.done(None, self.writer().link(&by.below(), file, dir, name)?)
     }
 
     /// Takes a name from a file that is no directory.
     pub fn unlink(&self, by: &Caller, dir: ObjectId, name: &[u8]) -> Result<()> {
-        Ok(self.writer().unlink(&by.below(), dir, name)?)
+        self.done(None, self.writer().unlink(&by.below(), dir, name)?)
     }
 
     /// Removes a directory, which must be empty.
     pub fn rmdir(&self, by: &Caller, dir: ObjectId, name: &[u8]) -> Result<()> {
-        Ok(self.writer().rmdir(&by.below(), dir, name)?)
+        self.done(None, self.writer().rmdir(&by.below(), dir, name)?)
     }
 
     /// Moves a name.
     pub fn rename(&self, by: &Caller, how: &Move<'_>) -> Result<()> {
         let Move { from_dir, from, to_dir, to, kind } = *how;
         let how = zpl::Move { from_dir, from, to_dir, to, kind };
-        Ok(self.writer().rename(&by.below(), &how)?)
+        self.done(None, self.writer().rename(&by.below(), &how)?)
     }
 
     /// Writes bytes; gives the byte behind them.
     pub fn write(&self, by: &Caller, file: ObjectId, at: Position, bytes: &[u8]) -> Result<u64> {
-        Ok(self.writer().write(&by.below(), file, at, bytes)?)
+        self.done(Some(file), self.writer().write(&by.below(), file, at, bytes)?)
+    }
+
+    /// Makes a stretch of a file the same as one of another by sharing blocks; gives how many bytes
+    /// of its beginning. The rest has to be copied.
+    pub fn share(&self, by: &Caller, stretch: &Stretch) -> Result<u64> {
+        if !self.shares() {
+            return Ok(0);
+        }
+        let done = self.writer().share(&by.below(), stretch)?;
+        self.done(Some(stretch.to), done)
     }
 
     /// Makes a hole in a file, which keeps its size.
     pub fn punch(&self, by: &Caller, file: ObjectId, range: std::ops::Range<u64>) -> Result<()> {
-        Ok(self.writer().punch(&by.below(), file, range)?)
+        self.done(Some(file), self.writer().punch(&by.below(), file, range)?)
     }
 
     /// Sees to it that a file reaches to `end` at least. Space is not set aside.
     pub fn extend(&self, by: &Caller, file: ObjectId, end: u64) -> Result<()> {
-        Ok(self.writer().extend(&by.below(), file, end)?)
+        self.done(Some(file), self.writer().extend(&by.below(), file, end)?)
     }
 
     /// Sets attributes of a file.
     pub fn set(&self, by: &Caller, file: ObjectId, set: &Set) -> Result<()> {
-        Ok(self.writer().set(&by.below(), file, &set.below())?)
+        self.done(Some(file), self.writer().set(&by.below(), file, &set.below())?)
     }
 
     /// Notes that a file was read, if the dataset wants that.
@@ -197,7 +209,7 @@ impl LiveFiles {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<()> {
-        Ok(self.writer().set_xattr(&by.below(), file, name, value, mode)?)
+        self.done(Some(file), self.writer().set_xattr(&by.below(), file, name, value, mode)?)
     }
 
     /// Whether names are compared byte by byte: with no regard to case or composition.

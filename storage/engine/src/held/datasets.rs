@@ -134,6 +134,9 @@ impl Held {
 
     /// Sets a property.
     pub fn set(&self, name: &str, property: &str, value: &str) -> Result<()> {
+        if let Some(done) = self.set_owner(name, property, value) {
+            return done;
+        }
         let kind = self.kind(name)?;
         let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());
         self.change(move |_, change| {

@@ -1,7 +1,7 @@
 //! File systems that can be written.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ondisk::zil::Body;
 use ondisk::znode::Time;
@@ -13,6 +13,7 @@ use zpl::{NewFs, Writer};
 
 use super::accounts::Accountant;
 use super::begin::Beginner;
+use super::keep::{Keeps, Manners};
 use super::room::Rooms;
 use super::{Held, World, settings};
 use crate::files::Files;
@@ -27,19 +28,29 @@ pub struct LiveFiles {
     set: Arc<Set>,
     log: Arc<Log>,
     begin: Arc<Beginner>,
-    /// Whether someone who asks for it is made to wait until what was done will outlast a power
-    /// cut (the property sync is not `disabled`).
-    keeps: Arc<AtomicBool>,
 }
 
 impl LiveFiles {
     /// Returns when all that was done to a file, and to names before that, will outlast a power
     /// cut. None: all that was done to any file.
     pub fn fsync(&self, file: Option<u64>) -> crate::files::Result<()> {
-        if !self.keeps.load(Ordering::Acquire) {
+        if self.begin.manners.now().keeps == Keeps::Never {
             return Ok(());
         }
-        self.log.commit(file.map(ObjectId::new)).map_err(zpl::Error::from)?;
+        self.commit(file.map(ObjectId::new))
+    }
+
+    /// What was done to a file, or to names (none), is said to be done: where the dataset wants it
+    /// (sync=always), it will outlast a power cut by then.
+    pub(super) fn done<T>(&self, file: Option<ObjectId>, what: T) -> crate::files::Result<T> {
+        if self.begin.manners.now().keeps == Keeps::Always {
+            self.commit(file)?;
+        }
+        Ok(what)
+    }
+
+    fn commit(&self, file: Option<ObjectId>) -> crate::files::Result<()> {
+        self.log.commit(file).map_err(zpl::Error::from)?;
         let untold = Txg::new(self.begin.untold.load(Ordering::Acquire));
         if self.begin.owned.groups().wait_for(untold) {
             return Ok(());
@@ -60,6 +71,11 @@ impl LiveFiles {
     /// The number of its object set.
     pub fn id(&self) -> u64 {
         self.set.objset.id().get()
+    }
+
+    /// Whether the pool lets files share blocks.
+    pub(super) fn shares(&self) -> bool {
+        self.begin.owned.may_clone()
     }
 
     pub(super) fn store(&self) -> &Arc<Set> {
@@ -131,19 +147,18 @@ impl Held {
             log: Arc::clone(&log),
             world: self.0.world.clone(),
             rooms: Rooms::default(),
+            manners: Manners::new(settings::of_promises(dataset), &log),
             replaying: AtomicU64::new(0),
             untold: AtomicU64::new(0),
         });
         let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
         let writer = Writer::new(fs.clone(), source, settings::of_writing(dataset))?;
-        let keeps = AtomicBool::new(settings::keeps_promises(dataset));
         let files = LiveFiles {
             files: Files::live(fs),
             writer: Arc::new(writer),
             set,
             log,
             begin: Arc::clone(&begin),
-            keeps: Arc::new(keeps),
         };
         self.replay(&files, &begin)?;
         files.writer.drain()?;
@@ -225,8 +240,9 @@ impl Held {
             let Ok(dataset) = self.find(&name) else { continue };
             files.store().configure(settings::of_blocks(&dataset));
             files.writer().set_settings(settings::of_writing(&dataset));
-            files.keeps.store(settings::keeps_promises(&dataset), Ordering::Release);
+            files.begin.manners.set(settings::of_promises(&dataset), &files.log);
         }
+        self.refresh_volumes();
     }
 }
 

@@ -11,8 +11,10 @@ mod change;
 mod create;
 mod datasets;
 mod files;
+mod keep;
 mod look;
 mod own;
+mod owners;
 mod room;
 mod settings;
 mod status;
@@ -43,7 +45,7 @@ pub use spa::design::{Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
 pub use world::{Fill, World};
-pub use zpl::{MoveKind, Position, XattrMode};
+pub use zpl::{MoveKind, Position, Stretch, XattrMode};
 
 /// A pool that is held. Cheap to clone.
 #[derive(Clone)]

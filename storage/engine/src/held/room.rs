@@ -1,6 +1,7 @@
 //! What may still be written to a file system: by the pool, by its quotas and its owners'.
 
 use dsl::write::Room;
+use ondisk::objset::Kind;
 use parking_lot::Mutex;
 use spa::{Owned, Set};
 use units::Txg;
@@ -39,10 +40,11 @@ impl Rooms {
             return Err(Error::NoSpace { objset });
         }
         let mut known = self.known(owned, set)?;
-        if known.room.bytes < need.bytes.saturating_add(owned.groups().dirty()) {
+        let bytes = need.bytes.saturating_add(need.shared);
+        if known.room.bytes < bytes.saturating_add(owned.groups().dirty()) {
             owned.sync().map_err(stopped)?;
             known = self.known(owned, set)?;
-            if known.room.bytes < need.bytes {
+            if known.room.bytes < bytes {
                 let quota = known.room.quota;
                 return Err(if quota {
                     Error::OverQuota { objset }
@@ -66,7 +68,8 @@ impl Rooms {
         }
         let objset = set.objset.id();
         let room = owned.room(objset).map_err(|_| Error::Stopped { objset })?;
-        let known = Known { room, owners: zpl::has_quotas(&set.objset)? };
+        let files = set.objset.header().kind == Kind::Filesystem;
+        let known = Known { room, owners: files && zpl::has_quotas(&set.objset)? };
         *self.0.lock() = Some((synced, known));
         Ok(known)
     }

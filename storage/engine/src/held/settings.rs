@@ -4,6 +4,8 @@ use dsl::Dataset;
 use ondisk::{Checksum, Compression};
 use spa::{Redundant, Settings};
 
+use super::keep::{Keeps, Manner};
+
 fn value(dataset: &Dataset, name: &str) -> String {
     dataset.property(name).ok().flatten().map_or_else(String::new, |found| found.value)
 }
@@ -22,6 +24,9 @@ pub(super) fn of_blocks(dataset: &Dataset) -> Settings {
         compression,
         zstd_level,
         copies: number(dataset, "copies").and_then(|copies| copies.try_into().ok()).unwrap_or(1),
+        small: number(dataset, "special_small_blocks")
+            .and_then(|bytes| bytes.try_into().ok())
+            .unwrap_or(0),
         redundant: match value(dataset, "redundant_metadata").as_str() {
             "most" => Redundant::Most,
             "some" => Redundant::Some,
@@ -78,9 +83,17 @@ fn zstd_level(level: &str) -> i32 {
     }
 }
 
-/// Whether promises are kept (the property sync).
-pub(super) fn keeps_promises(dataset: &Dataset) -> bool {
-    value(dataset, "sync") != "disabled"
+/// How promises are kept, and whether anything may be changed.
+pub(super) fn of_promises(dataset: &Dataset) -> Manner {
+    Manner {
+        keeps: match value(dataset, "sync").as_str() {
+            "disabled" => Keeps::Never,
+            "always" => Keeps::Always,
+            _ => Keeps::Asked,
+        },
+        throughput: value(dataset, "logbias") == "throughput",
+        read_only: value(dataset, "readonly") == "on",
+    }
 }
 
 /// How it is read.

@@ -1,6 +1,6 @@
 //! How a held pool is.
 
-use ondisk::label::{Bias, VdevConfig};
+use ondisk::label::VdevConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Held;
@@ -41,6 +41,10 @@ pub struct VdevStatus {
     pub checksum_errors: u64,
     /// What it is for: "log", "special", "dedup"; nothing for data.
     pub purpose: Option<String>,
+    /// Of a top-level vdev: bytes in it, parity included.
+    pub size: u64,
+    /// Of these, in use.
+    pub allocated: u64,
     /// The vdevs below.
     pub children: Vec<Self>,
 }
@@ -51,7 +55,18 @@ impl Held {
         let owned = &self.0.owned;
         let config = owned.config();
         let tops = config.tree.as_ref().map_or(&[][..], |root| &root.children);
-        let vdevs: Vec<_> = tops.iter().map(|top| self.vdev(top)).collect();
+        let top = |top: &VdevConfig| {
+            let (class, size, allocated) = owned.fullness_of(top.id);
+            let purpose = match class {
+                _ if top.is_log => Some("log"),
+                zio::Class::Special => Some("special"),
+                zio::Class::Dedup => Some("dedup"),
+                _ => None,
+            };
+            let purpose = purpose.map(str::to_owned);
+            VdevStatus { purpose, size, allocated, ..self.vdev(top) }
+        };
+        let vdevs: Vec<_> = tops.iter().map(top).collect();
         let trouble = owned.trouble().map(|why| why.to_string());
         let healthy = vdevs.iter().all(|vdev| vdev.state == "ONLINE");
         let state = match (&trouble, healthy) {
@@ -86,20 +101,15 @@ impl Held {
         let here = leaf.and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
         let known = here.or_else(|| config.path.clone());
         let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
-        let purpose = match &config.bias {
-            _ if config.is_log => Some("log"),
-            Some(Bias::Special) => Some("special"),
-            Some(Bias::Dedup) => Some("dedup"),
-            _ => None,
-        };
-        let purpose = purpose.map(str::to_owned);
         VdevStatus {
             name,
             state: state.to_owned(),
             read_errors,
             write_errors: 0,
             checksum_errors,
-            purpose,
+            purpose: None,
+            size: 0,
+            allocated: 0,
             children,
         }
     }

@@ -5,52 +5,91 @@ use std::sync::Arc;
 use dmu::Objset;
 use dsl::write;
 use ondisk::objset::Kind;
+use spa::{Owned, Set};
 use units::ObjsetId;
-use zil::Records;
+use zil::{Log, Records};
+use zpl::Need;
 use zvol::NewVolume;
 
 use super::datasets::{judge, put_all};
+use super::keep::{Keeps, Manners};
+use super::room::Rooms;
 use super::{Held, NewDataset, settings};
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// A volume of a held pool. Cheap to clone.
 #[derive(Clone)]
-pub struct LiveVolume(Arc<zvol::LiveVolume>);
+pub struct LiveVolume(Arc<Inner>);
+
+struct Inner {
+    volume: zvol::LiveVolume,
+    owned: Arc<Owned>,
+    set: Arc<Set>,
+    log: Arc<Log>,
+    rooms: Rooms,
+    manners: Manners,
+}
+
+/// What a write may take of metadata.
+const SMALL: u64 = 128 << 10;
 
 impl LiveVolume {
     /// Bytes of it.
     pub fn size(&self) -> u64 {
-        self.0.size()
+        self.0.volume.size()
     }
 
     /// Bytes of a block.
     pub fn block_size(&self) -> u32 {
-        self.0.block_size()
+        self.0.volume.block_size()
     }
 
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
-    pub fn read(&self, offset: u64, into: &mut [u8]) -> crate::files::Result<usize> {
-        Ok(self.0.read(offset, into)?)
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> files::Result<usize> {
+        Ok(self.0.volume.read(offset, into)?)
     }
 
     /// Writes all of `bytes` at `offset`.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> crate::files::Result<()> {
-        Ok(self.0.write(offset, bytes)?)
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> files::Result<()> {
+        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.judge(Need { bytes: count.saturating_add(SMALL), ..Need::default() })?;
+        self.0.volume.write(offset, bytes)?;
+        self.done()
     }
 
     /// What is in a range is of no use any more.
-    pub fn discard(&self, range: std::ops::Range<u64>) -> crate::files::Result<()> {
-        Ok(self.0.discard(range)?)
+    pub fn discard(&self, range: std::ops::Range<u64>) -> files::Result<()> {
+        self.judge(Need { frees: true, ..Need::default() })?;
+        self.0.volume.discard(range)?;
+        self.done()
     }
 
-    /// Returns when all that was written will outlast a power cut.
-    pub fn flush(&self) -> crate::files::Result<()> {
-        Ok(self.0.flush()?)
+    /// Returns when all that was written will outlast a power cut, unless the volume does without
+    /// (sync=disabled).
+    pub fn flush(&self) -> files::Result<()> {
+        match self.0.manners.now().keeps {
+            Keeps::Never => Ok(()),
+            _ => Ok(self.0.volume.flush()?),
+        }
     }
 
     /// Makes it longer or shorter.
-    pub fn resize(&self, bytes: u64) -> crate::files::Result<()> {
-        Ok(self.0.resize(bytes)?)
+    pub fn resize(&self, bytes: u64) -> files::Result<()> {
+        Ok(self.0.volume.resize(bytes)?)
+    }
+
+    fn judge(&self, need: Need) -> files::Result<()> {
+        if self.0.manners.now().read_only {
+            return Err(zpl::Error::ReadOnly { objset: self.0.set.objset.id() }.into());
+        }
+        Ok(self.0.rooms.judge(&self.0.owned, &self.0.set, &need)?)
+    }
+
+    fn done(&self) -> files::Result<()> {
+        match self.0.manners.now().keeps {
+            Keeps::Always => Ok(self.0.volume.flush()?),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -119,9 +158,24 @@ impl Held {
             let mut records = Records::new(source, id, &found, key, synced);
             volume.replay(&mut records).map_err(|why| unreadable(&why))?;
         }
-        let volume = LiveVolume(Arc::new(volume));
+        let manners = Manners::new(settings::of_promises(&dataset), &log);
+        let (owned, rooms) = (Arc::clone(owned), Rooms::default());
+        let volume = LiveVolume(Arc::new(Inner { volume, owned, set, log, rooms, manners }));
         open.insert(name.to_owned(), volume.clone());
         Ok(volume)
+    }
+}
+
+impl Held {
+    /// Tells open volumes what their properties are now.
+    pub(super) fn refresh_volumes(&self) {
+        let open: Vec<(String, LiveVolume)> =
+            self.0.volumes.lock().iter().map(|(name, open)| (name.clone(), open.clone())).collect();
+        for (name, LiveVolume(open)) in open {
+            let Ok(dataset) = self.find(&name) else { continue };
+            open.set.configure(settings::of_blocks(&dataset));
+            open.manners.set(settings::of_promises(&dataset), &open.log);
+        }
     }
 }
 

@@ -46,7 +46,7 @@ impl Folder {
         &self.0
     }
 
-    fn drives(&self, count: usize) -> Vec<PathBuf> {
+    pub(crate) fn drives(&self, count: usize) -> Vec<PathBuf> {
         (0..count).map(|index| self.0.join(format!("d{index}.img"))).collect()
     }
 }
@@ -206,7 +206,7 @@ fn pools_of_openzfs_are_taken_over_and_written() {
 }
 
 /// The images of a pool as they are at this moment, as if the power were cut.
-fn cut(folder: &Folder, name: &str, drives: usize) -> Folder {
+pub(crate) fn cut(folder: &Folder, name: &str, drives: usize) -> Folder {
     let after = Folder::new(name, 0, 0);
     for path in folder.drives(drives) {
         std::fs::copy(&path, after.0.join(path.file_name().unwrap())).unwrap();

@@ -1,5 +1,8 @@
 //! Pools through the door: made, filled, left and taken over again.
 
+mod cloning;
 mod held;
+mod lasting;
 mod own;
+mod room;
 mod shared;

@@ -183,7 +183,7 @@ fn owners_of_a_new_pool_are_accounted_for() {
     judge(&folder, "owners");
 }
 
-fn noise(seed: u32, length: u32) -> Vec<u8> {
+pub(crate) fn noise(seed: u32, length: u32) -> Vec<u8> {
     let word = |n: u32| (n.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 3).to_le_bytes();
     (0..length / 4).flat_map(word).collect()
 }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub copies: u8,
     /// Of which metadata there is one more.
     pub redundant: Redundant,
+    /// Blocks of files up to so many bytes go where metadata go (special_small_blocks).
+    pub small: u32,
     /// The key of an encrypted dataset.
     pub key: Option<Key>,
     /// What the pool's features allow.
@@ -83,6 +85,7 @@ impl Default for Settings {
             zstd_level: 0,
             copies: 1,
             redundant: Redundant::All,
+            small: 0,
             key: None,
             features: Allowed::default(),
         }
@@ -136,6 +139,7 @@ impl Settings {
                 _ if metadata => Class::Special,
                 _ => Class::Normal,
             },
+            small: if wanted.kind == ObjectType::PLAIN_FILE { self.small } else { 0 },
         }
     }
 

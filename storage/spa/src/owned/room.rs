@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use dsl::write::{Change, Room};
+use metaslab::Class;
 use ondisk::Blkptr;
 use txg::Tx;
-use units::ObjsetId;
+use units::{ObjsetId, VdevId};
 use zio::Source;
 
 use super::Owned;
@@ -19,14 +20,21 @@ impl Owned {
 
     /// Bytes in all vdevs for data, and how many of them are in use, parity included.
     pub fn fullness(&self) -> (u64, u64) {
-        let usage = self.space.allocator().usage(metaslab::Class::Normal);
+        let usage = self.space.allocator().usage(Class::Normal);
         (usage.capacity, usage.allocated)
+    }
+
+    /// What one top-level vdev is for, and the same of it.
+    pub fn fullness_of(&self, vdev: VdevId) -> (Class, u64, u64) {
+        let usage = self.space.allocator().usage_of(vdev).unwrap_or_default();
+        let class = self.space.allocator().class_of(vdev).unwrap_or(Class::Normal);
+        (class, usage.capacity, usage.allocated)
     }
 
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
     /// back for frees.
     pub fn has_room(&self, bytes: u64) -> bool {
-        let usage = self.space.allocator().usage(metaslab::Class::Normal);
+        let usage = self.space.allocator().usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
         // data take up to a third more with parity, and metadata besides
@@ -37,7 +45,7 @@ impl Owned {
     /// Whether there may be more room when what waits has been written: it is guessed too high,
     /// and what was freed can be used again after some groups only.
     pub fn awaits_room(&self) -> bool {
-        let deferred = self.space.allocator().usage(metaslab::Class::Normal).deferred;
+        let deferred = self.space.allocator().usage(Class::Normal).deferred;
         deferred > 0 || self.groups.dirty() > 0
     }
 

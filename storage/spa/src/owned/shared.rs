@@ -10,6 +10,7 @@ use dmu::Objset;
 use dsl::write::Change;
 use ondisk::blkptr::Regular;
 use ondisk::dedup::{Copies, DedupKey, DedupValue, Shape};
+use ondisk::feature::Feature;
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
 use units::Txg;
@@ -206,6 +207,29 @@ fn third_of(block: &Regular) -> [u64; 2] {
 }
 
 impl Owned {
+    /// Counts what a group shares, before anything of it is freed.
+    pub(super) fn share_clones(&self, txg: Txg) -> Result<(), Error> {
+        let sets: Vec<_> = self.sets.lock().values().cloned().collect();
+        for block in sets.iter().flat_map(|set| set.objset.clones(txg)) {
+            if let Some(cloned) = self.shared.cloned(&block) {
+                self.shared.clones.add(&cloned, 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of blocks that are cloned, and bytes that the clones do not take.
+    pub fn cloned(&self) -> (u64, u64) {
+        self.shared.clones.space()
+    }
+
+    /// Whether blocks may be cloned (block_cloning).
+    pub fn may_clone(&self) -> bool {
+        Feature::by_guid(BLOCK_CLONING)
+            .and_then(|feature| dsl::write::features::uses(&self.mos, feature).ok().flatten())
+            .is_some()
+    }
+
     /// Writes what has changed of shared blocks.
     pub(super) fn write_shared(&self, change: &Change<'_>) -> Result<(), Error> {
         self.shared.sync(change)

@@ -76,6 +76,7 @@ impl Owned {
             free_log: &free_log,
             deflated: &deflate,
         };
+        self.share_clones(txg)?;
         self.write_sets(&change)?;
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {

@@ -243,7 +243,7 @@ fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<TopSpec, E
         (VdevKind::Raidz, None) => (ashift.bytes(), children.saturating_sub(parity)),
         _ => (ashift.bytes(), 1),
     };
-    let class = match (config.is_log, &config.bias) {
+    let class = match (config.is_log, crate::capacity::bias(pool, config)) {
         (true, _) | (_, Some(Bias::Log)) => Class::Log,
         (_, Some(Bias::Special)) => Class::Special,
         (_, Some(Bias::Dedup)) => Class::Dedup,

@@ -174,6 +174,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             hole_birth: flags[3],
             key: suite.map(key),
             class: Class::Normal,
+            small: 0,
         },
     )
 }

@@ -59,7 +59,7 @@ impl Writer {
         Ok(offset)
     }
 
-    fn to_be_written(&self, file: ObjectId) -> Result<Draft> {
+    pub(super) fn to_be_written(&self, file: ObjectId) -> Result<Draft> {
         let draft = self.draft(file)?;
         let (objset, object) = (self.objset(), file);
         match draft.kind() {
@@ -244,7 +244,7 @@ fn block_size(now: u32, record_size: u32, end: u64) -> u32 {
 }
 
 /// Who is not privileged takes set-user and set-group away from a program by writing to it.
-fn clear_set_id(sheet: &mut Sheet) -> bool {
+pub(super) fn clear_set_id(sheet: &mut Sheet) -> bool {
     let mode = sheet.mode();
     if mode & SET_ID == 0 || mode & 0o111 == 0 {
         return false;

@@ -291,7 +291,7 @@ impl Plan {
     pub(super) fn need(&self) -> Need {
         let birth = &self.birth;
         let owners = Some([birth.owner, birth.group, birth.project.unwrap_or(0)]);
-        Need { bytes: SMALL, objects: 1, frees: false, owners }
+        Need { bytes: SMALL, objects: 1, owners, ..Need::default() }
     }
 }
 

@@ -18,6 +18,7 @@ mod remove;
 mod rename;
 mod replay;
 mod set;
+mod share;
 mod xattr;
 mod xattr_dir;
 
@@ -36,6 +37,7 @@ use draft::Draft;
 pub use make::New;
 pub use rename::{Move, MoveKind};
 pub use set::Set;
+pub use share::Stretch;
 pub use xattr::XattrMode;
 
 /// When reading a file changes its atime (the property atime, and relatime).

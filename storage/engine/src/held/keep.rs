@@ -1,0 +1,48 @@
+//! When what was done is made to outlast a power cut: the properties sync, logbias and readonly.
+
+use parking_lot::RwLock;
+use zil::Log;
+
+/// When what was done is made to outlast a power cut (the property sync).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Keeps {
+    /// When somebody asks (standard).
+    #[default]
+    Asked,
+    /// Each time, before it is said to be done (always).
+    Always,
+    /// With its group, whoever asks (disabled).
+    Never,
+}
+
+/// How a dataset is changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Manner {
+    pub(super) keeps: Keeps,
+    /// Its intent log spares the log devices (logbias=throughput).
+    pub(super) throughput: bool,
+    /// It is not (readonly).
+    pub(super) read_only: bool,
+}
+
+/// How a dataset is changed now.
+#[derive(Debug, Default)]
+pub(super) struct Manners(RwLock<Manner>);
+
+impl Manners {
+    pub(super) fn new(now: Manner, log: &Log) -> Self {
+        let manners = Self::default();
+        manners.set(now, log);
+        manners
+    }
+
+    pub(super) fn now(&self) -> Manner {
+        *self.0.read()
+    }
+
+    /// Has it changed otherwise from now on.
+    pub(super) fn set(&self, now: Manner, log: &Log) {
+        log.set_throughput(now.throughput);
+        *self.0.write() = now;
+    }
+}

@@ -1,0 +1,48 @@
+//! What users, groups and projects may use of a file system of a held pool.
+
+use zpl::{Limit, Owner};
+
+use super::Held;
+use crate::{Error, Result};
+
+/// Whose limit a property of that name is (`userquota@1000`), and whether it limits objects.
+fn parse(property: &str) -> Option<(Owner, bool)> {
+    let (kind, id) = property.split_once('@')?;
+    let id = id.parse().ok()?;
+    Some(match kind {
+        "userquota" => (Owner::User(id), false),
+        "groupquota" => (Owner::Group(id), false),
+        "projectquota" => (Owner::Project(id), false),
+        "userobjquota" => (Owner::User(id), true),
+        "groupobjquota" => (Owner::Group(id), true),
+        "projectobjquota" => (Owner::Project(id), true),
+        _ => return None,
+    })
+}
+
+impl Held {
+    /// Sets what an owner may use, if the property is one that says so; owners go by their numbers.
+    pub(super) fn set_owner(&self, name: &str, property: &str, value: &str) -> Option<Result<()>> {
+        let (owner, objects) = parse(property)?;
+        let most = match value {
+            "none" => Some(0),
+            text => units::parse_bytes(text),
+        };
+        let Some(most) = most else {
+            let what = format!("{property}={value}: it is no number");
+            return Some(Err(Error::Usage { what }));
+        };
+        let limit = if objects { Limit::Objects(most) } else { Limit::Bytes(most) };
+        Some(self.limit(name, owner, limit))
+    }
+
+    fn limit(&self, name: &str, owner: Owner, limit: Limit) -> Result<()> {
+        let live = self.files(name)?;
+        let tx = self.0.owned.begin().map_err(|why| self.explain(&why))?;
+        let objset = &live.store().objset;
+        zpl::set_quota(objset, &tx, owner, limit, &mut || self.0.world.number())
+            .map_err(|why| Error::Refused { what: format!("'{name}': {why}") })?;
+        drop(tx);
+        self.sync()
+    }
+}

@@ -1,0 +1,158 @@
+//! What outlasts a power cut, as the properties sync and logbias have it.
+
+use std::sync::Arc;
+
+use engine::held::{Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape};
+use units::{ObjectId, VdevId};
+
+use crate::held::{Folder, caller, cut, faults, new_pool, read_file, world, write_file};
+
+/// Takes over what is left after the power was cut now, and gives the names that are there.
+fn names_after(folder: &Folder, name: &str, drives: usize, fs: &str) -> (Folder, Vec<String>) {
+    let after = cut(folder, name, drives);
+    let held = engine::held::hold(&[after.path().into()], "tank", false, &world()).unwrap();
+    let live = held.files(fs).unwrap();
+    let root = live.files().file(live.files().root_id()).unwrap();
+    let mut names = Vec::new();
+    let mut note = |name: engine::files::Name| {
+        names.push(String::from_utf8(name.name).unwrap());
+        true
+    };
+    live.files().list(&root, &mut note).unwrap();
+    names.sort();
+    drop((live, root));
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&after, "tank"), Vec::<String>::new());
+    (after, names)
+}
+
+fn file(held: &Held, name: &str) -> ObjectId {
+    let live = held.files("tank").unwrap();
+    ObjectId::new(live.files().find(name.as_bytes()).unwrap().unwrap().id())
+}
+
+#[test]
+fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
+    let folder = Folder::new("always", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    held.set("tank", "sync", "always").unwrap();
+    write_file(&held, "tank", "one", b"first");
+    let before = held.txg();
+    write_file(&held, "tank", "two", b"second");
+    let live = held.files("tank").unwrap();
+    let root = ObjectId::new(live.files().root_id());
+    live.write(&caller(), file(&held, "two"), Position::End, b", and more").unwrap();
+    let how = engine::held::Move {
+        from_dir: root,
+        from: b"one",
+        to_dir: root,
+        to: b"renamed",
+        kind: engine::held::MoveKind::Replace,
+    };
+    live.rename(&caller(), &how).unwrap();
+    live.link(&caller(), file(&held, "two"), root, b"three").unwrap();
+    live.unlink(&caller(), root, b"two").unwrap();
+    assert_eq!(held.txg(), before, "the log alone tells of it");
+    let (after, names) = names_after(&folder, "always-cut", 1, "tank");
+    assert_eq!(names, ["renamed", "three"]);
+    let held = engine::held::hold(&[after.path().into()], "tank", false, &world()).unwrap();
+    assert_eq!(read_file(&held, "tank", "three"), b"second, and more");
+}
+
+#[test]
+fn with_sync_disabled_nobody_waits() {
+    let folder = Folder::new("disabled", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    held.set("tank", "sync", "disabled").unwrap();
+    write_file(&held, "tank", "synced", b"first");
+    held.sync().unwrap();
+    let before = held.txg();
+    write_file(&held, "tank", "fsynced", b"second");
+    held.files("tank").unwrap().fsync(None).unwrap();
+    assert_eq!(held.txg(), before);
+    let (_, names) = names_after(&folder, "disabled-cut", 1, "tank");
+    assert_eq!(names, ["synced"], "nothing was promised");
+    held.set("tank", "sync", "standard").unwrap();
+    write_file(&held, "tank", "later", b"third");
+    held.files("tank").unwrap().fsync(None).unwrap();
+    let (_, names) = names_after(&folder, "standard-cut", 1, "tank");
+    assert_eq!(names, ["fsynced", "later", "synced"]);
+}
+
+#[test]
+fn volumes_keep_what_sync_says() {
+    let folder = Folder::new("volume-sync", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    for sync in ["always", "disabled"] {
+        let name = format!("tank/{sync}");
+        let properties = vec![("sync".to_owned(), sync.to_owned())];
+        held.create_volume(&NewDataset { name, properties }, 8 << 20, 4096, true).unwrap();
+    }
+    for name in ["tank/always", "tank/disabled"] {
+        let volume = held.volume(name).unwrap();
+        // the first promise of a log comes with a group
+        volume.write(0, &[1; 4096]).unwrap();
+        held.sync().unwrap();
+        volume.write(4096, &[2; 4096]).unwrap();
+    }
+    held.volume("tank/disabled").unwrap().flush().unwrap();
+    let after = cut(&folder, "volume-sync-cut", 1);
+    drop(held);
+    let held = engine::held::hold(&[after.path().into()], "tank", false, &world()).unwrap();
+    let mut bytes = [0; 4096];
+    for (name, second) in [("tank/always", 2), ("tank/disabled", 0)] {
+        let volume = held.volume(name).unwrap();
+        volume.read(4096, &mut bytes).unwrap();
+        assert_eq!(bytes, [second; 4096], "{name}");
+    }
+}
+
+/// The vdev of the next block of a dataset's intent log, as the drives have it.
+fn log_vdev(folder: &Folder, dataset: &str) -> VdevId {
+    let devices: Vec<Arc<dyn device::Device>> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| Arc::new(device::File::open(&entry.unwrap().path()).unwrap()) as _)
+        .collect();
+    let pool = spa::scan(&devices).0[0].open(&spa::Options::default()).unwrap();
+    let facts = dsl::PoolFacts { name: "tank".to_owned(), usable: 1 << 40 };
+    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    let objset = tree.find(dataset).unwrap().open().unwrap();
+    let ondisk::Blkptr::Regular(block) = &objset.header().log.chain else { panic!("no log") };
+    block.dvas[0].unwrap().vdev
+}
+
+#[test]
+fn logs_are_on_log_devices_unless_the_dataset_spares_them() {
+    let folder = Folder::new("logs", 3, 128 << 20);
+    let drives = folder.drives(3);
+    let vdev = |range: std::ops::Range<usize>, purpose| NewVdev {
+        shape: Shape::Single,
+        drives: drives[range].to_vec(),
+        purpose,
+    };
+    let vdevs =
+        vec![vdev(0..1, Purpose::Data), vdev(1..2, Purpose::Data), vdev(2..3, Purpose::Log)];
+    let new = NewPool { vdevs, ..new_pool(&folder, Shape::Single, 0) };
+    let held = engine::held::create(&new, &world()).unwrap();
+    let properties = vec![("logbias".to_owned(), "throughput".to_owned())];
+    let spared = NewDataset { name: "tank/spared".to_owned(), properties };
+    held.create_filesystem(&spared).unwrap();
+    for fs in ["tank", "tank/spared"] {
+        for name in ["first", "second"] {
+            write_file(&held, fs, name, &vec![5; 50_000]);
+            held.files(fs).unwrap().fsync(None).unwrap();
+        }
+    }
+    let after = cut(&folder, "logs-cut", 3);
+    assert_eq!(log_vdev(&after, "tank"), VdevId::new(2));
+    assert_ne!(log_vdev(&after, "tank/spared"), VdevId::new(2));
+    for fs in ["tank", "tank/spared"] {
+        let (_, names) = names_after(&folder, "logs-cut-again", 3, fs);
+        assert_eq!(names, ["first", "second"]);
+    }
+    // without the log device, its promises cannot be kept; what was synced is there
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}

@@ -1,0 +1,289 @@
+//! What there is no room for is refused, in the words of who refuses it; what frees space goes on.
+
+use engine::files::Reason;
+use engine::held::{
+    Caller, Held, LiveFiles, New, NewDataset, NewPool, NewVdev, Position, Purpose, Set, Shape,
+};
+use units::ObjectId;
+
+use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
+use crate::shared::noise;
+
+const MIB: u64 = 1 << 20;
+
+fn pool(folder: &Folder) -> Held {
+    let held = engine::held::create(&new_pool(folder, Shape::Single, 1), &world()).unwrap();
+    held.set("tank", "compression", "off").unwrap();
+    held
+}
+
+fn root(live: &LiveFiles) -> ObjectId {
+    ObjectId::new(live.files().root_id())
+}
+
+/// Writes a file of MiBs until it is refused, everything being counted after each; gives how many
+/// it were, and why no more.
+fn grow(held: &Held, fs: &str, by: &Caller, name: &str) -> (u64, Reason) {
+    let live = held.files(fs).unwrap();
+    let file = match live.make(by, root(&live), name.as_bytes(), &New::default()) {
+        Ok(file) => ObjectId::new(file.id()),
+        Err(why) => return (0, why.reason()),
+    };
+    for written in 0_u32.. {
+        let bytes = noise(written + 1, 1 << 20);
+        let at = Position::At(u64::from(written) * MIB);
+        if let Err(why) = live.write(by, file, at, &bytes) {
+            return (written.into(), why.reason());
+        }
+        held.sync().unwrap();
+    }
+    unreachable!("no pool is endless")
+}
+
+fn unlink(held: &Held, fs: &str, name: &str) {
+    let live = held.files(fs).unwrap();
+    live.unlink(&caller(), root(&live), name.as_bytes()).unwrap();
+}
+
+fn dataset(held: &Held, name: &str, properties: &[(&str, &str)]) {
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let properties = properties.iter().map(own).collect();
+    held.create_filesystem(&NewDataset { name: name.to_owned(), properties }).unwrap();
+}
+
+#[test]
+fn owners_may_use_what_their_quotas_say() {
+    let folder = Folder::new("owners-quotas", 1, 512 * MIB);
+    let held = pool(&folder);
+    let other = Caller { uid: 1001, gid: 101, ..caller() };
+    held.set("tank", "userquota@1000", "3M").unwrap();
+    let (written, why) = grow(&held, "tank", &caller(), "mine");
+    assert_eq!(why, Reason::OverQuota);
+    // what is counted is what was written before: a limit is passed by the last that was let in
+    assert!((2..=4).contains(&written), "{written} MiB");
+    write_file_as(&held, &other, "others");
+    // files are freed although nothing may be written
+    let live = held.files("tank").unwrap();
+    let refused = live.make(&caller(), root(&live), b"one-more", &New::default());
+    assert_eq!(refused.err().unwrap().reason(), Reason::OverQuota);
+    unlink(&held, "tank", "mine");
+    held.sync().unwrap();
+    write_file(&held, "tank", "mine-again", &noise(7, 1 << 20));
+
+    held.set("tank", "groupquota@101", "2M").unwrap();
+    let (written, why) = grow(&held, "tank", &other, "of-the-group");
+    assert_eq!(why, Reason::OverQuota);
+    assert!(written <= 2, "{written} MiB");
+    held.set("tank", "groupquota@101", "none").unwrap();
+    write_file_as(&held, &other, "of-the-group-again");
+
+    held.set("tank", "userobjquota@1001", "6").unwrap();
+    let mut made = 0;
+    let why = loop {
+        let name = format!("object-{made}");
+        match live.make(&other, root(&live), name.as_bytes(), &New::default()) {
+            Ok(_) => made += 1,
+            Err(why) => break why.reason(),
+        }
+        held.sync().unwrap();
+        assert!(made < 10, "nothing ends it");
+    };
+    assert_eq!(why, Reason::OverQuota);
+
+    held.set("tank", "projectquota@7", "1M").unwrap();
+    let folder_of_seven = live
+        .make(
+            &caller(),
+            root(&live),
+            b"seven",
+            &New { kind: engine::files::Kind::Directory, mode: 0o755, ..New::default() },
+        )
+        .unwrap();
+    let seven = ObjectId::new(folder_of_seven.id());
+    live.set(&caller(), seven, &Set { project: Some(7), ..Set::default() }).unwrap();
+    let within = live.make(&caller(), seven, b"within", &New::default()).unwrap().id();
+    let within = ObjectId::new(within);
+    live.set(&caller(), within, &Set { project: Some(7), ..Set::default() }).unwrap();
+    live.write(&caller(), within, Position::At(0), &noise(3, 1 << 20)).unwrap();
+    held.sync().unwrap();
+    let refused = live.write(&caller(), within, Position::At(MIB), b"more");
+    assert_eq!(refused.unwrap_err().reason(), Reason::OverQuota);
+    drop((live, folder_of_seven));
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+fn write_file_as(held: &Held, by: &Caller, name: &str) {
+    let live = held.files("tank").unwrap();
+    let file = live.make(by, root(&live), name.as_bytes(), &New::default()).unwrap();
+    let file = ObjectId::new(file.id());
+    live.write(by, file, Position::At(0), &noise(5, 600_000)).unwrap();
+    held.sync().unwrap();
+}
+
+#[test]
+fn datasets_may_use_what_quotas_and_reservations_leave() {
+    let folder = Folder::new("limits", 1, 256 * MIB);
+    let held = pool(&folder);
+    dataset(&held, "tank/quota", &[("quota", "8M")]);
+    dataset(&held, "tank/refquota", &[("refquota", "8M")]);
+    for (fs, least) in [("tank/quota", 0), ("tank/refquota", 6)] {
+        let (written, why) = grow(&held, fs, &caller(), "first");
+        assert_eq!(why, Reason::OverQuota, "{fs}");
+        assert!((6..=8).contains(&written), "{fs}: {written} MiB");
+        held.snapshot(&[format!("{fs}@kept")]).unwrap();
+        unlink(&held, fs, "first");
+        held.sync().unwrap();
+        // what a snapshot keeps counts for the quota, and not for what is referred to
+        let (again, why) = grow(&held, fs, &caller(), "second");
+        assert_eq!(why, Reason::OverQuota, "{fs}");
+        assert!((least..=least + 2).contains(&again), "{fs}: {again} MiB");
+    }
+    dataset(&held, "tank/reserved", &[("reservation", "30M")]);
+    dataset(&held, "tank/kept", &[("refreservation", "30M")]);
+    let (free, why) = grow(&held, "tank", &caller(), "all");
+    assert_eq!(why, Reason::NoSpace);
+    // nothing is left but what is reserved: those have it
+    for fs in ["tank/reserved", "tank/kept"] {
+        let (written, why) = grow(&held, fs, &caller(), "mine");
+        assert_eq!(why, Reason::NoSpace, "{fs}");
+        assert!((28..=31).contains(&written), "{fs}: {written} MiB, {free} before");
+    }
+    unlink(&held, "tank", "all");
+    held.sync().unwrap();
+    assert!(grow(&held, "tank", &caller(), "all").0 + 4 >= free);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_pool_takes_nothing_and_gives_back_everything() {
+    let folder = Folder::new("brim", 3, 96 * MIB);
+    let new = NewPool { ashift: Some(9), ..new_pool(&folder, Shape::Raidz(1), 3) };
+    let held = engine::held::create(&new, &world()).unwrap();
+    held.set("tank", "compression", "off").unwrap();
+    let volume = NewDataset { name: "tank/volume".to_owned(), properties: Vec::new() };
+    held.create_volume(&volume, 512 * MIB, 16 << 10, true).unwrap();
+    let volume = held.volume("tank/volume").unwrap();
+    let live = held.files("tank").unwrap();
+    let mut rounds = Vec::new();
+    for round in 0..4_u32 {
+        let mut files = 0_u32;
+        // files of many sizes, until neither a file nor a byte more goes in
+        let why = loop {
+            let bytes = noise(round * 1000 + files, 1 << (9 + files % 14));
+            let name = format!("f{files}");
+            let made = live.make(&caller(), root(&live), name.as_bytes(), &New::default());
+            let file = match made {
+                Ok(file) => ObjectId::new(file.id()),
+                Err(why) => break why,
+            };
+            files += 1;
+            if let Err(why) = live.write(&caller(), file, Position::At(0), &bytes) {
+                break why;
+            }
+        };
+        assert_eq!(why.reason(), Reason::NoSpace, "{why}");
+        let block = noise(round, 1 << 20);
+        let mut at = 0;
+        let why = loop {
+            match volume.write(at, &block) {
+                Ok(()) => at += MIB,
+                Err(why) => break why,
+            }
+        };
+        assert_eq!(why.reason(), Reason::NoSpace, "{why}");
+        held.sync().unwrap();
+        held.snapshot(&["tank@full".to_owned()]).unwrap();
+        rounds.push(files);
+        volume.discard(0..512 * MIB).unwrap();
+        for file in (0..files).rev() {
+            live.unlink(&caller(), root(&live), format!("f{file}").as_bytes()).unwrap();
+        }
+        held.destroy("tank@full").unwrap();
+        held.sync().unwrap();
+    }
+    let (least, most) = (rounds.iter().min().unwrap(), rounds.iter().max().unwrap());
+    assert!(*least > 50 && most - least <= 14, "each time as much goes in: {rounds:?}");
+    drop((live, volume));
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+/// A pool with vdevs for everything.
+fn classes(folder: &Folder) -> NewPool {
+    let drives = folder.drives(6);
+    let vdev = |shape, from: usize, to: usize, purpose| {
+        let drives = drives[from..to].to_vec();
+        NewVdev { shape, drives, purpose }
+    };
+    let vdevs = vec![
+        vdev(Shape::Mirror, 0, 2, Purpose::Data),
+        vdev(Shape::Mirror, 2, 4, Purpose::Special),
+        vdev(Shape::Single, 4, 5, Purpose::Dedup),
+        vdev(Shape::Single, 5, 6, Purpose::Log),
+    ];
+    NewPool { vdevs, force: true, ..new_pool(folder, Shape::Mirror, 0) }
+}
+
+/// Bytes in use on the vdevs for data, metadata, dedup and logs.
+fn used(held: &Held) -> [u64; 4] {
+    let mut found = held.status().vdevs.into_iter().map(|vdev| vdev.allocated);
+    std::array::from_fn(|_| found.next().unwrap())
+}
+
+#[test]
+fn metadata_small_blocks_and_tables_of_dedup_have_vdevs_of_their_own() {
+    let folder = Folder::new("classes", 6, 128 * MIB);
+    let held = engine::held::create(&classes(&folder), &world()).unwrap();
+    held.set("tank", "compression", "off").unwrap();
+    let [data, special, ..] = used(&held);
+    assert!(special > 0 && data == 0, "the pool's own objects: {special}, data: {data}");
+    write_file(&held, "tank", "large", &noise(1, 8 << 20));
+    held.sync().unwrap();
+    let [data, special, dedup, _] = used(&held);
+    assert!((8 * MIB..9 * MIB).contains(&data), "{data}");
+    dataset(&held, "tank/small", &[("special_small_blocks", "16K")]);
+    write_file(&held, "tank/small", "small", &noise(2, 16 << 10));
+    write_file(&held, "tank/small", "too-large", &noise(3, 17 << 10));
+    held.sync().unwrap();
+    let [data_after, special_after, dedup_after, _] = used(&held);
+    assert_eq!(data_after - data, 20 << 10, "the one that is too large, in whole sectors");
+    assert!(special_after > special + (16 << 10) && dedup_after == dedup);
+    dataset(&held, "tank/dedup", &[("dedup", "on"), ("recordsize", "4K")]);
+    write_file(&held, "tank/dedup", "first", &noise(4, 1 << 20));
+    write_file(&held, "tank/dedup", "second", &noise(4, 1 << 20));
+    held.sync().unwrap();
+    assert!(used(&held)[2] > dedup, "the table is on the vdev for it");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    let held = engine::held::hold(&[folder.path().into()], "tank", false, &world()).unwrap();
+    assert_eq!(read_file(&held, "tank/small", "small"), noise(2, 16 << 10));
+    let purposes: Vec<_> = held.status().vdevs.into_iter().map(|vdev| vdev.purpose).collect();
+    let named = |name: &str| Some(name.to_owned());
+    assert_eq!(purposes, [None, named("special"), named("dedup"), named("log")]);
+    write_file(&held, "tank", "later", &noise(9, 1 << 20));
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_read_only_stays_as_it_is() {
+    let folder = Folder::new("readonly", 1, 128 * MIB);
+    let held = pool(&folder);
+    write_file(&held, "tank", "there", b"before");
+    held.set("tank", "readonly", "on").unwrap();
+    let live = held.files("tank").unwrap();
+    let made = live.make(&caller(), root(&live), b"new", &New::default());
+    assert_eq!(made.err().unwrap().reason(), Reason::ReadOnly);
+    let gone = live.unlink(&caller(), root(&live), b"there");
+    assert_eq!(gone.unwrap_err().reason(), Reason::ReadOnly);
+    held.set("tank", "readonly", "off").unwrap();
+    unlink(&held, "tank", "there");
+    held.export().unwrap();
+}
