@@ -12,6 +12,7 @@ mod held;
 mod memory;
 mod partition;
 mod probe;
+mod signature;
 mod window;
 
 use std::ops::Range;
@@ -21,6 +22,7 @@ pub use file::File;
 pub use memory::Memory;
 pub use partition::{Partition, partitions};
 pub use probe::{Found, probe};
+pub use signature::signature;
 pub use window::Window;
 
 /// What holds bytes.

@@ -70,6 +70,14 @@ pub enum Error {
         /// The pool.
         pool: String,
     },
+    /// A drive holds what is no pool.
+    #[error("'{path}' holds {whose}; use -f to use it all the same, which destroys what is on it")]
+    Filled {
+        /// The drive.
+        path: String,
+        /// What it holds.
+        whose: &'static str,
+    },
     /// The pool can be read, and not be changed.
     #[error("pool '{pool}' cannot be changed: {why}; it can still be read with `poolhouse rescue`")]
     NotHeld {
@@ -299,7 +307,10 @@ impl Error {
             | Self::Folder { .. }
             | Self::NoLabel { .. }
             | Self::Truncated { .. } => 10,
-            Self::InUse { .. } | Self::Taken { .. } | Self::Foreign { .. } => 11,
+            Self::InUse { .. }
+            | Self::Taken { .. }
+            | Self::Filled { .. }
+            | Self::Foreign { .. } => 11,
             Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NoSuchThing { .. } => 12,
             Self::Destination { .. } => 13,
             Self::NotMade { .. } | Self::NotHeld { .. } | Self::Refused { .. } => 14,

@@ -205,6 +205,18 @@ fn what_cannot_be_is_refused_in_sentences() {
         let err = nas.refused(&words, status);
         assert!(err.contains(why), "{words}: {err}");
     }
+    let (long, foreign) = (nas.0.join("drives/long"), nas.0.join("drives/foreign"));
+    File::create(&long).unwrap().set_len(1 << 30).unwrap();
+    let mut bytes = vec![0; 128 << 20];
+    bytes[..4].copy_from_slice(b"XFSB");
+    std::fs::write(&foreign, bytes).unwrap();
+    for (vdevs, status, why) in [
+        (format!("mirror {a} {}", arg(&long)), 2, "unlike sizes"),
+        (arg(&foreign).to_owned(), 11, "holds an xfs file system"),
+    ] {
+        let err = nas.refused(&format!("zpool create tank {vdevs}"), status);
+        assert!(err.contains(why) && err.contains("use -f"), "{err}");
+    }
     nas.create("tank mirror", 2);
     let taken = nas.refused(&format!("zpool create other {a}"), 11);
     assert!(taken.contains(a), "{taken}");

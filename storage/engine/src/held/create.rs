@@ -54,7 +54,10 @@ pub fn create_with(new: &NewPool, wishes: Wishes, world: &World) -> Result<Held>
     check_name(&new.name)?;
     check_redundancy(new)?;
     let drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives);
-    let devices = drives.map(|path| free_drive(path, new.force)).collect::<Result<_>>()?;
+    let devices = drives.map(|path| free_drive(path, new.force)).collect::<Result<Vec<_>>>()?;
+    if !new.force {
+        super::alike::check(new, &devices)?;
+    }
     make(new, devices, wishes, world)
 }
 
@@ -132,6 +135,8 @@ fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
             let pool = pool.name.clone().unwrap_or_else(|| "?".to_owned());
             return Err(Error::Taken { path: path.display().to_string(), pool });
         }
+    } else if let Some(whose) = device::signature(&*device) {
+        return Err(Error::Filled { path: path.display().to_string(), whose });
     }
     Ok(device)
 }

@@ -6,6 +6,7 @@
 //! so that changes do not pile up.
 
 mod accounts;
+mod alike;
 mod begin;
 mod change;
 mod create;
