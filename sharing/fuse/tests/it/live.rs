@@ -310,3 +310,46 @@ fn attributes_and_snapshots_are_there() {
     assert!(fs::read_dir(place.dir()).unwrap().all(|entry| entry.unwrap().file_name() != ".zfs"));
     place.end();
 }
+
+#[test]
+fn volumes_are_files_that_can_be_written() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("volumes");
+    assert!(!place.dir().join(".zfs/volume").exists(), "there is none");
+    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
+    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    let path = place.dir().join(".zfs/volume/disk");
+    let listed = fs::read_dir(place.dir().join(".zfs/volume")).unwrap();
+    let names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["disk"]);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 8 << 20);
+
+    // written anew like an image: its size stays
+    let mut image: Vec<u8> = (0..8_u32 << 18).flat_map(u32::to_le_bytes).collect();
+    fs::write(&path, &image[..5 << 20]).unwrap();
+    image[5 << 20..].fill(0);
+    let volume = File::options().read(true).write(true).open(&path).unwrap();
+    volume.write_all_at(b"within", 100_001).unwrap();
+    image[100_001..100_007].copy_from_slice(b"within");
+    rustix::fs::fallocate(
+        &volume,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        70_000,
+        20_000,
+    )
+    .unwrap();
+    image[70_000..90_000].fill(0);
+    volume.sync_all().unwrap();
+    let beyond = volume.write_all_at(b"beyond", (8 << 20) - 3).unwrap_err();
+    assert_eq!(beyond.kind(), std::io::ErrorKind::StorageFull);
+    drop(volume);
+
+    let place = place.again();
+    let path = place.dir().join(".zfs/volume/disk");
+    assert!(fs::read(&path).unwrap() == image, "after the pool was left and taken over");
+    place.held.destroy("tank/disk").unwrap();
+    assert!(!place.dir().join(".zfs/volume").exists());
+    place.end();
+}

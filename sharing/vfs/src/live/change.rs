@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use engine::held::{Caller, Move, MoveKind, Position, Set, Stretch, XattrMode};
 
-use super::{HEAD, Live, Open, shown};
+use super::{HEAD, Live, Open, shown, volumes};
 use crate::{Attributes, Error, Kind, Reason, Result};
 
 /// Who asks for a change.
@@ -80,24 +80,45 @@ impl Live {
     }
 
     /// Sets attributes of a file.
+    /// A volume has none that can be set; that its size is, when it is opened to be written anew,
+    /// is no matter.
     pub fn set(&self, by: By, file: u64, set: &Set) -> Result<Attributes> {
+        if let Some(volume) = self.volume(file)? {
+            let size = Set { size: set.size, mtime: set.mtime, ..Set::default() };
+            return if *set == size {
+                Ok(Self::attributes_of_volume(file, &volume))
+            } else {
+                Err(Error::Refused { reason: Reason::NotPermitted })
+            };
+        }
         self.0.files.set(&self.caller(by), Self::object(file)?, set)?;
         self.attributes(file)
     }
 
     /// Writes bytes to a file.
     pub fn write(&self, by: By, file: u64, at: Position, bytes: &[u8]) -> Result<()> {
+        if let (Some(volume), Position::At(offset)) = (self.volume(file)?, at) {
+            return volumes::write(&volume, offset, bytes);
+        }
         self.0.files.write(&self.caller(by), Self::object(file)?, at, bytes)?;
         Ok(())
     }
 
     /// Makes a hole in a file, which keeps its size.
     pub fn punch(&self, by: By, file: u64, range: Range<u64>) -> Result<()> {
+        if let Some(volume) = self.volume(file)? {
+            let range = range.start.min(volume.size())..range.end.min(volume.size());
+            return Ok(volume.write_zeros(range)?);
+        }
         Ok(self.0.files.punch(&self.caller(by), Self::object(file)?, range)?)
     }
 
     /// Sees to it that a file reaches to the end of a range at least.
     pub fn reach(&self, by: By, file: u64, range: &Range<u64>) -> Result<()> {
+        if let Some(volume) = self.volume(file)? {
+            let fits = range.end <= volume.size();
+            return if fits { Ok(()) } else { Err(Error::Refused { reason: Reason::NoSpace }) };
+        }
         Ok(self.0.files.extend(&self.caller(by), Self::object(file)?, range.end)?)
     }
 

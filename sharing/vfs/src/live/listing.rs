@@ -87,10 +87,8 @@ impl LiveListing {
         }
         match self.node {
             Node::File(..) => self.stored(from, &mut items)?,
-            Node::Control(_) if from <= STORED => {
-                let number = number_of(Node::Snapshots(HEAD))?;
-                items.push(item(control::SNAPSHOTS, number, Kind::Directory, STORED + 1));
-            }
+            Node::Control(_) => self.control(from, &mut items)?,
+            Node::Volumes(_) => self.volumes(from, &mut items)?,
             Node::Snapshots(_) => self.snapshots(from, &mut items)?,
             _ => {}
         }
@@ -115,6 +113,28 @@ impl LiveListing {
             items.push(item);
             items.len() < BATCH
         })?;
+        Ok(())
+    }
+
+    fn control(&self, from: u64, items: &mut Vec<Item>) -> Result<()> {
+        let snapshots = Some((control::SNAPSHOTS, Node::Snapshots(HEAD)));
+        let any = !self.live.list_volumes()?.is_empty();
+        let volumes = any.then_some((control::VOLUMES, Node::Volumes(HEAD)));
+        for (index, (name, node)) in (STORED..).zip(snapshots.into_iter().chain(volumes)) {
+            if index >= from {
+                items.push(item(name, number_of(node)?, Kind::Directory, index + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn volumes(&self, from: u64, items: &mut Vec<Item>) -> Result<()> {
+        for (index, name) in (STORED..).zip(self.live.list_volumes()?) {
+            if index >= from {
+                let number = number_of(Node::Volume(self.live.0.volumes.place(&name)?))?;
+                items.push(item(name.as_bytes(), number, Kind::File, index + 1));
+            }
+        }
         Ok(())
     }
 
@@ -147,7 +167,7 @@ impl LiveListing {
                     Err(why) => Err(why),
                 }
             }
-            Node::Snapshots(_) => number_of(Node::Control(HEAD)),
+            Node::Snapshots(_) | Node::Volumes(_) => number_of(Node::Control(HEAD)),
             _ => Ok(self.live.root()),
         }
     }

@@ -9,6 +9,7 @@ mod change;
 mod listing;
 mod open;
 mod snapshots;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub use change::{By, New};
 pub use listing::LiveListing;
 pub use open::Open;
 use snapshots::Snapshots;
+use volumes::Volumes;
 
 /// A file system that can be written. Cheap to clone.
 #[derive(Clone)]
@@ -33,6 +35,7 @@ struct Inner {
     dataset: String,
     files: LiveFiles,
     snapshots: Snapshots,
+    volumes: Volumes,
     workers: Workers,
     now: Box<dyn Fn() -> Time + Send + Sync>,
 }
@@ -53,6 +56,7 @@ impl Live {
             dataset: dataset.to_owned(),
             files,
             snapshots: Snapshots::default(),
+            volumes: Volumes::default(),
             workers: Workers::start(),
             now: Box::new(now),
         })))
@@ -86,6 +90,9 @@ impl Live {
     /// Returns when all that was done to a file, and to names before that, will outlast a power
     /// cut, unless the dataset does without (sync=disabled).
     pub fn fsync(&self, number: u64) -> Result<()> {
+        if let Some(volume) = self.volume(number)? {
+            return Ok(volume.flush()?);
+        }
         // nothing of a snapshot waits to be written
         let Node::File(HEAD, object) = Self::node(number)? else { return Ok(()) };
         Ok(self.0.files.fsync(Some(object))?)
@@ -131,8 +138,12 @@ impl Live {
     pub fn attributes(&self, number: u64) -> Result<Attributes> {
         match Self::node(number)? {
             Node::File(place, object) => shown(place, &self.files(place)?.file(object)?),
-            Node::Control(HEAD) | Node::Snapshots(HEAD) | Node::Closed(_) => {
+            Node::Control(HEAD) | Node::Snapshots(HEAD) | Node::Volumes(HEAD) | Node::Closed(_) => {
                 Ok(Attributes::made_up(number, Kind::Directory))
+            }
+            Node::Volume(place) => {
+                let volume = self.0.volumes.open(&self.0.held, &self.0.dataset, place)?;
+                Ok(Self::attributes_of_volume(number, &volume))
             }
             _ => Err(Error::Absent),
         }
@@ -164,7 +175,16 @@ impl Live {
                 let root = self.files(place)?.root_id();
                 self.attributes(number_of(Node::File(place, root))?)
             }
-            Node::Control(_) | Node::Snapshots(_) => Err(Error::Absent),
+            Node::Control(HEAD) if name == control::VOLUMES && !self.list_volumes()?.is_empty() => {
+                self.attributes(number_of(Node::Volumes(HEAD))?)
+            }
+            Node::Volumes(HEAD) => {
+                let all = self.list_volumes()?;
+                let found = all.iter().find(|each| each.as_bytes() == name);
+                let place = self.0.volumes.place(found.ok_or(Error::Absent)?)?;
+                self.attributes(number_of(Node::Volume(place))?)
+            }
+            Node::Control(_) | Node::Snapshots(_) | Node::Volumes(_) => Err(Error::Absent),
             _ => Err(Error::NotDirectory),
         }
     }
@@ -192,6 +212,9 @@ impl Live {
 
     /// Opens a file. It stays although it may lose its last name, until this is dropped.
     pub fn read(&self, number: u64) -> Result<Open> {
+        if let Some(volume) = self.volume(number)? {
+            return Ok(Open::of_volume(self, number, volume));
+        }
         let content = self.file(number)?;
         if content.facts().is_directory() {
             return Err(Error::IsDirectory);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use engine::files::Content;
+use engine::held::LiveVolume;
 use parking_lot::Mutex;
 
 use super::{HEAD, Live};
@@ -27,6 +28,8 @@ enum How {
     Live { ahead: Mutex<Ahead>, content: Content },
     /// A file of a snapshot.
     Still(Arc<Reader>),
+    /// A volume.
+    Volume(LiveVolume),
 }
 
 impl Open {
@@ -38,8 +41,16 @@ impl Open {
             }
             _ => How::Still(Reader::new(content, &live.0.workers)),
         };
+        Ok(Self::with(live, number, how))
+    }
+
+    pub(super) fn of_volume(live: &Live, number: u64, volume: LiveVolume) -> Self {
+        Self::with(live, number, How::Volume(volume))
+    }
+
+    fn with(live: &Live, number: u64, how: How) -> Self {
         let (noted, is_plain) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
-        Ok(Self { live: live.clone(), number, how, noted, is_plain })
+        Self { live: live.clone(), number, how, noted, is_plain }
     }
 
     /// Its number.
@@ -56,6 +67,9 @@ impl Open {
     pub fn read<R>(&self, offset: u64, length: usize, give: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let (content, ahead) = match &self.how {
             How::Still(reader) => return reader.read(offset, length, give),
+            How::Volume(volume) => {
+                return copied(length, give, |into| Ok(volume.read(offset, into)?));
+            }
             How::Live { content, ahead } => (content, ahead),
         };
         self.note_access();
@@ -64,14 +78,7 @@ impl Open {
         if let Some(until) = until.filter(|until| *until > end) {
             self.live.0.workers.errands().warm(content, end..until);
         }
-        COPY.with_borrow_mut(|buffer| {
-            if buffer.len() < length {
-                buffer.resize(length, 0);
-            }
-            let (into, _) = buffer.split_at_mut(length);
-            let count = content.read(offset, into)?;
-            Ok(give(into.get(..count).unwrap_or_default()))
-        })
+        copied(length, give, |into| Ok(content.read(offset, into)?))
     }
 
     /// Fills a buffer from `offset` on; gives how many bytes it were.
@@ -100,6 +107,7 @@ impl Open {
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         match &self.how {
             How::Still(reader) => reader.next_data(from),
+            How::Volume(volume) => Ok(Some(from).filter(|from| *from < volume.size())),
             How::Live { .. } => Ok(self.live.content(self.number)?.next_data(from)?),
         }
     }
@@ -108,6 +116,7 @@ impl Open {
     pub fn next_hole(&self, from: u64) -> Result<u64> {
         match &self.how {
             How::Still(reader) => reader.next_hole(from),
+            How::Volume(volume) => Ok(volume.size()),
             How::Live { .. } => Ok(self.live.content(self.number)?.next_hole(from)?),
         }
     }
@@ -116,6 +125,7 @@ impl Open {
     pub fn size(&self) -> Result<u64> {
         match &self.how {
             How::Still(reader) => Ok(reader.size()),
+            How::Volume(volume) => Ok(volume.size()),
             How::Live { .. } => Ok(self.live.attributes(self.number)?.size),
         }
     }
@@ -128,6 +138,22 @@ impl Drop for Open {
             let _ = self.live.0.files.release(object);
         }
     }
+}
+
+/// Reads into a buffer of this thread and shows what was read.
+fn copied<R>(
+    length: usize,
+    give: impl FnOnce(&[u8]) -> R,
+    read: impl FnOnce(&mut [u8]) -> Result<usize>,
+) -> Result<R> {
+    COPY.with_borrow_mut(|buffer| {
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let (into, _) = buffer.split_at_mut(length);
+        let count = read(into)?;
+        Ok(give(into.get(..count).unwrap_or_default()))
+    })
 }
 
 thread_local! {

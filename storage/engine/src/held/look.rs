@@ -24,6 +24,26 @@ impl Held {
         Ok(named.collect())
     }
 
+    /// The volumes just below a file system, by their names there, sorted.
+    pub fn volumes(&self, filesystem: &str) -> Result<Vec<String>> {
+        let tree = self.tree()?;
+        let above = format!("{filesystem}/");
+        let mut names = Vec::new();
+        for head in tree.heads() {
+            let head = head.map_err(|why| Error::of_dataset(filesystem, &why))?;
+            let name = head.name();
+            let Some(own) = name.strip_prefix(&above).filter(|own| !own.contains('/')) else {
+                continue;
+            };
+            let kind = head.kind().map_err(|why| Error::of_dataset(&name, &why))?;
+            if kind == dsl::Kind::Volume {
+                names.push(own.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
     /// A snapshot's files, by its full name.
     pub fn snapshot_files(&self, name: &str) -> Result<Files> {
         let dataset = self.find(name)?;

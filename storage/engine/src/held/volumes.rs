@@ -64,6 +64,13 @@ impl LiveVolume {
         self.done()
     }
 
+    /// Makes zeros of a range, which take no space where they are whole blocks.
+    pub fn write_zeros(&self, range: std::ops::Range<u64>) -> files::Result<()> {
+        self.judge(Need { bytes: SMALL, ..Need::default() })?;
+        self.0.volume.write_zeros(range)?;
+        self.done()
+    }
+
     /// Returns when all that was written will outlast a power cut, unless the volume does without
     /// (sync=disabled).
     pub fn flush(&self) -> files::Result<()> {

@@ -1,0 +1,69 @@
+//! The volumes just below a file system, each shown as a file that can be written, and whose size
+//! stays.
+
+use engine::held::{Held, LiveVolume};
+use parking_lot::RwLock;
+
+use super::Live;
+use crate::number::{Node, Place};
+use crate::{Attributes, Error, Kind, Reason, Result};
+
+/// The volumes that have a place, which they keep: by their names below the file system.
+#[derive(Default)]
+pub(super) struct Volumes(RwLock<Vec<String>>);
+
+/// Who may read and write volumes: root, as with the devices that OpenZFS makes of them.
+const MODE: u32 = 0o600;
+
+impl Volumes {
+    /// The place of a volume.
+    pub(super) fn place(&self, name: &str) -> Result<Place> {
+        let mut all = self.0.write();
+        let known = all.iter().position(|known| known == name);
+        let at = known.unwrap_or_else(|| {
+            all.push(name.to_owned());
+            all.len().saturating_sub(1)
+        });
+        let place = u32::try_from(at).unwrap_or(u32::MAX);
+        if place < Place::MOST { Ok(Place(place)) } else { Err(Error::TooHigh) }
+    }
+
+    /// The volume of a place, as long as there is one of that name.
+    pub(super) fn open(&self, held: &Held, above: &str, place: Place) -> Result<LiveVolume> {
+        let at = usize::try_from(place.0).unwrap_or(usize::MAX);
+        let name = self.0.read().get(at).cloned().ok_or(Error::Absent)?;
+        Ok(held.volume(&format!("{above}/{name}"))?)
+    }
+}
+
+impl Live {
+    /// The volumes just below, by their names there.
+    pub(super) fn list_volumes(&self) -> Result<Vec<String>> {
+        Ok(self.0.held.volumes(&self.0.dataset)?)
+    }
+
+    /// The volume that a number stands for; none: it stands for something else.
+    pub(super) fn volume(&self, number: u64) -> Result<Option<LiveVolume>> {
+        let Node::Volume(place) = Self::node(number)? else { return Ok(None) };
+        self.0.volumes.open(&self.0.held, &self.0.dataset, place).map(Some)
+    }
+
+    /// What there is to know of a volume.
+    pub(super) fn attributes_of_volume(number: u64, volume: &LiveVolume) -> Attributes {
+        Attributes {
+            mode: MODE,
+            size: volume.size(),
+            block_size: volume.block_size().into(),
+            ..Attributes::made_up(number, Kind::File)
+        }
+    }
+}
+
+/// Writes to a volume. Like a device it ends where it ends.
+pub(super) fn write(volume: &LiveVolume, offset: u64, bytes: &[u8]) -> Result<()> {
+    let end = u64::try_from(bytes.len()).ok().and_then(|length| offset.checked_add(length));
+    if end.is_none_or(|end| end > volume.size()) {
+        return Err(Error::Refused { reason: Reason::NoSpace });
+    }
+    Ok(volume.write(offset, bytes)?)
+}
