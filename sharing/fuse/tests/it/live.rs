@@ -342,13 +342,18 @@ fn volumes_are_files_that_can_be_written() {
     .unwrap();
     image[70_000..90_000].fill(0);
     volume.sync_all().unwrap();
-    let beyond = volume.write_all_at(b"beyond", (8 << 20) - 3).unwrap_err();
+    let beyond = volume.write_all_at(b"beyond", 8 << 20).unwrap_err();
     assert_eq!(beyond.kind(), std::io::ErrorKind::StorageFull);
     drop(volume);
+    let read = fs::read(&path).unwrap();
+    let differs = read.iter().zip(&image).position(|(read, wanted)| read != wanted);
+    assert_eq!((read.len(), differs), (image.len(), None));
 
     let place = place.again();
     let path = place.dir().join(".zfs/volume/disk");
-    assert!(fs::read(&path).unwrap() == image, "after the pool was left and taken over");
+    let read = fs::read(&path).unwrap();
+    let differs = read.iter().zip(&image).position(|(read, wanted)| read != wanted);
+    assert_eq!((read.len(), differs), (image.len(), None), "after the pool was taken over");
     place.held.destroy("tank/disk").unwrap();
     assert!(!place.dir().join(".zfs/volume").exists());
     place.end();
