@@ -25,8 +25,7 @@ lint:
 test: setup lint
 	cargo test --locked --workspace --no-fail-fast
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
-	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; \
-	else echo "make test: cargo-deny is not installed, so licences and advisories were not checked (make deny)"; fi
+	@tools/deny.sh
 
 # Tests that need a long time as well: 20,000 mutants of pools, POOLHOUSE_CUTS (200,000) power
 # cuts from POOLHOUSE_SEED (0) on, and ROUNDS (10) random pools of SEED (the time) that real OpenZFS
@@ -42,7 +41,7 @@ test-posix: setup
 
 deny:
 	@command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny
-	cargo deny check
+	@tools/deny.sh
 
 bench: setup
 	cargo run --quiet --locked --release -p simd --example bench

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Licences and sources of dependencies; and advisories, as far as their database can be had: a newer
+# one over the network, or one that was fetched before.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if ! command -v cargo-deny >/dev/null; then
+  echo "deny: cargo-deny is not installed, so licences and advisories were not checked (make deny)"
+  exit 0
+fi
+cargo deny --log-level error check bans licenses sources
+if cargo deny --log-level error fetch db >/dev/null 2>&1; then
+  cargo deny --log-level error check advisories
+elif compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs/*/crates" >/dev/null; then
+  echo "deny: the database of advisories cannot be fetched; the one fetched before was asked"
+  cargo deny --offline --log-level error check advisories
+else
+  echo "deny: the database of advisories cannot be fetched, so they were not checked"
+fi
