@@ -4,6 +4,7 @@
 #   tools/bench-write.sh [FOLDER, default a new one in /dev/shm] 
 #   ROUNDS=5 MIB=512 FILES=100000 tools/bench-write.sh     how often, how large a file, how many files
 #   BENCH_ONLY=write,read tools/bench-write.sh             workloads whose names have one of these words
+#   BENCH_PROGRAM=... tools/bench-write.sh                 with a program that is built already
 #
 # The pools (raidz2 of six files) lie in FOLDER, which should be a tmpfs with room for 10 GiB. Peers
 # are measured where they are to be had, as root only: btrfs raid6 on six loop devices (Debian: btrfs-progs)
@@ -15,8 +16,8 @@ rounds=${ROUNDS:-5} mib=${MIB:-512} files=${FILES:-100000}
 if [[ $(id -u) == 0 && -z ${BENCH_ALONE:-} ]] && unshare -m true 2>/dev/null; then
   BENCH_ALONE=1 exec unshare -m "$0" "$@"
 fi
-cargo build --quiet --locked --release -p bench
-bench=$(realpath "${CARGO_TARGET_DIR:-target}/release/bench")
+[[ -n ${BENCH_PROGRAM:-} ]] || cargo build --quiet --locked --release -p bench
+bench=$(realpath "${BENCH_PROGRAM:-${CARGO_TARGET_DIR:-target}/release/bench}")
 scratch=${1:-$(mktemp -d /dev/shm/poolhouse-bench.XXXXXX)}
 mkdir -p "$scratch"
 scratch=$(realpath "$scratch")
@@ -80,7 +81,7 @@ zfs_fuse_side() {
   done
   export LD_LIBRARY_PATH=$unpacked/lib/x86_64-linux-gnu
   log=$scratch/over/log
-  "$unpacked/sbin/zfs-fuse" --no-daemon >"$log" 2>&1 &
+  "$unpacked/sbin/zfs-fuse" --no-daemon >"$log" 2>&1 {fifo}>&- &
   zfs_fuse=$!
   sleep 2
   local drives

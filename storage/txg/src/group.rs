@@ -34,6 +34,8 @@ struct State {
     dirty: BTreeMap<Txg, u64>,
     /// A sync of this group was asked for.
     wanted: Txg,
+    /// How many are there who write groups whenever one is due.
+    writers: usize,
     /// No more groups: everyone who waits goes home.
     stopped: bool,
 }
@@ -76,6 +78,18 @@ impl Tx {
     }
 }
 
+/// Somebody who writes groups whenever one is due.
+#[derive(Debug)]
+pub struct OnDuty(Groups);
+
+impl Drop for OnDuty {
+    fn drop(&mut self) {
+        let mut state = self.0.0.state.lock();
+        state.writers = state.writers.saturating_sub(1);
+        self.0.0.changed.notify_all();
+    }
+}
+
 impl Drop for Tx {
     fn drop(&mut self) {
         let Some(group) = &self.group else { return };
@@ -99,6 +113,7 @@ impl Groups {
             holds: BTreeMap::new(),
             dirty: BTreeMap::new(),
             wanted: Txg::ZERO,
+            writers: 0,
             stopped: false,
         };
         let (state, changed, driver) = (Mutex::new(state), Condvar::new(), OnceLock::new());
@@ -112,10 +127,18 @@ impl Groups {
 
     /// Has something written, or waits until somebody has.
     fn drive(&self, state: &mut MutexGuard<'_, State>) {
-        match self.0.driver.get() {
+        match self.0.driver.get().filter(|_| state.writers == 0) {
             Some(driver) => MutexGuard::unlocked(state, driver),
             None => self.0.changed.wait(state),
         }
+    }
+
+    /// Tells that the caller writes a group whenever one is due, until this is dropped: who waits
+    /// for one can leave that to the caller.
+    pub fn writer(&self) -> OnDuty {
+        let mut state = self.0.state.lock();
+        state.writers = state.writers.saturating_add(1);
+        OnDuty(self.clone())
     }
 
     /// A hold on the open group. Waits while too much waits to be written; `None` once the groups
@@ -239,6 +262,8 @@ const fn next(txg: Txg) -> Txg {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
     use std::time::Duration;
 
@@ -277,6 +302,29 @@ mod tests {
         groups.finish(txg);
         assert!(waiting.join().unwrap());
         assert_eq!(groups.synced(), Txg::new(2));
+    }
+
+    #[test]
+    fn who_waits_writes_only_if_nobody_is_on_duty() {
+        let groups = Groups::new(Txg::new(1), Limits::default());
+        let (driven, own) = (Arc::new(AtomicUsize::new(0)), groups.clone());
+        let count = Arc::clone(&driven);
+        groups.set_driver(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            own.finish(own.quiesce());
+        });
+        let duty = groups.writer();
+        let waiting = thread::spawn({
+            let groups = groups.clone();
+            move || groups.wait_synced()
+        });
+        while !groups.wait_due(Duration::from_secs(1)) {}
+        groups.finish(groups.quiesce());
+        assert!(waiting.join().unwrap());
+        assert_eq!(driven.load(Ordering::Relaxed), 0);
+        drop(duty);
+        assert!(groups.wait_synced());
+        assert_eq!(driven.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -15,5 +15,5 @@
 mod group;
 mod throttle;
 
-pub use group::{Groups, Tx};
+pub use group::{Groups, OnDuty, Tx};
 pub use throttle::Limits;

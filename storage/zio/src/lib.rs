@@ -10,6 +10,7 @@
 //! through the trait [`Sink`].
 #![forbid(unsafe_code)]
 
+mod batch;
 mod block;
 mod error;
 mod gang;

@@ -16,6 +16,12 @@ pub trait Sink: Send + Sync {
     /// being equal) nothing had to be written.
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error>;
 
+    /// Stores several blocks, and says of each where it went, in the same order: neighbours may go
+    /// out together.
+    fn write_many(&self, requests: &[WriteRequest<'_>]) -> Vec<Result<Blkptr, Error>> {
+        requests.iter().map(|request| self.write(request)).collect()
+    }
+
     /// In that txg the block is no longer wanted: all its copies, and the pieces of a gang.
     fn free(&self, pointer: &Blkptr, txg: Txg);
 }

@@ -12,6 +12,7 @@ use transform::crypt::block::Params;
 use units::{MetaslabId, Place, Txg, VdevId};
 use vdev::Tree;
 
+use crate::batch::Batch;
 use crate::pack::{Packed, Rounding, lsize, pack};
 use crate::protect::{Random, Salts, protect};
 use crate::shared::{Fate, Sharing};
@@ -122,6 +123,27 @@ impl Writer {
         Ok([first, second, 0, 0])
     }
 
+    /// All that is to be done before a block needs room.
+    fn prepared<'a>(&self, request: &WriteRequest<'a>) -> Result<Prepared<'a>, Error> {
+        let length = request.data.len();
+        assert!(length > 0 && length.is_multiple_of(512), "a block is of whole sectors");
+        let packed = pack(request, self.rounding);
+        if let Packed::Pointer(pointer) = packed {
+            return Ok(Prepared::Pointer(pointer));
+        }
+        let (bytes, mut block) = self.stored(request, packed)?;
+        if request.policy.dedup {
+            self.put_shared(request, &mut block, &bytes)?;
+        } else if let Some(old) = unchanged(request, &block) {
+            block = *old;
+        } else if let Some(old) = rewritable(request, &block) {
+            self.rewrite(old, &mut block, &bytes, request.place)?;
+        } else {
+            return Ok(Prepared::Block(bytes, block));
+        }
+        Ok(Prepared::Pointer(Blkptr::Regular(Box::new(block))))
+    }
+
     /// Room, and the bytes in it.
     pub(crate) fn put(
         &self,
@@ -146,9 +168,7 @@ impl Writer {
         bytes: &[u8],
         taken: &mut Vec<Dva>,
     ) -> Result<(), Error> {
-        let copies = copies_of(request, block);
-        let class = self.class(request, bytes.len());
-        let want = Want { psize: bytes.len() as u64, copies, class, ..Want::new(0, request.txg) };
+        let want = self.want(request, block, bytes);
         match self.allocate(&want, request.place) {
             Ok(dvas) => {
                 taken.extend(dvas.iter().flatten());
@@ -172,6 +192,12 @@ impl Writer {
         let usage = self.allocator.usage(Class::Special);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(length);
         if taken < usage.capacity / 4 * 3 { Class::Special } else { class }
+    }
+
+    /// The room that a block needs.
+    pub(crate) fn want(&self, request: &WriteRequest<'_>, block: &Regular, bytes: &[u8]) -> Want {
+        let (copies, class) = (copies_of(request, block), self.class(request, bytes.len()));
+        Want { psize: bytes.len() as u64, copies, class, ..Want::new(0, request.txg) }
     }
 
     /// Room for a block, whatever must be loaded to find it.
@@ -252,25 +278,34 @@ pub(crate) const SMALLEST: u64 = 512;
 
 impl Sink for Writer {
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
-        let length = request.data.len();
-        assert!(length > 0 && length.is_multiple_of(512), "a block is of whole sectors");
-        let packed = pack(request, self.rounding);
-        if let Packed::Pointer(pointer) = packed {
-            return Ok(pointer);
+        match self.prepared(request)? {
+            Prepared::Pointer(pointer) => Ok(pointer),
+            Prepared::Block(bytes, mut block) => {
+                self.put(request, &mut block, &bytes)?;
+                Ok(Blkptr::Regular(Box::new(block)))
+            }
         }
-        let (bytes, mut block) = self.stored(request, packed)?;
-        if request.policy.dedup {
-            self.put_shared(request, &mut block, &bytes)?;
-            return Ok(Blkptr::Regular(Box::new(block)));
-        }
-        if let Some(old) = unchanged(request, &block) {
-            return Ok(Blkptr::Regular(Box::new(*old)));
-        }
-        match rewritable(request, &block) {
-            Some(old) => self.rewrite(old, &mut block, &bytes, request.place)?,
-            None => self.put(request, &mut block, &bytes)?,
-        }
-        Ok(Blkptr::Regular(Box::new(block)))
+    }
+
+    fn write_many(&self, requests: &[WriteRequest<'_>]) -> Vec<Result<Blkptr, Error>> {
+        let mut batch = Batch::default();
+        let mut results: Vec<_> = requests
+            .iter()
+            .enumerate()
+            .map(|(index, request)| match self.prepared(request)? {
+                Prepared::Pointer(pointer) => Ok(pointer),
+                Prepared::Block(bytes, block) => {
+                    batch.blocks.push((index, bytes, block));
+                    Ok(Blkptr::EMPTY)
+                }
+            })
+            .collect();
+        batch.write(self, requests, &mut |index, result| {
+            if let Some(place) = results.get_mut(index) {
+                *place = result;
+            }
+        });
+        results
     }
 
     fn free(&self, pointer: &Blkptr, txg: Txg) {
@@ -279,6 +314,14 @@ impl Sink for Writer {
             self.release(&Regular { dvas, ..**block }, txg);
         }
     }
+}
+
+/// What is left to do for a block.
+enum Prepared<'a> {
+    /// Nothing.
+    Pointer(Blkptr),
+    /// It needs room, and these bytes in it.
+    Block(Cow<'a, [u8]>, Regular),
 }
 
 /// How many copies a block gets.

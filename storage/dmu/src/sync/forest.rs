@@ -251,8 +251,9 @@ impl<'a> Forest<'a> {
         let wanted = Wanted { kind, level: level_type, checksum, compression };
         let policy = (self.syncing.policy)(wanted);
         let (syncing, below) = (self.syncing, self.below);
-        let stored = crew::each(syncing.workers, &todo, &|(job, previous)| {
-            let request = WriteRequest {
+        let runs: Vec<_> = todo.chunks(run_length(&todo, syncing.workers)).collect();
+        let stored = crew::each(syncing.workers, &runs, &|run| {
+            let requests = run.iter().map(|(job, previous)| WriteRequest {
                 data: &job.content,
                 kind,
                 level: level_type,
@@ -261,10 +262,11 @@ impl<'a> Forest<'a> {
                 policy: &policy,
                 previous,
                 place: below.place(level, job.block),
-            };
-            Ok(syncing.sink.write(&request)?)
+            });
+            let stored = syncing.sink.write_many(&requests.collect::<Vec<_>>()).into_iter();
+            stored.map(|stored| stored.map_err(Error::from)).collect::<Result<Vec<_>>>()
         })?;
-        for ((job, previous), pointer) in todo.iter().zip(stored) {
+        for ((job, previous), pointer) in todo.iter().zip(stored.into_iter().flatten()) {
             if pointer != *previous {
                 self.account(previous, &pointer);
                 self.set(level, job.block, pointer)?;
@@ -308,6 +310,16 @@ impl<'a> Forest<'a> {
         }
         Ok(fill)
     }
+}
+
+/// How many blocks are given to one worker at a time: neighbours go out together, but nobody is to
+/// be idle.
+fn run_length(todo: &[(&Job, Blkptr)], workers: usize) -> usize {
+    /// Bytes of blocks that may be neighbours on the drives.
+    const TOGETHER: usize = 1 << 20;
+    let size = todo.first().map_or(1, |(job, _)| job.content.len()).max(1);
+    let share = todo.len().div_ceil(workers.max(1));
+    TOGETHER.checked_div(size).unwrap_or(1).min(share).max(1)
 }
 
 fn put(content: &mut [u8], slot: usize, pointer: &Blkptr) {

@@ -68,6 +68,7 @@ impl std::fmt::Debug for Held {
 impl Held {
     fn new(owned: Owned, world: World) -> Self {
         let (files, volumes) = (Mutex::default(), Mutex::default());
+        device::buffer::keep(usize::try_from(world.dirty).unwrap_or(usize::MAX));
         owned.set_accounts(Arc::new(accounts::Accountant::of(&owned, &world)));
         let owned = Arc::new(owned);
         let weak = Arc::downgrade(&owned);
@@ -104,6 +105,7 @@ impl Held {
     /// stop. For a thread of its own.
     pub fn run(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
         let groups = self.0.owned.groups();
+        let _duty = groups.writer();
         while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
             let due = groups.wait_due(interval);
             if due || self.0.owned.is_dirty() {

@@ -6,11 +6,14 @@
 //!      4     -  block   lz4    a raw lz4 block that decodes to exactly the logical size
 //! ```
 
+use std::cell::RefCell;
+
 use lz4::block::{CompressionMode, compress_to_buffer, decompress_to_buffer};
 
 use crate::Error;
 
 const HEADER: usize = 4;
+const SECTOR: usize = 4096;
 
 pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let (head, rest) = src.split_first_chunk::<HEADER>().ok_or(corrupt("no length"))?;
@@ -24,17 +27,27 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     }
 }
 
+thread_local! {
+    /// What does not get smaller is only found out at its end: memory for that is not made anew.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 pub(super) fn compress(src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
     let bound = lz4::block::compress_bound(src.len()).ok()?;
-    let mut out = vec![0; HEADER.checked_add(bound)?.min(dst_limit)];
-    let body = out.get_mut(HEADER..)?;
-    let n = compress_to_buffer(src, Some(CompressionMode::DEFAULT), false, body).ok()?;
-    if n == 0 {
-        return None;
-    }
-    out.truncate(HEADER + n);
-    out.get_mut(..HEADER)?.copy_from_slice(&u32::try_from(n).ok()?.to_be_bytes());
-    Some(out)
+    let most = bound.min(dst_limit.checked_sub(HEADER)?);
+    SCRATCH.with_borrow_mut(|scratch| {
+        if scratch.len() < most {
+            scratch.resize(most, 0);
+        }
+        let (body, _) = scratch.split_at_mut(most);
+        let n = compress_to_buffer(src, Some(CompressionMode::DEFAULT), false, body).ok()?;
+        let found = body.get(..n).filter(|found| !found.is_empty())?;
+        // with room for what fills it up to a sector
+        let mut out = Vec::with_capacity((HEADER + n).next_multiple_of(SECTOR));
+        out.extend_from_slice(&u32::try_from(n).ok()?.to_be_bytes());
+        out.extend_from_slice(found);
+        Some(out)
+    })
 }
 
 fn corrupt(rule: &'static str) -> Error {
