@@ -70,6 +70,16 @@ pub enum Error {
         /// The pool.
         pool: String,
     },
+    /// Another host writes to the pool.
+    #[error(
+        "pool '{pool}': another host has it right now ('{host}' had it last), as its drives change; export it there first"
+    )]
+    LivesElsewhere {
+        /// The pool.
+        pool: String,
+        /// The host that had it last.
+        host: String,
+    },
     /// A drive holds what is no pool.
     #[error("'{path}' holds {whose}; use -f to use it all the same, which destroys what is on it")]
     Filled {
@@ -310,6 +320,7 @@ impl Error {
             Self::InUse { .. }
             | Self::Taken { .. }
             | Self::Filled { .. }
+            | Self::LivesElsewhere { .. }
             | Self::Foreign { .. } => 11,
             Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NoSuchThing { .. } => 12,
             Self::Destination { .. } => 13,

@@ -126,16 +126,17 @@ impl Commit<'_> {
         for leaf in self.writable() {
             let ashift = u64::from(leaf.ashift().get());
             let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
-            let size = usize::try_from(label::slot_size(ashift)).unwrap_or(0);
-            let written = copies(leaf, 0..label::COPIES).try_for_each(|start| {
-                let mut slot = vec![0; size];
-                slot[..Uberblock::SIZE].copy_from_slice(&uberblock.encode());
-                seal(&mut slot, start + within);
-                leaf.write(start + within, &slot)
-            });
+            let written = copies(leaf, 0..label::COPIES)
+                .try_for_each(|start| write_slot(uberblock, leaf, start + within));
             good.extend(blame(leaf, written, faults).then_some(leaf.guid()));
         }
         self.settle(&good, faults)
+    }
+
+    /// Writes a sign of life into one label of a leaf; gives whether the leaf took it.
+    pub fn sign(uberblock: &Uberblock, leaf: &Leaf, copy: u32) -> bool {
+        let within = label::sign_offset(leaf.ashift().get().into());
+        copies(leaf, [copy]).any(|start| write_slot(uberblock, leaf, start + within).is_ok())
     }
 
     /// Flushes; an error where no leaf is left of those that took what was written.
@@ -176,6 +177,14 @@ pub fn config_of(pool: &PoolConfig, top: &VdevConfig, leaf: &VdevConfig) -> Labe
 /// The leaves that have a device with labels of its own.
 fn real_leaves(top: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
     top.leaves().filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
+}
+
+fn write_slot(uberblock: &Uberblock, leaf: &Leaf, place: u64) -> Result<(), Trouble> {
+    let size = usize::try_from(label::slot_size(leaf.ashift().get().into())).unwrap_or(0);
+    let mut slot = vec![0; size];
+    slot[..Uberblock::SIZE].copy_from_slice(&uberblock.encode());
+    seal(&mut slot, place);
+    leaf.write(place, &slot)
 }
 
 /// Where these copies of the label begin on the leaf's device.

@@ -53,6 +53,10 @@ pub enum Error {
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     CommitNowhere,
+    /// No sign of life could be given for so long that another host may have the pool
+    /// (Unavailable).
+    #[error("no sign of life could be given: another host may have the pool by now")]
+    Silent,
     /// The vdev has too many drives for a label to describe (Unsupported).
     #[error("the description of a vdev does not fit a label")]
     LabelTooLong,

@@ -31,6 +31,6 @@ pub use error::Error;
 pub use features::{FeatureState, Verdict};
 pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
 pub use open::{Between, Choice, Options};
-pub use owned::{Accounts, Allowed, Owned, Redundant, Set, Settings, Task, World};
+pub use owned::{Accounts, Allowed, Owned, Redundant, SIGNS_MISSED, Set, Settings, Task, World};
 pub use pool::Pool;
 pub use space::{Space, TopSpace, space_map_entries};

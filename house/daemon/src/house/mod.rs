@@ -27,6 +27,9 @@ use crate::{Answer, Ask, Error, Hello, Place, Result};
 /// How often what was changed is written, if nobody asks for it.
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// How often a pool under multihost protection gives a sign of life.
+const SIGNS: Duration = Duration::from_secs(1);
+
 /// The pools that the daemon has.
 pub(crate) struct House {
     place: Place,
@@ -40,12 +43,12 @@ pub(crate) struct House {
     moving: Mutex<()>,
 }
 
-/// A pool with its thread.
+/// A pool with its threads.
 struct Pool {
     held: Held,
     altroot: Option<PathBuf>,
     stop: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Its datasets are changed by one at a time.
     changing: Mutex<()>,
     mounts: Mutex<Vec<mounts::Mount>>,
@@ -78,25 +81,34 @@ impl House {
         Ok(())
     }
 
-    /// Has a pool from now on: starts its thread.
+    /// Has a pool from now on: starts its threads.
     fn keep(self: &Arc<Self>, held: Held, altroot: Option<PathBuf>) -> Arc<Pool> {
         let stop = Arc::new(AtomicBool::new(false));
         let name = held.name().to_owned();
         let (house, writer, ends) = (Arc::downgrade(self), held.clone(), Arc::clone(&stop));
-        let thread = std::thread::Builder::new().name(format!("pool {name}")).spawn(move || {
+        let writes = std::thread::Builder::new().name(format!("pool {name}")).spawn(move || {
             if let Err(why) = writer.run(INTERVAL, &ends)
                 && let Some(house) = house.upgrade()
             {
                 house.log.say(&why.to_string());
             }
         });
-        if let Err(why) = &thread {
-            // what is changed is still written whenever a command asks for it
-            self.log.say(&format!("pool '{name}' has no thread to write its changes: {why}"));
+        let (living, ends) = (held.clone(), Arc::clone(&stop));
+        let signs = std::thread::Builder::new().name(format!("signs {name}"));
+        let signs = signs.spawn(move || living.give_signs(SIGNS, &ends));
+        let mut threads = Vec::new();
+        for (started, what) in [(writes, "write its changes"), (signs, "give signs of life")] {
+            match started {
+                Ok(thread) => threads.push(thread),
+                // what is changed is still written whenever a command asks for it
+                Err(why) => {
+                    self.log.say(&format!("pool '{name}' has no thread to {what}: {why}"));
+                }
+            }
         }
-        let thread = Mutex::new(thread.ok());
+        let threads = Mutex::new(threads);
         let (changing, mounts) = Default::default();
-        let pool = Arc::new(Pool { held, altroot, stop, thread, changing, mounts });
+        let pool = Arc::new(Pool { held, altroot, stop, threads, changing, mounts });
         self.pools.lock().insert(name, Arc::clone(&pool));
         pool
     }
@@ -192,7 +204,7 @@ impl Pool {
         let _changing = self.changing.lock();
         self.stop.store(true, Ordering::Release);
         let done = way(&self.held);
-        if let Some(thread) = self.thread.lock().take() {
+        for thread in self.threads.lock().drain(..) {
             // it said itself what went wrong
             let _ = thread.join();
         }

@@ -270,6 +270,10 @@ fn drives_of(
             let host = pool.host_name.clone().unwrap_or_else(|| "another host".to_owned());
             return Err(Error::Foreign { pool: candidate.name().to_owned(), host });
         }
+        if pool.state == PoolState::Active && foreign {
+            let host = pool.host_name.as_deref().unwrap_or("another host");
+            super::elsewhere::check(candidate, host)?;
+        }
     }
     let paths = candidate.devices.iter().map(|device| PathBuf::from(device.device.name()));
     Ok((candidate.guid, paths.collect()))

@@ -11,6 +11,7 @@ mod begin;
 mod change;
 mod create;
 mod datasets;
+mod elsewhere;
 mod files;
 mod keep;
 mod look;

@@ -32,17 +32,19 @@ struct Choice {
 
 const SWITCH: &[&str] = &["off", "on"];
 
-const CHOICES: [Choice; 6] = [
+const CHOICES: [Choice; 7] = [
     Choice { name: "autoexpand", words: SWITCH, default: 0 },
     Choice { name: "autoreplace", words: SWITCH, default: 0 },
     Choice { name: "autotrim", words: SWITCH, default: 0 },
     Choice { name: "delegation", words: SWITCH, default: 1 },
     Choice { name: "failmode", words: &["wait", "continue", "panic"], default: 0 },
     Choice { name: "listsnapshots", words: SWITCH, default: 0 },
+    Choice { name: MULTIHOST, words: SWITCH, default: 0 },
 ];
 
 /// What names of features begin with.
 const FEATURE: &str = "feature@";
+const MULTIHOST: &str = "multihost";
 const BOOT: &str = "bootfs";
 const COMMENT: &str = "comment";
 const LONGEST_COMMENT: usize = 32;
@@ -100,11 +102,6 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
             usage("comment: it may have letters, digits, signs and spaces of ASCII only".to_owned())
         }
         COMMENT => Ok(Setting::Comment(Some(value.to_owned()).filter(|text| !text.is_empty()))),
-        "multihost" if value == "on" => usage(
-            "multihost=on: nothing here tells other hosts that the pool is in use, as yet"
-                .to_owned(),
-        ),
-        "multihost" => Ok(Setting::Choice("multihost", 0)),
         name if FACTS.contains(&name) => usage(format!("{name} can be looked at only")),
         _ => usage(format!("{name}: pools have no such property")),
     }
@@ -176,6 +173,9 @@ impl Held {
             let failed = |error: dsl::Error| Error::of_dataset(&pool, &error);
             match setting {
                 Setting::Choice(name, number) => {
+                    if name == MULTIHOST {
+                        owned.set_signs(number == 1);
+                    }
                     write::set_pool_number(change, name, number).map_err(failed)
                 }
                 Setting::Comment(text) => {

@@ -2,6 +2,11 @@
 
 use engine::held::{self, Shape, TakeOver, Wishes};
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use crate::held::{Folder, faults, new_pool, read_file, world, write_file};
 
 fn words(all: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -81,4 +86,57 @@ fn a_destroyed_pool_comes_back_if_that_is_asked_for() {
     let held = held::hold_as(&here, "tank", &how, &world()).unwrap();
     assert_eq!(read_file(&held, "tank", "letter"), b"not meant to go");
     held.export().unwrap();
+}
+
+const SIGN: Duration = Duration::from_millis(100);
+
+/// The labels of a drive, as a host sees them that has it in common with another.
+fn share(from: &File, to: &File) {
+    let size = from.metadata().unwrap().len();
+    let mut bytes = vec![0; 512 << 10];
+    for at in [0, size - (512 << 10)] {
+        from.read_exact_at(&mut bytes, at).unwrap();
+        to.write_all_at(&bytes, at).unwrap();
+    }
+}
+
+#[test]
+fn nobody_takes_a_pool_from_a_host_that_lives() {
+    let (here, there) = (Folder::new("lives", 1, 128 << 20), Folder::new("looks", 1, 128 << 20));
+    let new = new_pool(&here, Shape::Single, 1);
+    let held = held::create(&new, &world()).unwrap();
+    held.set_pool_property("multihost", "on").unwrap();
+    write_file(&held, "tank", "letter", b"mine");
+    held.sync().unwrap();
+    std::fs::copy(here.path().join("d0.img"), there.path().join("d0.img")).unwrap();
+    let other = held::World { host: (0x9999, "there".to_owned()), ..world() };
+    let take = || {
+        let how = TakeOver { force: true, ..TakeOver::default() };
+        held::hold_as(&[there.path().into()], "tank", &how, &other)
+    };
+
+    let stop = AtomicBool::new(false);
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| held.give_signs(SIGN, &stop));
+        scope.spawn(|| {
+            let own = File::open(here.path().join("d0.img")).unwrap();
+            let seen = File::options().write(true).open(there.path().join("d0.img")).unwrap();
+            while !stop.load(Ordering::Acquire) {
+                share(&own, &seen);
+                std::thread::sleep(SIGN);
+            }
+        });
+        let taken = take();
+        stop.store(true, Ordering::Release);
+        taken.map(drop)
+    });
+    assert!(refused.unwrap_err().to_string().contains("another host has it right now"));
+
+    // it dies: after twice the time in which it would have given up, the pool is anybody's
+    drop(held);
+    let held = take().unwrap();
+    assert_eq!(read_file(&held, "tank", "letter"), b"mine");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&there, "tank"), Vec::<String>::new());
 }

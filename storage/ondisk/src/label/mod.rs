@@ -100,6 +100,12 @@ pub fn slot_offset(ashift: u64, txg: units::Txg, multihost: bool) -> u64 {
     RING_OFFSET.saturating_add(slot.saturating_mul(slot_size(ashift)))
 }
 
+/// Bytes from a label's start to the slot in which signs of life stand: the last.
+pub fn sign_offset(ashift: u64) -> u64 {
+    let last = slot_count(ashift).saturating_sub(1);
+    RING_OFFSET.saturating_add(last.saturating_mul(slot_size(ashift)))
+}
+
 /// One copy of a label, as read from a device.
 #[derive(Clone, Debug)]
 pub struct Label<'a> {

@@ -11,6 +11,7 @@ mod leave;
 mod policy;
 mod room;
 mod shared;
+mod signs;
 mod sync;
 mod tasks;
 
@@ -34,6 +35,7 @@ use crate::space::Space;
 use crate::{Error, Pool, capacity};
 
 pub use policy::{Allowed, Redundant, Settings};
+pub use signs::FAILS as SIGNS_MISSED;
 pub use tasks::Task;
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
@@ -145,6 +147,8 @@ pub struct Owned {
     pub(crate) noted: Mutex<BTreeMap<Guid, TxgRanges>>,
     /// Why the pool is suspended, if it is.
     pub(crate) trouble: RwLock<Option<Error>>,
+    /// Signs of life for other hosts.
+    pub(crate) signs: signs::Signs,
 }
 
 /// The pool's configuration, and whether labels have it.
@@ -185,6 +189,7 @@ impl Owned {
             leaf.rejoin(pool.uberblock.txg);
         }
         let usable = capacity::usable(&pool);
+        let signs = signs::Signs::of(&pool.directory)?;
         let groups = Groups::new(pool.uberblock.txg, world.limits);
         Ok(Self {
             groups,
@@ -210,6 +215,7 @@ impl Owned {
             faults: Mutex::default(),
             noted: Mutex::new(noted),
             trouble: RwLock::new(None),
+            signs,
         })
     }
 
@@ -320,6 +326,6 @@ impl Owned {
     }
 
     fn commit(&self) -> Commit<'_> {
-        Commit { tree: &self.tree, multihost: false }
+        Commit { tree: &self.tree, multihost: self.gives_signs() }
     }
 }

@@ -194,6 +194,7 @@ impl Owned {
     fn commit_group(&self, txg: Txg, seconds: u64, root: Blkptr) -> Result<(), Error> {
         let uberblock =
             Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
+        let uberblock = Uberblock { multihost: Some(self.signs.common()), ..uberblock };
         let mut config = self.config.lock();
         let changed = config.changed.then_some(&config.now);
         let mut faults = Vec::new();
