@@ -125,25 +125,20 @@ mod tests {
         }
     }
 
-    fn sign(delay: u64, count: u16) -> Option<Multihost> {
-        Some(Multihost {
-            delay,
-            interval: Some(100),
-            sequence: Some(count),
-            fail_intervals: Some(10),
-        })
+    fn sign(delay: u64, count: u16) -> Multihost {
+        Multihost { delay, interval: Some(100), sequence: Some(count), fail_intervals: Some(10) }
     }
 
     #[test]
     fn who_gives_signs_is_waited_for_twice_as_long_as_it_goes_on_without() {
-        assert_eq!(patience(&uberblock(sign(100_000_000, 1))), Some(Duration::from_secs(2)));
-        assert_eq!(patience(&uberblock(sign(0, 0))), None, "it said that it gives none");
+        assert_eq!(patience(&uberblock(Some(sign(100_000_000, 1)))), Some(Duration::from_secs(2)));
+        assert_eq!(patience(&uberblock(Some(sign(0, 0)))), None, "it said that it gives none");
         assert_eq!(patience(&uberblock(None)), Some(UNKNOWN));
     }
 
     #[test]
     fn a_host_that_writes_is_seen() {
-        let first = uberblock(sign(100_000_000, 1));
+        let first = uberblock(Some(sign(100_000_000, 1)));
         let mut waited = Duration::ZERO;
         let mut wait = |time| waited += time;
         assert!(!lives(&first, &mut || Some(first.clone()), &mut wait), "nothing changes");
@@ -151,12 +146,12 @@ mod tests {
         let mut looks = 0;
         let mut look = || {
             looks += 1;
-            Some(uberblock(sign(100_000_000, if looks < 3 { 1 } else { 2 })))
+            Some(uberblock(Some(sign(100_000_000, if looks < 3 { 1 } else { 2 }))))
         };
         assert!(lives(&first, &mut look, &mut |_| ()));
         let written = Uberblock { timestamp: first.timestamp + 1, ..first.clone() };
         assert!(lives(&first, &mut || Some(written.clone()), &mut |_| ()));
-        let quiet = uberblock(sign(0, 0));
+        let quiet = uberblock(Some(sign(0, 0)));
         assert!(!lives(&quiet, &mut || panic!("nobody looks"), &mut |_| ()));
     }
 }
