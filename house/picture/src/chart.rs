@@ -1,5 +1,6 @@
 //! Charts of measured figures: bars with their uncertainty, and traces over an axis.
 
+use crate::letters::fitted;
 use crate::svg::{At, Svg, WIDTH};
 
 /// Colours by place in a legend; the same series has the same colour in all charts.
@@ -46,6 +47,8 @@ const LEGEND: f64 = 18.0;
 const NAME: f64 = 17.0;
 const BAR: f64 = 11.0;
 const GAP: f64 = 8.0;
+/// Size of letters.
+const LETTER: f64 = 12.0;
 /// The words of a figure take so much at the right.
 const FIGURE: f64 = 110.0;
 
@@ -66,7 +69,7 @@ pub fn bars(title: &str, series: &[String], groups: &[Bars], scale: Scale) -> Sv
     let all: Vec<Bar> = groups.iter().flat_map(|group| group.bars.clone()).collect();
     let common = longest(&all);
     for group in groups {
-        svg.text(At(0.0, y + 12.0), "", &group.name);
+        svg.text(At(0.0, y + 12.0), "", &fitted(&group.name, WIDTH, LETTER));
         y += NAME;
         let full = if scale == Scale::Each { longest(&group.bars) } else { common };
         for bar in &group.bars {
@@ -95,7 +98,7 @@ fn draw_legend(svg: &mut Svg, top: f64, series: &[String]) {
     for (index, name) in series.iter().enumerate() {
         let y = top + LEGEND * count(index);
         svg.rect(At(0.0, y + 2.0), At(11.0, 11.0), colour(index), 1.0, name);
-        svg.text(At(16.0, y + 12.0), "soft small", name);
+        svg.text(At(16.0, y + 12.0), "soft small", &fitted(name, WIDTH - 16.0, LETTER));
     }
 }
 
@@ -108,7 +111,8 @@ pub struct Trace {
     pub points: Vec<(f64, f64)>,
 }
 
-const LEFT: f64 = 52.0;
+/// A figure with its unit stands left of the plot.
+const LEFT: f64 = 68.0;
 const RIGHT: f64 = WIDTH - 10.0;
 const PLOT: f64 = 210.0;
 const BELOW: f64 = 40.0;
@@ -184,6 +188,21 @@ mod tests {
         assert_eq!(text.matches("<circle").count(), 3);
         assert!(!text.contains("NaN"));
         traces("none", ("", 0.0), &[], |y| y.to_string());
+    }
+
+    #[test]
+    fn long_names_stay_in_the_picture() {
+        let name = format!("/a/{}/drive-7", "folder/".repeat(40));
+        let bar = Bar { series: 1, value: 3.0, plus_minus: 1.0, words: "3".into() };
+        let group = Bars { name: name.clone(), bars: vec![bar] };
+        let series = [name.clone(), "b".to_owned()];
+        let text = bars("t", &series, &[group], Scale::Each).file();
+        let line = Trace { name: name.clone(), points: vec![(0.0, 5.0)] };
+        let text = text + &traces("zones", ("inner", 100.0), &[line], |y| y.to_string()).file();
+        let shown: Vec<&str> = text.lines().filter(|line| line.contains("<text")).collect();
+        assert_eq!(shown.iter().filter(|line| line.contains("…")).count(), 3, "{shown:?}");
+        assert!(shown.iter().all(|line| !line.contains(&name)), "{shown:?}");
+        assert!(text.contains(&format!("<title>{name}")), "pointed at, it is whole");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Pictures and pages in SVG and HTML, which stand by themselves.
 //!
 //! ```text
-//! chart bars and traces of measured figures
-//! svg   marks and words, in the colours of light and dark
-//! page  a page around them: title, sections, tables
+//! chart    bars and traces of measured figures
+//! letters  words cut to the room there is
+//! svg      marks and words, in the colours of light and dark
+//! page     a page around them: title, sections, tables
 //! ```
 //!
 //! Nothing is fetched, and no script runs. Pictures are 400 units wide, so that their words can be
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chart;
+mod letters;
 mod page;
 mod svg;
 

@@ -99,7 +99,6 @@ fn a_plan_is_shown() {
 }
 
 #[test]
-#[ignore = "fails: names of drives with long paths leave the picture, see SHORTCOMINGS"]
 fn results_are_shown() {
     let Some(browser) = browser() else { return };
     let dir = scratch("bench");

@@ -1,0 +1,62 @@
+//! How wide words are, and words cut to the room there is.
+//!
+//! Whoever shows a picture brings the letters, so their width can only be supposed: that of DejaVu
+//! Sans, which is wider than what most browsers take.
+
+/// What stands for what was cut out.
+const CUT: char = '…';
+
+/// Width of a letter in parts of its size.
+fn width(letter: char) -> f64 {
+    match letter {
+        'i' | 'j' | 'l' | '|' | '\'' => 0.30,
+        ' ' | '.' | ',' | ':' | ';' | '/' | '\\' | '!' | 'I' => 0.35,
+        '-' | '(' | ')' | '[' | ']' | 'f' | 'r' | 't' => 0.42,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | CUT => 1.0,
+        'A'..='Z' => 0.79,
+        letter if letter.is_ascii() => 0.65,
+        _ => 1.0,
+    }
+}
+
+/// The words themselves if they fit into `room` units in letters of `size` units; or else as much
+/// of their begin and end as does. Of a path, and of most names, the end says more.
+pub(crate) fn fitted(words: &str, room: f64, size: f64) -> String {
+    let mut left = room / size;
+    if words.chars().map(width).sum::<f64>() <= left {
+        return words.to_owned();
+    }
+    left -= width(CUT);
+    let mut for_begin = left / 3.0;
+    let begin: String = words.chars().take_while(|&letter| takes(&mut for_begin, letter)).collect();
+    let mut for_end = left - begin.chars().map(width).sum::<f64>();
+    let end: Vec<char> =
+        words.chars().rev().take_while(|&letter| takes(&mut for_end, letter)).collect();
+    let mut cut = begin;
+    cut.push(CUT);
+    cut.extend(end.into_iter().rev());
+    cut
+}
+
+/// Whether there is room for a letter, which is then taken.
+fn takes(room: &mut f64, letter: char) -> bool {
+    *room -= width(letter);
+    *room >= 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitted;
+
+    #[test]
+    fn what_does_not_fit_loses_its_middle() {
+        assert_eq!(fitted("random read 4K, 32 at a time", 400.0, 12.0).len(), 28);
+        let path = "/srv/machines/of/the/house/images/of/drives/that/are/kept/drive-17: outer";
+        let cut = fitted(path, 400.0, 12.0);
+        assert!(cut.starts_with("/srv/mach") && cut.ends_with("/drive-17: outer"), "{cut}");
+        assert!(cut.contains('…') && cut.chars().count() < path.len(), "{cut}");
+        assert_eq!(fitted("wide", 0.0, 12.0), "…");
+        let wide = fitted(&"W".repeat(100), 120.0, 12.0);
+        assert_eq!(wide.chars().count(), 10, "{wide}");
+    }
+}
