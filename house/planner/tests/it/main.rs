@@ -1,4 +1,5 @@
 //! The planner against real pools, published cases, and itself.
 
 mod capacity;
+mod made;
 mod plan;

@@ -18,10 +18,12 @@ impl Owned {
         self.usable
     }
 
-    /// Bytes in all vdevs for data, and how many of them are in use, parity included.
+    /// Bytes in all vdevs but those for the intent log, and how many of them are in use, parity
+    /// included. The metaslabs that data vdevs keep for the log count.
     pub fn fullness(&self) -> (u64, u64) {
-        let usage = self.space.allocator().usage(Class::Normal);
-        (usage.capacity, usage.allocated)
+        let counted = Class::ALL.into_iter().filter(|class| *class != Class::Log);
+        let usages = counted.map(|class| self.space.allocator().usage(class));
+        usages.fold((0, 0), |(size, used), usage| (size + usage.capacity, used + usage.allocated))
     }
 
     /// What one top-level vdev is for, and the same of it.

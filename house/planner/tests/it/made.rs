@@ -1,0 +1,215 @@
+//! Pools that our own engine makes hold what is planned, to the byte.
+//!
+//! Drives are devices in memory that are as large as they say and take no room. Of each pool that is
+//! made, what `zpool list -p` and `zfs list -p` print is held against the plan, and so is what its
+//! configuration and its tables of free space say once it is opened again, to be read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use device::{Device, Memory};
+use engine::dataset::Wanted;
+use engine::held::{NewPool, NewVdev, Purpose, Shape, World, create_on};
+use planner::{Capacity, Group, Kind, Mix, Rules, Taking, Words};
+use serde_json::Value;
+use units::Ashift;
+
+/// Numbers that look random (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from `least` to `most`.
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.bits() % (most - least + 1)
+    }
+}
+
+/// A pool that is planned and made.
+#[derive(Debug)]
+struct Case {
+    seed: u64,
+    groups: Vec<Group>,
+    drives: Vec<u64>,
+    ashift: u64,
+}
+
+/// What a pool has, by the plan or by itself.
+#[derive(Debug, PartialEq, Eq)]
+struct Figures {
+    /// SIZE of `zpool list`.
+    size: u64,
+    /// USED and AVAIL of `zfs list` together.
+    usable: u64,
+    /// Of each top-level vdev: asize, log2 of the size of its metaslabs, how many they are.
+    vdevs: Vec<(u64, u32, u64)>,
+}
+
+impl Case {
+    /// The case of that seed.
+    fn of(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let ashift = [9, 9, 12, 12, 12, 13, 14, 16][usize::try_from(random.between(0, 7)).unwrap()];
+        let (mut groups, mut drives) = (Vec::new(), Vec::new());
+        // drives like each other, as people buy them, of 256 MiB to 24 TB
+        let common = size(&mut random);
+        for _ in 0..random.between(1, 4) {
+            let group = group(&mut random);
+            let mixed = random.between(0, 3) == 0;
+            for _ in 0..group.width {
+                drives.push(if mixed { size(&mut random) } else { common });
+            }
+            groups.push(group);
+        }
+        Self { seed, groups, drives, ashift }
+    }
+
+    fn planned(&self) -> Figures {
+        let words = Words(self.groups.clone());
+        let ashift = Ashift::new(self.ashift).unwrap();
+        let taking = Taking { ashift, whole_disks: false, rules: Rules::Of2021 };
+        let planned = Capacity::new(&words, &self.drives, taking, &Mix::default());
+        let planned = planned.unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let vdevs = planned.vdevs.iter();
+        Figures {
+            size: planned.size_bytes,
+            usable: planned.account.usable_bytes,
+            vdevs: vdevs.map(|v| (v.asize, v.metaslab_shift, v.metaslabs)).collect(),
+        }
+    }
+
+    fn made(&self) -> Figures {
+        let names = (0..self.drives.len()).map(|index| format!("/no/such/drive-{index}"));
+        let names: Vec<PathBuf> = names.map(PathBuf::from).collect();
+        let devices = names.iter().zip(&self.drives).map(|(name, size)| {
+            Arc::new(Memory::blank(name.display().to_string(), *size)) as Arc<dyn Device>
+        });
+        let devices: Vec<Arc<dyn Device>> = devices.collect();
+        let new = NewPool {
+            name: "tank".to_owned(),
+            vdevs: self.vdevs(&names),
+            ashift: Some(self.ashift),
+            properties: Vec::new(),
+            force: true,
+        };
+        let held = create_on(&new, devices.clone(), &world(self.seed));
+        let held = held.unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let size = held.status().size;
+        let mut usable = 0;
+        let wanted = Wanted {
+            properties: vec!["used".to_owned(), "available".to_owned()],
+            depth: Some(0),
+            ..Wanted::default()
+        };
+        let mut add = |dataset: engine::dataset::Dataset| {
+            let value = |name| dataset.value(name).unwrap().parse::<u64>().unwrap();
+            usable += value("used") + value("available");
+        };
+        held.list("tank", &wanted, &mut add, &mut |event| panic!("{event}")).unwrap();
+        held.release().unwrap();
+        drop(held);
+        Figures { size, usable, vdevs: self.opened(&devices) }
+    }
+
+    /// What the pool says of its vdevs to whoever opens it to read it.
+    fn opened(&self, devices: &[Arc<dyn Device>]) -> Vec<(u64, u32, u64)> {
+        let options = engine::OpenOptions::default();
+        let pool = engine::search_on(devices).open("tank", &options);
+        let pool = pool.unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let space = pool.inspect_space(None, None).unwrap();
+        let number = |vdev: &Value, name: &str| vdev[name].as_u64().unwrap();
+        let figures = |vdev: &Value| {
+            let metaslab = number(vdev, "metaslab_size");
+            (number(vdev, "size"), metaslab.trailing_zeros(), number(vdev, "metaslabs"))
+        };
+        space["vdevs"].as_array().unwrap().iter().map(figures).collect()
+    }
+
+    fn vdevs(&self, names: &[PathBuf]) -> Vec<NewVdev> {
+        let mut rest = names;
+        let mut vdevs = Vec::new();
+        for group in &self.groups {
+            let (own, left) = rest.split_at(group.width);
+            rest = left;
+            let (shape, width) = match group.kind {
+                Kind::Mirror => (Shape::Mirror, group.width),
+                Kind::Raidz(parity) => (Shape::Raidz(parity), group.width),
+                Kind::Stripe => (Shape::Single, 1),
+                other => panic!("no pool is made of {other:?}"),
+            };
+            for drives in own.chunks(width) {
+                vdevs.push(NewVdev { shape, drives: drives.to_vec(), purpose: Purpose::Data });
+            }
+        }
+        vdevs
+    }
+}
+
+/// A drive's bytes: round as advertisements have it, round as programmers have it, or any.
+fn size(random: &mut Random) -> u64 {
+    let (least, most) = (256 << 20, 24_000_000_000_000);
+    let any = (least << random.between(0, 17)) + random.bits() % least;
+    match random.between(0, 3) {
+        0 => random.between(1, 24) * 1_000_000_000_000,
+        1 => random.between(1, 64) << 30,
+        2 => any.next_multiple_of(512).min(most),
+        _ => any.min(most),
+    }
+}
+
+fn group(random: &mut Random) -> Group {
+    let mut width = |least, most| usize::try_from(random.between(least, most)).unwrap();
+    match width(0, 5) {
+        0 => Group::new(Kind::Stripe, width(1, 4)),
+        1 => Group::new(Kind::Mirror, width(2, 4)),
+        kind => {
+            let parity = kind.min(4) - 1;
+            let width = width(parity as u64 + 1, 14);
+            Group::new(Kind::Raidz(u32::try_from(parity).unwrap()), width)
+        }
+    }
+}
+
+fn world(seed: u64) -> World {
+    let random = std::sync::Mutex::new(Random(seed));
+    World {
+        random: Arc::new(move |bytes| {
+            let mut random = random.lock().unwrap();
+            bytes.fill_with(|| random.bits().to_be_bytes()[0]);
+        }),
+        now: Arc::new(|| (1_700_000_000, 0)),
+        workers: 1,
+        dirty: 64 << 20,
+        host: (0x1234, "here".to_owned()),
+    }
+}
+
+fn hold_what_is_planned(seeds: std::ops::Range<u64>) {
+    let mut wrong = Vec::new();
+    for seed in seeds {
+        let case = Case::of(seed);
+        let (planned, made) = (case.planned(), case.made());
+        if planned != made {
+            wrong.push(format!("{case:?}\nplanned {planned:?}\nmade    {made:?}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} pools differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn pools_of_our_own_hold_what_is_planned() {
+    hold_what_is_planned(0..200);
+}
+
+#[test]
+#[ignore = "long"]
+fn a_thousand_pools_of_our_own_hold_what_is_planned() {
+    hold_what_is_planned(1000..2000);
+}
