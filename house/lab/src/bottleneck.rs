@@ -141,16 +141,19 @@ fn best(record: &Record, fits: impl Fn(&str) -> bool) -> Option<&Measure> {
     of.filter(|measure| measure.summary.is_some()).max_by(|a, b| mean(a).total_cmp(&mean(b)))
 }
 
-/// Judges a measured folder; drives and network, if they were measured too, say more.
+/// Judges a measured folder or array; drives and network, if they were measured too, say more.
 pub fn judge(
     expected: &Expected,
     path: &Record,
     disk: Option<&Record>,
     net: Option<&Record>,
 ) -> Result<Judgement, Error> {
-    for (record, kind) in [(Some(path), Kind::Path), (disk, Kind::Disk), (net, Kind::Net)] {
-        if let Some(record) = record.filter(|record| record.kind != kind) {
-            let (found, wanted) = (record.kind.name(), kind.name());
+    let fits: [(Option<&Record>, &[Kind]); 3] =
+        [(Some(path), &[Kind::Path, Kind::Array]), (disk, &[Kind::Disk]), (net, &[Kind::Net])];
+    for (record, kinds) in fits {
+        if let Some(record) = record.filter(|record| !kinds.contains(&record.kind)) {
+            let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+            let (found, wanted) = (record.kind.name(), wanted.join(" or "));
             let what = format!("'{}' measures a {found}; a {wanted} is wanted", record.label);
             return Err(Error::asked(what));
         }

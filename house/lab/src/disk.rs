@@ -4,8 +4,8 @@
 //! Drives are only read. A drive is written to if its name was typed for that, and only if nobody
 //! uses it and its first and last MiB are empty; these two are never written.
 
-mod claim;
-mod drives;
+pub(crate) mod claim;
+pub(crate) mod drives;
 mod says;
 mod steps;
 

@@ -42,6 +42,12 @@ pub enum Error {
         /// Why not.
         what: String,
     },
+    /// A pool that is measured.
+    #[error(transparent)]
+    Pool(#[from] engine::Error),
+    /// A file in a pool that is measured.
+    #[error("a file of the pool that is measured: {0}")]
+    Content(#[from] engine::files::Error),
     /// The other end of the network.
     #[error("{peer}: {why}")]
     Peer {

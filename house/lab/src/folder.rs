@@ -126,11 +126,13 @@ impl Place for Folder {
         read.map_err(Error::file(&path, "read"))
     }
 
-    fn chill(&self, name: &str) -> Result<(), Error> {
-        let path = self.path(name);
-        let file = File::open(&path).map_err(Error::file(&path, "opened"))?;
-        forget(&file);
-        Ok(())
+    fn chill(&self, names: &[String]) -> Result<(), Error> {
+        names.iter().try_for_each(|name| {
+            let path = self.path(name);
+            let file = File::open(&path).map_err(Error::file(&path, "opened"))?;
+            forget(&file);
+            Ok(())
+        })
     }
 
     fn remove(&self, name: &str) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 //! ```text
 //! file        what is in it
 //! path        a folder: any file system or mount
+//! array       drives in several layouts
 //! disk        drives, alone and together
 //! copy        ways to copy
 //! net         the network between two machines
@@ -24,6 +25,7 @@
 //! caches answer, runs that are too short, a single run.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod bottleneck;
 pub mod compare;
 mod content;

@@ -6,8 +6,8 @@
 //! rounds  at least three, so that what changes meanwhile touches all workloads alike
 //! ```
 
-mod rounds;
-mod size;
+pub(crate) mod rounds;
+pub(crate) mod size;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

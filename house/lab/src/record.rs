@@ -25,6 +25,8 @@ pub enum Kind {
     Net,
     /// Ways to copy.
     Copy,
+    /// Drives in a layout.
+    Array,
 }
 
 impl Kind {
@@ -35,6 +37,7 @@ impl Kind {
             Self::Disk => "disk",
             Self::Net => "net",
             Self::Copy => "copy",
+            Self::Array => "array",
         }
     }
 
@@ -45,6 +48,7 @@ impl Kind {
             Self::Disk => "Speed of drives",
             Self::Net => "Speed of the network",
             Self::Copy => "Ways to copy",
+            Self::Array => "Speed of an array",
         }
     }
 }

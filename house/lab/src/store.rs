@@ -13,6 +13,10 @@ pub(crate) trait Blocks: Sync {
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Error>;
     /// Waits until all that was written is safe.
     fn settle(&self) -> Result<(), Error>;
+    /// The same, for who asks after every write.
+    fn promise(&self) -> Result<(), Error> {
+        self.settle()
+    }
     /// Takes its bytes out of memory. Says which part still is there, if that can be known.
     fn chill(&self) -> Result<Option<f64>, Error>;
 }
@@ -27,8 +31,12 @@ pub(crate) trait Place: Sync {
     fn look(&self, name: &str) -> Result<(), Error>;
     /// Reads a file as far as `into` goes.
     fn take(&self, name: &str, into: &mut [u8]) -> Result<(), Error>;
-    /// Takes a file's content out of memory.
-    fn chill(&self, name: &str) -> Result<(), Error>;
+    /// Takes the content of files out of memory.
+    fn chill(&self, names: &[String]) -> Result<(), Error>;
+    /// Whether that takes what is known of the files out of memory as well.
+    fn forgets_attributes(&self) -> bool {
+        false
+    }
     /// Removes a file.
     fn remove(&self, name: &str) -> Result<(), Error>;
     /// Makes a folder; names of files in it begin with `name/`.

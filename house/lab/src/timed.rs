@@ -191,6 +191,6 @@ impl Worker {
             None => blocks.read(at, self.into.as_mut())?,
             Some(content) => blocks.write(at, content.next_block(self.block))?,
         }
-        if task.verb == Verb::Sync { blocks.settle() } else { Ok(()) }
+        if task.verb == Verb::Sync { blocks.promise() } else { Ok(()) }
     }
 }

@@ -9,10 +9,10 @@ use crate::{Error, System};
 
 /// Bytes at each end that must be empty, and that are never written: file systems, arrays and pools
 /// all keep there what finds the rest.
-pub(super) const END: u64 = 1 << 20;
+pub(crate) const END: u64 = 1 << 20;
 
 /// Who uses the drive of that name, if anyone: mounted file systems, swap, mappers and arrays.
-pub(super) fn user(system: &System, name: &str) -> Option<String> {
+pub(crate) fn user(system: &System, name: &str) -> Option<String> {
     let block = Path::new("sys/block").join(name);
     let mut parts = vec![block.clone()];
     parts.extend(partitions(system, name).into_iter().map(|part| block.join(part)));
@@ -40,7 +40,7 @@ pub(super) fn user(system: &System, name: &str) -> Option<String> {
 }
 
 /// The partitions of a drive.
-pub(super) fn partitions(system: &System, name: &str) -> Vec<String> {
+pub(crate) fn partitions(system: &System, name: &str) -> Vec<String> {
     let block = Path::new("sys/block").join(name);
     let mut names = system.names(&block);
     names.retain(|part| system.text(block.join(part).join("partition")).is_some());
@@ -48,7 +48,7 @@ pub(super) fn partitions(system: &System, name: &str) -> Vec<String> {
 }
 
 /// Why a drive must not be written to, if anything stands on it.
-pub(super) fn content(file: &File, path: &Path, size: u64) -> Result<Option<String>, Error> {
+pub(crate) fn content(file: &File, path: &Path, size: u64) -> Result<Option<String>, Error> {
     if size < 4 * END {
         return Ok(Some("it is smaller than 4 MiB".to_owned()));
     }

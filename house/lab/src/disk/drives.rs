@@ -171,12 +171,12 @@ fn open(path: &Path, write: bool, flags: OFlags) -> io::Result<File> {
 }
 
 /// Where it ends: devices have no length.
-fn end(file: &File) -> io::Result<u64> {
+pub(crate) fn end(file: &File) -> io::Result<u64> {
     Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?)
 }
 
 /// The drive that a device of that number is, or is a partition of.
-fn whole_drive(system: &System, number: u64) -> Option<String> {
+pub(crate) fn whole_drive(system: &System, number: u64) -> Option<String> {
     let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     let device = system.resolve(Path::new("sys/dev/block").join(number))?;
     let is_partition = system.text(device.join("partition")).is_some();

@@ -1,5 +1,6 @@
 //! The rounds: all workloads one after the other, and that several times.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::Wish;
@@ -21,16 +22,16 @@ const IN_FOLDER: usize = 1000;
 const BETWEEN_LOOKS: usize = 16;
 
 /// What all rounds share.
-pub(super) struct Rounds<'a> {
-    pub(super) place: &'a dyn Place,
-    pub(super) wish: &'a Wish,
-    pub(super) size: Size,
-    pub(super) course: &'a Course<'a>,
-    pub(super) system: &'a System,
+pub(crate) struct Rounds<'a> {
+    pub(crate) place: &'a dyn Place,
+    pub(crate) wish: &'a Wish,
+    pub(crate) size: Size,
+    pub(crate) course: &'a Course<'a>,
+    pub(crate) system: &'a System,
 }
 
 /// How long all of it will take.
-pub(super) fn expected(wish: &Wish, size: Size) -> Duration {
+pub(crate) fn expected(wish: &Wish, size: Size) -> Duration {
     let streams = wish.streams.iter().map(|stream| takes(stream, wish, size));
     let files = wish.time * u32::try_from(wish.files.len()).unwrap_or(0);
     let round = streams.sum::<Duration>() + files;
@@ -45,10 +46,15 @@ fn takes(stream: &Stream, wish: &Wish, size: Size) -> Duration {
 }
 
 impl Rounds<'_> {
-    /// Does them; whether all were done.
-    pub(super) fn run(&self, tally: &mut Tally) -> Result<bool, Error> {
+    /// Does all; whether they were done to their end.
+    pub(crate) fn run(&self, tally: &mut Tally) -> Result<bool, Error> {
+        self.some(0..self.wish.runs, tally)
+    }
+
+    /// Does some of them; whether they were done to their end.
+    pub(crate) fn some(&self, rounds: Range<usize>, tally: &mut Tally) -> Result<bool, Error> {
         let mut file = None;
-        for round in 0..self.wish.runs {
+        for round in rounds {
             for stream in &self.wish.streams {
                 let name = format!("{}, run {} of {}", stream.what(), round + 1, self.wish.runs);
                 if !self.stream(stream, &name, round, &mut file, tally)? {
@@ -206,8 +212,9 @@ impl Rounds<'_> {
 
     /// Takes the files' content out of memory, and with `drop_caches` all that is known of them.
     fn cool(&self, verb: Files, names: &[String]) -> Result<(), Error> {
-        if verb == Files::Read {
-            names.iter().try_for_each(|name| self.place.chill(name))?;
+        let forgets = verb == Files::Stat && self.place.forgets_attributes();
+        if verb == Files::Read || forgets {
+            self.place.chill(names)?;
         }
         if self.wish.drop_caches && verb != Files::Delete {
             let path = self.system.path("proc/sys/vm/drop_caches");

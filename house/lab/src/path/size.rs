@@ -19,14 +19,14 @@ const MOST_TRIED: u64 = 1 << 36;
 
 /// A file's size and the speed at which it may be written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Size {
-    pub(super) bytes: u64,
-    pub(super) rate: f64,
+pub(crate) struct Size {
+    pub(crate) bytes: u64,
+    pub(crate) rate: f64,
 }
 
 impl Size {
     /// How long it takes to go through the file once.
-    pub(super) fn pass(self) -> Duration {
+    pub(crate) fn pass(self) -> Duration {
         seconds(crate::number::float(self.bytes) / self.rate.max(1.0))
     }
 }
@@ -48,22 +48,7 @@ pub(super) fn choose(
     if let Some(wanted) = wish.size.filter(|wanted| *wanted > free) {
         return Err(room(wanted));
     }
-    let time = (wish.time / 10).min(Duration::from_secs(1)).max(Duration::from_millis(20));
-    course.begin("how fast it is", time);
-    let task = Task {
-        verb: Verb::Write,
-        order: Order::Once,
-        block: LONG,
-        depth: 1,
-        span: 0..MOST_TRIED.min(wish.size.unwrap_or(free / 4)).max(LONG),
-        time: Some(time),
-        zeros: wish.zeros,
-        seed: 0,
-    };
-    let tried = task.run(&*folder.blocks("try")?, course, system)?;
-    folder.remove("try")?;
-    let Some(ran) = tried else { return Ok(None) };
-    let rate = per_second(ran.bytes, ran.time);
+    let Some(rate) = rate(folder, wish, free, course, system)? else { return Ok(None) };
     let bytes = wish.size.unwrap_or_else(|| {
         let mut wanted = whole(rate * wish.time.as_secs_f64()).max(wish.least_size);
         if !folder.is_direct() || mount.kind == "zfs" {
@@ -77,7 +62,32 @@ pub(super) fn choose(
     if bytes < LONG { Err(room(LONG)) } else { Ok(Some(Size { bytes, rate })) }
 }
 
-fn is_quick(wish: &Wish) -> bool {
+/// How fast a new file is written, where so much is `free`; none if the work was stopped.
+pub(crate) fn rate(
+    place: &dyn Place,
+    wish: &Wish,
+    free: u64,
+    course: &Course<'_>,
+    system: &System,
+) -> Result<Option<f64>, Error> {
+    let time = (wish.time / 10).min(Duration::from_secs(1)).max(Duration::from_millis(20));
+    course.begin("how fast it is", time);
+    let task = Task {
+        verb: Verb::Write,
+        order: Order::Once,
+        block: LONG,
+        depth: 1,
+        span: 0..MOST_TRIED.min(wish.size.unwrap_or(free / 4)).max(LONG),
+        time: Some(time),
+        zeros: wish.zeros,
+        seed: 0,
+    };
+    let tried = task.run(&*place.blocks("try")?, course, system)?;
+    place.remove("try")?;
+    Ok(tried.map(|ran| per_second(ran.bytes, ran.time)))
+}
+
+pub(crate) fn is_quick(wish: &Wish) -> bool {
     wish.time < Duration::from_secs(5)
 }
 

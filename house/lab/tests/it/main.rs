@@ -1,5 +1,7 @@
 //! Whole measurements, as the commands ask for them. No figure is ever expected.
 
+mod array;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! `poolhouse bench`: measures what is there, and compares what came out.
 
+mod array;
 mod compare;
 mod copy;
 mod disk;
@@ -18,6 +19,7 @@ use crate::outcome::Done;
 #[command(after_help = "Examples:
   poolhouse bench path /tank -o tank.json           how fast is this file system?
   poolhouse bench path /mnt/nas -o nas.json         and over the network?
+  poolhouse bench array /dev/sd[b-f] -o results     which layout of these drives is the fastest?
   poolhouse bench disk /dev/sd[b-i] -o drives.json  is a drive, a port or a bus slow?
   poolhouse bench net nas -o network.json           how fast is the network, and what limits it?
   poolhouse bench copy ~/photos /mnt/nfs /mnt/smb    which way to copy is the fastest?
@@ -32,6 +34,8 @@ pub(crate) struct Bench {
 enum Command {
     /// Measure a folder: any file system or mount
     Path(path::Args),
+    /// Make pools of drives in several layouts, measure and destroy them
+    Array(array::Args),
     /// Measure drives: each alone, from outer to inner, then all at once
     Disk(disk::Args),
     /// Measure the network between two machines
@@ -50,6 +54,7 @@ impl Bench {
     pub(crate) fn run(&self) -> Done {
         match &self.command {
             Command::Path(args) => args.run(),
+            Command::Array(args) => args.run(),
             Command::Disk(args) => args.run(),
             Command::Net(args) => args.run(),
             Command::Copy(args) => args.run(),

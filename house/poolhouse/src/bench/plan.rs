@@ -7,6 +7,7 @@ use lab::Record;
 use lab::bottleneck::{self, Expected};
 use lab::record::Kind;
 use planner::{Class, Drive, LayoutPlan, Mix, Question, Words};
+use serde_json::Value;
 use units::Ashift;
 
 use super::keep;
@@ -17,26 +18,28 @@ use crate::print;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "What the drives do is taken from a result of `bench disk` if one is given, or else from their
-class; a result of `bench net` says what the network allows.
+class; a result of `bench net` says what the network allows. A result of `bench array` says itself
+what was measured.
 
 Examples:
+  poolhouse bench plan results/raidz2-6-ashift-12.json drives.json
   poolhouse bench plan tank.json --drives 6x4TB --layout 'raidz2 6'
   poolhouse bench plan tank.json drives.json --drives 6x4TB --layout 'raidz2 6'
   poolhouse bench plan nas.json drives.json network.json --drives 4x8TB --layout 'mirror 2 mirror 2'"
 )]
 pub(crate) struct Args {
-    /// A result of `bench path`; with those of `bench disk` and `bench net`, if there are any
+    /// A result of `bench path` or `bench array`; with those of `bench disk` and `bench net`, if there are any
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// The drives, as `poolhouse plan` takes them
     #[arg(long, value_name = "LIST")]
-    drives: String,
+    drives: Option<String>,
     /// The layout, as `poolhouse plan` takes it
     #[arg(long, value_name = "WORDS")]
-    layout: String,
-    /// log2 of the sector
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(9..=16))]
-    ashift: u64,
+    layout: Option<String>,
+    /// log2 of the sector; 12 if nothing else is known
+    #[arg(long, value_parser = clap::value_parser!(u64).range(9..=16))]
+    ashift: Option<u64>,
     /// The recordsize
     #[arg(long, value_name = "SIZE", default_value = "128K")]
     recordsize: String,
@@ -53,11 +56,12 @@ impl Args {
     pub(crate) fn run(&self) -> Done {
         let records = keep::read(&self.results)?;
         let of = |kind| records.iter().find(|record| record.kind == kind);
-        let path =
-            of(Kind::Path).ok_or_else(|| Failure::usage("a result of `bench path` is wanted"))?;
+        let measured = of(Kind::Path)
+            .or_else(|| of(Kind::Array))
+            .ok_or_else(|| Failure::usage("a result of `bench path` or `bench array` is wanted"))?;
         let disk = of(Kind::Disk);
-        let expected = self.expected(disk)?;
-        let judgement = bottleneck::judge(&expected, path, disk, of(Kind::Net))?;
+        let expected = self.expected(measured, disk)?;
+        let judgement = bottleneck::judge(&expected, measured, disk, of(Kind::Net))?;
         if self.json {
             print::json(&judgement)?;
         } else {
@@ -66,11 +70,19 @@ impl Args {
         Ok(Outcome::Complete)
     }
 
-    fn expected(&self, disk: Option<&Record>) -> Result<Expected, Failure> {
-        let drives = planner::parse_drives(&self.drives)?;
-        let ashift = Ashift::new(self.ashift)
-            .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {}", self.ashift)))?;
-        let words = Words::parse(&self.layout, drives.len())?;
+    fn expected(&self, measured: &Record, disk: Option<&Record>) -> Result<Expected, Failure> {
+        let fact = |name: &str| measured.facts.get(name);
+        let wanted = |what: &str| Failure::usage(format!("--{what} says what was measured"));
+        let drives = match (&self.drives, fact("drive_bytes").and_then(Value::as_array)) {
+            (Some(text), _) => planner::parse_drives(text)?,
+            (None, Some(sizes)) => sizes.iter().filter_map(Value::as_u64).collect(),
+            (None, None) => return Err(wanted("drives")),
+        };
+        let layout = self.layout.as_deref().or_else(|| fact("layout")?.as_str());
+        let words = Words::parse(layout.ok_or_else(|| wanted("layout"))?, drives.len())?;
+        let ashift = self.ashift.or_else(|| fact("ashift")?.as_u64()).unwrap_or(12);
+        let ashift = Ashift::new(ashift)
+            .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {ashift}")))?;
         let block = super::path::size(&self.recordsize)?;
         let mut drive = Drive::from(Class::by_name(&self.class).unwrap_or_default());
         if let Some(figures) = disk.map(bottleneck::drive_figures).transpose()? {

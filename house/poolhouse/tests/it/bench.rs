@@ -227,6 +227,38 @@ fn the_network_is_measured_both_ways() {
 }
 
 #[test]
+fn arrays_are_measured_compared_and_held_against_the_plan() {
+    let dir = scratch("array");
+    let drives = ["d1", "d2", "d3"].map(|name| dir.join(name));
+    for drive in &drives {
+        let file = std::fs::File::create_new(drive).expect("a file");
+        file.set_len(256 << 20).expect("a sparse file");
+    }
+    let results = dir.join("results");
+    let mut words = vec!["bench", "array"];
+    words.extend(drives.iter().map(|drive| arg(drive)));
+    words.extend(["--layout", "raidz,mirror 2", "--ashift", "9,12", "-q"]);
+    words.extend(["--only", "write-1m-q1,read-1m-q1,random-read-128k-q32,file-create"]);
+    let dry = good(&[&words[..], &SHORT[..], &["--dry-run"]].concat());
+    assert!(dry.contains("raidz1 3, ashift 9") && dry.contains("Nothing was touched"), "{dry}");
+    let text = good(&[&words[..], &SHORT[..], &["-o", arg(&results)]].concat());
+    assert!(text.contains("sequential write 1M") && text.contains("mirror 2, ashift 12"), "{text}");
+    let kept =
+        ["raidz1-3-ashift-9", "raidz1-3-ashift-12", "mirror-2-ashift-9", "mirror-2-ashift-12"];
+    let kept = kept.map(|name| results.join(format!("{name}.json")));
+    let all: Vec<&str> = kept.iter().map(|path| arg(path)).collect();
+    let comparison = json(&[&["bench", "compare"], &all[..], &["--json"]].concat());
+    assert_eq!(comparison["columns"].as_array().map(Vec::len), Some(4));
+    assert_eq!(comparison["rows"].as_array().map(Vec::len), Some(4 + 3));
+    let judged = json(&["bench", "plan", all[0], "--json"]);
+    assert_eq!(judged["layout"], "raidz1 3");
+    assert_eq!(judged["rows"].as_array().map(Vec::len), Some(3));
+    std::fs::write(&drives[0], vec![1; 256 << 20]).expect("a file");
+    let refused = run(&[&words[..], &SHORT[..]].concat());
+    assert_eq!(refused.status, 11, "{}", refused.err);
+}
+
+#[test]
 fn results_are_compared_and_reported() {
     let dir = scratch("compare");
     let only = ["--only", "write-1m-q1,read-1m-q1,random-read-4k-q1", "-q"];

@@ -11,6 +11,7 @@ mod begin;
 mod change;
 mod create;
 mod datasets;
+mod drive;
 mod elsewhere;
 mod files;
 mod keep;
@@ -40,6 +41,7 @@ pub use create::{
     NewPool, NewVdev, TakeOver, create, create_on, create_with, hold, hold_as, hold_on,
 };
 pub use datasets::NewDataset;
+pub use drive::{Drive, open_drive};
 pub use files::LiveFiles;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};

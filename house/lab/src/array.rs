@@ -1,0 +1,314 @@
+//! Measuring arrays: pools of the same drives in several layouts are made by our own engine, within
+//! this program, measured, and destroyed.
+//!
+//! ```text
+//! drives   the drives: nobody uses them, and they hold nothing
+//! pool     a pool that is made of them, closed and opened again; session: while it is open
+//! place    a file system of it, to be measured by the same workloads as a folder
+//! turn     one layout's turn: make, measure, scrub, destroy
+//! ```
+//!
+//! The layouts take turns, so that what changes meanwhile touches all alike. Before every read the
+//! pool is closed and opened again and its drives are taken out of memory, so that nothing is warm.
+//! When a turn ends, however it ends, the drives are empty.
+
+mod drives;
+mod place;
+mod pool;
+mod session;
+mod turn;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use engine::held::Shape;
+use serde_json::{Map, Value, json};
+use units::human_bytes;
+
+use crate::course::Course;
+use crate::path::size::is_quick;
+use crate::path::{self, Heading, rounds};
+use crate::record::{FORMAT, Kind, Record};
+use crate::{Error, Machine, System, machine, verdict};
+use drives::Drive;
+use turn::{Column, Turns};
+
+/// To make a pool takes about as long.
+const MAKING: Duration = Duration::from_millis(500);
+
+/// Which bytes of each drive a pool gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All.
+    Whole,
+    /// A partition that begins at this byte, and leaves at the end what OpenZFS leaves there.
+    From(u64),
+}
+
+/// A way to make a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// What people call it: `raidz2 6`.
+    pub words: String,
+    /// Its top-level vdevs: how the drives of each stand together, and how many they are.
+    pub vdevs: Vec<(Shape, usize)>,
+    /// log2 of its sector.
+    pub ashift: u64,
+    /// What it gets of each drive.
+    pub part: Part,
+}
+
+impl Layout {
+    /// How many drives it takes.
+    pub fn drives(&self) -> usize {
+        self.vdevs.iter().map(|vdev| vdev.1).sum()
+    }
+
+    /// How many drives hold the same, if all its vdevs are mirrors alike.
+    fn copies(&self) -> u64 {
+        match self.vdevs.first() {
+            Some(&(Shape::Mirror, width)) if self.vdevs.iter().all(|v| v.1 == width) => {
+                width as u64
+            }
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, ashift {}", self.words, self.ashift)?;
+        match self.part {
+            Part::Whole => Ok(()),
+            Part::From(begin) => write!(f, ", from {}", human_bytes(begin)),
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The drives: devices, or files in their place.
+    pub drives: Vec<PathBuf>,
+    /// Those that may hold something, which is lost: by path, or by the end of it.
+    pub overwrite: Vec<String>,
+    /// The layouts; each takes as many of the drives as it needs, from the first on.
+    pub layouts: Vec<Layout>,
+    /// What is done to each pool, and how often.
+    pub work: path::Wish,
+    /// Properties of each pool's first file system.
+    pub properties: Vec<(String, String)>,
+}
+
+/// Drives that are ready to be measured.
+#[derive(Debug)]
+pub struct Opened {
+    drives: Vec<Arc<Drive>>,
+    wish: Wish,
+}
+
+impl Wish {
+    /// Looks at the drives, and refuses those that may not be overwritten.
+    pub fn open(self, system: &System) -> Result<Opened, Error> {
+        let mut drives: Vec<Arc<Drive>> = Vec::new();
+        for path in &self.drives {
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let is_same = |other: &Arc<Drive>| other.path().canonicalize().is_ok_and(|p| p == real);
+            if drives.iter().any(is_same) {
+                return Err(Error::asked(format!("'{}' is named twice", path.display())));
+            }
+            drives.push(Arc::new(Drive::open(path, &self.overwrite, system)?));
+        }
+        if let Some(name) = self.overwrite.iter().find(|name| {
+            let is = |drive: &Arc<Drive>| drives::is_among(drive.path(), &[(*name).clone()]);
+            !drives.iter().any(is)
+        }) {
+            let what = format!("'{name}' is to be overwritten, but is none of the drives named");
+            return Err(Error::asked(what));
+        }
+        if self.layouts.is_empty() {
+            return Err(Error::asked("there is no layout that fits the drives"));
+        }
+        for layout in &self.layouts {
+            let (wanted, given) = (layout.drives(), drives.len());
+            if wanted == 0 || wanted > given {
+                let what = format!("{layout} takes {wanted} drives, and there are {given}");
+                return Err(Error::asked(what));
+            }
+        }
+        Ok(Opened { drives, wish: self })
+    }
+}
+
+impl Opened {
+    /// What would be done, in sentences.
+    pub fn intent(&self) -> Vec<String> {
+        let mut all: Vec<String> = (self.drives.iter())
+            .map(|drive| {
+                let (title, size) = (drive.facts.title(), human_bytes(drive.size));
+                let data =
+                    if drive.held_data { " It is not empty: what it holds is LOST." } else { "" };
+                format!("{title}, {size}, would be OVERWRITTEN, and empty at the end.{data}")
+            })
+            .collect();
+        let work = &self.wish.work;
+        for layout in &self.wish.layouts {
+            all.push(format!(
+                "A pool of {layout} would be made, measured and destroyed, {} times.",
+                work.runs
+            ));
+        }
+        let minutes = (self.least().as_secs_f64() / 60.0).ceil();
+        all.push(format!(
+            "{} workloads of about {} s, small records and a scrub for each: {minutes:.0} minutes or \
+             more. Workloads: {}.",
+            work.ids().len(),
+            work.time.as_secs_f64(),
+            work.ids().join(", ")
+        ));
+        all
+    }
+
+    /// How long all takes at least.
+    fn least(&self) -> Duration {
+        let workloads = u32::try_from(self.wish.work.ids().len() + 2).unwrap_or(u32::MAX);
+        let turns = self.wish.work.runs.saturating_mul(self.wish.layouts.len());
+        let turn = self.wish.work.time.saturating_mul(workloads).saturating_add(MAKING);
+        turn.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX))
+    }
+
+    /// Measures all layouts; a result for each, in their order.
+    pub fn measure(
+        &self,
+        heading: &Heading,
+        course: &Course<'_>,
+        system: &System,
+    ) -> Result<Vec<Record>, Error> {
+        let began = Instant::now();
+        let busy_before = verdict::busy_before(system);
+        course.expect(self.least());
+        let turns = Turns { drives: &self.drives, wish: &self.wish, course, system };
+        let mut columns: Vec<Column> = Vec::new();
+        columns.resize_with(self.wish.layouts.len(), Column::default);
+        'all: for number in 0..self.wish.work.runs {
+            for (layout, column) in self.wish.layouts.iter().zip(&mut columns) {
+                if !turns.turn(layout, number, column)? {
+                    break 'all;
+                }
+                if let Some(size) = column.size.filter(|_| number == 0) {
+                    self.expect(number, size, course);
+                }
+            }
+        }
+        let columns = self.wish.layouts.iter().zip(columns);
+        let record = |(layout, column)| self.record(layout, column, heading, busy_before, system);
+        let records: Vec<Record> = columns.map(record).collect();
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(records.into_iter().map(|record| Record { seconds, ..record }).collect())
+    }
+
+    /// Says how long the turns after that of the first number will take, now that a file's size is
+    /// known.
+    fn expect(&self, number: usize, size: path::size::Size, course: &Course<'_>) {
+        let work = path::Wish { runs: 1, ..self.wish.work.clone() };
+        let turn = rounds::expected(&work, size) + size.pass() * 2 + MAKING;
+        let left = (self.wish.work.runs - number).saturating_mul(self.wish.layouts.len()) - 1;
+        course.expect(turn.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)));
+    }
+
+    fn record(
+        &self,
+        layout: &Layout,
+        column: Column,
+        heading: &Heading,
+        busy_before: Option<f64>,
+        system: &System,
+    ) -> Record {
+        let own = &self.drives[..layout.drives().min(self.drives.len())];
+        let names: Vec<String> = own.iter().map(|drive| drive.name()).collect();
+        let label = match heading.label.as_str() {
+            "" => layout.to_string(),
+            label => format!("{label}: {layout}"),
+        };
+        let size = column.size.map_or(0, |size| size.bytes);
+        let (mut facts, found) = (column.facts(), column.finding());
+        facts.insert("layout".into(), layout.words.clone().into());
+        facts.insert("ashift".into(), layout.ashift.into());
+        facts.insert("drives".into(), own.len().into());
+        facts.insert("drive_bytes".into(), own.iter().map(|drive| drive.size).collect());
+        facts.insert(
+            "partition_from".into(),
+            match layout.part {
+                Part::Whole => Value::Null,
+                Part::From(begin) => begin.into(),
+            },
+        );
+        facts.insert("busy_before".into(), json!(busy_before));
+        let complete = column.turns == self.wish.work.runs;
+        let measures = column.tally.measures();
+        let mut findings = verdict::of_path(&measures, busy_before);
+        findings.extend(found);
+        Record {
+            poolhouse_bench: FORMAT,
+            kind: Kind::Array,
+            label,
+            subject: format!("{layout} of {}", names.join(" ")),
+            started: heading.started.clone(),
+            seconds: 0.0,
+            complete,
+            machine: Machine::of(system),
+            drives: own.iter().map(|drive| drive.facts.clone()).collect(),
+            versions: machine::versions(system),
+            settings: self.settings(size),
+            facts,
+            findings,
+            measures,
+            notes: self.notes(size, system),
+        }
+    }
+
+    fn settings(&self, size: u64) -> Map<String, Value> {
+        let work = &self.wish.work;
+        let properties = self.wish.properties.iter().map(|(name, value)| format!("{name}={value}"));
+        let value = json!({
+            "runs": work.runs,
+            "seconds": work.time.as_secs_f64(),
+            "size_bytes": size,
+            "data": if work.zeros { "zeros" } else { "incompressible" },
+            "files": work.most_files,
+            "properties": properties.collect::<Vec<_>>().join(" "),
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn notes(&self, size: u64, system: &System) -> Vec<String> {
+        let work = &self.wish.work;
+        let mut notes = vec![
+            "Poolhouse's own engine was measured, in this program: no kernel, mount or network \
+             lies between."
+                .to_owned(),
+            "Resilvering was not measured: our engine does not replace drives yet. The scrub reads \
+             and checks every copy and all parity."
+                .to_owned(),
+        ];
+        if work.zeros {
+            let what = "Zeros were written: with compression, hardly any of it reaches drives.";
+            notes.push(what.to_owned());
+        }
+        if is_quick(work) {
+            let what = "A quick look: runs this short say little about drives with caches.";
+            notes.push(what.to_owned());
+        }
+        let memory = Machine::of(system).memory_bytes;
+        if size < 2 * memory {
+            notes.push(format!(
+                "Every read began cold, but the file fits into this machine's memory: what random \
+                 reads ask for twice may come from it (--size {} is safe).",
+                human_bytes(2 * memory)
+            ));
+        }
+        notes
+    }
+}

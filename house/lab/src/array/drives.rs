@@ -1,0 +1,124 @@
+//! Drives of which pools are made: nobody uses them, and they hold nothing, unless they were named
+//! to be overwritten.
+
+use std::fs::{File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use engine::held;
+
+use super::Part;
+use crate::disk::claim;
+use crate::disk::drives::{end, whole_drive};
+use crate::drive::DriveFacts;
+use crate::folder::{forget, found_in_cache};
+use crate::{Error, System};
+
+/// What OpenZFS keeps free behind the partition that it makes on a whole disk.
+const BEHIND: u64 = 9 << 20;
+
+/// A drive, or a file in the place of one.
+#[derive(Debug)]
+pub(super) struct Drive {
+    path: PathBuf,
+    /// For the page cache. It stays open: a lock of the pool's on the same file would be lost with
+    /// whatever other handle of this process is closed.
+    plain: File,
+    /// A file with holes, which gets all of them back.
+    is_sparse: bool,
+    pub(super) size: u64,
+    pub(super) facts: DriveFacts,
+    pub(super) held_data: bool,
+}
+
+impl Drive {
+    /// Looks at a drive, and refuses one that is in use, or that holds anything and is not among
+    /// those to be overwritten.
+    pub(super) fn open(path: &Path, overwrite: &[String], system: &System) -> Result<Self, Error> {
+        let kind = std::fs::metadata(path).map_err(Error::file(path, "looked at"))?;
+        let is_device = kind.file_type().is_block_device();
+        if !is_device && !kind.is_file() {
+            let what = format!("'{}' is neither a drive nor a file", path.display());
+            return Err(Error::asked(what));
+        }
+        let refused = |why: String| Error::Refused { subject: path.display().to_string(), why };
+        let whole = is_device.then(|| whole_drive(system, kind.rdev())).flatten();
+        if let Some(user) = whole.as_deref().and_then(|name| claim::user(system, name)) {
+            return Err(refused(user));
+        }
+        let plain = File::open(path).map_err(Error::file(path, "opened"))?;
+        let size = end(&plain).map_err(Error::file(path, "asked for its size"))?;
+        let content = claim::content(&plain, path, size)?;
+        if let Some(why) = content.as_ref().filter(|_| !is_among(path, overwrite)) {
+            return Err(refused(format!("{why}; or name it with --overwrite")));
+        }
+        let mut facts = match &whole {
+            Some(name) => DriveFacts::of(system, name),
+            None => DriveFacts { name: path.display().to_string(), ..DriveFacts::default() },
+        };
+        if facts.size_bytes == 0 {
+            facts.size_bytes = size;
+        }
+        let is_sparse = !is_device && kind.blocks().saturating_mul(512) < size / 2;
+        let (path, held_data) = (path.to_owned(), content.is_some());
+        Ok(Self { path, plain, is_sparse, size, facts, held_data })
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The end of its path.
+    pub(super) fn name(&self) -> String {
+        let last = self.path.file_name().unwrap_or(self.path.as_os_str());
+        last.to_string_lossy().into_owned()
+    }
+
+    /// Opens it, or a part of it, for a pool.
+    pub(super) fn for_pool(&self, part: Part) -> Result<held::Drive, Error> {
+        Ok(held::open_drive(&self.path, self.range(part))?)
+    }
+
+    /// The bytes of a part; none: all.
+    pub(super) fn range(&self, part: Part) -> Option<Range<u64>> {
+        match part {
+            Part::Whole => None,
+            Part::From(begin) => Some(begin..self.size.saturating_sub(BEHIND).max(begin)),
+        }
+    }
+
+    /// Takes what was read of it out of memory; says which part still is there.
+    pub(super) fn chill(&self) -> Option<f64> {
+        forget(&self.plain);
+        let found = found_in_cache(&self.plain, self.size);
+        forget(&self.plain);
+        found
+    }
+
+    /// Makes it empty: nothing on it leads to what was on it.
+    pub(super) fn clean(&self, part: Part) -> Result<(), Error> {
+        let failed = || Error::file(&self.path, "emptied");
+        let file = OpenOptions::new().write(true).open(&self.path).map_err(failed())?;
+        if self.is_sparse {
+            let emptied = file.set_len(0).and_then(|()| file.set_len(self.size));
+            return emptied.map_err(failed());
+        }
+        let zeros = vec![0; usize::try_from(claim::END).unwrap_or(0)];
+        let range = self.range(part).unwrap_or(0..self.size);
+        for (begin, end) in [(0, self.size), (range.start, range.end)] {
+            for at in [begin, end.saturating_sub(claim::END).max(begin)] {
+                file.write_all_at(&zeros, at).map_err(failed())?;
+            }
+        }
+        file.sync_data().map_err(failed())
+    }
+}
+
+/// Whether a drive was named: by its path, or by the end of it.
+pub(super) fn is_among(path: &Path, names: &[String]) -> bool {
+    names
+        .iter()
+        .any(|name| path == Path::new(name) || path.file_name().is_some_and(|n| n == &**name))
+}

@@ -1,0 +1,200 @@
+//! A pool that our engine makes of drives, as something that can be closed, made cold, opened again,
+//! read whole and destroyed.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use engine::OpenOptions;
+use engine::check::Verify;
+use engine::held::{self, NewPool, NewVdev, Purpose, World};
+use job::Job;
+
+use super::drives::Drive;
+use super::session::{self, End, Session};
+use super::{Layout, Part};
+use crate::course::Course;
+use crate::{Error, System};
+
+/// How often is looked whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A pool. Its drives are empty again when it goes.
+pub(super) struct Pool {
+    drives: Vec<Arc<Drive>>,
+    part: Part,
+    name: String,
+    world: World,
+    /// None while it is closed.
+    session: RwLock<Option<Session>>,
+}
+
+/// All that a pool holds was read.
+pub(super) struct Scrub {
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
+}
+
+impl Pool {
+    /// Makes it of drives that may be overwritten.
+    pub(super) fn make(
+        drives: &[Arc<Drive>],
+        layout: &Layout,
+        properties: &[(String, String)],
+        system: &System,
+    ) -> Result<Arc<Self>, Error> {
+        let drives = drives[..layout.drives().min(drives.len())].to_vec();
+        let mut rest = drives.as_slice();
+        let mut vdevs = Vec::new();
+        for &(shape, width) in &layout.vdevs {
+            let (own, left) = rest
+                .split_at_checked(width)
+                .ok_or_else(|| Error::asked(format!("there are too few drives for {layout}")))?;
+            rest = left;
+            let paths = own.iter().map(|drive| drive.path().to_owned()).collect();
+            vdevs.push(NewVdev { shape, drives: paths, purpose: Purpose::Data });
+        }
+        let pool = Self {
+            drives,
+            part: layout.part,
+            name: format!("bench-{}", std::process::id()),
+            world: session::world(system),
+            session: RwLock::new(None),
+        };
+        let new = NewPool {
+            name: pool.name.clone(),
+            vdevs,
+            ashift: Some(layout.ashift),
+            properties: properties.to_vec(),
+            // what the drives hold was asked for before, and unlike vdevs are somebody's question
+            force: true,
+        };
+        pool.drives.iter().try_for_each(|drive| drive.clean(pool.part))?;
+        let held = held::create_on(&new, pool.opened()?, &pool.world)?;
+        pool.put(Some(Session::new(held)));
+        Ok(Arc::new(pool))
+    }
+
+    /// Its name, and that of its first file system.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn opened(&self) -> Result<Vec<held::Drive>, Error> {
+        self.drives.iter().map(|drive| drive.for_pool(self.part)).collect()
+    }
+
+    fn put(&self, session: Option<Session>) -> Option<Session> {
+        let mut place = self.session.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *place, session)
+    }
+
+    /// Does something with the pool while it is open.
+    pub(super) fn with<T>(
+        &self,
+        work: impl FnOnce(&Session) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = || Error::asked("the pool is closed after an error");
+        work(session.as_ref().ok_or_else(closed)?)
+    }
+
+    /// Bytes allocated on its drives, parity included, with all that was changed so far.
+    pub(super) fn allocated(&self) -> Result<u64, Error> {
+        self.with(|session| {
+            session.held().sync()?;
+            Ok(session.held().status().allocated)
+        })
+    }
+
+    /// Closes it, and takes what was read of its drives out of memory; says which part could not
+    /// be.
+    fn close(&self) -> Result<Option<f64>, Error> {
+        if let Some(session) = self.put(None) {
+            session.end(End::Closed)?;
+        }
+        let found = self.drives.iter().filter_map(|drive| drive.chill());
+        Ok(found.reduce(f64::max))
+    }
+
+    fn open(&self) -> Result<(), Error> {
+        let held = held::hold_on(&self.opened()?, &self.name, &self.world)?;
+        self.put(Some(Session::new(held)));
+        Ok(())
+    }
+
+    /// Closes and opens it: nothing that it held is in memory afterwards, but for the part that is
+    /// told.
+    pub(super) fn chill(&self) -> Result<Option<f64>, Error> {
+        let found = self.close()?;
+        self.open()?;
+        Ok(found)
+    }
+
+    /// Reads all that it holds, all copies and parity, and checks it. None if it was stopped. The
+    /// pool is closed afterwards.
+    pub(super) fn scrub(&self, course: &Course<'_>) -> Result<Option<Scrub>, Error> {
+        self.close()?;
+        let pool = engine::search_on(&self.opened()?).open(&self.name, &OpenOptions::default())?;
+        let job = Arc::new(Job::default());
+        let began = Instant::now();
+        let verify = Verify::new(&pool, Arc::clone(&job))?;
+        loop {
+            self.round(&verify, &job, course);
+            if course.stopped() {
+                return Ok(None);
+            }
+            if !verify.next_round() {
+                break;
+            }
+        }
+        let time = began.elapsed();
+        let findings = verify.findings();
+        if !findings.clean {
+            return Err(Error::asked(format!(
+                "the pool that was measured is damaged: {} blocks are lost, {} repairable",
+                findings.lost, findings.repairable
+            )));
+        }
+        Ok(Some(Scrub { bytes: findings.examined_bytes, time }))
+    }
+
+    fn round(&self, verify: &Verify, job: &Job, course: &Course<'_>) {
+        let (ended, wait) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            for _ in 0..self.world.workers {
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    verify.work();
+                    drop(ended);
+                });
+            }
+            drop(ended);
+            while wait.recv_timeout(LOOK) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                if course.stopped() {
+                    job.cancel.cancel();
+                }
+            }
+        });
+    }
+
+    /// Destroys it; what remains of it on the drives goes with [`Pool`].
+    pub(super) fn destroy(&self) -> Result<(), Error> {
+        if self.with(|_| Ok(())).is_err() {
+            self.open()?;
+        }
+        match self.put(None) {
+            Some(session) => session.end(End::Destroyed),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        drop(self.put(None));
+        for drive in &self.drives {
+            // nobody is left to be told; the drive is refused the next time, and its name asked for
+            drop(drive.clean(self.part));
+        }
+    }
+}

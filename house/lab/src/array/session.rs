@@ -1,0 +1,132 @@
+//! A pool that is held, from one cold start to the next, and the thread that writes it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engine::files::{Content, Time};
+use engine::held::{Caller, Held, LiveFiles, World};
+
+use crate::content::Random;
+use crate::{Error, Machine, System};
+
+/// What waits is written that often.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Changes that wait to be written: a tenth of the memory, but so much at least and at most.
+const DIRTY: (u64, u64) = (64 << 20, 4 << 30);
+
+/// A pool that is held.
+pub(super) struct Session {
+    held: Held,
+    stop: Arc<AtomicBool>,
+    writer: Option<JoinHandle<engine::Result<()>>>,
+    /// Files that were opened to be read, by number.
+    contents: Mutex<HashMap<u64, Content>>,
+}
+
+/// What becomes of the pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is closed, to be opened again.
+    Closed,
+    /// It is no more.
+    Destroyed,
+}
+
+impl Session {
+    /// Begins to write what is changed.
+    pub(super) fn new(held: Held) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let writer = {
+            let (held, stop) = (held.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || held.run(INTERVAL, &stop))
+        };
+        Self { held, stop, writer: Some(writer), contents: Mutex::default() }
+    }
+
+    pub(super) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// A file system of it.
+    pub(super) fn files(&self, name: &str) -> Result<LiveFiles, Error> {
+        Ok(self.held.files(name)?)
+    }
+
+    /// What a file holds, to be read.
+    pub(super) fn content(&self, files: &LiveFiles, id: u64) -> Result<Content, Error> {
+        let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(content) = contents.get(&id) {
+            return Ok(content.clone());
+        }
+        let content = files.files().file(id)?.content();
+        contents.insert(id, content.clone());
+        Ok(content)
+    }
+
+    /// Forgets what a file held: it became longer, or is no more.
+    pub(super) fn let_go(&self, id: u64) {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// Ends it.
+    pub(super) fn end(mut self, how: End) -> Result<(), Error> {
+        Ok(self.finish(how)?)
+    }
+
+    fn finish(&mut self, how: End) -> engine::Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.stop.store(true, Release);
+        let done = match how {
+            End::Closed => self.held.release(),
+            End::Destroyed => self.held.destroy_pool(),
+        };
+        // what it could not write, the end could not either
+        drop(writer.join());
+        done
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // something else failed before, and that is told
+        drop(self.finish(End::Closed));
+    }
+}
+
+/// The time: seconds since 1970, and nanoseconds.
+fn now() -> (u64, u32) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs(), now.subsec_nanos())
+}
+
+/// Who changes files.
+pub(super) fn caller() -> Caller {
+    let (seconds, nanoseconds) = now();
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    Caller { uid: 0, gid: 0, now: Time { seconds, nanoseconds }, keeps_setid: false }
+}
+
+/// What the engine needs of the world outside. Nobody keeps these pools, so that chance need not be
+/// more than unlike.
+pub(super) fn world(system: &System) -> World {
+    let (seconds, nanoseconds) = now();
+    let random = Mutex::new(Random::new(seconds ^ (u64::from(nanoseconds) << 32)));
+    let machine = Machine::of(system);
+    let (least, most) = DIRTY;
+    World {
+        random: Arc::new(move |bytes| {
+            let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+            for part in bytes.chunks_mut(8) {
+                part.copy_from_slice(&random.next_bits().to_le_bytes()[..part.len()]);
+            }
+        }),
+        now: Arc::new(now),
+        workers: machine.processors,
+        dirty: (machine.memory_bytes / 10).clamp(least, most),
+        host: (1, machine.name),
+    }
+}

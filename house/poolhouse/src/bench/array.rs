@@ -1,0 +1,299 @@
+//! `poolhouse bench array`: makes pools of drives, measures and destroys them.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use lab::array::{Layout, Part, Shape, Wish};
+use lab::course::Course;
+use lab::workload::{self, Files};
+use lab::{Heading, Record, System, path};
+use planner::{Kind, Words};
+use units::Ashift;
+
+use super::keep;
+use super::path::{duration, size};
+use super::watch::Watch;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::print;
+
+/// `poolhouse bench array`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Every layout is made, measured and destroyed in turns, by Poolhouse's own engine in this program,
+three times or more. Drives that are in use are refused, and so are those that hold anything, unless
+--overwrite names them; at the end all are empty. Data cannot be compressed, and reads are cold: the
+pool is closed and opened again before each. Results are files in a folder, one for each layout.
+
+Examples:
+  poolhouse bench array /dev/sd[b-f] -o results
+  poolhouse bench array /dev/sd[b-f] --layout raidz,raidz2 --disks 3,4,5 --ashift 9,12 -o results
+  poolhouse bench array d1 d2 d3 d4 --layout 'mirror 2 mirror 2' --layout 'raidz2 4' --quick
+  poolhouse bench array /dev/sdb /dev/sdc --layout mirror --overwrite sdb     what sdb holds is lost
+  poolhouse bench compare results/*.json"
+)]
+pub(crate) struct Args {
+    /// The drives, or files in their place; each layout takes as many as it needs, from the first on
+    #[arg(required = true, value_name = "DEV")]
+    drives: Vec<PathBuf>,
+    /// The layouts, as `poolhouse plan` takes them; of those without counts there is one for each
+    /// number of disks. May be repeated
+    #[arg(long, value_name = "WORDS", value_delimiter = ',')]
+    layout: Vec<String>,
+    /// Numbers of drives; all that are given, if not given
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    disks: Vec<usize>,
+    /// log2 of the sector, one or several
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = [12])]
+    #[arg(value_parser = clap::value_parser!(u64).range(9..=16))]
+    ashift: Vec<u64>,
+    /// What of each drive is used: `whole`, or where a partition begins: 1M
+    #[arg(long, value_name = "PLACES", value_delimiter = ',', default_value = "whole")]
+    parts: Vec<String>,
+    /// A drive that may hold something, which is lost; may be repeated
+    #[arg(long, value_name = "NAME")]
+    overwrite: Vec<String>,
+    /// A property of the file system: recordsize=1M; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    property: Vec<String>,
+    #[command(flatten)]
+    work: Work,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Keep the results in this folder, one file for each layout
+    #[arg(short, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// What heads the columns, before the layout
+    #[arg(long, value_name = "WORDS")]
+    label: Option<String>,
+    /// Print the results for programs
+    #[arg(long)]
+    json: bool,
+    /// No bar
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What is done to each pool.
+#[derive(clap::Args, Debug)]
+struct Work {
+    /// Runs of half a second on little data
+    #[arg(long, conflicts_with_all = ["seconds", "size"])]
+    quick: bool,
+    /// How often each layout is measured
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// How long a run takes
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// The large file's size; more than this machine's memory holds, if not given
+    #[arg(long)]
+    size: Option<String>,
+    /// These workloads only; --dry-run names all
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How many small files at most
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    files: u32,
+    /// Write zeros instead of data that cannot be compressed
+    #[arg(long)]
+    zeros: bool,
+}
+
+/// A quick look: seconds of a run, and the least of the large file.
+const QUICK: f64 = 0.3;
+const QUICK_LEAST: u64 = 64 << 20;
+const QUICK_FILES: u32 = 1000;
+const LEAST: u64 = 4 << 30;
+/// What is measured where nobody asks for others; those that the drives are too few for are left
+/// out.
+const USUAL: [&str; 4] = ["stripe", "mirror", "raidz", "raidz2"];
+
+impl Args {
+    pub(crate) fn run(&self) -> Done {
+        let system = System::default();
+        let opened = self.wish()?.open(&system)?;
+        if self.dry_run {
+            return keep::intent(&opened.intent());
+        }
+        if self.output.is_none() && !self.json && !self.quiet {
+            print::warning(&"the results are shown, but not kept: -o DIR keeps them");
+        }
+        if let Some(dir) = &self.output {
+            std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
+        }
+        let watch = Watch::new(self.quiet);
+        let course = Course::new(&watch);
+        let label = self.label.clone().unwrap_or_default();
+        let heading = Heading { label, started: crate::time::now() };
+        self.finish(&watch.during(|| opened.measure(&heading, &course, &system))?)
+    }
+
+    /// Keeps and prints the results.
+    fn finish(&self, records: &[Record]) -> Done {
+        for record in self.output.iter().flat_map(|_| records) {
+            let dir = self.output.clone().unwrap_or_default();
+            let text = serde_json::to_string_pretty(record)? + "\n";
+            keep::write(&dir.join(file_name(&record.label)), &text)?;
+        }
+        let mut out = std::io::stdout().lock();
+        match records {
+            _ if self.json => {
+                drop(out);
+                print::json(&records)?;
+            }
+            [one] => out.write_all(lab::present::text(one).as_bytes())?,
+            several => {
+                out.write_all(lab::compare::compare(several)?.text().as_bytes())?;
+                for record in several {
+                    for finding in &record.findings {
+                        writeln!(out, "{}: {finding}", record.label)?;
+                    }
+                }
+            }
+        }
+        let complete = records.iter().all(|record| record.complete);
+        Ok(if complete { Outcome::Complete } else { Outcome::Interrupted })
+    }
+
+    fn wish(&self) -> Result<Wish, Failure> {
+        Ok(Wish {
+            drives: self.drives.clone(),
+            overwrite: self.overwrite.clone(),
+            layouts: self.layouts()?,
+            work: self.work.wish()?,
+            properties: self
+                .property
+                .iter()
+                .map(|text| property(text))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Layouts by sectors and parts, each once.
+    fn layouts(&self) -> Result<Vec<Layout>, Failure> {
+        let counts =
+            if self.disks.is_empty() { vec![self.drives.len()] } else { self.disks.clone() };
+        let mut found: Vec<Layout> = Vec::new();
+        let asked: Vec<&str> = self.layout.iter().map(String::as_str).collect();
+        for text in if asked.is_empty() { &USUAL[..] } else { &asked } {
+            for &count in &counts {
+                for &ashift in &self.ashift {
+                    for part in &self.parts {
+                        match layout(text, count, ashift, part) {
+                            Ok(layout) if found.contains(&layout) => {}
+                            Ok(layout) => found.push(layout),
+                            Err(_) if asked.is_empty() => {}
+                            Err(why) => return Err(why),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The layout of these words for so many drives, or for as many as the words name themselves.
+fn layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Layout, Failure> {
+    let words = match Words::parse(text, count) {
+        Err(planner::Error::Count { wanted, .. }) => Words::parse(text, wanted)?,
+        other => other?,
+    };
+    let sector = Ashift::new(ashift)
+        .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {ashift}")))?;
+    let mut vdevs = Vec::new();
+    for group in &words.0 {
+        group.layout(sector)?;
+        match group.kind {
+            Kind::Stripe => vdevs.extend((0..group.width).map(|_| (Shape::Single, 1))),
+            Kind::Mirror => vdevs.push((Shape::Mirror, group.width)),
+            Kind::Raidz(parity) => vdevs.push((Shape::Raidz(parity), group.width)),
+            Kind::Draid { .. } | Kind::Spare => {
+                return Err(Failure::usage(format!("{group} cannot be measured yet")));
+            }
+        }
+    }
+    let part = if part == "whole" { Part::Whole } else { Part::From(size(part)?) };
+    Ok(Layout { words: words.to_string(), vdevs, ashift, part })
+}
+
+fn property(text: &str) -> Result<(String, String), Failure> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| Failure::usage(format!("'{text}' is no property: write recordsize=1M")))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A file's name made of what heads a column.
+fn file_name(label: &str) -> String {
+    let words = label.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    format!("{}.json", words.join("-"))
+}
+
+impl Work {
+    fn wish(&self) -> Result<path::Wish, Failure> {
+        let seconds = if self.quick { QUICK } else { self.seconds };
+        let files = if self.quick { self.files.min(QUICK_FILES) } else { self.files };
+        let mut wish = path::Wish {
+            runs: self.runs.into(),
+            time: duration(seconds)?,
+            size: self.size.as_deref().map(size).transpose()?,
+            least_size: if self.quick { QUICK_LEAST } else { LEAST },
+            zeros: self.zeros,
+            buffered: false,
+            drop_caches: false,
+            streams: workload::usual(),
+            files: Files::ALL.to_vec(),
+            most_files: usize::try_from(files).unwrap_or(usize::MAX),
+        };
+        if !self.only.is_empty() {
+            wish.only(&self.only)?;
+        }
+        Ok(wish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use lab::array::{Part, Shape};
+
+    use super::{Args, file_name};
+
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn layouts(words: &str) -> Result<Vec<lab::array::Layout>, String> {
+        let line = Line::try_parse_from(["array"].into_iter().chain(words.split('+')));
+        let args = line.map_err(|error| error.to_string())?.args;
+        args.layouts().map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn layouts_are_by_disks_sectors_and_parts() {
+        let all = layouts("a+b+c+d+--layout+raidz,raidz2+--disks+3,4+--ashift+9,12").unwrap();
+        assert_eq!(all.len(), 8);
+        assert_eq!(all[0].to_string(), "raidz1 3, ashift 9");
+        assert_eq!(file_name(&all[7].to_string()), "raidz2-4-ashift-12.json");
+        let all = layouts("a+b+c+d+--layout+mirror 2 mirror 2+--parts+whole,1M").unwrap();
+        assert_eq!(all[0].vdevs, [(Shape::Mirror, 2), (Shape::Mirror, 2)]);
+        assert_eq!((all[1].part, all[1].drives()), (Part::From(1 << 20), 4));
+        // what has counts of its own needs none, and is there once
+        assert_eq!(layouts("a+b+c+d+--layout+mirror 2+--disks+3,4").unwrap().len(), 1);
+        assert_eq!(layouts("a+b").unwrap().len(), 3, "two drives are too few for raidz2");
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for words in ["a+b+--layout+raidz3", "a+--ashift+8", "a+--layout+stripe 1+--parts+x"] {
+            assert!(layouts(words).is_err(), "{words}");
+        }
+    }
+}
