@@ -55,7 +55,9 @@ root=$(realpath -m "$nas/files")
 show poolhouse zpool create -R "$root" -O compression=zstd tank raidz2 "${drives[@]}"
 show poolhouse zfs create -o recordsize=1M tank/media
 if [[ -n $mounted ]] && mountpoint -q "$root/tank"; then
-  show cp README.md "$root/tank/media/"
+  # an ordinary user may be kept from mounting one file system within another
+  mountpoint -q "$root/tank/media" && place=tank/media || place=tank
+  show cp README.md "$root/$place/"
 else
   say "(there is no FUSE here, so that nothing is mounted: see \`poolhouse serve --help\`)"
   mounted=
@@ -68,15 +70,15 @@ show poolhouse serve --stop
 show rm "$nas/drives/d2" "$nas/drives/d5"
 show poolhouse zpool status tank
 if [[ -n $mounted ]]; then
-  show cmp README.md "$root/tank/media/README.md"
-  lines=3 show cat "$root/tank/media/.zfs/snapshot/first/README.md"
+  show cmp README.md "$root/$place/README.md"
+  lines=3 show cat "$root/$place/.zfs/snapshot/first/README.md"
 fi
 
 say "The NAS is running. Its state is in $nas; try:
   export POOLHOUSE_STATE=$(realpath "$nas/state") PATH=$(realpath "$target/release"):\$PATH"
 if [[ -n $mounted ]]; then
-  say "  cp -r docs $nas/files/tank/media/        it is a file system like any other
-  ls $nas/files/tank/media/.zfs/snapshot   what was there at each snapshot"
+  say "  cp -r docs $nas/files/$place/        it is a file system like any other
+  ls $nas/files/$place/.zfs/snapshot   what was there at each snapshot"
 fi
 cat <<EOF
   poolhouse zfs snapshot tank/media@now    a moment to come back to

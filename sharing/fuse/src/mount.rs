@@ -105,8 +105,20 @@ pub fn mount_live(live: Live, dir: &Path, options: &LiveOptions) -> Result<Mount
     start(LiveServer::new(live), dir, &config).map_err(|why| Error::Mount {
         dir: shown(),
         why: why.to_string().trim().to_owned(),
-        hint: hint(&why, &asked),
+        hint: if is_within_another(dir) && !options.allow_other {
+            "an ordinary user can mount within what is mounted already only where \
+             /etc/fuse.conf has a line user_allow_other"
+        } else {
+            hint(&why, &asked)
+        },
     })
+}
+
+/// Whether a folder is in a mounted FUSE file system: fusermount3, which is root's, sees nothing
+/// there of what is the user's alone.
+fn is_within_another(dir: &Path) -> bool {
+    const FUSE: i64 = 0x6573_5546;
+    rustix::fs::statfs(dir).is_ok_and(|facts| facts.f_type == FUSE)
 }
 
 /// Has the kernel's questions answered.

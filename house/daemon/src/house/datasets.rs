@@ -123,6 +123,9 @@ impl House {
             }
             let made = make_parents(&pool.held, name, parents)?;
             pool.held.create_filesystem(&new)?;
+            for name in made.iter().map(String::as_str).chain([name]) {
+                pool.belong(name)?;
+            }
             if unmounted {
                 return Ok(Vec::new());
             }

@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::KeyState;
 use engine::dataset::{Dataset, Wanted};
 use engine::files::Time;
+use engine::held::Set;
 use fuse::{LiveOptions, Mounted};
+use vfs::By;
 
 use super::Pool;
 use crate::{Error, Result};
@@ -135,6 +137,19 @@ impl Pool {
     fn folder(&self, dataset: &Dataset) -> Option<PathBuf> {
         let point = dataset.value("mountpoint").filter(|_| dataset.key != KeyState::Locked)?;
         self.behind_root(point)
+    }
+
+    /// A new file system belongs to whoever makes it, which is who runs the daemon.
+    pub(super) fn belong(&self, name: &str) -> Result<()> {
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        if user.is_root() {
+            return Ok(());
+        }
+        let said = |why: vfs::Error| Error::refused(format!("'{name}': {why}"));
+        let live = vfs::Live::open(&self.held, name, now).map_err(said)?;
+        let set = Set { uid: Some(user.as_raw()), gid: Some(group.as_raw()), ..Set::default() };
+        let root = By { uid: 0, gid: 0, keeps_setid: true };
+        live.set(root, live.root(), &set).map(drop).map_err(said)
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset) -> Result<()> {

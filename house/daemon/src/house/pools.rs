@@ -71,6 +71,7 @@ impl House {
         self.log.say(&format!("pool '{}' is made", new.name));
         let pool = self.keep(held, new.altroot.clone());
         self.remember()?;
+        pool.belong(&new.name)?;
         Ok(pool.mount_below(&new.name))
     }
 

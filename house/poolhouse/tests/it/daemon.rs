@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -297,6 +298,50 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     nas.good("zpool export tank");
     assert_eq!((source(&tank), source(&media)), (None, None));
     assert!(!media.exists(), "folders made for it go with it");
+}
+
+/// Runs `poolhouse` as somebody who is not root; none: that cannot be done here.
+fn as_user(state: &Path, words: &str) -> Option<(bool, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(words.split_whitespace()).arg("--state").arg(state).stdin(Stdio::null());
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().ok()?;
+    Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+#[test]
+fn users_have_file_systems_of_their_own() {
+    let nas = Nas::new("user", 1);
+    let drive = nas.drives(1).remove(0);
+    for path in [&nas.0, &drive, &nas.0.join("drives")] {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+    }
+    let (state, root) = (nas.state(), nas.root());
+    let user = |words: &str| as_user(&state, words);
+    if cannot_mount() || !user("zpool list").is_some_and(|(good, _)| good) {
+        eprintln!("nothing is tried as an ordinary user: this program is out of their reach");
+        return;
+    }
+    let create = format!("zpool create -R {} tank {}", arg(&root), arg(&drive));
+    let (good, said) = user(&create).unwrap();
+    assert!(good, "{said}");
+    if said.is_empty() {
+        // the root of each belongs to the user
+        let (good, said) = user("zfs create -o mountpoint=/beside tank/x").unwrap();
+        assert_eq!((good, said.as_str()), (true, ""));
+        assert_eq!(source(&root.join("beside")).as_deref(), Some("tank/x"));
+        let (good, said) = user("zfs create tank/x/y").unwrap();
+        assert!(good && (said.is_empty() || said.contains("user_allow_other")), "{said}");
+    } else {
+        eprintln!("nothing is mounted by an ordinary user: {said}");
+    }
+    assert_eq!(user("zpool export tank"), Some((true, String::new())));
+    assert_eq!(user("serve --stop"), Some((true, String::new())));
+    assert_eq!(source(&root.join("tank")), None);
 }
 
 #[test]
