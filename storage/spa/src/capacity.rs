@@ -61,6 +61,16 @@ fn is_normal(pool: &Pool, top: &VdevConfig) -> bool {
         && bias(pool, top).is_none()
 }
 
+/// Completes the pool's own description of its vdevs with what each is kept for.
+pub(crate) fn complete_biases(pool: &mut Pool) {
+    let Some(root) = &pool.config.tree else { return };
+    let found: Vec<_> = root.children.iter().map(|top| bias(pool, top)).collect();
+    let tops = pool.config.tree.iter_mut().flat_map(|root| &mut root.children);
+    for (top, bias) in tops.zip(found) {
+        top.bias = bias;
+    }
+}
+
 /// What a top-level vdev is kept for. The pool's own description leaves it to the vdev's table.
 pub fn bias(pool: &Pool, top: &VdevConfig) -> Option<Bias> {
     if top.bias.is_some() {

@@ -212,18 +212,7 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
         give_leaf_tables(top, &|| link(zap()?))?;
         let table = link(zap()?)?;
         top.top_zap = Some(table);
-        let word: Option<&[u8]> = match top.bias {
-            Some(Bias::Special) => Some(b"special\0"),
-            Some(Bias::Dedup) => Some(b"dedup\0"),
-            _ => None,
-        };
-        if let Some(word) = word {
-            let name = b"org.zfsonlinux:allocation_bias";
-            Zap::open(mos.object(table)?)?.insert(tx, name, &Value::new(1, word.to_vec()))?;
-            if let Some(feature) = Feature::by_name("allocation_classes") {
-                dsl::write::features::add_use(change, feature)?;
-            }
-        }
+        note_bias(change, table, top)?;
         let array = mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, ARRAY_BLOCK))?.id();
         let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
         let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);
@@ -240,6 +229,21 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
     directory()?.insert_u64(tx, b"deflate", 1)?;
     let salt = Value::new(1, salt.to_vec());
     directory()?.insert(tx, b"org.illumos:checksum_salt", &salt)?;
+    Ok(())
+}
+
+/// Says in a vdev's table what it is kept for, if not for all: labels do not.
+fn note_bias(change: &Change<'_>, table: ObjectId, top: &VdevConfig) -> Result<(), Error> {
+    let bias = if top.is_log { Some(&Bias::Log) } else { top.bias.as_ref() };
+    let Some(bias) = bias else { return Ok(()) };
+    let text = [bias.name().as_bytes(), &[0]].concat();
+    let (name, value) = (b"org.zfsonlinux:allocation_bias", Value::new(1, text));
+    Zap::open(change.mos.object(table)?)?.insert(change.tx, name, &value)?;
+    if let (Bias::Special | Bias::Dedup, Some(feature)) =
+        (bias, Feature::by_name("allocation_classes"))
+    {
+        dsl::write::features::add_use(change, feature)?;
+    }
     Ok(())
 }
 

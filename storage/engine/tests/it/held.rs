@@ -166,6 +166,31 @@ fn what_was_synced_is_there_after_the_pool_was_taken_over() {
     }
 }
 
+#[test]
+fn vdevs_are_kept_for_what_they_were_meant_for() {
+    let folder = Folder::new("classes", 6, 128 << 20);
+    let drives = folder.drives(6);
+    let vdev =
+        |shape, drives: &[PathBuf], purpose| NewVdev { shape, drives: drives.to_vec(), purpose };
+    let mut new = new_pool(&folder, Shape::Single, 1);
+    new.force = true;
+    new.vdevs.extend([
+        vdev(Shape::Mirror, &drives[1..3], Purpose::Special),
+        vdev(Shape::Mirror, &drives[3..5], Purpose::Dedup),
+        vdev(Shape::Single, &drives[5..], Purpose::Log),
+    ]);
+    drop(engine::held::create(&new, &world()).unwrap().export());
+    let held =
+        engine::held::hold(std::slice::from_ref(&folder.0), "tank", false, &world()).unwrap();
+    let purposes: Vec<_> = held.status().vdevs.into_iter().map(|vdev| vdev.purpose).collect();
+    let purpose = |name: &str| Some(name.to_owned());
+    assert_eq!(purposes, [None, purpose("special"), purpose("dedup"), purpose("log")]);
+    write_file(&held, "tank", "letter", &vec![7; 3_000_000]);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
 /// Fills pools that OpenZFS made, with all that it keeps in them: logs of space, tables of accounts,
 /// lists of what is to be freed.
 #[test]

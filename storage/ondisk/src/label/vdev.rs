@@ -107,6 +107,16 @@ impl Bias {
         }
     }
 
+    /// The name in a list, and in the top-level vdev's ZAP (`org.zfsonlinux:allocation_bias`).
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Log => "log",
+            Self::Special => "special",
+            Self::Dedup => "dedup",
+            Self::Unknown(name) => name,
+        }
+    }
+
     /// From the number in the top-level vdev's ZAP (`org.zfsonlinux:allocation_bias`).
     pub fn from_number(number: u64) -> Option<Self> {
         match number {

@@ -171,7 +171,8 @@ impl Owned {
     }
 
     /// The same, its own objects being changed already.
-    pub(crate) fn over(pool: Pool, mos: Objset, world: World) -> Result<Self, Error> {
+    pub(crate) fn over(mut pool: Pool, mos: Objset, world: World) -> Result<Self, Error> {
+        capacity::complete_biases(&mut pool);
         let space = Space::load(&pool, &mos)?;
         let rounding = account::rounding(&pool);
         let writer = Arc::new(Writer::new(
