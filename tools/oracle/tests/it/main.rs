@@ -4,19 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use oracle::ours::Round;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tools/oracle").to_owned()
-}
-
-/// Why no pools can be made here, if so.
-fn lacking() -> Option<String> {
-    let cache = std::env::var_os("ZFS_VM_CACHE").map(PathBuf::from);
-    let image = cache.unwrap_or_else(|| "/var/cache/zfs-vm".into()).join("image.cpio");
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        return Some("qemu-system-x86_64 is not installed".to_owned());
-    }
-    let build = "fixtures/recipes/zfs-vm build makes it";
-    (!image.exists()).then(|| format!("there is no {} ({build})", image.display()))
 }
 
 /// The program beside the tests, which cargo has built as well: `target/PROFILE/poolhouse`.
@@ -41,7 +32,8 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 #[ignore = "long: pools are made in a VM, a minute or more each"]
 fn random_pools_are_as_openzfs_shows_them() {
-    if let Some(why) = lacking() {
+    // make-fixtures starts the project's own VM
+    if let Err(why) = oracle::Vm::found(&root()) {
         println!("no rounds against real OpenZFS: {why}");
         return;
     }
@@ -95,4 +87,46 @@ fn recipes_are_the_same_each_time_and_valid() {
     let path = fixtures::scratch("recipes").join("recipes.sh");
     std::fs::write(&path, first).expect("a file");
     succeeds(Command::new("bash").arg("-n").arg(path));
+}
+
+/// So many pools go through the VM at one start of it.
+const AT_ONCE: u64 = 10;
+
+/// `ROUNDS` pools (10) of ours from `SEED` (the time), from number `FIRST` (0) on: OpenZFS judges each
+/// and goes on with it, and we take it back.
+#[test]
+#[ignore = "long: OpenZFS goes on with our pools in a VM, half a minute or more each"]
+fn openzfs_goes_on_with_our_pools() {
+    let vm = match oracle::Vm::found(&root()) {
+        Ok(vm) => vm,
+        Err(why) => return println!("no pools of ours shown to real OpenZFS: {why}"),
+    };
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let rounds = number("TRIPS").or_else(|| number("ROUNDS")).unwrap_or(10);
+    let seed = number("SEED").unwrap_or_else(now);
+    let first = number("FIRST").unwrap_or(0);
+    println!("SEED={seed} FIRST={first} ROUNDS={rounds}");
+    let scratch = fixtures::scratch("trips");
+    let tools = oracle::Tools { project: root(), poolhouse: poolhouse(), scratch };
+    let all: Vec<Round> = (first..first + rounds).map(|number| Round { seed, number }).collect();
+    let mut wrong = Vec::new();
+    for some in all.chunks(usize::try_from(AT_ONCE).expect("a small number")) {
+        wrong.extend(tools.trips(&vm, some));
+    }
+    let replay = "replay one: make test-oracle SEED=... FIRST=(the number behind the -) ROUNDS=1";
+    assert!(wrong.is_empty(), "SEED={seed}: {replay}\n{}", wrong.join("\n"));
+}
+
+/// The same without OpenZFS between the two halves: `zdb` alone judges.
+#[test]
+fn our_random_pools_are_sound() {
+    for number in 0..4 {
+        let round = Round { seed: 1, number };
+        let folder = fixtures::scratch(&format!("ours-{number}"));
+        let about = round.make(&folder).unwrap_or_else(|why| panic!("{}: {why}", round.name()));
+        assert_eq!(oracle::zdb(&folder), None, "{}: {about}", round.name());
+        round.go_on(&folder).unwrap_or_else(|why| panic!("{}: {about}: {why}", round.name()));
+        assert_eq!(oracle::zdb(&folder), None, "{} again: {about}", round.name());
+        let _ = std::fs::remove_dir_all(&folder);
+    }
 }

@@ -1,0 +1,301 @@
+//! What happens to a pool: datasets come, change and go.
+
+use engine::dataset::Wanted;
+use engine::held::{Held, NewDataset};
+use sim::Seed;
+
+use super::files::Churn;
+use super::{POOL, Trouble, one};
+
+const COMPRESSION: [&str; 13] = [
+    "off",
+    "on",
+    "lzjb",
+    "gzip-1",
+    "gzip-6",
+    "gzip-9",
+    "zle",
+    "lz4",
+    "zstd",
+    "zstd-1",
+    "zstd-7",
+    "zstd-19",
+    "zstd-fast-10",
+];
+const CHECKSUM: [&str; 8] =
+    ["on", "fletcher2", "fletcher4", "sha256", "sha512", "skein", "edonr", "blake3"];
+const RECORDSIZE: [&str; 11] =
+    ["512", "1K", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "1M", "4M"];
+const DNODESIZE: [&str; 7] = ["legacy", "auto", "1k", "2k", "4k", "8k", "16k"];
+/// Of each: in how many of a hundred cases a dataset has it, and its values.
+const PROPERTIES: [(u64, &str, &[&str]); 13] = [
+    (80, "compression", &COMPRESSION),
+    (50, "checksum", &CHECKSUM),
+    (60, "recordsize", &RECORDSIZE),
+    (25, "copies", &["1", "2", "3"]),
+    (60, "xattr", &["sa", "on"]),
+    (50, "acltype", &["posix", "off"]),
+    (50, "dnodesize", &DNODESIZE),
+    (30, "atime", &["on", "off"]),
+    (20, "redundant_metadata", &["all", "most", "some", "none"]),
+    (20, "logbias", &["latency", "throughput"]),
+    (15, "sync", &["always", "disabled"]),
+    (10, "snapdir", &["visible"]),
+    (10, "org.example:note", &["anything", "something else"]),
+];
+
+/// Properties of a dataset.
+pub(super) fn properties(chance: &mut Seed, special: bool) -> Vec<(String, String)> {
+    let mut chosen = Vec::new();
+    for (percent, name, values) in PROPERTIES {
+        if chance.percent(percent) {
+            chosen.push((name.to_owned(), one(chance, values).to_owned()));
+        }
+    }
+    if special && chance.percent(50) {
+        let value = one(chance, &["0", "4K", "16K"]);
+        chosen.push(("special_small_blocks".to_owned(), value.to_owned()));
+    }
+    chosen
+}
+
+/// A pool, and what is in it.
+pub(super) struct History<'a> {
+    held: &'a Held,
+    chance: &'a mut Seed,
+    filesystems: Vec<String>,
+    volumes: Vec<String>,
+    snapshots: Vec<String>,
+    /// How many datasets and snapshots were named.
+    named: u64,
+}
+
+impl<'a> History<'a> {
+    /// Of a pool as it is now.
+    pub(super) fn of(held: &'a Held, chance: &'a mut Seed) -> Result<Self, Trouble> {
+        let named = chance.below(1 << 40);
+        let (filesystems, volumes, snapshots) = Default::default();
+        let mut all = Self { held, chance, filesystems, volumes, snapshots, named };
+        all.look()?;
+        Ok(all)
+    }
+
+    /// Notes which datasets there are.
+    fn look(&mut self) -> Result<(), Trouble> {
+        self.filesystems.clear();
+        self.volumes.clear();
+        self.snapshots.clear();
+        let mut wrong = None;
+        let mut show = |dataset: engine::dataset::Dataset| match dataset.kind.as_str() {
+            "filesystem" => self.filesystems.push(dataset.name),
+            "volume" => self.volumes.push(dataset.name),
+            "snapshot" => self.snapshots.push(dataset.name),
+            _ => {}
+        };
+        let wanted = Wanted { properties: vec!["type".to_owned()], ..Wanted::default() };
+        let listed = self.held.list(POOL, &wanted, &mut show, &mut |event| {
+            wrong = Some(format!("{event:?}"));
+        });
+        listed.map_err(|why| format!("list: {why}"))?;
+        wrong.map_or(Ok(()), Err)
+    }
+
+    /// The first life of the pool.
+    pub(super) fn begin(&mut self) -> Result<(), Trouble> {
+        self.churn(POOL, 30)?;
+        for _ in 0..1 + self.chance.below(3) {
+            self.new_filesystem()?;
+        }
+        if self.chance.percent(50) {
+            self.new_volume()?;
+        }
+        self.steps(2, 12)
+    }
+
+    /// What comes after others had the pool.
+    pub(super) fn go_on(&mut self) -> Result<(), Trouble> {
+        self.steps(3, 8)
+    }
+
+    fn steps(&mut self, least: u64, most: u64) -> Result<(), Trouble> {
+        for _ in 0..least + self.chance.below(most - least) {
+            self.step()?;
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Trouble> {
+        let name = self.filesystem();
+        match self.chance.below(16) {
+            0..=2 => self.snapshot(),
+            3 => self.clone_one(),
+            4 => self.destroy_snapshot(),
+            5 => self.destroy_one(),
+            6 => self.rename_one(),
+            7 => self.rollback(&name),
+            8 | 9 => self.set(&name),
+            10 => self.new_filesystem(),
+            11 => self.scribble(),
+            12 => self.held.sync().map_err(|why| format!("sync: {why}")),
+            _ => {
+                let steps = one(self.chance, &[15, 30, 60]);
+                self.churn(&name, steps)
+            }
+        }
+    }
+
+    fn filesystem(&mut self) -> String {
+        pick(self.chance, &self.filesystems).unwrap_or_else(|| POOL.to_owned())
+    }
+
+    fn name(&mut self, letter: char) -> String {
+        self.named += 1;
+        format!("{letter}{:x}", self.named)
+    }
+
+    fn churn(&mut self, name: &str, steps: u64) -> Result<(), Trouble> {
+        let live = self.held.files(name).map_err(|why| format!("{name}: {why}"))?;
+        let done = Churn::of(live, self.chance).and_then(|mut churn| churn.steps(steps));
+        done.map_err(|why| format!("{name}: {why}"))
+    }
+
+    fn new_filesystem(&mut self) -> Result<(), Trouble> {
+        let name = format!("{}/{}", self.filesystem(), self.name('d'));
+        let new = NewDataset { name: name.clone(), properties: properties(self.chance, false) };
+        let made = self.held.create_filesystem(&new);
+        made.map_err(|why| format!("create {new:?}: {why}"))?;
+        self.filesystems.push(name.clone());
+        let steps = one(self.chance, &[15, 30, 60]);
+        self.churn(&name, steps)
+    }
+
+    fn new_volume(&mut self) -> Result<(), Trouble> {
+        let name = format!("{}/{}", self.filesystem(), self.name('v'));
+        let mut properties = Vec::new();
+        for (name, values) in [("compression", &COMPRESSION[..]), ("checksum", &CHECKSUM)] {
+            properties.push((name.to_owned(), one(self.chance, values).to_owned()));
+        }
+        let new = NewDataset { name: name.clone(), properties };
+        let block = one(self.chance, &[4096, 8192, 16384, 32768, 131_072]);
+        let (size, sparse) = (one(self.chance, &[1, 2, 5]) << 20, self.chance.percent(40));
+        let made = self.held.create_volume(&new, size, block, sparse);
+        made.map_err(|why| format!("create {new:?} of {size} in {block}: {why}"))?;
+        self.volumes.push(name);
+        self.scribble()
+    }
+
+    /// Random writes to a volume.
+    fn scribble(&mut self) -> Result<(), Trouble> {
+        let Some(name) = pick(self.chance, &self.volumes) else { return Ok(()) };
+        let volume = self.held.volume(&name).map_err(|why| format!("{name}: {why}"))?;
+        for _ in 0..20 {
+            let at = self.chance.below(volume.size() / 512) * 512;
+            let most = usize::try_from(volume.size() - at).unwrap_or(0);
+            let length = one(self.chance, &[512, 4096, 10240, 70656]).min(most);
+            let bytes = super::files::bytes(self.chance, length);
+            let done = if self.chance.percent(15) {
+                volume.discard(at..at + u64::try_from(length).unwrap_or(0))
+            } else {
+                volume.write(at, &bytes)
+            };
+            done.map_err(|why| format!("{name}: {why}"))?;
+        }
+        if self.chance.percent(30) {
+            volume.flush().map_err(|why| format!("{name}: flush: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<(), Trouble> {
+        let part = self.name('s');
+        let mut of = vec![self.filesystem()];
+        if self.chance.percent(30) {
+            of.extend(self.volumes.first().cloned());
+        }
+        let names: Vec<String> = of.iter().map(|name| format!("{name}@{part}")).collect();
+        let done = self.held.snapshot(&names);
+        done.map_err(|why| format!("snapshot {names:?}: {why}"))?;
+        self.churn(&of[0], 15)
+    }
+
+    fn clone_one(&mut self) -> Result<(), Trouble> {
+        let of_files = |name: &&String| {
+            let set = name.split('@').next().unwrap_or_default();
+            self.filesystems.iter().any(|known| known == set)
+        };
+        let those: Vec<String> = self.snapshots.iter().filter(of_files).cloned().collect();
+        let Some(snapshot) = pick(self.chance, &those) else { return Ok(()) };
+        let name = format!("{}/{}", self.filesystem(), self.name('c'));
+        let new = NewDataset { name: name.clone(), properties: properties(self.chance, false) };
+        let done = self.held.clone_snapshot(&snapshot, &new);
+        done.map_err(|why| format!("clone {snapshot} {new:?}: {why}"))?;
+        self.churn(&name, 20)?;
+        if self.chance.percent(40) {
+            self.held.promote(&name).map_err(|why| format!("promote {name}: {why}"))?;
+            self.churn(&name, 10)?;
+        }
+        Ok(())
+    }
+
+    /// Of a snapshot that has clones this is refused.
+    fn destroy_snapshot(&mut self) -> Result<(), Trouble> {
+        let Some(name) = pick(self.chance, &self.snapshots) else { return Ok(()) };
+        refused_or_done(&format!("destroy {name}"), self.held.destroy(&name))
+    }
+
+    /// A dataset that has children or snapshots stays.
+    fn destroy_one(&mut self) -> Result<(), Trouble> {
+        let all: Vec<String> = self.filesystems.iter().chain(&self.volumes).cloned().collect();
+        let Some(name) = pick(self.chance, &all).filter(|name| name != POOL) else { return Ok(()) };
+        refused_or_done(&format!("destroy {name}"), self.held.destroy(&name))
+    }
+
+    fn rename_one(&mut self) -> Result<(), Trouble> {
+        let (from, below) = (self.filesystem(), self.filesystem());
+        if from == POOL || below == from || below.starts_with(&format!("{from}/")) {
+            return Ok(());
+        }
+        let to = format!("{below}/{}", self.name('r'));
+        let done = self.held.rename(&from, &to, false);
+        refused_or_done(&format!("rename {from} {to}"), done)
+    }
+
+    fn rollback(&mut self, name: &str) -> Result<(), Trouble> {
+        refused_or_done(&format!("rollback {name}"), self.held.rollback(name))
+    }
+
+    fn set(&mut self, name: &str) -> Result<(), Trouble> {
+        let limits =
+            [("quota", "60M"), ("refquota", "50M"), ("reservation", "2M"), ("quota", "none")];
+        let (property, value) = if self.chance.percent(30) {
+            one(self.chance, &limits)
+        } else {
+            let (_, property, values) = one(self.chance, &PROPERTIES);
+            (property, one(self.chance, values))
+        };
+        let done = self.held.set(name, property, value);
+        refused_or_done(&format!("set {property}={value} {name}"), done)?;
+        if self.chance.percent(20) {
+            let done = self.held.inherit(name, "compression");
+            refused_or_done(&format!("inherit compression {name}"), done)?;
+        }
+        self.churn(name, 20)
+    }
+}
+
+fn pick(chance: &mut Seed, of: &[String]) -> Option<String> {
+    let count = u64::try_from(of.len()).ok().filter(|count| *count > 0)?;
+    of.get(usize::try_from(chance.below(count)).ok()?).cloned()
+}
+
+/// What users may not do is refused; anything else is trouble.
+fn refused_or_done(what: &str, done: engine::Result<()>) -> Result<(), Trouble> {
+    use engine::Error::{Damaged, Suspended, Unreadable};
+    match done {
+        Err(why @ (Damaged { .. } | Suspended { .. } | Unreadable { .. })) => {
+            Err(format!("{what}: {why}"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,72 @@
+//! Random vdevs on new images.
+
+use std::path::{Path, PathBuf};
+
+use engine::held::{NewPool, NewVdev, Purpose, Shape};
+use sim::Seed;
+
+use super::history::properties;
+use super::{POOL, Trouble, one};
+
+/// A pool that is to be made.
+pub(super) struct Layout {
+    pub(super) new: NewPool,
+    /// What it is, in a line.
+    pub(super) about: String,
+}
+
+/// Makes images, one after the other.
+struct Images<'a> {
+    folder: &'a Path,
+    count: usize,
+}
+
+impl Images<'_> {
+    fn more(&mut self, count: u64, size: u64) -> Result<Vec<PathBuf>, Trouble> {
+        let mut made = Vec::new();
+        for _ in 0..count {
+            let path = self.folder.join(format!("d{}.img", self.count));
+            std::fs::File::create(&path)
+                .and_then(|file| file.set_len(size))
+                .map_err(|why| format!("{}: {why}", path.display()))?;
+            self.count += 1;
+            made.push(path);
+        }
+        Ok(made)
+    }
+}
+
+pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble> {
+    let mut images = Images { folder, count: 0 };
+    let size = one(chance, &[96_u64, 128, 200, 300]) << 20;
+    let (shape, width) = match chance.below(8) {
+        0 => (Shape::Single, 1),
+        1 | 2 => (Shape::Mirror, one(chance, &[2, 2, 3])),
+        kind => {
+            let parity = one(chance, &[1, 2, 3]);
+            (Shape::Raidz(parity), u64::from(parity) + 1 + chance.below(4) + kind % 2)
+        }
+    };
+    let tops = if shape == Shape::Single { one(chance, &[1, 2, 3]) } else { 1 + chance.below(2) };
+    let ashift = one(chance, &[9, 9, 12, 12, 13]);
+    let mut about = format!("{shape:?} of {width} x{tops}, ashift {ashift}");
+    let mut vdevs = Vec::new();
+    for _ in 0..tops {
+        let drives = images.more(width, size)?;
+        vdevs.push(NewVdev { shape, drives, purpose: Purpose::Data });
+    }
+    for (percent, purpose) in [(25, Purpose::Log), (25, Purpose::Special), (10, Purpose::Dedup)] {
+        if chance.percent(percent) {
+            let mirror = purpose != Purpose::Log || chance.percent(30);
+            let (shape, width) = if mirror { (Shape::Mirror, 2) } else { (Shape::Single, 1) };
+            let drives = images.more(width, 96 << 20)?;
+            about += &format!(", {purpose:?}");
+            vdevs.push(NewVdev { shape, drives, purpose });
+        }
+    }
+    let special = vdevs.iter().any(|vdev| vdev.purpose == Purpose::Special);
+    let properties = properties(chance, special);
+    let name = POOL.to_owned();
+    let new = NewPool { name, vdevs, ashift: Some(ashift), properties, force: true };
+    Ok(Layout { new, about })
+}

@@ -1,0 +1,104 @@
+//! Pools that our own engine makes, from a seed, for real OpenZFS to judge.
+//!
+//! A [`Round`] is a random pool: its vdevs, its datasets, what happens to them and to their files.
+//! [`Round::make`] carries it out on images in a folder; [`Round::go_on`] takes over what OpenZFS
+//! made of it meanwhile, and goes on.
+
+mod files;
+mod history;
+mod layout;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::held::{Held, World, create, hold};
+use sim::Seed;
+
+use history::History;
+
+/// Why a round could not be carried out: what was tried, and what the engine said.
+pub type Trouble = String;
+
+/// The name of each round's pool.
+pub const POOL: &str = "tank";
+
+/// When the first thing happens, in seconds since 1970.
+const START: u64 = 1_700_000_000;
+
+/// A random pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The seed of all rounds of a run.
+    pub seed: u64,
+    /// Which of them it is.
+    pub number: u64,
+}
+
+impl Round {
+    /// Its name.
+    pub fn name(&self) -> String {
+        format!("w{}-{}", self.seed, self.number)
+    }
+
+    fn chance(self, part: u64) -> Seed {
+        let mut seed = Seed::new(self.seed);
+        let mixed = seed.next_u64() ^ self.number.wrapping_mul(0x9e37_79b9) ^ (part << 56);
+        Seed::new(mixed)
+    }
+
+    /// Makes the pool on new images in a folder, and gives it up; tells what it is made of.
+    pub fn make(&self, folder: &Path) -> Result<String, Trouble> {
+        let mut chance = self.chance(1);
+        let layout = layout::choose(&mut chance, folder)?;
+        let about = layout.about.clone();
+        let told = |why: &dyn std::fmt::Display| format!("{about}: {why}");
+        let held = create(&layout.new, &world(&mut chance)).map_err(|why| told(&why))?;
+        History::of(&held, &mut chance)
+            .and_then(|mut all| all.begin())
+            .map_err(|why| told(&why))?;
+        held.export().map_err(|why| told(&why))?;
+        Ok(about)
+    }
+
+    /// Takes the pool in a folder over, changes it, and gives it up again.
+    pub fn go_on(&self, folder: &Path) -> Result<(), Trouble> {
+        let mut chance = self.chance(2);
+        let world = world(&mut chance);
+        let paths = [folder.to_owned()];
+        let held = hold(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
+        History::of(&held, &mut chance)?.go_on()?;
+        leave(&held)
+    }
+}
+
+fn leave(held: &Held) -> Result<(), Trouble> {
+    held.export().map_err(|why| format!("export: {why}"))
+}
+
+/// The world outside, from a seed.
+fn world(chance: &mut Seed) -> World {
+    let random = Mutex::new(Seed::new(chance.next_u64()));
+    let clock = Mutex::new(START);
+    World {
+        random: Arc::new(move |bytes| {
+            let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+            for part in bytes.chunks_mut(8) {
+                part.copy_from_slice(&random.next_u64().to_le_bytes()[..part.len()]);
+            }
+        }),
+        now: Arc::new(move || {
+            let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
+            *clock += 1;
+            (*clock, 0)
+        }),
+        workers: 2,
+        dirty: 64 << 20,
+        host: (0x1234, "here".to_owned()),
+    }
+}
+
+/// One of several.
+fn one<T: Copy>(chance: &mut Seed, of: &[T]) -> T {
+    let at = chance.below(u64::try_from(of.len()).unwrap_or(1));
+    of[usize::try_from(at).unwrap_or(0)]
+}

@@ -1,0 +1,147 @@
+//! Round trips of pools that we make: to real OpenZFS, and back.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::ours::{POOL, Round};
+use crate::{Vm, differences, judge};
+
+/// What round trips need.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// The project's folder.
+    pub project: PathBuf,
+    /// Our program.
+    pub poolhouse: PathBuf,
+    /// A folder for images; what is in it may be lost.
+    pub scratch: PathBuf,
+}
+
+/// What `zdb` finds wrong in the pool in a folder; nothing where it is not installed.
+pub fn zdb(folder: &Path) -> Option<String> {
+    let mut command = Command::new("zdb");
+    let output = command.args(["-e", "-p"]).arg(folder).args(["-bcc", POOL]).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let clean = output.status.success() && text.contains("No leaks (block sum matches");
+    let about = |line: &&str| !line.trim().is_empty() && !line.contains("estimated time");
+    (!clean).then(|| text.lines().filter(about).take(30).collect::<Vec<_>>().join("\n    "))
+}
+
+impl Tools {
+    fn manifest(&self, folder: &Path) -> Result<Value, String> {
+        let mut command = Command::new(&self.poolhouse);
+        command.args(["rescue", "manifest", "-d"]).arg(folder).arg(POOL);
+        for (number, line) in keys(folder).iter().enumerate() {
+            let path = folder.join(format!("our-key-{number}"));
+            std::fs::write(&path, line.1.as_slice()).map_err(|why| why.to_string())?;
+            command.arg("--key").arg(format!("{}={}", line.0, path.display()));
+        }
+        let done = command.output().map_err(|why| format!("poolhouse: {why}"))?;
+        if !done.status.success() {
+            let words = String::from_utf8_lossy(&done.stderr);
+            return Err(format!("rescue manifest ends with {}: {words}", done.status));
+        }
+        serde_json::from_slice(&done.stdout).map_err(|why| why.to_string())
+    }
+
+    /// Our half of a round: the pool is made; what is wrong with it, as far as that can be seen
+    /// here, is told.
+    fn make(&self, round: Round) -> (String, Vec<String>) {
+        let folder = self.scratch.join(round.name());
+        let made = std::fs::create_dir_all(&folder)
+            .map_err(|why| why.to_string())
+            .and_then(|()| round.make(&folder));
+        match made {
+            Ok(about) => {
+                (about, zdb(&folder).map(|text| format!("zdb: {text}")).into_iter().collect())
+            }
+            Err(why) => (String::new(), vec![why]),
+        }
+    }
+
+    /// Theirs is done: what they saw, and what became of it.
+    fn judge(&self, round: Round) -> Result<Vec<String>, String> {
+        let folder = self.scratch.join(round.name());
+        let mut wrong = Vec::new();
+        if let Ok(text) = std::fs::read_to_string(folder.join("trouble")) {
+            wrong.extend(text.lines().map(|line| format!("OpenZFS: {line}")));
+        }
+        let text = std::fs::read(folder.join("theirs.json")).map_err(|why| why.to_string())?;
+        let theirs: Value = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
+        wrong.extend(differences(&theirs, &self.manifest(&folder)?));
+        let after = folder.join("after");
+        let told = |line: String| format!("after OpenZFS: {line}");
+        let judged = judge(&self.poolhouse, &after).map_err(|why| why.to_string())?;
+        wrong.extend(judged.into_iter().map(told));
+        round.go_on(&after).map_err(told)?;
+        wrong.extend(zdb(&after).map(|text| format!("after both: zdb: {text}")));
+        Ok(wrong)
+    }
+
+    /// Makes the pools of some rounds, has OpenZFS go on with them in one start of the VM, and takes
+    /// them back. Tells what is wrong, a line each.
+    pub fn trips(&self, vm: &Vm, rounds: &[Round]) -> Vec<String> {
+        let (mut wrong, mut sent) = (Vec::new(), Vec::new());
+        for round in rounds {
+            let (about, trouble) = self.make(*round);
+            println!("{}: {about}", round.name());
+            let fine = trouble.is_empty();
+            wrong.extend(trouble.into_iter().map(|line| format!("{}: {line}", round.name())));
+            if fine {
+                sent.push(*round);
+            }
+        }
+        if let Err(why) = self.send(vm, &sent) {
+            wrong.push(why);
+            return wrong;
+        }
+        for round in sent {
+            let lines = self.judge(round).unwrap_or_else(|why| vec![why]);
+            let told = |line: &String| format!("{}: {line}", round.name());
+            wrong.extend(lines.iter().take(20).map(told));
+            println!("{}: {}", round.name(), if lines.is_empty() { "agrees" } else { "DIFFERS" });
+            if lines.is_empty() && std::env::var_os("POOLHOUSE_KEEP").is_none() {
+                let _ = std::fs::remove_dir_all(self.scratch.join(round.name()));
+            }
+        }
+        wrong
+    }
+
+    fn send(&self, vm: &Vm, rounds: &[Round]) -> Result<(), String> {
+        if rounds.is_empty() {
+            return Ok(());
+        }
+        let oracle = self.project.join("tools/oracle");
+        for (from, name) in [
+            (oracle.join("words.sh"), "words.sh"),
+            (oracle.join("guest.sh"), "guest.sh"),
+            (self.project.join("fixtures/recipes/manifest.py"), "manifest.py"),
+        ] {
+            let copied = std::fs::copy(&from, self.scratch.join(name));
+            copied.map_err(|why| format!("{}: {why}", from.display()))?;
+        }
+        // the machine is told what to do by a script that it is given itself
+        let start = self.scratch.join("start.sh");
+        std::fs::write(&start, "exec bash /share/guest.sh \"$@\"\n")
+            .map_err(|why| why.to_string())?;
+        let names: Vec<String> = rounds.iter().map(Round::name).collect();
+        let said = vm.run(&self.scratch, &start, &names)?;
+        said.lines().for_each(|line| println!("in the VM: {line}"));
+        Ok(())
+    }
+}
+
+/// The keys of a pool's datasets, as the folder's list has them: what their files hold.
+fn keys(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let text = std::fs::read_to_string(folder.join("keys")).unwrap_or_default();
+    let parts = |line: &str| {
+        let mut words = line.splitn(3, ' ').map(str::to_owned);
+        let (dataset, format, secret) = (words.next()?, words.next()?, words.next()?);
+        let key = fixtures::Key { dataset: dataset.clone(), format, secret };
+        Some((dataset, key.file_content()))
+    };
+    text.lines().filter_map(parts).collect()
+}
