@@ -35,6 +35,36 @@ pub enum KeyFormat {
     Passphrase,
 }
 
+impl KeyFormat {
+    /// From what the user has, to the key that closes and opens datasets: the passphrase, the
+    /// hexadecimal digits (a line's end after either is ignored) or the raw bytes. `salt` and
+    /// `iterations` are for a passphrase.
+    pub fn wrapping(
+        self,
+        secret: &[u8],
+        salt: u64,
+        iterations: u64,
+    ) -> std::result::Result<WrappingKey, transform::Error> {
+        let line = secret.strip_suffix(b"\n").unwrap_or(secret);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match self {
+            Self::Raw => WrappingKey::from_raw(secret),
+            Self::Hex => WrappingKey::from_hex(line),
+            Self::Passphrase => WrappingKey::from_passphrase(line, salt, iterations),
+        }
+    }
+
+    /// The form of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "raw" => Some(Self::Raw),
+            "hex" => Some(Self::Hex),
+            "passphrase" => Some(Self::Passphrase),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a dataset's key is at hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyStatus {
@@ -63,9 +93,10 @@ pub struct KeyFacts {
     pub iterations: u64,
 }
 
-/// The keys that were unlocked.
+/// The keys of a pool that were unlocked. Trees of the pool, as it is at different times, can share
+/// them.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
+pub struct Keys {
     /// By the encryption root's directory.
     wrapping: Mutex<HashMap<ObjectId, Arc<WrappingKey>>>,
     /// By the key's record.
@@ -115,13 +146,18 @@ impl Dataset {
     pub fn key(&self) -> Result<Option<Key>> {
         let Some(record) = self.crypto_key()? else { return Ok(None) };
         let keys = self.tree().keys();
-        if let Some(key) = keys.datasets.lock().get(&record) {
-            return Ok(Some(Arc::clone(key)));
-        }
         let facts = KeyFacts::read(self.tree().mos(), record)?;
+        // the record of a dataset that is no more may have left its number to another
+        let known = keys.datasets.lock().get(&record).map(Arc::clone);
         let wrapping = keys.wrapping.lock().get(&facts.root).cloned();
+        if let Some(key) = known.filter(|key| wrapping.is_some() && key.guid() == facts.guid) {
+            return Ok(Some(key));
+        }
         let Some(wrapping) = wrapping else { return Ok(None) };
-        let key = self.unwrap_with(record, &wrapping)?;
+        let key = match self.unwrap_with(record, &wrapping) {
+            Err(Error::Key { why: transform::Error::WrongKey, .. }) => return Ok(None),
+            other => other?,
+        };
         keys.datasets.lock().insert(record, Arc::clone(&key));
         Ok(Some(key))
     }
@@ -194,6 +230,28 @@ impl Tree {
         Ok(key)
     }
 
+    /// The user's key that opens `dataset`, if it was given.
+    pub fn wrapping(&self, dataset: &Dataset) -> Result<Option<Arc<WrappingKey>>> {
+        let Some(facts) = dataset.key_facts()? else { return Ok(None) };
+        Ok(self.keys().wrapping.lock().get(&facts.root).cloned())
+    }
+
+    /// Keeps the user's key of an encryption root that was just made.
+    pub fn remember(&self, root: &Dataset, wrapping: Arc<WrappingKey>) -> Result<()> {
+        let facts = root.key_facts()?;
+        let facts = facts.ok_or_else(|| Error::NotEncrypted { name: root.name() })?;
+        self.keys().wrapping.lock().insert(facts.root, wrapping);
+        Ok(())
+    }
+
+    /// Forgets the key of the encryption root of `dataset`: all under it are locked again.
+    pub fn lock(&self, dataset: &Dataset) -> Result<()> {
+        let facts = dataset.key_facts()?;
+        let facts = facts.ok_or_else(|| Error::NotEncrypted { name: dataset.name() })?;
+        self.keys().wrapping.lock().remove(&facts.root);
+        Ok(())
+    }
+
     /// The head whose user's key opens `dataset`; `None` if that is not encrypted.
     pub fn encryption_root(&self, dataset: &Dataset) -> Result<Option<Dataset>> {
         let Some(facts) = dataset.key_facts()? else { return Ok(None) };
@@ -205,14 +263,6 @@ fn wrapping_key(
     facts: &KeyFacts,
     secret: &[u8],
 ) -> std::result::Result<WrappingKey, transform::Error> {
-    let line = secret.strip_suffix(b"\n").unwrap_or(secret);
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    match facts.format {
-        Some(KeyFormat::Raw) => WrappingKey::from_raw(secret),
-        Some(KeyFormat::Hex) => WrappingKey::from_hex(line),
-        Some(KeyFormat::Passphrase) => {
-            WrappingKey::from_passphrase(line, facts.salt, facts.iterations)
-        }
-        None => Err(transform::Error::Unsupported { feature: "key format", code: 0 }),
-    }
+    let unknown = transform::Error::Unsupported { feature: "key format", code: 0 };
+    facts.format.ok_or(unknown)?.wrapping(secret, facts.salt, facts.iterations)
 }

@@ -38,7 +38,7 @@ struct Inner {
     by_path: BTreeMap<String, Arc<Dir>>,
     by_id: HashMap<ObjectId, Arc<Dir>>,
     faults: Vec<(String, Error)>,
-    keys: Keys,
+    keys: Arc<Keys>,
 }
 
 /// No name has more parts; deeper nesting is a circle.
@@ -51,6 +51,11 @@ impl Tree {
 
     /// Reads all directories.
     pub fn open(mos: Objset, facts: PoolFacts) -> Result<Self> {
+        Self::open_with(mos, facts, Arc::default())
+    }
+
+    /// The same, with keys that were unlocked before.
+    pub fn open_with(mos: Objset, facts: PoolFacts, keys: Arc<Keys>) -> Result<Self> {
         let directory = Zap::open(mos.object(Self::DIRECTORY)?)?;
         let root = directory.lookup_u64(Self::ROOT.as_bytes())?;
         let root = ObjectId::new(root.ok_or(Error::Missing { name: Self::ROOT })?);
@@ -60,7 +65,6 @@ impl Tree {
             return Err(why.clone());
         }
         let Walk { by_path, by_id, faults, .. } = walk;
-        let keys = Keys::default();
         let origin = None;
         let mut inner = Inner { mos, facts, root, origin, by_path, by_id, faults, keys };
         inner.origin = inner.find_origin();

@@ -1,6 +1,6 @@
 //! Keys of encrypted datasets.
 
-use dsl::{KeyFormat, KeyStatus};
+use dsl::{Dataset, KeyFormat, KeyStatus, Tree};
 
 use crate::{Error, Pool, Result};
 
@@ -32,27 +32,7 @@ pub struct EncryptionRoot {
 impl Pool {
     /// The encryption roots in the pool, by name.
     pub fn encryption_roots(&self) -> Vec<EncryptionRoot> {
-        let mut roots: Vec<EncryptionRoot> = Vec::new();
-        for head in self.tree().heads() {
-            let Ok(head) = head else { continue };
-            let Ok(Some(root)) = self.tree().encryption_root(&head) else { continue };
-            if roots.iter().any(|known| known.name == root.name()) {
-                continue;
-            }
-            let format = match root.key_facts().ok().flatten().and_then(|facts| facts.format) {
-                Some(KeyFormat::Passphrase) => "passphrase",
-                Some(KeyFormat::Hex) => "hex",
-                Some(KeyFormat::Raw) | None => "raw",
-            };
-            let location = root.property("keylocation").ok().flatten();
-            roots.push(EncryptionRoot {
-                name: root.name(),
-                format: format.to_owned(),
-                location: location.map(|found| found.value).unwrap_or_default(),
-                state: key_state(&root),
-            });
-        }
-        roots
+        roots(self.tree())
     }
 
     /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret`
@@ -66,15 +46,46 @@ impl Pool {
 
     /// Why a dataset without a key cannot be read.
     pub fn locked(&self, dataset: &str) -> Error {
-        let root = self.find(dataset).ok().and_then(|found| {
-            self.tree().encryption_root(&found).ok().flatten().map(|root| root.name())
-        });
-        let dataset = dataset.to_owned();
-        Error::Locked { root: root.unwrap_or_else(|| dataset.clone()), dataset }
+        match self.find(dataset) {
+            Ok(found) => locked(&found),
+            Err(_) => Error::Locked { root: dataset.to_owned(), dataset: dataset.to_owned() },
+        }
     }
 }
 
-pub(crate) fn key_state(dataset: &dsl::Dataset) -> KeyState {
+/// Why a dataset without a key cannot be read.
+pub(crate) fn locked(dataset: &Dataset) -> Error {
+    let root = dataset.tree().encryption_root(dataset).ok().flatten().map(|root| root.name());
+    let dataset = dataset.name();
+    Error::Locked { root: root.unwrap_or_else(|| dataset.clone()), dataset }
+}
+
+/// The encryption roots in a tree of datasets, by name.
+pub(crate) fn roots(tree: &Tree) -> Vec<EncryptionRoot> {
+    let mut roots: Vec<EncryptionRoot> = Vec::new();
+    for head in tree.heads() {
+        let Ok(head) = head else { continue };
+        let Ok(Some(root)) = tree.encryption_root(&head) else { continue };
+        if roots.iter().any(|known| known.name == root.name()) {
+            continue;
+        }
+        let format = match root.key_facts().ok().flatten().and_then(|facts| facts.format) {
+            Some(KeyFormat::Passphrase) => "passphrase",
+            Some(KeyFormat::Hex) => "hex",
+            Some(KeyFormat::Raw) | None => "raw",
+        };
+        let location = root.property("keylocation").ok().flatten();
+        roots.push(EncryptionRoot {
+            name: root.name(),
+            format: format.to_owned(),
+            location: location.map(|found| found.value).unwrap_or_default(),
+            state: key_state(&root),
+        });
+    }
+    roots
+}
+
+pub(crate) fn key_state(dataset: &Dataset) -> KeyState {
     match dataset.key_status() {
         Ok(Some(KeyStatus::Available)) => KeyState::Unlocked,
         Ok(Some(KeyStatus::Unavailable)) => KeyState::Locked,

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use dmu::Objset;
 use dsl::write;
 use ondisk::objset::Kind;
+use transform::crypt::WrappingKey;
 use units::ObjsetId;
+use zio::Key;
 
+use super::encrypt::Keying;
 use super::{Held, files};
 use crate::dataset::{Dataset, Wanted};
 use crate::{Error, Event, Result};
@@ -31,20 +34,46 @@ impl Held {
 
     /// Makes a file system.
     pub fn create_filesystem(&self, new: &NewDataset) -> Result<()> {
-        let (new, world) = (new.clone(), self.0.world.clone());
+        self.create_filesystem_with(new, None)
+    }
+
+    /// Makes a file system, with a user's key of its own if there is a secret.
+    pub fn create_filesystem_with(&self, new: &NewDataset, secret: Option<&[u8]>) -> Result<()> {
+        let (mut new, world) = (new.clone(), self.0.world.clone());
         let source = self.0.owned.source();
+        let keying = self.keying_below(&mut new, secret)?;
         judge(&new, dsl::Kind::Filesystem)?;
+        let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
+            let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
             put_all(change, &new, dsl::Kind::Filesystem).map_err(failed)?;
-            let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, None);
-            let set = owned.adopt(blank, spa::Settings::default());
+            let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, key.clone());
+            let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
             files::fill(owned, &set, change.tx, &world)
                 .map_err(|why| Error::Refused { what: why.to_string() })?;
             Ok(id)
         })
-        .map(|id: ObjsetId| self.0.owned.forget(id))
+        .map(|id: ObjsetId| self.0.owned.forget(id))?;
+        self.remember(&name, user)
+    }
+
+    /// How a dataset that is to be is encrypted, by what is above it.
+    pub(super) fn keying_below(
+        &self,
+        new: &mut NewDataset,
+        secret: Option<&[u8]>,
+    ) -> Result<Option<Keying>> {
+        let above = new.name.rsplit_once('/').map(|(above, _)| self.find(above));
+        self.keying(new, above.transpose()?.as_ref(), secret)
+    }
+
+    /// Keeps the user's key of a dataset that was just made.
+    pub(super) fn remember(&self, name: &str, user: Option<Arc<WrappingKey>>) -> Result<()> {
+        let Some(user) = user else { return Ok(()) };
+        let made = self.find(name)?;
+        made.tree().remember(&made, user).map_err(|error| Error::of_dataset(name, &error))
     }
 
     /// Destroys a file system, a volume, a snapshot or a bookmark that nothing depends on.
@@ -179,6 +208,17 @@ impl Held {
 fn empty_log(owned: &spa::Owned, change: &write::Change<'_>, name: &str) -> Result<()> {
     let id = write::head_of(change, name).map_err(|error| Error::of_dataset(name, &error))?;
     owned.empty_log(change, id).map_err(|why| Error::Refused { what: why.to_string() })
+}
+
+/// Says that a head is encrypted whose content is not made yet; gives the key of its blocks.
+pub(super) fn encrypt(
+    change: &write::Change<'_>,
+    id: ObjsetId,
+    keying: Option<&Keying>,
+) -> dsl::Result<Option<Key>> {
+    let Some(keying) = keying else { return Ok(None) };
+    write::encrypt(change, id, &keying.below())?;
+    Ok(Some(keying.key()))
 }
 
 /// Whether all properties of a dataset that is to be are some that it can have. Nothing is made

@@ -13,6 +13,7 @@ mod create;
 mod datasets;
 mod drive;
 mod elsewhere;
+mod encrypt;
 mod files;
 mod keep;
 mod look;
@@ -60,6 +61,8 @@ struct Inner {
     world: World,
     files: Mutex<HashMap<String, LiveFiles>>,
     volumes: Mutex<HashMap<String, LiveVolume>>,
+    /// The keys that were given.
+    keys: Arc<dsl::Keys>,
 }
 
 impl std::fmt::Debug for Held {
@@ -81,7 +84,7 @@ impl Held {
                 drop(owned.sync());
             }
         });
-        Self(Arc::new(Inner { owned, world, files, volumes }))
+        Self(Arc::new(Inner { owned, world, files, volumes, keys: Arc::default() }))
     }
 
     /// Its name.
@@ -156,7 +159,8 @@ impl Held {
     /// The datasets, as they are on the drives.
     fn tree(&self) -> Result<Tree> {
         let facts = dsl::PoolFacts { name: self.name().to_owned(), usable: self.0.owned.usable() };
-        Tree::open(self.0.owned.mos().synced(), facts).map_err(|error| Error::Damaged {
+        let keys = Arc::clone(&self.0.keys);
+        Tree::open_with(self.0.owned.mos().synced(), facts, keys).map_err(|error| Error::Damaged {
             pool: self.name().to_owned(),
             why: error.to_string(),
         })

@@ -33,6 +33,7 @@ pub(super) fn of_blocks(dataset: &Dataset) -> Settings {
             "none" => Redundant::Nothing,
             _ => Redundant::All,
         },
+        key: dataset.key().ok().flatten(),
         ..Settings::default()
     }
 }

@@ -11,7 +11,8 @@ use zil::{Log, Records};
 use zpl::Need;
 use zvol::NewVolume;
 
-use super::datasets::{judge, put_all};
+use super::datasets::{encrypt, judge, put_all};
+use super::encrypt::Keying;
 use super::keep::{Keeps, Manners};
 use super::room::Rooms;
 use super::{Held, NewDataset, settings};
@@ -110,25 +111,42 @@ impl Held {
         block_size: u32,
         sparse: bool,
     ) -> Result<()> {
+        self.create_volume_with(new, (size, block_size), sparse, None)
+    }
+
+    /// The same, with a user's key of its own if there is a secret. `shape`: bytes of it, and of a
+    /// block.
+    pub fn create_volume_with(
+        &self,
+        new: &NewDataset,
+        shape: (u64, u32),
+        sparse: bool,
+        secret: Option<&[u8]>,
+    ) -> Result<()> {
+        let (size, block_size) = shape;
         check_size(&new.name, size, block_size)?;
         let (mut new, salt) = (new.clone(), self.0.world.number());
         if !sparse {
             new.properties.push(("refreservation".to_owned(), size.to_string()));
         }
         let source = self.0.owned.source();
+        let keying = self.keying_below(&mut new, secret)?;
         judge(&new, dsl::Kind::Volume)?;
+        let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
+            let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
             put_all(change, &new, dsl::Kind::Volume).map_err(failed)?;
-            let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, None);
-            let set = owned.adopt(blank, spa::Settings::default());
+            let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, key.clone());
+            let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
             NewVolume { size, block_size, salt }
                 .create(&set.objset, change.tx)
                 .map_err(|why| Error::Refused { what: why.to_string() })?;
             Ok(id)
         })
-        .map(|id: ObjsetId| self.0.owned.forget(id))
+        .map(|id: ObjsetId| self.0.owned.forget(id))?;
+        self.remember(&name, user)
     }
 
     /// A volume by its full name, to be read and written.
