@@ -32,7 +32,7 @@ take() { # OPTION...: imports the images in $place, and mounts what is in them, 
   # asking who uses how much of what is not mounted never ends in a pool that is only read
   while read -r ds; do
     mkdir -p "/run/mounts/$n"
-    said=$(mount -t zfs -o zfsutil,noatime$([[ "$*" != *readonly* ]] || echo ,ro) "$ds" "/run/mounts/$n" 2>&1) ||
+    said=$(mount -t zfs -o zfsutil$([[ "$*" != *readonly* ]] || echo ,ro) "$ds" "/run/mounts/$n" 2>&1) ||
       trouble "mount $ds: $said"
     n=$((n + 1))
   done < <(zfs list -Ho name -t filesystem -r tank)

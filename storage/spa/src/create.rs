@@ -9,21 +9,23 @@ use std::sync::Arc;
 use arc::{Cache, Limits};
 use device::Device;
 use dmu::{NewObject, Objset};
-use dsl::write::Change;
+use dsl::KeyFormat;
+use dsl::write::{Change, NewKey};
 use geometry::Reflow;
 use ondisk::feature::Feature;
 use ondisk::label::{Bias, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::objset::Kind as SetKind;
 use ondisk::uberblock::Uberblock;
 use ondisk::{Blkptr, ObjectType, Order};
+use transform::crypt::WrappedKey;
 use txg::Tx;
 use units::{Guid, ObjectId, ObjsetId, Txg, VdevId};
 use vdev::{FoundLeaf, Node, Surroundings, Tree};
 use zap::{NewTable, Value, Zap};
-use zio::{Reader, Source};
+use zio::{Key, Reader, Source};
 
 use crate::directory::DIRECTORY;
-use crate::owned::{Owned, Set, World};
+use crate::owned::{Owned, Set, Settings, World};
 use crate::{Directory, Error, Pool, features};
 
 /// The first group of a pool.
@@ -50,6 +52,23 @@ pub struct NewPool {
     pub features: Vec<&'static Feature>,
     /// The host that has it: its number and name.
     pub host: (u64, String),
+    /// The keys of its root file system, if that is encrypted.
+    pub key: Option<RootKey>,
+}
+
+/// The keys of a root file system.
+#[derive(Clone, Debug)]
+pub struct RootKey {
+    /// Closed with the user's key.
+    pub wrapped: WrappedKey,
+    /// The form of the user's key.
+    pub format: KeyFormat,
+    /// What a passphrase is stretched with.
+    pub salt: u64,
+    /// How often.
+    pub iterations: u64,
+    /// With what blocks are ciphered.
+    pub key: Key,
 }
 
 /// A pool in the making.
@@ -99,6 +118,7 @@ pub fn create(
         deflated: &|_| 0,
     };
     let skeleton = dsl::write::pool::create(&change, &new.features)?;
+    let key = encrypt_root(&change, skeleton.root, new.key.as_ref())?;
     let mut salt = [0; 32];
     world.random.fill(&mut salt);
     reader.set_salt(salt);
@@ -120,12 +140,25 @@ pub fn create(
     };
     let owned = Owned::over(pool, mos, world)?;
     owned.config.lock().changed = true;
-    let content = Objset::blank(source, skeleton.root, SetKind::Filesystem, None);
-    let set = owned.adopt(content, crate::owned::Settings::default());
+    let content = Objset::blank(source, skeleton.root, SetKind::Filesystem, key.clone());
+    let set = owned.adopt(content, Settings { key, ..Settings::default() });
     fill(&owned, &set, &tx)?;
     owned.blank_labels()?;
     owned.sync()?;
     Ok(Made { owned, root: skeleton.root })
+}
+
+/// Says that the root file system is encrypted; gives the key of its blocks.
+fn encrypt_root(
+    change: &Change<'_>,
+    root: ObjsetId,
+    key: Option<&RootKey>,
+) -> Result<Option<Key>, Error> {
+    let Some(RootKey { wrapped, format, salt, iterations, key }) = key else { return Ok(None) };
+    let (format, salt, iterations) = (*format, *salt, *iterations);
+    let new = NewKey { wrapped, own: true, format, salt, iterations };
+    dsl::write::encrypt(change, root, &new)?;
+    Ok(Some(Arc::clone(key)))
 }
 
 fn first_config(new: &NewPool, root: VdevConfig, features: Vec<String>) -> PoolConfig {

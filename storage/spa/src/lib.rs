@@ -24,7 +24,7 @@ mod space;
 pub use candidate::{Candidate, LeafSummary, scan};
 pub use clones::{Cloned, Clones};
 pub use commit::{Commit, config_of};
-pub use create::{FIRST, Made, NewPool, create};
+pub use create::{FIRST, Made, NewPool, RootKey, create};
 pub use dedup::{Dedup, SizeOf};
 pub use directory::Directory;
 pub use error::Error;

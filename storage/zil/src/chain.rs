@@ -78,6 +78,21 @@ pub fn claim(
     Ok(claimed)
 }
 
+/// Whether a log can wait, as that of a dataset without its key must, although the pool is changed:
+/// it was claimed before, or there is nothing in it and its blocks are known to be in use. `first` is
+/// the first txg after the import.
+pub fn can_wait(reader: &Reader, objset: ObjsetId, header: &LogHeader, first: Txg) -> bool {
+    if !header.claim_txg.is_zero() || header.chain.is_hole() {
+        return true;
+    }
+    let mut waits = true;
+    let walked = walk(reader, objset, header, &mut |met, _| {
+        waits &= matches!(met, Met::Block(block, _) if block.birth < first);
+        Ok(if waits { On::Yes } else { On::No })
+    });
+    walked.is_ok() && waits
+}
+
 /// Gives up the blocks of a log that was claimed and is replayed now, or holds nothing.
 pub fn free(writer: &Writer, objset: ObjsetId, header: &LogHeader, txg: Txg) -> Result<(), Error> {
     let mut known: HashSet<Dva> = HashSet::new();

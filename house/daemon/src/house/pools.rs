@@ -118,7 +118,8 @@ impl House {
     fn import_one(self: &Arc<Self>, wanted: &str, import: &ImportPool) -> Result<String> {
         let new_name = import.new_name.clone();
         self.is_free(new_name.as_deref().unwrap_or(wanted))?;
-        let how = TakeOver { force: import.force, destroyed: import.destroyed, new_name };
+        let (force, destroyed) = (import.force, import.destroyed);
+        let how = TakeOver { force, destroyed, new_name, ..TakeOver::default() };
         let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world)?;
         let (name, guid) = (held.name().to_owned(), held.guid());
         if let Err(taken) = self.is_free(&name) {

@@ -28,14 +28,13 @@ pub fn create(change: &Change<'_>, name: &str) -> Result<ObjsetId> {
 
 /// Makes a file system or volume with the content of a snapshot, which it shares. The intent log
 /// that the snapshot may have a part of is not the clone's: whoever calls empties it in the same
-/// group.
+/// group, for which an encrypted one's key is needed ([`log_bars`]).
 pub fn clone(change: &Change<'_>, name: &str, origin: &str) -> Result<ObjsetId> {
     names::judge_path(name)?;
     let (above, part) = names::split_last(name)?;
     let parent = change.find_head(above)?;
     judge_new(change, parent.dir, name, part)?;
     let (_, origin) = change.find_snapshot(origin)?;
-    judge_log(change, origin)?;
     let head = new_head(change, parent.dir, part, Some(origin))?;
     Ok(ObjsetId::new(head.dataset.get()))
 }
@@ -46,13 +45,20 @@ pub fn make_caseless(change: &Change<'_>, dataset: ObjsetId) -> Result<()> {
     change.change_dataset(id, |dataset| dataset.flags |= DatasetPhys::CASELESS)
 }
 
-/// Refuses a snapshot with a part of an intent log if its root block cannot be written without a
-/// key: whoever follows it would take the log for its own.
-pub(crate) fn judge_log(change: &Change<'_>, snapshot: ObjectId) -> Result<()> {
+/// Refuses a snapshot with a part of an intent log whose root block cannot be written without a
+/// key: whoever follows it would take the log for its own. None: the latest of the head.
+pub fn log_bars(change: &Change<'_>, head: &str, snapshot: Option<&str>) -> Result<()> {
+    let snapshot = match snapshot {
+        Some(name) => change.find_snapshot(name)?.1,
+        None => change.dataset(change.find_head(head)?.dataset)?.previous,
+    };
+    if !snapshot.exists() {
+        return Ok(());
+    }
     let encrypted = super::snapshot::encrypted(change, change.dataset(snapshot)?.dir)?;
     if encrypted && log_of(change, snapshot)?.is_some() {
         let name = change.snapshot_part(snapshot)?;
-        return Err(Error::Busy { name, why: "it is encrypted, and has a part of an intent log" });
+        return Err(Error::Busy { name, why: "it is locked, and has a part of an intent log" });
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ mod space;
 
 pub use bookmark::{bookmark, destroy_bookmark};
 pub use change::{Change, Moment};
-pub use create::{clone, create, make_caseless};
+pub use create::{clone, create, log_bars, make_caseless};
 pub use destroy::{destroy, destroy_snapshot};
 pub use holds::{hold, release as release_hold};
 pub use keys::{NewKey, encrypt};

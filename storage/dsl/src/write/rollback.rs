@@ -17,7 +17,6 @@ pub fn rollback(change: &Change<'_>, name: &str, to: Option<&str>) -> Result<()>
     let head = change.find_head(name)?;
     let record = change.dataset(head.dataset)?;
     judge(change, head, &record, name, to)?;
-    create::judge_log(change, record.previous)?;
     free_log(change, head.dataset)?;
     let part = "%rollback";
     let clone = create::new_head(change, head.dir, part, Some(record.previous))?;

@@ -11,6 +11,7 @@ use units::{Ashift, Guid};
 
 use super::accounts::Accountant;
 use super::datasets::judge;
+use super::encrypt::{Keying, keying};
 use super::{Held, NewDataset, Wishes, World};
 use crate::{Error, Result};
 
@@ -51,6 +52,16 @@ pub fn create(new: &NewPool, world: &World) -> Result<Held> {
 
 /// Makes a pool on drives that are free.
 pub fn create_with(new: &NewPool, wishes: Wishes, world: &World) -> Result<Held> {
+    create_keyed(new, wishes, None, world)
+}
+
+/// The same; `secret` is the user's key of its root file system, if that is to be encrypted.
+pub fn create_keyed(
+    new: &NewPool,
+    wishes: Wishes,
+    secret: Option<&[u8]>,
+    world: &World,
+) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
     let drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives);
@@ -58,7 +69,7 @@ pub fn create_with(new: &NewPool, wishes: Wishes, world: &World) -> Result<Held>
     if !new.force {
         super::alike::check(new, &devices)?;
     }
-    make(new, devices, wishes, world)
+    make(new, devices, (wishes, secret), world)
 }
 
 /// Makes a pool on devices that are open already: those of the drives that `new` names, in that
@@ -66,16 +77,17 @@ pub fn create_with(new: &NewPool, wishes: Wishes, world: &World) -> Result<Held>
 pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
-    make(new, devices, Wishes::of(&[], false)?, world)
+    make(new, devices, (Wishes::of(&[], false)?, None), world)
 }
 
 fn make(
     new: &NewPool,
     devices: Vec<Arc<dyn Device>>,
-    wishes: Wishes,
+    (wishes, secret): (Wishes, Option<&[u8]>),
     world: &World,
 ) -> Result<Held> {
-    let root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
+    let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
+    let keying = keying(world, &mut root, None, secret)?;
     judge(&root, dsl::Kind::Filesystem)?;
     let wanted = new.ashift.unwrap_or(USUAL_ASHIFT);
     let ashift = Ashift::new(wanted)
@@ -98,6 +110,7 @@ fn make(
         devices,
         features: wishes.features.clone(),
         host: world.host.clone(),
+        key: keying.as_ref().map(Keying::of_root),
     };
     let mut fill = |owned: &Owned, set: &spa::Set, tx: &txg::Tx| {
         owned.set_accounts(Arc::new(Accountant::of(owned, world)));
@@ -109,7 +122,8 @@ fn make(
         made.map_err(|why| Error::NotMade { pool: new.name.clone(), why: why.to_string() })?;
     let held = Held::new(made.owned, world.clone());
     held.0.owned.forget(made.root);
-    for (name, value) in &new.properties {
+    held.remember(&new.name, keying.and_then(|keying| keying.of_user()))?;
+    for (name, value) in &root.properties {
         held.set(&new.name, name, value)?;
     }
     wishes.fulfil(&held)?;
@@ -204,6 +218,9 @@ pub struct TakeOver {
     pub destroyed: bool,
     /// What it is called from now on.
     pub new_name: Option<String>,
+    /// Keys of encryption roots, as users have them: they are needed for what the intent logs of
+    /// encrypted datasets promise.
+    pub keys: Vec<(String, Vec<u8>)>,
 }
 
 /// Takes over the pool of that name or guid, which is on drives among `paths`. `force` takes one
@@ -223,26 +240,21 @@ pub fn hold_as(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -
         let device = File::open_exclusive(&path).map_err(|error| Error::of_device(&error))?;
         devices.push(Arc::new(device));
     }
-    take(&devices, &guid.to_string(), how.new_name.as_deref(), world)
+    take(&devices, &guid.to_string(), how, world)
 }
 
 /// Takes over the pool of that name or guid, which is on devices that are open for writing; from
 /// whom, is not asked.
 pub fn hold_on(devices: &[Arc<dyn Device>], wanted: &str, world: &World) -> Result<Held> {
-    take(devices, wanted, None, world)
+    take(devices, wanted, &TakeOver::default(), world)
 }
 
-fn take(
-    devices: &[Arc<dyn Device>],
-    wanted: &str,
-    new_name: Option<&str>,
-    world: &World,
-) -> Result<Held> {
+fn take(devices: &[Arc<dyn Device>], wanted: &str, how: &TakeOver, world: &World) -> Result<Held> {
     let search = crate::search_on(devices);
     let candidate = search.choose(wanted)?;
     let pool = candidate.open(&spa::Options::default());
     let mut pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
-    if let Some(name) = new_name {
+    if let Some(name) = &how.new_name {
         pool.rename(name);
     }
     let name = pool.name().to_owned();
@@ -250,6 +262,9 @@ fn take(
         .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
     owned.take_over(world.host.clone());
     let held = Held::new(owned, world.clone());
+    for (dataset, secret) in &how.keys {
+        held.load_key(dataset, secret)?;
+    }
     held.take_logs_over()?;
     Ok(held)
 }

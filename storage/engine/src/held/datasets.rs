@@ -9,7 +9,7 @@ use transform::crypt::WrappingKey;
 use units::ObjsetId;
 use zio::Key;
 
-use super::encrypt::Keying;
+use super::encrypt::{Keying, keying};
 use super::{Held, files};
 use crate::dataset::{Dataset, Wanted};
 use crate::{Error, Event, Result};
@@ -66,7 +66,7 @@ impl Held {
         secret: Option<&[u8]>,
     ) -> Result<Option<Keying>> {
         let above = new.name.rsplit_once('/').map(|(above, _)| self.find(above));
-        self.keying(new, above.transpose()?.as_ref(), secret)
+        keying(&self.0.world, new, above.transpose()?.as_ref(), secret)
     }
 
     /// Keeps the user's key of a dataset that was just made.
@@ -117,33 +117,46 @@ impl Held {
 
     /// Takes a file system back to its newest snapshot.
     pub fn rollback(&self, name: &str) -> Result<()> {
+        let key = self.find(name)?.key().map_err(|error| Error::of_dataset(name, &error))?;
         self.let_go(name);
         let name = name.to_owned();
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
+            if key.is_none() {
+                write::log_bars(change, &name, None).map_err(failed)?;
+            }
             write::rollback(change, &name, None).map_err(failed)?;
-            empty_log(owned, change, &name)
+            empty_log(owned, change, &name, key)
         })
     }
 
     /// Makes a file system that begins as a snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
+        let key = self.find(snapshot)?.key().map_err(|why| Error::of_dataset(snapshot, &why))?;
         let (snapshot, new) = (snapshot.to_owned(), new.clone());
         judge(&new, dsl::Kind::Filesystem)?;
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
+            if key.is_none() {
+                write::log_bars(change, &new.name, Some(&snapshot)).map_err(failed)?;
+            }
             write::clone(change, &new.name, &snapshot).map_err(failed)?;
-            empty_log(owned, change, &new.name)?;
+            empty_log(owned, change, &new.name, key)?;
             put_all(change, &new, dsl::Kind::Filesystem).map_err(failed)
         })
     }
 
     /// Makes a clone the one that its origin depends on.
     pub fn promote(&self, name: &str) -> Result<()> {
-        let name = name.to_owned();
+        let clone = self.find(name)?;
+        let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+        // it may become the encryption root in place of its origin
+        let user = clone.tree().wrapping(&clone).map_err(failed)?;
+        let promoted = name.to_owned();
         self.change(move |_, change| {
-            write::promote(change, &name).map_err(|error| Error::of_dataset(&name, &error))
-        })
+            write::promote(change, &promoted).map_err(|error| Error::of_dataset(&promoted, &error))
+        })?;
+        self.remember(name, user)
     }
 
     /// Gives a file system, volume or snapshot another name; a snapshot with `below` also in all
@@ -205,9 +218,14 @@ impl Held {
 }
 
 /// What a head has of the intent log of the snapshot that it follows is not its own.
-fn empty_log(owned: &spa::Owned, change: &write::Change<'_>, name: &str) -> Result<()> {
+fn empty_log(
+    owned: &spa::Owned,
+    change: &write::Change<'_>,
+    name: &str,
+    key: Option<Key>,
+) -> Result<()> {
     let id = write::head_of(change, name).map_err(|error| Error::of_dataset(name, &error))?;
-    owned.empty_log(change, id).map_err(|why| Error::Refused { what: why.to_string() })
+    owned.empty_log(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
 /// Says that a head is encrypted whose content is not made yet; gives the key of its blocks.

@@ -7,7 +7,7 @@ use dsl::{Dataset, KeyFormat};
 use transform::crypt::{DatasetKey, Suite, WrappedKey, WrappingKey, wrap_key};
 use zio::Key;
 
-use super::{Held, NewDataset};
+use super::{Held, NewDataset, World};
 use crate::keys::{self, EncryptionRoot};
 use crate::{Error, Result};
 
@@ -45,6 +45,13 @@ impl Keying {
         NewKey { wrapped, own, format, salt, iterations }
     }
 
+    /// The same for the topmost file system of a pool that is to be.
+    pub(super) fn of_root(&self) -> spa::RootKey {
+        let Self { wrapped, format, salt, iterations, .. } = self;
+        let (wrapped, key) = (wrapped.clone(), self.key());
+        spa::RootKey { wrapped, format: *format, salt: *salt, iterations: *iterations, key }
+    }
+
     /// With what its blocks are ciphered.
     pub(super) fn key(&self) -> Key {
         Arc::clone(&self.key)
@@ -56,17 +63,17 @@ impl Keying {
     }
 }
 
-/// The cipher suite of that name; none: no encryption.
-fn suite(name: &str) -> Option<Option<Suite>> {
-    Some(Some(match name {
-        "off" => return Some(None),
+/// The cipher suite that a word asks for, if it asks for any.
+fn suite(name: &str, word: &str) -> Result<Option<Suite>> {
+    Ok(Some(match word {
+        "off" => return Ok(None),
         "on" | "aes-256-gcm" => Suite::Aes256Gcm,
         "aes-128-ccm" => Suite::Aes128Ccm,
         "aes-192-ccm" => Suite::Aes192Ccm,
         "aes-256-ccm" => Suite::Aes256Ccm,
         "aes-128-gcm" => Suite::Aes128Gcm,
         "aes-192-gcm" => Suite::Aes192Gcm,
-        _ => return None,
+        _ => return Err(usage(name, &format!("there is no encryption '{word}'"))),
     }))
 }
 
@@ -94,102 +101,103 @@ impl Wish {
         wish
     }
 
+    /// How often a passphrase is stretched; 0 for other keys.
+    fn stretching(&self, name: &str, format: KeyFormat) -> Result<u64> {
+        let wanted = self.iterations.as_deref().map(str::parse::<u64>);
+        match (format, wanted) {
+            (KeyFormat::Passphrase, None) => Ok(ITERATIONS),
+            (KeyFormat::Passphrase, Some(Ok(count))) if count >= LEAST_ITERATIONS => Ok(count),
+            (KeyFormat::Passphrase, _) => {
+                Err(usage(name, &format!("pbkdf2iters is {LEAST_ITERATIONS} at least")))
+            }
+            (_, None) => Ok(0),
+            _ => Err(usage(name, "pbkdf2iters is for passphrases")),
+        }
+    }
+
     fn asks_for_key(&self) -> bool {
         self.format.is_some() || self.location.is_some() || self.iterations.is_some()
     }
 }
 
-impl Held {
-    /// How a dataset that is to be is encrypted, if it is. What its properties say of that is taken
-    /// out of them, but for the place of its key. `secret` is the user's key, if it is to have one
-    /// of its own.
-    pub(super) fn keying(
-        &self,
-        new: &mut NewDataset,
-        above: Option<&Dataset>,
-        secret: Option<&[u8]>,
-    ) -> Result<Option<Keying>> {
-        let wish = Wish::take(new);
-        let name = new.name.clone();
-        let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
-        let facts = above.map(Dataset::key_facts).transpose().map_err(failed)?.flatten();
-        let inherited = facts.as_ref().and_then(|facts| Suite::from_code(facts.suite).ok());
-        let suite = match wish.encryption.as_deref() {
-            Some(word) => suite(word)
-                .ok_or_else(|| usage(&name, &format!("there is no encryption '{word}'")))?,
-            None => inherited,
-        };
-        let Some(suite) = suite else {
-            if wish.asks_for_key() || secret.is_some() {
-                return Err(usage(&name, "a key is of no use without encryption"));
-            }
-            if facts.is_some() {
-                let why = "what is above it is encrypted, and so it must be";
-                return Err(usage(&name, why));
-            }
-            return Ok(None);
-        };
-        let (key, iv) = self.new_key(suite);
-        if !wish.asks_for_key() && secret.is_none() {
-            let facts = facts.ok_or_else(|| usage(&name, "encryption needs a keyformat"))?;
-            let above = above.ok_or_else(|| usage(&name, "encryption needs a keyformat"))?;
-            let wrapping = above.tree().wrapping(above).map_err(failed)?;
-            let wrapping = wrapping.ok_or_else(|| keys::locked(above))?;
-            let wrapped =
-                wrap_key(&wrapping, &key, iv).map_err(|why| usage(&name, &why.to_string()))?;
-            let format = facts.format.unwrap_or(KeyFormat::Raw);
-            let (salt, iterations, own) = (facts.salt, facts.iterations, false);
-            let key = Arc::new(key);
-            return Ok(Some(Keying { wrapped, wrapping, key, own, format, salt, iterations }));
+/// How a dataset that is to be is encrypted, if it is. What its properties say of that is taken
+/// out of them, but for the place of its key. `secret` is the user's key, if it is to have one of
+/// its own.
+pub(super) fn keying(
+    world: &World,
+    new: &mut NewDataset,
+    above: Option<&Dataset>,
+    secret: Option<&[u8]>,
+) -> Result<Option<Keying>> {
+    let wish = Wish::take(new);
+    let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
+    let facts = above.map(Dataset::key_facts).transpose().map_err(failed)?.flatten();
+    let inherited = facts.as_ref().and_then(|facts| Suite::from_code(facts.suite).ok());
+    let suite = match wish.encryption.as_deref() {
+        Some(word) => suite(&new.name, word)?,
+        None => inherited,
+    };
+    let Some(suite) = suite else {
+        if wish.asks_for_key() || secret.is_some() {
+            return Err(usage(&new.name, "a key is of no use without encryption"));
         }
-        self.own_key(new, &wish, (key, iv), secret).map(Some)
-    }
+        return Ok(None);
+    };
+    let key = (DatasetKey::generate(suite, &*world.random), nonce(world));
+    let (Some(facts), Some(above), false) = (facts, above, wish.asks_for_key() || secret.is_some())
+    else {
+        return own_key(world, new, &wish, key, secret).map(Some);
+    };
+    let wrapping = above.tree().wrapping(above).map_err(failed)?;
+    let wrapping = wrapping.ok_or_else(|| keys::locked(above))?;
+    let wrapped = wrap_key(&wrapping, &key.0, key.1);
+    Ok(Some(Keying {
+        wrapped: wrapped.map_err(|why| usage(&new.name, &why.to_string()))?,
+        wrapping,
+        key: Arc::new(key.0),
+        own: false,
+        format: facts.format.unwrap_or(KeyFormat::Raw),
+        salt: facts.salt,
+        iterations: facts.iterations,
+    }))
+}
 
-    fn own_key(
-        &self,
-        new: &mut NewDataset,
-        wish: &Wish,
-        (key, iv): (DatasetKey, [u8; 12]),
-        secret: Option<&[u8]>,
-    ) -> Result<Keying> {
-        let name = &new.name;
-        let word = wish.format.as_deref();
-        let word = word.ok_or_else(|| usage(name, "a key of its own needs a keyformat"))?;
-        let format = KeyFormat::by_name(word)
-            .ok_or_else(|| usage(name, "keyformat is raw, hex or passphrase"))?;
-        let passphrase = format == KeyFormat::Passphrase;
-        let iterations = match wish.iterations.as_deref().map(str::parse::<u64>) {
-            Some(Ok(count)) if passphrase && count >= LEAST_ITERATIONS => count,
-            Some(_) if passphrase => {
-                return Err(usage(name, &format!("pbkdf2iters is {LEAST_ITERATIONS} at least")));
-            }
-            Some(_) => return Err(usage(name, "pbkdf2iters is for passphrases")),
-            None if passphrase => ITERATIONS,
-            None => 0,
-        };
-        let salt = if passphrase { self.0.world.number().max(1) } else { 0 };
-        let location = wish.location.clone().unwrap_or_else(|| "prompt".to_owned());
-        judge_location(name, &location)?;
-        let secret = secret.ok_or_else(|| usage(name, "its key was not given"))?;
-        let wrapping = format.wrapping(secret, salt, iterations).map_err(|why| match why {
-            transform::Error::KeyForm { wanted } => {
-                Error::KeyForm { dataset: name.clone(), wanted: wanted.to_owned() }
-            }
-            why => usage(name, &why.to_string()),
-        })?;
-        let wrapped = wrap_key(&wrapping, &key, iv).map_err(|why| usage(name, &why.to_string()))?;
-        new.properties.push(("keylocation".to_owned(), location));
-        let (wrapping, key) = (Arc::new(wrapping), Arc::new(key));
-        Ok(Keying { wrapped, wrapping, key, own: true, format, salt, iterations })
-    }
+fn own_key(
+    world: &World,
+    new: &mut NewDataset,
+    wish: &Wish,
+    (key, iv): (DatasetKey, [u8; 12]),
+    secret: Option<&[u8]>,
+) -> Result<Keying> {
+    let name = &new.name;
+    let word = wish.format.as_deref();
+    let word = word.ok_or_else(|| usage(name, "a key of its own needs a keyformat"))?;
+    let format = KeyFormat::by_name(word)
+        .ok_or_else(|| usage(name, "keyformat is raw, hex or passphrase"))?;
+    let iterations = wish.stretching(name, format)?;
+    let salt = if iterations == 0 { 0 } else { world.number().max(1) };
+    let location = wish.location.clone().unwrap_or_else(|| "prompt".to_owned());
+    judge_location(name, &location)?;
+    let secret = secret.ok_or_else(|| usage(name, "its key was not given"))?;
+    let wrapping = format.wrapping(secret, salt, iterations).map_err(|why| match why {
+        transform::Error::KeyForm { wanted } => {
+            Error::KeyForm { dataset: name.clone(), wanted: wanted.to_owned() }
+        }
+        why => usage(name, &why.to_string()),
+    })?;
+    let wrapped = wrap_key(&wrapping, &key, iv).map_err(|why| usage(name, &why.to_string()))?;
+    new.properties.push(("keylocation".to_owned(), location));
+    let (wrapping, key) = (Arc::new(wrapping), Arc::new(key));
+    Ok(Keying { wrapped, wrapping, key, own: true, format, salt, iterations })
+}
 
-    /// New keys for a dataset, and a nonce to close them with.
-    fn new_key(&self, suite: Suite) -> (DatasetKey, [u8; 12]) {
-        let mut iv = [0; 12];
-        (self.0.world.random)(&mut iv);
-        (DatasetKey::generate(suite, &*self.0.world.random), iv)
-    }
+fn nonce(world: &World) -> [u8; 12] {
+    let mut iv = [0; 12];
+    (world.random)(&mut iv);
+    iv
+}
 
+impl Held {
     /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret` is
     /// what the user has: the passphrase, the hexadecimal digits (a line's end after either is
     /// ignored) or the raw bytes.

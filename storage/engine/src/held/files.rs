@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dsl::KeyStatus;
 use ondisk::zil::Body;
 use ondisk::znode::Time;
 use spa::{Owned, Set};
@@ -118,6 +119,9 @@ impl Held {
                 what: format!("'{name}' is no file system that can be changed"),
             });
         };
+        if dataset.key_status().map_err(failed)? == Some(KeyStatus::Unavailable) {
+            return Err(crate::keys::locked(&dataset));
+        }
         let files = self.open_files(&dataset, id).map_err(|error| match error {
             Trouble::Dataset(error) => failed(error),
             Trouble::Pool(error) => self.explain(&error),
@@ -198,6 +202,10 @@ impl Held {
             let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
             let Ok(objset) = dataset.objset(None) else { continue };
             if objset.header().log.chain.is_hole() {
+                continue;
+            }
+            let locked = dataset.key_status().map_err(failed)?;
+            if locked == Some(KeyStatus::Unavailable) && self.0.owned.log_can_wait(&objset) {
                 continue;
             }
             // the key is needed to say in the root block that the log was claimed

@@ -39,7 +39,8 @@ use spa::Owned;
 use crate::{Error, Result};
 pub use change::{Caller, Move, New, Set};
 pub use create::{
-    NewPool, NewVdev, TakeOver, create, create_on, create_with, hold, hold_as, hold_on,
+    NewPool, NewVdev, TakeOver, create, create_keyed, create_on, create_with, hold, hold_as,
+    hold_on,
 };
 pub use datasets::NewDataset;
 pub use drive::{Drive, open_drive};

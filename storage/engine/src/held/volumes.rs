@@ -162,6 +162,9 @@ impl Held {
                 what: format!("'{name}' is no volume that can be changed"),
             });
         };
+        if dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable) {
+            return Err(crate::keys::locked(&dataset));
+        }
         let owned = &self.0.owned;
         let set = if let Some(set) = owned.set(id) {
             set

@@ -1,6 +1,7 @@
 //! Pools through the door: made, filled, left and taken over again.
 
 mod cloning;
+mod encrypted;
 mod held;
 mod lasting;
 mod own;

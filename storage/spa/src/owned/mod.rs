@@ -289,6 +289,12 @@ impl Owned {
         set
     }
 
+    /// Whether the intent log of a dataset whose key is not there can wait for it.
+    pub fn log_can_wait(&self, objset: &Objset) -> bool {
+        let (header, first) = (&objset.header().log, self.groups.open());
+        zil::can_wait(&self.reader, objset.id(), header, first)
+    }
+
     /// Gives a dataset its intent log: what an import finds in it is claimed, lest anything take
     /// its place. To be done before anything of the pool is changed.
     pub fn begin_log(&self, set: &Set) -> Result<Arc<zil::Log>, Error> {

@@ -12,7 +12,7 @@ use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjsetId, Txg};
-use zio::{Sink, Source};
+use zio::{Key, Sink, Source};
 
 use super::account::deflated;
 use super::policy::of_mos;
@@ -106,14 +106,20 @@ impl Owned {
     }
 
     /// Empties the intent log in a head's root block: that of a clone, or of a head that went back,
-    /// is what its snapshot had a part of.
-    pub fn empty_log(&self, change: &Change<'_>, id: ObjsetId) -> Result<(), Error> {
+    /// is what its snapshot had a part of. Of an encrypted one the key is needed.
+    pub fn empty_log(
+        &self,
+        change: &Change<'_>,
+        id: ObjsetId,
+        key: Option<Key>,
+    ) -> Result<(), Error> {
         let root = change.root_of(id)?;
-        let objset = Objset::open(self.source(), id, &root, None)?;
+        let objset = Objset::open(self.source(), id, &root, key.clone())?;
         if objset.header().log == LogHeader::default() {
             return Ok(());
         }
-        let set = self.adopt(objset.to_live(), crate::Settings::default());
+        let settings = crate::Settings { key, ..crate::Settings::default() };
+        let set = self.adopt(objset.to_live(), settings);
         set.edit(change.tx, |header| header.log = LogHeader::default());
         let written = self.write_set(change, id, &set);
         self.forget(id);

@@ -187,6 +187,7 @@ fn pool(folder: &Folder, shape: Shape, count: usize) -> Run {
         devices: drives.iter().map(device).collect(),
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
+        key: None,
     };
     let mut fill = |_: &Owned, set: &spa::Set, tx: &txg::Tx| {
         set.objset.create(tx, &file())?;
@@ -242,7 +243,7 @@ fn a_clone_has_no_part_of_the_log_of_its_origin() {
     assert_eq!(log("made@s").replay_seq, 7);
     let make = |owned: &Owned, change: &Change<'_>| {
         let id = write::clone(change, "made/c", "made@s").unwrap();
-        owned.empty_log(change, id).unwrap();
+        owned.empty_log(change, id, None).unwrap();
     };
     run.owned.perform(make).unwrap();
     assert_eq!(log("made/c"), ondisk::objset::LogHeader::default());

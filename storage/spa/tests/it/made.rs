@@ -81,6 +81,7 @@ fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
         devices: drives.iter().map(device).collect(),
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
+        key: None,
     };
     let mut fill = |_: &spa::Owned, set: &spa::Set, tx: &txg::Tx| {
         let file = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);

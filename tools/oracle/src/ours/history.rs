@@ -59,6 +59,48 @@ pub(super) fn properties(chance: &mut Seed, special: bool) -> Vec<(String, Strin
     chosen
 }
 
+const CIPHERS: [&str; 7] = [
+    "on",
+    "aes-128-ccm",
+    "aes-192-ccm",
+    "aes-256-ccm",
+    "aes-128-gcm",
+    "aes-192-gcm",
+    "aes-256-gcm",
+];
+
+/// Properties of a new encryption root, and its key.
+pub(super) fn encryption(chance: &mut Seed) -> (Vec<(String, String)>, Vec<u8>) {
+    let format = one(chance, &["passphrase", "hex", "raw"]);
+    let location = one(chance, &["prompt", "file:///run/keys/somewhere"]);
+    let mut chosen = vec![
+        ("encryption".to_owned(), one(chance, &CIPHERS).to_owned()),
+        ("keyformat".to_owned(), format.to_owned()),
+        ("keylocation".to_owned(), location.to_owned()),
+    ];
+    if format == "passphrase" {
+        chosen.push(("pbkdf2iters".to_owned(), "100000".to_owned()));
+    }
+    let key =
+        fixtures::Key { dataset: String::new(), format: format.to_owned(), secret: secret(format) };
+    (chosen, key.file_content())
+}
+
+/// There is one key of each form.
+fn secret(format: &str) -> String {
+    if format == "passphrase" { "correct horse battery".to_owned() } else { "5a0f".repeat(16) }
+}
+
+/// The keys of a pool, a line each.
+pub(super) fn keys(held: &Held) -> Result<Vec<fixtures::Key>, Trouble> {
+    let roots = held.encryption_roots().map_err(|why| format!("encryption roots: {why}"))?;
+    let key = |root: engine::EncryptionRoot| {
+        let secret = secret(&root.format);
+        fixtures::Key { dataset: root.name, format: root.format, secret }
+    };
+    Ok(roots.into_iter().map(key).collect())
+}
+
 /// A pool, and what is in it.
 pub(super) struct History<'a> {
     held: &'a Held,
@@ -75,6 +117,10 @@ impl<'a> History<'a> {
     pub(super) fn of(held: &'a Held, chance: &'a mut Seed) -> Result<Self, Trouble> {
         let named = chance.below(1 << 40);
         let (filesystems, volumes, snapshots) = Default::default();
+        for key in keys(held)? {
+            let loaded = held.load_key(&key.dataset, &key.file_content());
+            loaded.map_err(|why| format!("load-key {}: {why}", key.dataset))?;
+        }
         let mut all = Self { held, chance, filesystems, volumes, snapshots, named };
         all.look()?;
         Ok(all)
@@ -103,7 +149,7 @@ impl<'a> History<'a> {
     /// The first life of the pool.
     pub(super) fn begin(&mut self) -> Result<(), Trouble> {
         self.churn(POOL, 30)?;
-        for _ in 0..1 + self.chance.below(3) {
+        for _ in 0..=self.chance.below(3) {
             self.new_filesystem()?;
         }
         if self.chance.percent(50) {
@@ -162,8 +208,14 @@ impl<'a> History<'a> {
 
     fn new_filesystem(&mut self) -> Result<(), Trouble> {
         let name = format!("{}/{}", self.filesystem(), self.name('d'));
-        let new = NewDataset { name: name.clone(), properties: properties(self.chance, false) };
-        let made = self.held.create_filesystem(&new);
+        let (mut properties, mut secret) = (properties(self.chance, false), None);
+        if self.chance.percent(25) {
+            let (more, key) = encryption(self.chance);
+            properties.extend(more);
+            secret = Some(key);
+        }
+        let new = NewDataset { name: name.clone(), properties };
+        let made = self.held.create_filesystem_with(&new, secret.as_deref());
         made.map_err(|why| format!("create {new:?}: {why}"))?;
         self.filesystems.push(name.clone());
         let steps = one(self.chance, &[15, 30, 60]);
@@ -176,10 +228,16 @@ impl<'a> History<'a> {
         for (name, values) in [("compression", &COMPRESSION[..]), ("checksum", &CHECKSUM)] {
             properties.push((name.to_owned(), one(self.chance, values).to_owned()));
         }
+        let mut secret = None;
+        if self.chance.percent(25) {
+            let (more, key) = encryption(self.chance);
+            properties.extend(more);
+            secret = Some(key);
+        }
         let new = NewDataset { name: name.clone(), properties };
         let block = one(self.chance, &[4096, 8192, 16384, 32768, 131_072]);
         let (size, sparse) = (one(self.chance, &[1, 2, 5]) << 20, self.chance.percent(40));
-        let made = self.held.create_volume(&new, size, block, sparse);
+        let made = self.held.create_volume_with(&new, (size, block), sparse, secret.as_deref());
         made.map_err(|why| format!("create {new:?} of {size} in {block}: {why}"))?;
         self.volumes.push(name);
         self.scribble()

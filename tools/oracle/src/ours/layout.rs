@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use engine::held::{NewPool, NewVdev, Purpose, Shape};
 use sim::Seed;
 
-use super::history::properties;
+use super::history::{encryption, properties};
 use super::{POOL, Trouble, one};
 
 /// A pool that is to be made.
@@ -13,6 +13,8 @@ pub(super) struct Layout {
     pub(super) new: NewPool,
     /// What it is, in a line.
     pub(super) about: String,
+    /// The key of its topmost file system, if that is encrypted.
+    pub(super) secret: Option<Vec<u8>>,
 }
 
 /// Makes images, one after the other.
@@ -65,8 +67,14 @@ pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble
         }
     }
     let special = vdevs.iter().any(|vdev| vdev.purpose == Purpose::Special);
-    let properties = properties(chance, special);
+    let (mut properties, mut secret) = (properties(chance, special), None);
+    if chance.percent(10) {
+        let (more, key) = encryption(chance);
+        properties.extend(more);
+        secret = Some(key);
+        about += ", encrypted";
+    }
     let name = POOL.to_owned();
     let new = NewPool { name, vdevs, ashift: Some(ashift), properties, force: true };
-    Ok(Layout { new, about })
+    Ok(Layout { new, about, secret })
 }

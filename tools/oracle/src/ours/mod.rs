@@ -11,7 +11,7 @@ mod layout;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::held::{Held, World, create, hold};
+use engine::held::{Held, Wishes, World, create_keyed, hold};
 use sim::Seed;
 
 use history::History;
@@ -52,11 +52,13 @@ impl Round {
         let layout = layout::choose(&mut chance, folder)?;
         let about = layout.about.clone();
         let told = |why: &dyn std::fmt::Display| format!("{about}: {why}");
-        let held = create(&layout.new, &world(&mut chance)).map_err(|why| told(&why))?;
+        let (wishes, key) = (Wishes::of(&[], false), layout.secret.as_deref());
+        let made = wishes.and_then(|all| create_keyed(&layout.new, all, key, &world(&mut chance)));
+        let held = made.map_err(|why| told(&why))?;
         History::of(&held, &mut chance)
             .and_then(|mut all| all.begin())
             .map_err(|why| told(&why))?;
-        held.export().map_err(|why| told(&why))?;
+        leave(&held, folder).map_err(|why| told(&why))?;
         Ok(about)
     }
 
@@ -67,11 +69,15 @@ impl Round {
         let paths = [folder.to_owned()];
         let held = hold(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
         History::of(&held, &mut chance)?.go_on()?;
-        leave(&held)
+        leave(&held, folder)
     }
 }
 
-fn leave(held: &Held) -> Result<(), Trouble> {
+/// Gives a pool up; its keys are listed in the folder, `DATASET FORMAT SECRET` each.
+fn leave(held: &Held, folder: &Path) -> Result<(), Trouble> {
+    let line = |key: fixtures::Key| format!("{} {} {}\n", key.dataset, key.format, key.secret);
+    let keys: String = history::keys(held)?.into_iter().map(line).collect();
+    std::fs::write(folder.join("keys"), keys).map_err(|why| format!("keys: {why}"))?;
     held.export().map_err(|why| format!("export: {why}"))
 }
 
