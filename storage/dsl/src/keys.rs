@@ -35,22 +35,32 @@ pub enum KeyFormat {
     Passphrase,
 }
 
+/// How a passphrase is stretched; zeros for other keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stretching {
+    /// With what.
+    pub salt: u64,
+    /// How often.
+    pub iterations: u64,
+}
+
 impl KeyFormat {
     /// From what the user has, to the key that closes and opens datasets: the passphrase, the
-    /// hexadecimal digits (a line's end after either is ignored) or the raw bytes. `salt` and
-    /// `iterations` are for a passphrase.
+    /// hexadecimal digits (a line's end after either is ignored) or the raw bytes.
     pub fn wrapping(
         self,
         secret: &[u8],
-        salt: u64,
-        iterations: u64,
+        stretching: Stretching,
     ) -> std::result::Result<WrappingKey, transform::Error> {
         let line = secret.strip_suffix(b"\n").unwrap_or(secret);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match self {
             Self::Raw => WrappingKey::from_raw(secret),
             Self::Hex => WrappingKey::from_hex(line),
-            Self::Passphrase => WrappingKey::from_passphrase(line, salt, iterations),
+            Self::Passphrase => {
+                let Stretching { salt, iterations } = stretching;
+                WrappingKey::from_passphrase(line, salt, iterations)
+            }
         }
     }
 
@@ -264,5 +274,6 @@ fn wrapping_key(
     secret: &[u8],
 ) -> std::result::Result<WrappingKey, transform::Error> {
     let unknown = transform::Error::Unsupported { feature: "key format", code: 0 };
-    facts.format.ok_or(unknown)?.wrapping(secret, facts.salt, facts.iterations)
+    let stretching = Stretching { salt: facts.salt, iterations: facts.iterations };
+    facts.format.ok_or(unknown)?.wrapping(secret, stretching)
 }

@@ -31,7 +31,7 @@ pub mod write;
 pub use dataset::{Dataset, Hold, Kind};
 pub use dir::Dir;
 pub use error::Error;
-pub use keys::{KeyFacts, KeyFormat, KeyStatus, Keys};
+pub use keys::{KeyFacts, KeyFormat, KeyStatus, Keys, Stretching};
 pub use owners::{OwnerKind, OwnerRow, Owners};
 pub use property::{Property, Source};
 pub use settings::Setting;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dsl::write::NewKey;
-use dsl::{Dataset, KeyFormat};
+use dsl::{Dataset, KeyFormat, Stretching};
 use transform::crypt::{DatasetKey, Suite, WrappedKey, WrappingKey, wrap_key};
 use zio::Key;
 
@@ -179,7 +179,8 @@ fn own_key(
     let location = wish.location.clone().unwrap_or_else(|| "prompt".to_owned());
     judge_location(name, &location)?;
     let secret = secret.ok_or_else(|| usage(name, "its key was not given"))?;
-    let wrapping = format.wrapping(secret, salt, iterations).map_err(|why| match why {
+    let stretching = Stretching { salt, iterations };
+    let wrapping = format.wrapping(secret, stretching).map_err(|why| match why {
         transform::Error::KeyForm { wanted } => {
             Error::KeyForm { dataset: name.clone(), wanted: wanted.to_owned() }
         }
