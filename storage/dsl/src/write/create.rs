@@ -34,7 +34,12 @@ pub fn clone(change: &Change<'_>, name: &str, origin: &str) -> Result<ObjsetId> 
     let (above, part) = names::split_last(name)?;
     let parent = change.find_head(above)?;
     judge_new(change, parent.dir, name, part)?;
-    let (_, origin) = change.find_snapshot(origin)?;
+    let (_, snapshot) = change.find_snapshot(origin)?;
+    if change.dataset(snapshot)?.creation_txg >= change.txg() {
+        // the clone's root block, which is written at once, would be taken for the snapshot's
+        return Err(Error::TooSoon { name: origin.to_owned() });
+    }
+    let origin = snapshot;
     let head = new_head(change, parent.dir, part, Some(origin))?;
     Ok(ObjsetId::new(head.dataset.get()))
 }

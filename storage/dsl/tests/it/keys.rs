@@ -48,6 +48,9 @@ fn keys_are_made_shared_and_taken_along() {
     let root = block(2, world.txg, ObjectType::OBJSET);
     world.write(secret, std::slice::from_ref(&root), &[], &root);
     world.change(|it| write::snapshot(it, &["tank/secret@s"])).unwrap();
+    let soon = world.change(|it| write::clone(it, "tank/secret/clone", "tank/secret@s"));
+    assert!(matches!(soon, Err(dsl::Error::TooSoon { .. })), "in the same group");
+    world.txg += 1;
     world.change(|it| write::clone(it, "tank/secret/clone", "tank/secret@s")).unwrap();
     let record = key_object(&world, "tank/secret").unwrap();
     assert_eq!(key_object(&world, "tank/secret/clone"), Some(record));

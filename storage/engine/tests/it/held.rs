@@ -106,7 +106,13 @@ fn zdb(folder: &Folder, pool: &str) -> Option<String> {
 
 /// What the examiner, who shares no code with the writer, and zdb find wrong.
 pub(crate) fn faults(folder: &Folder, pool: &str) -> Vec<String> {
-    let search = engine::search(std::slice::from_ref(&folder.0));
+    let mut wrong = faults_found(&engine::search(std::slice::from_ref(&folder.0)), pool);
+    wrong.extend(zdb(folder, pool).map(|text| format!("Space: zdb says: {text}")));
+    wrong
+}
+
+/// What the examiner finds wrong.
+pub(crate) fn faults_found(search: &engine::Search, pool: &str) -> Vec<String> {
     let pool = search.open(pool, &engine::OpenOptions::default()).unwrap();
     let verify = check::Verify::new(&pool, Arc::default()).unwrap();
     verify.work();
@@ -124,7 +130,6 @@ pub(crate) fn faults(folder: &Folder, pool: &str) -> Vec<String> {
     if !findings.clean && wrong.is_empty() {
         wrong.push(format!("{findings:?}"));
     }
-    wrong.extend(zdb(folder, pool.name()).map(|text| format!("Space: zdb says: {text}")));
     wrong
 }
 

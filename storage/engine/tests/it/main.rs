@@ -7,3 +7,4 @@ mod lasting;
 mod own;
 mod room;
 mod shared;
+mod snapshots;

@@ -77,11 +77,13 @@ impl Owned {
             deflated: &deflate,
         };
         self.share_clones(txg)?;
-        self.write_sets(&change)?;
+        self.write_sets(&change, &|set| set.is_dirty(txg))?;
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task(self, &change);
-            self.write_sets(&change)?;
+            // only what the task itself made: a head that it took a snapshot of is not written again
+            // in this group, whatever its intent log has to say, or the snapshot would change with it
+            self.write_sets(&change, &|set| set.objset.is_dirty(txg))?;
         }
         dsl::write::release(&change, MOST_FREED)?;
         dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
@@ -91,12 +93,11 @@ impl Owned {
         self.commit_group(txg, now.seconds, root)
     }
 
-    /// Writes the content of all datasets that changed.
-    fn write_sets(&self, change: &Change<'_>) -> Result<(), Error> {
-        let txg = change.tx.txg();
+    /// Writes the content of those datasets.
+    fn write_sets(&self, change: &Change<'_>, wanted: &dyn Fn(&Set) -> bool) -> Result<(), Error> {
         let sets: Vec<(ObjsetId, Arc<Set>)> = {
             let sets = self.sets.lock();
-            let dirty = sets.iter().filter(|(_, set)| set.is_dirty(txg));
+            let dirty = sets.iter().filter(|(_, set)| wanted(set));
             dirty.map(|(id, set)| (*id, Arc::clone(set))).collect()
         };
         for (id, set) in sets {
