@@ -5,7 +5,7 @@
 #                        a list `keys` (DATASET FORMAT SECRET)
 #
 # Left in /share/NAME: trouble (a line for each thing that is not as it should be), theirs.json (what
-# OpenZFS sees in the pool), and after/ with the images as OpenZFS left them and their manifest.
+# OpenZFS sees in the pool), after/ with the images as OpenZFS left them and their manifest, and done.
 set -euo pipefail
 shopt -s nullglob
 source /share/words.sh
@@ -106,6 +106,7 @@ one() { # NAME
   take -o readonly=on
   python3 /share/manifest.py restate tank "$from/theirs.json"
   let_go
+  : >"$from/done"
 }
 
 if [[ $1 == one ]]; then

@@ -240,6 +240,15 @@ pub enum Group {
     Mirror,
     /// Rows with parity of so many drives.
     Raidz(u32),
+    /// The same spread over all drives, with spares.
+    Draid {
+        /// Parity columns of a row.
+        parity: u32,
+        /// Data columns of a row.
+        data: u32,
+        /// Drives' worth of spare space.
+        spares: u32,
+    },
 }
 
 /// What a top-level vdev is for.
@@ -255,6 +264,10 @@ pub enum Role {
     Special,
     /// The tables of deduplication.
     Dedup,
+    /// To take the place of drives that fail.
+    Spare,
+    /// To keep what is often read.
+    Cache,
 }
 
 /// A pool that is to be.

@@ -59,17 +59,10 @@ impl Commit<'_> {
     /// Makes all leaves into ones without any past: four labels without configuration and without
     /// uberblocks. To be called before a pool's first commit.
     pub fn blank(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
-        let size = usize::try_from(label::SIZE).unwrap_or(0);
         let mut good = Vec::new();
         for leaf in self.writable() {
-            let written = copies(leaf, 0..label::COPIES).try_for_each(|start| {
-                let mut bytes = vec![0; size];
-                let place = start + label::BOOT_ENV_OFFSET;
-                let from = usize::try_from(label::BOOT_ENV_OFFSET).unwrap_or(0);
-                let length = usize::try_from(label::BOOT_ENV_SIZE).unwrap_or(0);
-                seal(&mut bytes[from..from + length], place);
-                leaf.write(start, &bytes)
-            });
+            let written = copies(leaf, 0..label::COPIES)
+                .try_for_each(|start| leaf.write(start, &blank_copy(start)));
             good.extend(blame(leaf, written, faults).then_some(leaf.guid()));
         }
         self.settle(&good, faults)
@@ -158,6 +151,25 @@ impl Commit<'_> {
     fn writable(&self) -> impl Iterator<Item = &Leaf> {
         self.tree.leaves().into_iter().filter(|leaf| leaf.is_writable())
     }
+}
+
+/// A label that begins at `start`, without any past.
+fn blank_copy(start: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
+    let from = usize::try_from(label::BOOT_ENV_OFFSET).unwrap_or(0);
+    let length = usize::try_from(label::BOOT_ENV_SIZE).unwrap_or(0);
+    seal(&mut bytes[from..from + length], start + label::BOOT_ENV_OFFSET);
+    bytes
+}
+
+/// The same with a configuration.
+pub(crate) fn seal_copy(config: &[u8], start: u64) -> Vec<u8> {
+    let mut bytes = blank_copy(start);
+    let from = usize::try_from(label::CONFIG_OFFSET).unwrap_or(0);
+    let field = &mut bytes[from..from + config.len()];
+    field.copy_from_slice(config);
+    seal(field, start + label::CONFIG_OFFSET);
+    bytes
 }
 
 /// A label to be written.

@@ -24,6 +24,7 @@ use vdev::{FoundLeaf, Node, Surroundings, Tree};
 use zap::{NewTable, Value, Zap};
 use zio::{Key, Reader, Source};
 
+use crate::auxiliary::{self, Auxiliary, Labelled};
 use crate::directory::DIRECTORY;
 use crate::owned::{Owned, Set, Settings, World};
 use crate::{Directory, Error, Pool, features};
@@ -31,7 +32,7 @@ use crate::{Directory, Error, Pool, features};
 /// The first group of a pool.
 pub const FIRST: Txg = Txg::new(4);
 /// The version of pools with features.
-const VERSION: u64 = 5000;
+pub(crate) const VERSION: u64 = 5000;
 /// What an object is whose type says no more than that it is a table of metadata.
 const TABLE: ObjectType = ObjectType(0x80 | 0x40 | 4);
 /// Bytes of the block of a list of metaslabs.
@@ -48,6 +49,8 @@ pub struct NewPool {
     pub tops: Vec<VdevConfig>,
     /// The devices of all leaves, in order.
     pub devices: Vec<Arc<dyn Device>>,
+    /// Spares and drives of the read cache.
+    pub auxiliary: Vec<Auxiliary>,
     /// The features that are enabled.
     pub features: Vec<&'static Feature>,
     /// The host that has it: its number and name.
@@ -123,6 +126,7 @@ pub fn create(
     world.random.fill(&mut salt);
     reader.set_salt(salt);
     furnish(&change, &mut root, &salt)?;
+    let labels = auxiliary::note(&change, &root.children, &new.auxiliary, &world)?;
     let config = first_config(&new, root, in_labels(&mos)?);
     let directory = Directory::open(mos.clone())?;
     let pool = Pool {
@@ -145,6 +149,7 @@ pub fn create(
     fill(&owned, &set, &tx)?;
     owned.blank_labels()?;
     owned.sync()?;
+    labels.iter().try_for_each(Labelled::write)?;
     Ok(Made { owned, root: skeleton.root })
 }
 
@@ -246,6 +251,9 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
         let table = link(zap()?)?;
         top.top_zap = Some(table);
         note_bias(change, table, top)?;
+        if let (VdevKind::Draid, Some(feature)) = (&top.kind, Feature::by_name("draid")) {
+            dsl::write::features::add_use(change, feature)?;
+        }
         let array = mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, ARRAY_BLOCK))?.id();
         let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
         let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);

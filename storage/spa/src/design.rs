@@ -1,10 +1,12 @@
 //! Top-level vdevs of drives that have none yet: what they hold, and how they are cut up.
 
+use geometry::draid::DraidShape;
 use geometry::{Expandable, Layout, Raidz, capacity};
-use ondisk::label::{Bias, VdevConfig, VdevKind};
+use ondisk::label::{Bias, Draid, VdevConfig, VdevKind};
 use units::Ashift;
 
 use crate::Error;
+use crate::auxiliary::Role;
 
 /// How the drives of a top-level vdev stand together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +17,19 @@ pub enum Shape {
     Mirror,
     /// Rows with parity of so many drives.
     Raidz(u32),
+    /// Rows with parity, and spares, spread over all drives.
+    Draid(Groups),
+}
+
+/// What the rows of a dRAID are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups {
+    /// Parity columns of a row.
+    pub parity: u32,
+    /// Data columns of a row.
+    pub data: u32,
+    /// Drives' worth of spare space.
+    pub spares: u32,
 }
 
 /// A drive that is to be part of a vdev.
@@ -40,6 +55,21 @@ pub enum Purpose {
     Special,
     /// The tables of deduplication.
     Dedup,
+    /// To take the place of drives that fail; part of no vdev.
+    Spare,
+    /// To keep what is often read; part of no vdev.
+    Cache,
+}
+
+impl Purpose {
+    /// What its drives are for, if they are part of no vdev.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Self::Spare => Some(Role::Spare),
+            Self::Cache => Some(Role::Cache),
+            _ => None,
+        }
+    }
 }
 
 /// The description of a new top-level vdev.
@@ -58,6 +88,7 @@ pub fn top(
         Shape::Single => drives.first().map_or_else(|| VdevConfig::new(VdevKind::Missing), leaf),
         Shape::Mirror => VdevConfig::new(VdevKind::Mirror),
         Shape::Raidz(_) => VdevConfig::new(VdevKind::Raidz),
+        Shape::Draid(_) => VdevConfig::new(VdevKind::Draid),
     };
     let layout = match shape {
         Shape::Single | Shape::Mirror => Layout::Plain(ashift),
@@ -67,6 +98,18 @@ pub fn top(
             let raidz = Raidz::new(width, parity, ashift)
                 .and_then(|raidz| Expandable::new(raidz, &[], None));
             Layout::Raidz(raidz.map_err(|why| Error::Shape { why: why.to_string() })?)
+        }
+        Shape::Draid(Groups { parity, data, spares }) => {
+            let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
+            let shape = DraidShape::planned(width, data, parity, spares);
+            config.nparity = Some(parity.into());
+            config.draid = Some(Draid {
+                data: data.into(),
+                spares: spares.into(),
+                groups: shape.groups.into(),
+            });
+            let draid = geometry::Draid::new(shape, ashift);
+            Layout::Draid(draid.map_err(|why| Error::Shape { why: why.to_string() })?)
         }
     };
     if shape != Shape::Single {
@@ -78,7 +121,7 @@ pub fn top(
     config.metaslab_shift = Some(capacity::metaslab_shift(asize).into());
     config.is_log = purpose == Purpose::Log;
     config.bias = match purpose {
-        Purpose::Data | Purpose::Log => None,
+        Purpose::Data | Purpose::Log | Purpose::Spare | Purpose::Cache => None,
         Purpose::Special => Some(Bias::Special),
         Purpose::Dedup => Some(Bias::Dedup),
     };

@@ -50,6 +50,12 @@ pub enum Error {
         /// Its identity.
         top: Guid,
     },
+    /// The labels of a spare, or of a drive of the cache, could not be written (Unavailable).
+    #[error("{why}")]
+    Auxiliary {
+        /// What went wrong, and where.
+        why: String,
+    },
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     CommitNowhere,

@@ -4,6 +4,7 @@
 //! found, and opening one gives a [`Pool`]: its vdevs, its cache, its own object set (the MOS).
 #![forbid(unsafe_code)]
 
+pub mod auxiliary;
 mod candidate;
 pub mod capacity;
 mod clones;

@@ -69,6 +69,10 @@ impl Tools {
         if let Ok(text) = std::fs::read_to_string(folder.join("trouble")) {
             wrong.extend(text.lines().map(|line| format!("OpenZFS: {line}")));
         }
+        if !folder.join("done").exists() {
+            wrong.push("OpenZFS did not come to its end".to_owned());
+            return Ok(wrong);
+        }
         let text = std::fs::read(folder.join("theirs.json")).map_err(|why| why.to_string())?;
         let theirs: Value = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
         wrong.extend(differences(&theirs, &self.manifest(&folder)?));
@@ -96,7 +100,6 @@ impl Tools {
         }
         if let Err(why) = self.send(vm, &sent) {
             wrong.push(why);
-            return wrong;
         }
         for round in sent {
             let lines = self.judge(round).unwrap_or_else(|why| vec![why]);

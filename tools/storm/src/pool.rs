@@ -94,7 +94,7 @@ impl Shape {
             properties: vec![property("recordsize", "4096"), property("compression", "lz4")],
             force: false,
         };
-        create_on(&new, storm.devices(), &world(seed)).map_err(|why| why.to_string())
+        create_on(&new, &storm.devices(), &world(seed)).map_err(|why| why.to_string())
     }
 }
 

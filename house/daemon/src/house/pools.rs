@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::held::{Held, NewPool, NewVdev, PoolProperty, Purpose, Shape, TakeOver, Wishes};
+use engine::held::{
+    Groups, Held, NewPool, NewVdev, PoolProperty, Purpose, Shape, TakeOver, Wishes,
+};
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
@@ -50,6 +52,10 @@ impl House {
                 Group::Single => Shape::Single,
                 Group::Mirror => Shape::Mirror,
                 Group::Raidz(parity) => Shape::Raidz(*parity),
+                Group::Draid { parity, data, spares } => {
+                    let (parity, data, spares) = (*parity, *data, *spares);
+                    Shape::Draid(Groups { parity, data, spares })
+                }
             },
             drives: drives.clone(),
             purpose: match role {
@@ -57,6 +63,8 @@ impl House {
                 Role::Log => Purpose::Log,
                 Role::Special => Purpose::Special,
                 Role::Dedup => Purpose::Dedup,
+                Role::Spare => Purpose::Spare,
+                Role::Cache => Purpose::Cache,
             },
         });
         let below = NewPool {

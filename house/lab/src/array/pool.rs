@@ -69,7 +69,7 @@ impl Pool {
             force: true,
         };
         pool.drives.iter().try_for_each(|drive| drive.clean(pool.part))?;
-        let held = held::create_on(&new, pool.opened()?, &pool.world)?;
+        let held = held::create_on(&new, &pool.opened()?, &pool.world)?;
         pool.put(Some(Session::new(held)));
         Ok(Arc::new(pool))
     }

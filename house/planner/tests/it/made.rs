@@ -99,7 +99,7 @@ impl Case {
             properties: Vec::new(),
             force: true,
         };
-        let held = create_on(&new, devices.clone(), &world(self.seed));
+        let held = create_on(&new, &devices, &world(self.seed));
         let held = held.unwrap_or_else(|error| panic!("{error}: {self:?}"));
         let size = held.status().size;
         let mut usable = 0;

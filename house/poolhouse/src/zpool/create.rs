@@ -13,7 +13,7 @@ use crate::outcome::{Done, Failure, Outcome};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Drives are disks, partitions or files; a disk is used whole, without a partition
-table. VDEV is a drive, or mirror, raidz1, raidz2, raidz3 and the drives of one;
+table. VDEV is a drive, or mirror, raidz1, raidz2, raidz3, draid2:4d:11c:1s and the drives of one;
 after log, special or dedup come those for that purpose.
 
 Examples:

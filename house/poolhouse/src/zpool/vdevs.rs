@@ -1,10 +1,12 @@
-//! The words for vdevs: `mirror a b raidz2 c d e f log g special mirror h i`.
+//! The words for vdevs: `mirror a b raidz2 c d e f log g special mirror h i spare j`.
 
 use std::path::{Path, PathBuf};
 
 use ::daemon::{Group, Role};
 
 use crate::outcome::Failure;
+
+mod draid;
 
 /// A top-level vdev.
 pub(super) type Vdev = (Group, Role, Vec<PathBuf>);
@@ -14,6 +16,7 @@ const DEVICES: [&str; 4] = ["/dev", "/dev/disk/by-id", "/dev/disk/by-path", "/de
 
 enum Word {
     Group(Group),
+    Draid,
     Role(Role),
     Drive,
 }
@@ -23,8 +26,19 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
     let (mut vdevs, mut role): (Vec<Vdev>, _) = (Vec::new(), Role::Data);
     // the vdev that takes the next drives
     let mut open: Option<Group> = None;
+    let mut draids = Vec::new();
     for word in words {
-        match meaning(word)? {
+        match meaning(word) {
+            Word::Group(_) | Word::Draid if matches!(role, Role::Spare | Role::Cache) => {
+                return Err(Failure::usage(format!(
+                    "'{word}': spares and caches are plain drives"
+                )));
+            }
+            Word::Draid => {
+                open = Some(Group::Single);
+                draids.push((vdevs.len(), word));
+                vdevs.push((Group::Single, role, Vec::new()));
+            }
             Word::Role(next) => (role, open) = (next, None),
             Word::Group(group) => {
                 vdevs.push((group, role, Vec::new()));
@@ -36,13 +50,16 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
             },
         }
     }
+    // what a dRAID is made of depends on how many drives it has
+    for (at, word) in draids {
+        vdevs[at].0 = draid::group(word, vdevs[at].2.len())?;
+    }
     vdevs.iter().try_for_each(check)?;
     Ok(vdevs)
 }
 
-fn meaning(word: &str) -> Result<Word, Failure> {
-    let refuse = |why: &str| Err(Failure::usage(format!("'{word}': {why}")));
-    Ok(match word {
+fn meaning(word: &str) -> Word {
+    match word {
         "mirror" => Word::Group(Group::Mirror),
         "raidz" | "raidz1" => Word::Group(Group::Raidz(1)),
         "raidz2" => Word::Group(Group::Raidz(2)),
@@ -50,18 +67,11 @@ fn meaning(word: &str) -> Result<Word, Failure> {
         "log" => Word::Role(Role::Log),
         "special" => Word::Role(Role::Special),
         "dedup" => Word::Role(Role::Dedup),
-        "spare" => return refuse("pools with hot spares cannot be made yet"),
-        "cache" => return refuse("pools with read caches cannot be made yet"),
-        _ if is_draid(word) => return refuse("pools with dRAID cannot be made yet, only be read"),
+        "spare" => Word::Role(Role::Spare),
+        "cache" => Word::Role(Role::Cache),
+        _ if draid::is(word) => Word::Draid,
         _ => Word::Drive,
-    })
-}
-
-/// `draid`, `draid2`, `draid2:4d:11c:1s`.
-fn is_draid(word: &str) -> bool {
-    let Some(rest) = word.strip_prefix("draid") else { return false };
-    let parity = rest.split(':').next().unwrap_or(rest);
-    ["", "1", "2", "3"].contains(&parity)
+    }
 }
 
 fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
@@ -71,8 +81,11 @@ fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
         Group::Raidz(parity) => {
             (usize::try_from(*parity).unwrap_or(0) + 1, format!("raidz{parity}"))
         }
+        Group::Draid { parity, .. } => {
+            (usize::try_from(*parity).unwrap_or(0) + 1, format!("draid{parity}"))
+        }
     };
-    if *role == Role::Log && matches!(group, Group::Raidz(_)) {
+    if *role == Role::Log && matches!(group, Group::Raidz(_) | Group::Draid { .. }) {
         return Err(Failure::usage("a log is one drive or a mirror, and no raidz"));
     }
     if drives.len() < least {
@@ -105,6 +118,8 @@ pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
                 Role::Log => "logs",
                 Role::Special => "special",
                 Role::Dedup => "dedup",
+                Role::Spare => "spares",
+                Role::Cache => "cache",
             };
             text += &format!("\t{word}\n");
             last = *role;
@@ -117,6 +132,10 @@ pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
             }
             Group::Raidz(parity) => {
                 text += &format!("\t  raidz{parity}\n");
+                "    "
+            }
+            Group::Draid { .. } => {
+                text += &format!("\t  {}\n", draid::shown(*group, drives.len()));
                 "    "
             }
         };
@@ -153,6 +172,11 @@ mod tests {
             ]
         );
         assert_eq!(words("/a /b").unwrap().len(), 2);
+        let found = words("draid:1s /a /b /c /d spare /e cache /f").unwrap();
+        let draid = Group::Draid { parity: 1, data: 2, spares: 1 };
+        let shapes: Vec<_> = found.iter().map(|vdev| (vdev.0, vdev.1, vdev.2.len())).collect();
+        let single = |role| (Group::Single, role, 1);
+        assert_eq!(shapes, [(draid, Role::Data, 4), single(Role::Spare), single(Role::Cache)]);
     }
 
     #[test]
@@ -161,8 +185,8 @@ mod tests {
             ("mirror /a", "needs 2 drives"),
             ("raidz3 /a /b /c", "needs 4 drives"),
             ("/a log raidz /b /c", "no raidz"),
-            ("/a spare /b", "hot spares"),
-            ("draid2:4d:11c:1s /a", "dRAID"),
+            ("/a spare mirror /b /c", "plain drives"),
+            ("draid2:4d:11c:1s /a", "1 drives are named"),
         ] {
             assert!(words(text).unwrap_err().contains(why), "{text}");
         }

@@ -38,6 +38,7 @@ fn check_widths(new: &NewPool) -> Result<()> {
         let kind = match vdev.shape {
             Shape::Mirror => "mirror",
             Shape::Raidz(_) => "raidz",
+            Shape::Draid(_) => "draid",
             Shape::Single => continue,
         };
         let width = vdev.drives.len();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use device::{Device, File};
 use ondisk::label::PoolState;
 use spa::Owned;
-use spa::design::{Drive, Purpose, Shape};
+use spa::auxiliary::Auxiliary;
+use spa::design::{Drive, Groups, Purpose, Shape};
 use units::{Ashift, Guid};
 
 use super::accounts::Accountant;
@@ -69,12 +70,12 @@ pub fn create_keyed(
     if !new.force {
         super::alike::check(new, &devices)?;
     }
-    make(new, devices, (wishes, secret), world)
+    make(new, &devices, (wishes, secret), world)
 }
 
 /// Makes a pool on devices that are open already: those of the drives that `new` names, in that
 /// order. Whatever they hold is lost.
-pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) -> Result<Held> {
+pub fn create_on(new: &NewPool, devices: &[Arc<dyn Device>], world: &World) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
     make(new, devices, (Wishes::of(&[], false)?, None), world)
@@ -82,7 +83,7 @@ pub fn create_on(new: &NewPool, devices: Vec<Arc<dyn Device>>, world: &World) ->
 
 fn make(
     new: &NewPool,
-    devices: Vec<Arc<dyn Device>>,
+    devices: &[Arc<dyn Device>],
     (wishes, secret): (Wishes, Option<&[u8]>),
     world: &World,
 ) -> Result<Held> {
@@ -99,15 +100,25 @@ fn make(
     }
     let mut opened = devices.iter();
     let mut tops = Vec::new();
+    let (mut auxiliary, mut of_vdevs) = (Vec::new(), Vec::new());
     for vdev in &new.vdevs {
-        let drives: Vec<Drive> = vdev.drives.iter().zip(opened.by_ref()).map(drive).collect();
+        let own: Vec<_> = vdev.drives.iter().zip(opened.by_ref()).collect();
+        let drives: Vec<Drive> = own.iter().copied().map(drive).collect();
+        let devices = own.into_iter().map(|(_, device)| Arc::clone(device));
+        if let Some(role) = vdev.purpose.role() {
+            let with = |(drive, device)| Auxiliary { role, drive, device };
+            auxiliary.extend(drives.into_iter().zip(devices).map(with));
+            continue;
+        }
+        of_vdevs.extend(devices);
         let top = spa::design::top(vdev.shape, &drives, ashift, vdev.purpose);
         tops.push(top.map_err(|why| Error::Usage { what: why.to_string() })?);
     }
     let below = spa::NewPool {
         name: new.name.clone(),
         tops,
-        devices,
+        devices: of_vdevs,
+        auxiliary,
         features: wishes.features.clone(),
         host: world.host.clone(),
         key: keying.as_ref().map(Keying::of_root),
@@ -191,13 +202,15 @@ fn check_redundancy(new: &NewPool) -> Result<()> {
     let bears = |vdev: &NewVdev| match vdev.shape {
         Shape::Single => 0,
         Shape::Mirror => vdev.drives.len().saturating_sub(1),
-        Shape::Raidz(parity) => usize::try_from(parity).unwrap_or(0),
+        Shape::Raidz(parity) | Shape::Draid(Groups { parity, .. }) => {
+            usize::try_from(parity).unwrap_or(0)
+        }
     };
     let first = data.first().map_or(0, |vdev| bears(vdev));
     let unlike = new
         .vdevs
         .iter()
-        .filter(|vdev| vdev.purpose != Purpose::Log)
+        .filter(|vdev| vdev.purpose != Purpose::Log && vdev.purpose.role().is_none())
         .any(|vdev| bears(vdev) != first);
     if unlike && !new.force {
         return usage(

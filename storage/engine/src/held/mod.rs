@@ -47,7 +47,7 @@ pub use drive::{Drive, open_drive};
 pub use files::LiveFiles;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};
-pub use spa::design::{Purpose, Shape};
+pub use spa::design::{Groups, Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
 pub use world::{Fill, World};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::check;
-use engine::held::{Caller, Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, World};
+use engine::held::{
+    Caller, Groups, Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, World,
+};
 
 pub(crate) fn world() -> World {
     let state = AtomicU64::new(0x9e37_79b9);
@@ -194,6 +196,34 @@ fn vdevs_are_kept_for_what_they_were_meant_for() {
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn draids_spares_and_caches_are_made() {
+    let folder = Folder::new("draid", 9, 128 << 20);
+    let drives = folder.drives(9);
+    let groups = Groups { parity: 2, data: 3, spares: 1 };
+    let mut new = new_pool(&folder, Shape::Draid(groups), 7);
+    for (drive, purpose) in [(7, Purpose::Spare), (8, Purpose::Cache)] {
+        let drives = vec![drives[drive].clone()];
+        new.vdevs.push(NewVdev { shape: Shape::Single, drives, purpose });
+    }
+    let held = engine::held::create(&new, &world()).unwrap();
+    write_file(&held, "tank", "letter", &vec![7; 3_000_000]);
+    held.export().unwrap();
+    drop(held);
+    let held =
+        engine::held::hold(std::slice::from_ref(&folder.0), "tank", false, &world()).unwrap();
+    assert_eq!(read_file(&held, "tank", "letter"), vec![7; 3_000_000]);
+    write_file(&held, "tank", "more", &vec![8; 300_000]);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    // a spare is in use by a pool, though none of its vdevs has it
+    let mut other = new_pool(&folder, Shape::Single, 1);
+    other.vdevs[0].drives = vec![drives[7].clone()];
+    let refused = engine::held::create(&other, &world()).err();
+    assert!(matches!(refused, Some(engine::Error::Taken { .. })), "{refused:?}");
 }
 
 /// Fills pools that OpenZFS made, with all that it keeps in them: logs of space, tables of accounts,

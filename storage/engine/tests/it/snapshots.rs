@@ -38,7 +38,7 @@ fn what_is_promised_meanwhile_does_no_harm_to_snapshots() {
         properties: Vec::new(),
         force: false,
     };
-    let held = held::create_on(&new, vec![Arc::clone(&drive)], &world()).unwrap();
+    let held = held::create_on(&new, &[Arc::clone(&drive)], &world()).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for name in ["one", "two", "three"] {

@@ -3,7 +3,7 @@
 use dmu::{NewObject, Objset};
 use ondisk::ObjectType;
 use ondisk::label::PoolConfig;
-use ondisk::nvlist::Encoding;
+use ondisk::nvlist::{Encoding, Nvlist};
 use txg::Tx;
 use zap::Zap;
 
@@ -26,20 +26,31 @@ impl Owned {
     }
 }
 
-/// Writes the configuration into the pool's object for it; makes that if there is none yet.
+/// Writes the configuration into the pool's object for it.
 fn write(mos: &Objset, tx: &Tx, config: &PoolConfig) -> Result<(), Error> {
+    put_packed(mos, tx, "config", &config.to_list())
+}
+
+/// Writes a list, packed, into the object of that name in the pool's directory; makes that if there
+/// is none yet.
+pub(crate) fn put_packed(
+    mos: &Objset,
+    tx: &Tx,
+    name: &'static str,
+    list: &Nvlist,
+) -> Result<(), Error> {
     let directory = Directory::open(mos.clone())?;
-    let object = if let Some(object) = directory.object("config")? {
+    let object = if let Some(object) = directory.object(name)? {
         object
     } else {
         let size = ObjectType::PACKED_NVLIST_SIZE;
         let new = NewObject::new(ObjectType::PACKED_NVLIST, BLOCK).bonus(size, vec![0; 8]);
         let object = mos.create(tx, &new)?;
         let table = Zap::open(mos.object(DIRECTORY)?)?;
-        table.insert_u64(tx, b"config", object.id().get())?;
+        table.insert_u64(tx, name.as_bytes(), object.id().get())?;
         object
     };
-    let bytes = config.to_list().encode(Encoding::Xdr);
+    let bytes = list.encode(Encoding::Xdr);
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     object.write(tx, 0, &bytes)?;
     object.free_range(tx, length..u64::MAX)?;

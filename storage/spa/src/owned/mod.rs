@@ -34,6 +34,7 @@ use crate::commit::Commit;
 use crate::space::Space;
 use crate::{Error, Pool, capacity};
 
+pub(crate) use config::put_packed;
 pub use policy::{Allowed, Redundant, Settings};
 pub use signs::FAILS as SIGNS_MISSED;
 pub use tasks::Task;

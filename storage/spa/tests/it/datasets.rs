@@ -188,6 +188,7 @@ fn pool(folder: &Folder, shape: Shape, count: usize) -> Run {
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
         key: None,
+        auxiliary: Vec::new(),
     };
     let mut fill = |_: &Owned, set: &spa::Set, tx: &txg::Tx| {
         set.objset.create(tx, &file())?;

@@ -82,6 +82,7 @@ fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
         key: None,
+        auxiliary: Vec::new(),
     };
     let mut fill = |_: &spa::Owned, set: &spa::Set, tx: &txg::Tx| {
         let file = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::held::{NewPool, NewVdev, Purpose, Shape};
+use engine::held::{Groups, NewPool, NewVdev, Purpose, Shape};
 use sim::Seed;
 
 use super::history::{encryption, properties};
@@ -41,9 +41,15 @@ impl Images<'_> {
 pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble> {
     let mut images = Images { folder, count: 0 };
     let size = one(chance, &[96_u64, 128, 200, 300]) << 20;
-    let (shape, width) = match chance.below(8) {
+    let (shape, width) = match chance.below(10) {
         0 => (Shape::Single, 1),
         1 | 2 => (Shape::Mirror, one(chance, &[2, 2, 3])),
+        3 | 4 => {
+            let (parity, spares) = (one(chance, &[1, 1, 2, 3]), one(chance, &[0, 1, 1, 2]));
+            let data = one(chance, &[1, 2, 3, 4]);
+            let width = u64::from(parity + data + spares) + chance.below(4);
+            (Shape::Draid(Groups { parity, data, spares }), width.max(2))
+        }
         kind => {
             let parity = one(chance, &[1, 2, 3]);
             (Shape::Raidz(parity), u64::from(parity) + 1 + chance.below(4) + kind % 2)
@@ -64,6 +70,13 @@ pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble
             let drives = images.more(width, 96 << 20)?;
             about += &format!(", {purpose:?}");
             vdevs.push(NewVdev { shape, drives, purpose });
+        }
+    }
+    for (percent, purpose) in [(20, Purpose::Spare), (15, Purpose::Cache)] {
+        if chance.percent(percent) {
+            let drives = images.more(1, size)?;
+            about += &format!(", {purpose:?}");
+            vdevs.push(NewVdev { shape: Shape::Single, drives, purpose });
         }
     }
     let special = vdevs.iter().any(|vdev| vdev.purpose == Purpose::Special);
