@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, OFlags};
+use rustix::fs::{Advice, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::Error;
@@ -169,9 +169,15 @@ pub(crate) fn found_in_cache(file: &File, size: u64) -> Option<f64> {
     // one page at a time, or looking would fetch more
     let whole = NonZeroU64::new(size)?;
     rustix::fs::fadvise(file, 0, Some(whole), Advice::Random).ok()?;
-    let mut found = 0;
+    let (mut found, mut looked) = (0, 0);
     for sample in 0..samples {
-        let at = size / samples * sample;
+        let at = match rustix::fs::seek(file, SeekFrom::Data(size / samples * sample)) {
+            Ok(at) => at,
+            // nothing but a hole from there on, which is never read from a drive
+            Err(Errno::NXIO) => break,
+            Err(_) => size / samples * sample,
+        };
+        looked += 1;
         let mut byte = [0_u8];
         let mut into = [std::io::IoSliceMut::new(&mut byte)];
         match rustix::io::preadv2(file, &mut into, at, ReadWriteFlags::NOWAIT) {
@@ -181,7 +187,7 @@ pub(crate) fn found_in_cache(file: &File, size: u64) -> Option<f64> {
         }
     }
     let _ = rustix::fs::fadvise(file, 0, Some(whole), Advice::Normal);
-    (samples > 0).then(|| crate::number::ratio(found, samples))
+    (samples > 0).then(|| crate::number::ratio(found, looked.max(1)))
 }
 
 /// A large file.

@@ -77,7 +77,7 @@ pub(crate) struct Args {
 /// What is done to each pool.
 #[derive(clap::Args, Debug)]
 struct Work {
-    /// Runs of half a second on little data
+    /// A look of less than a minute, for a few layouts
     #[arg(long, conflicts_with_all = ["seconds", "size"])]
     quick: bool,
     /// How often each layout is measured
@@ -102,9 +102,9 @@ struct Work {
     zeros: bool,
 }
 
-/// A quick look: seconds of a run, and the least of the large file.
-const QUICK: f64 = 0.3;
-const QUICK_LEAST: u64 = 64 << 20;
+/// A quick look: seconds of all timed runs together, and the least of the large file.
+const QUICK: f64 = 25.0;
+const QUICK_LEAST: u64 = 32 << 20;
 const QUICK_FILES: u32 = 1000;
 const LEAST: u64 = 4 << 30;
 /// What is measured where nobody asks for others; those that the drives are too few for are left
@@ -159,11 +159,12 @@ impl Args {
     }
 
     fn wish(&self) -> Result<Wish, Failure> {
+        let layouts = self.layouts()?;
         Ok(Wish {
             drives: self.drives.clone(),
             overwrite: self.overwrite.clone(),
-            layouts: self.layouts()?,
-            work: self.work.wish()?,
+            work: self.work.wish(layouts.len())?,
+            layouts,
             properties: self
                 .property
                 .iter()
@@ -235,8 +236,8 @@ fn file_name(label: &str) -> String {
 }
 
 impl Work {
-    fn wish(&self) -> Result<path::Wish, Failure> {
-        let seconds = if self.quick { QUICK } else { self.seconds };
+    fn wish(&self, layouts: usize) -> Result<path::Wish, Failure> {
+        let seconds = if self.quick { self.quick_seconds(layouts) } else { self.seconds };
         let files = if self.quick { self.files.min(QUICK_FILES) } else { self.files };
         let mut wish = path::Wish {
             runs: self.runs.into(),
@@ -254,6 +255,13 @@ impl Work {
             wish.only(&self.only)?;
         }
         Ok(wish)
+    }
+
+    /// Seconds of a run with which all runs of all layouts are over in less than a minute.
+    fn quick_seconds(&self, layouts: usize) -> f64 {
+        let workloads = workload::usual().len() + Files::ALL.len();
+        let runs = workloads * layouts.max(1) * usize::from(self.runs);
+        (QUICK / f64::from(u32::try_from(runs).unwrap_or(u32::MAX))).clamp(0.01, 0.3)
     }
 }
 
