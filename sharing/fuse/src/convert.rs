@@ -40,7 +40,7 @@ fn refusal(reason: Reason) -> Errno {
         Reason::TooLarge => Errno::EFBIG,
         Reason::NoSpace => Errno::ENOSPC,
         Reason::OverQuota => Errno::EDQUOT,
-        Reason::Unreadable => Errno::EIO,
+        Reason::Stopped | Reason::Unreadable => Errno::EIO,
     }
 }
 

@@ -121,6 +121,16 @@ pub enum Error {
         /// The txg.
         txg: Txg,
     },
+    /// Drives fail, and no group can be written until they are back and the pool is cleared
+    /// (Unavailable).
+    #[error("{why}")]
+    Standstill {
+        /// What failed first.
+        why: String,
+    },
+    /// Drives failed to keep what they had taken: the group cannot be finished (Unavailable).
+    #[error("drives did not keep what they had taken, so that the last changes may be lost")]
+    Unkept,
     /// The pool is no longer held.
     #[error("the pool is closed")]
     Closed,

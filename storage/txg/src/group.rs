@@ -38,6 +38,14 @@ struct State {
     writers: usize,
     /// No more groups: everyone who waits goes home.
     stopped: bool,
+    /// No group can be written for now: the same until that is over.
+    halted: bool,
+}
+
+impl State {
+    fn ends(&self) -> bool {
+        self.stopped || self.halted
+    }
 }
 
 impl std::fmt::Debug for Inner {
@@ -115,6 +123,7 @@ impl Groups {
             wanted: Txg::ZERO,
             writers: 0,
             stopped: false,
+            halted: false,
         };
         let (state, changed, driver) = (Mutex::new(state), Condvar::new(), OnceLock::new());
         Self(Arc::new(Inner { limits, driver, state, changed }))
@@ -142,13 +151,13 @@ impl Groups {
     }
 
     /// A hold on the open group. Waits while too much waits to be written; `None` once the groups
-    /// are stopped.
+    /// are stopped, and while they are halted.
     pub fn begin(&self) -> Option<Tx> {
         let mut state = self.0.state.lock();
-        while !state.stopped && state.dirty() >= self.0.limits.dirty {
+        while !state.ends() && state.dirty() >= self.0.limits.dirty {
             self.drive(&mut state);
         }
-        if state.stopped {
+        if state.ends() {
             return None;
         }
         let txg = state.open;
@@ -229,15 +238,44 @@ impl Groups {
         self.wait_for(txg)
     }
 
-    /// Asks for a sync of a group, and waits for it. False if the groups were stopped before.
+    /// Asks for a sync of a group, and waits for it. False if the groups were stopped or halted
+    /// before.
     pub fn wait_for(&self, txg: Txg) -> bool {
         let mut state = self.0.state.lock();
         state.wanted = state.wanted.max(txg);
         self.0.changed.notify_all();
-        while state.synced < txg && !state.stopped {
+        while state.synced < txg && !state.ends() {
             self.drive(&mut state);
         }
         state.synced >= txg
+    }
+
+    /// The same, for as long as there is somebody else who writes groups: `there` says so. True if
+    /// it is written; none if nobody is there any more.
+    pub fn wait_while(&self, txg: Txg, there: &dyn Fn() -> bool) -> Option<bool> {
+        let mut state = self.0.state.lock();
+        state.wanted = state.wanted.max(txg);
+        self.0.changed.notify_all();
+        while state.synced < txg && !state.ends() {
+            if !there() {
+                return None;
+            }
+            self.0.changed.wait(&mut state);
+        }
+        Some(state.synced >= txg)
+    }
+
+    /// No group can be written for now, or again: everyone who waits is let go meanwhile.
+    pub fn halt(&self, halted: bool) {
+        self.0.state.lock().halted = halted;
+        self.0.changed.notify_all();
+    }
+
+    /// Everyone who waits looks again.
+    pub fn stir(&self) {
+        // under the lock, lest someone who is about to wait miss it
+        let _state = self.0.state.lock();
+        self.0.changed.notify_all();
     }
 
     /// No more groups: everyone who waits is let go.

@@ -1,5 +1,7 @@
 //! Making what was written last.
 
+use units::Txg;
+
 use crate::{Error, Kind, Leaf, LeafFault, Node, Tree, Trouble};
 
 impl Tree {
@@ -18,6 +20,12 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Whether blocks of a txg may be lost for good, since drives failed to keep what they had taken.
+    pub fn may_lack(&self, txg: Txg) -> bool {
+        let doubts = |leaf: &Leaf| leaf.doubts(txg);
+        self.tops().any(|(_, top)| top.leaves().into_iter().any(doubts) && !lasts(top, &doubts))
     }
 
     /// Flushes all leaves that can be written; gives those that failed.

@@ -27,8 +27,11 @@ pub struct Leaf {
     away: RwLock<TxgRanges>,
     pending: Mutex<Pending>,
     flushing: Mutex<()>,
+    /// The txgs of blocks of which a failed flush may have lost some.
+    doubtful: RwLock<TxgRanges>,
     wrong: AtomicU64,
     failed: AtomicU64,
+    unwritten: AtomicU64,
 }
 
 /// What was written since the last flush.
@@ -52,8 +55,10 @@ impl Leaf {
             away: RwLock::default(),
             pending: Mutex::default(),
             flushing: Mutex::default(),
+            doubtful: RwLock::default(),
             wrong: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            unwritten: AtomicU64::new(0),
         }
     }
 
@@ -123,6 +128,23 @@ impl Leaf {
         (self.wrong.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 
+    /// How many times it could not be written.
+    pub fn write_errors(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Counts its errors from 0 again.
+    pub fn clear_errors(&self) {
+        for count in [&self.wrong, &self.failed, &self.unwritten] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a failed flush may have lost blocks of a txg.
+    pub(crate) fn doubts(&self, txg: Txg) -> bool {
+        self.doubtful.read().contains(txg)
+    }
+
     /// Counts bytes that turned out wrong.
     pub(crate) fn count_wrong(&self) {
         self.wrong.fetch_add(1, Ordering::Relaxed);
@@ -184,7 +206,7 @@ impl Leaf {
         // noted before, so that a flush at the same time cannot miss it
         self.pending.lock().note(birth);
         device.write_parts_at(position, parts).map_err(|_| {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
             Trouble::Unwritten
         })
     }
@@ -200,9 +222,10 @@ impl Leaf {
             return Ok(());
         }
         device.flush().map_err(|_| {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
             if let Some((first, last)) = births {
                 self.away.write().add(first, last);
+                self.doubtful.write().add(first, last);
             }
             Trouble::Unwritten
         })

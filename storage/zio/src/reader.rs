@@ -15,13 +15,15 @@ use units::Place;
 use vdev::{LeafFault, Request, Tree};
 
 use crate::gang::Gang;
-use crate::{Block, CopyFault, Error, Key, Source};
+use crate::patience::patiently;
+use crate::{Block, CopyFault, Error, Key, Patience, Source};
 
 /// Reads blocks from a pool's vdevs.
 #[derive(Debug)]
 pub struct Reader {
     tree: Arc<Tree>,
     salt: OnceLock<[u8; 32]>,
+    patience: OnceLock<Arc<dyn Patience>>,
     /// Give dnode blocks of locked datasets as they are stored, their bonuses ciphered.
     raw_dnodes: bool,
 }
@@ -47,7 +49,8 @@ impl Examined {
 impl Reader {
     /// Over a tree of vdevs.
     pub fn new(tree: Arc<Tree>) -> Self {
-        Self { tree, salt: OnceLock::new(), raw_dnodes: false }
+        let (salt, patience) = (OnceLock::new(), OnceLock::new());
+        Self { tree, salt, patience, raw_dnodes: false }
     }
 
     /// The same, but without a key the dnodes of an encrypted dataset are given as they are stored:
@@ -55,7 +58,17 @@ impl Reader {
     #[must_use]
     pub fn with_raw_dnodes(&self) -> Self {
         let tree = Arc::clone(&self.tree);
-        Self { tree, salt: self.salt.clone(), raw_dnodes: true }
+        let (salt, patience) = (self.salt.clone(), self.patience.clone());
+        Self { tree, salt, patience, raw_dnodes: true }
+    }
+
+    /// Tells who waits for drives that fail while a group is written.
+    pub fn set_patience(&self, patience: Arc<dyn Patience>) {
+        let _ = self.patience.set(patience);
+    }
+
+    pub(crate) fn patience(&self) -> Option<&dyn Patience> {
+        self.patience.get().map(|patience| &**patience)
     }
 
     /// Tells the pool's salt, which some checksums need. Only the first word counts.
@@ -270,7 +283,7 @@ impl Source for Reader {
             Blkptr::Redacted(_) => Err(Error::Redacted { place }),
             Blkptr::Embedded(embedded) => unpacked(embedded, place),
             Blkptr::Regular(block) => {
-                let stored = self.stored(block, place)?;
+                let stored = patiently(self.patience(), || self.stored(block, place))?;
                 let plain = self.content(block, stored, place, key)?;
                 Ok(Block::new(plain, block.order))
             }

@@ -14,6 +14,7 @@ use vdev::Tree;
 
 use crate::batch::Batch;
 use crate::pack::{Packed, Rounding, lsize, pack};
+use crate::patience::{is_passing, is_writing, patiently};
 use crate::protect::{Random, Salts, protect};
 use crate::shared::{Fate, Sharing};
 use crate::{Error, Key, Reader, Sink, WriteRequest};
@@ -276,8 +277,8 @@ const REMEMBERED: usize = 1000;
 /// Less than a sector cannot be written in pieces.
 pub(crate) const SMALLEST: u64 = 512;
 
-impl Sink for Writer {
-    fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
+impl Writer {
+    fn write_once(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
         match self.prepared(request)? {
             Prepared::Pointer(pointer) => Ok(pointer),
             Prepared::Block(bytes, mut block) => {
@@ -285,6 +286,12 @@ impl Sink for Writer {
                 Ok(Blkptr::Regular(Box::new(block)))
             }
         }
+    }
+}
+
+impl Sink for Writer {
+    fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
+        patiently(self.reader.patience(), || self.write_once(request))
     }
 
     fn write_many(&self, requests: &[WriteRequest<'_>]) -> Vec<Result<Blkptr, Error>> {
@@ -305,6 +312,12 @@ impl Sink for Writer {
                 *place = result;
             }
         });
+        // what drives did not take may be worth waiting for
+        for (result, request) in results.iter_mut().zip(requests) {
+            if result.as_ref().is_err_and(is_passing) && is_writing() {
+                *result = self.write(request);
+            }
+        }
         results
     }
 

@@ -31,8 +31,9 @@ pub(crate) fn each<T: Sync, R: Send>(
         }
     };
     thread::scope(|scope| {
+        let writing = zio::is_writing();
         for _ in 1..workers.min(items.len()) {
-            scope.spawn(take);
+            scope.spawn(move || zio::while_writing(writing, take));
         }
         take();
     });

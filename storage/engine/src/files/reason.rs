@@ -41,6 +41,8 @@ pub enum Reason {
     NoSpace,
     /// A quota is used up.
     OverQuota,
+    /// The pool stands still, or is on its way out.
+    Stopped,
     /// The disks could not give it, or what they gave breaks a rule.
     Unreadable,
 }
@@ -73,6 +75,7 @@ impl Error {
             zpl::Error::TooLarge { .. } => Reason::TooLarge,
             zpl::Error::NoSpace { .. } => Reason::NoSpace,
             zpl::Error::OverQuota { .. } => Reason::OverQuota,
+            zpl::Error::Stopped { .. } | zpl::Error::Zil(zil::Error::Stopped) => Reason::Stopped,
             _ => Reason::Unreadable,
         }
     }

@@ -111,6 +111,10 @@ impl Held {
     /// Writes out what was changed, every `interval` and when enough of it waits, until told to
     /// stop. For a thread of its own.
     pub fn run(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
+        self.0.owned.serve(|| self.write_groups(interval, stop))
+    }
+
+    fn write_groups(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
         let groups = self.0.owned.groups();
         let _duty = groups.writer();
         while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
@@ -128,8 +132,16 @@ impl Held {
         self.0.files.lock().clear();
         self.0.volumes.lock().clear();
         let done = self.sync();
-        self.0.owned.groups().stop();
+        self.0.owned.abandon();
         done
+    }
+
+    /// Counts the errors of drives anew, and has the pool go on that stands still because drives
+    /// failed: what was being written is tried again, and nothing is lost. Returns when all that
+    /// waited is on the drives.
+    pub fn clear(&self) -> Result<()> {
+        self.0.owned.clear().map_err(|why| self.explain(&why))?;
+        self.sync()
     }
 
     /// The paths of the drives that are there.

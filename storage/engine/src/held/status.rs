@@ -105,7 +105,7 @@ impl Held {
             name,
             state: state.to_owned(),
             read_errors,
-            write_errors: 0,
+            write_errors: leaf.map_or(0, vdev::Leaf::write_errors),
             checksum_errors,
             purpose: None,
             size: 0,

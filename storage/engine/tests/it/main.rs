@@ -8,3 +8,4 @@ mod own;
 mod room;
 mod shared;
 mod snapshots;
+mod standstill;

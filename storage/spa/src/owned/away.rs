@@ -31,12 +31,19 @@ impl Owned {
             if *known == away {
                 continue;
             }
-            let mut config = self.config.lock();
-            let Some(entry) = config.now.tree.as_mut().and_then(|root| leaf_of(root, leaf.guid()))
-            else {
-                continue;
+            // nobody waits for the configuration while drives are waited for
+            let map = {
+                let config = self.config.lock();
+                let root = config.now.tree.as_ref();
+                root.and_then(|root| root.leaves().find(|entry| entry.guid == leaf.guid()))
+                    .map(|entry| entry.dtl)
             };
-            entry.dtl = Some(self.write_map(tx, entry.dtl, &away)?);
+            let Some(map) = map else { continue };
+            let map = self.write_map(tx, map, &away)?;
+            let mut config = self.config.lock();
+            if let Some(entry) = config.now.tree.as_mut().and_then(|r| leaf_of(r, leaf.guid())) {
+                entry.dtl = Some(map);
+            }
             config.changed = true;
             *known = away;
             any = true;

@@ -17,12 +17,15 @@ const BLOCK: u32 = 16 << 10;
 impl Owned {
     /// Writes the configuration if it changed.
     pub(super) fn write_config(&self, tx: &Tx) -> Result<(), Error> {
-        let mut config = self.config.lock();
-        if !config.changed {
-            return Ok(());
-        }
-        config.now.txg = tx.txg();
-        write(&self.mos, tx, &config.now)
+        let config = {
+            let mut config = self.config.lock();
+            if !config.changed {
+                return Ok(());
+            }
+            config.now.txg = tx.txg();
+            config.now.clone()
+        };
+        write(&self.mos, tx, &config)
     }
 }
 

@@ -46,6 +46,6 @@ impl Owned {
 
     /// Why the pool is suspended, if it is.
     pub fn trouble(&self) -> Option<Error> {
-        self.trouble.read().clone()
+        self.trouble.read().clone().or_else(|| self.standstill.trouble())
     }
 }

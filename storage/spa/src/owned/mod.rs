@@ -12,6 +12,7 @@ mod policy;
 mod room;
 mod shared;
 mod signs;
+mod standstill;
 mod sync;
 mod tasks;
 
@@ -146,10 +147,12 @@ pub struct Owned {
     pub(crate) faults: Mutex<Vec<LeafFault>>,
     /// What drives missed, as the pool has it noted.
     pub(crate) noted: Mutex<BTreeMap<Guid, TxgRanges>>,
-    /// Why the pool is suspended, if it is.
+    /// Why no group will be written any more, if that is so.
     pub(crate) trouble: RwLock<Option<Error>>,
     /// Signs of life for other hosts.
     pub(crate) signs: signs::Signs,
+    /// Whether none can be written for now.
+    pub(crate) standstill: Arc<standstill::Standstill>,
 }
 
 /// The pool's configuration, and whether labels have it.
@@ -193,6 +196,8 @@ impl Owned {
         let usable = capacity::usable(&pool);
         let signs = signs::Signs::of(&pool.directory)?;
         let groups = Groups::new(pool.uberblock.txg, world.limits);
+        let standstill = Arc::new(standstill::Standstill::new(groups.clone()));
+        pool.reader.set_patience(Arc::clone(&standstill) as Arc<dyn zio::Patience>);
         Ok(Self {
             groups,
             allowed: Allowed::of(&pool.features),
@@ -218,6 +223,7 @@ impl Owned {
             noted: Mutex::new(noted),
             trouble: RwLock::new(None),
             signs,
+            standstill,
         })
     }
 
@@ -263,10 +269,7 @@ impl Owned {
 
     /// A hold on the open group; waits while too much is dirty.
     pub fn begin(&self) -> Result<Tx, Error> {
-        if let Some(trouble) = &*self.trouble.read() {
-            return Err(trouble.clone());
-        }
-        self.groups.begin().ok_or(Error::Closed)
+        self.groups.begin().ok_or_else(|| self.trouble().unwrap_or(Error::Closed))
     }
 
     /// Tells who accounts for owners.

@@ -7,6 +7,7 @@ use dmu::{Ledger, Objset, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::Blkptr;
 use ondisk::feature::Feature;
+use ondisk::label::PoolConfig;
 use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
@@ -30,6 +31,13 @@ impl Owned {
     /// drives. Several may call it: one of them writes.
     pub fn sync(&self) -> Result<(), Error> {
         let wanted = self.groups.open();
+        let served = || self.standstill.is_served();
+        if served()
+            && let Some(written) = self.groups.wait_while(wanted, &served)
+        {
+            let why = || self.trouble().unwrap_or(Error::Closed);
+            return if written { Ok(()) } else { Err(why()) };
+        }
         let _writing = self.writing.lock();
         if let Some(trouble) = &*self.trouble.read() {
             return Err(trouble.clone());
@@ -38,7 +46,7 @@ impl Owned {
             return Ok(());
         }
         let txg = self.groups.quiesce();
-        match self.write_group(txg) {
+        match zio::while_writing(true, || self.write_group(txg)) {
             Ok(()) => {
                 self.groups.finish(txg);
                 Ok(())
@@ -202,19 +210,36 @@ impl Owned {
         let uberblock =
             Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
         let uberblock = Uberblock { multihost: Some(self.signs.common()), ..uberblock };
-        let mut config = self.config.lock();
-        let changed = config.changed.then_some(&config.now);
-        let mut faults = Vec::new();
-        let result = self.commit().commit(&uberblock, changed, &mut faults);
-        self.faults.lock().append(&mut faults);
-        result?;
-        config.changed = false;
+        let config = {
+            let mut config = self.config.lock();
+            // who changes it meanwhile has it written with the next group
+            std::mem::take(&mut config.changed).then(|| config.now.clone())
+        };
+        while let Err(why) = self.try_to_commit(&uberblock, config.as_ref()) {
+            // labels and uberblocks can be written again; what was not kept cannot
+            let again = matches!(why, Error::Commit { .. } | Error::CommitNowhere);
+            if !again || !self.standstill.halt(&why) {
+                return Err(why);
+            }
+        }
         *self.uberblock.write() = uberblock;
         self.space.synced(txg);
         for log in self.sets.lock().values().filter_map(|set| set.log.get()) {
             log.synced(txg);
         }
         Ok(())
+    }
+}
+
+impl Owned {
+    fn try_to_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
+        if self.tree.may_lack(root.txg) {
+            return Err(Error::Unkept);
+        }
+        let mut faults = Vec::new();
+        let result = self.commit().commit(root, config, &mut faults);
+        self.faults.lock().append(&mut faults);
+        result
     }
 }
 

@@ -1,0 +1,115 @@
+//! A pool whose drives fail past redundancy stands still: the one who writes the group waits until
+//! the pool is cleared, and then goes on where it was, so that nothing is lost. Everybody else is
+//! told at once; what can be read is still read.
+//!
+//! For that, groups must be written by a thread that does nothing else ([`Owned::serve`]): where
+//! there is none, nobody could clear the pool, and the group is given up.
+
+use std::thread::{self, ThreadId};
+
+use parking_lot::{Condvar, Mutex};
+use txg::Groups;
+
+use super::Owned;
+use crate::Error;
+
+/// Who writes groups, and whether that stands still.
+#[derive(Debug)]
+pub(crate) struct Standstill {
+    groups: Groups,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The thread that does nothing else than write groups.
+    server: Option<ThreadId>,
+    /// What failed.
+    why: Option<String>,
+    /// Nobody waits any more.
+    closed: bool,
+}
+
+impl Standstill {
+    pub(crate) fn new(groups: Groups) -> Self {
+        Self { groups, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Whether another thread writes the groups.
+    pub(super) fn is_served(&self) -> bool {
+        self.state.lock().server.is_some_and(|server| server != thread::current().id())
+    }
+
+    /// Why the pool stands still, if it does.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        let why = self.state.lock().why.clone()?;
+        Some(Error::Standstill { why })
+    }
+
+    /// Waits until what failed is to be tried again; false: never.
+    pub(super) fn halt(&self, why: &dyn std::fmt::Display) -> bool {
+        let mut state = self.state.lock();
+        if state.server.is_none() || state.closed {
+            return false;
+        }
+        // several threads of a crew may come here
+        state.why.get_or_insert_with(|| why.to_string());
+        self.groups.halt(true);
+        while state.why.is_some() && !state.closed {
+            self.changed.wait(&mut state);
+        }
+        !state.closed
+    }
+
+    /// Has everything tried again.
+    fn clear(&self) {
+        let mut state = self.state.lock();
+        state.why = None;
+        self.groups.halt(false);
+        self.changed.notify_all();
+    }
+
+    /// Nobody waits any more: what is being written is given up.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl zio::Patience for Standstill {
+    fn wait(&self, why: &zio::Error) -> bool {
+        self.halt(why)
+    }
+}
+
+impl Owned {
+    /// From now on until `work` is done this thread alone writes the pool's groups, and does
+    /// nothing else: others who want one written wait for it.
+    pub fn serve<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.standstill.state.lock().server = Some(thread::current().id());
+        let result = work();
+        self.standstill.state.lock().server = None;
+        self.groups.stir();
+        result
+    }
+
+    /// Counts the drives' errors anew, and has what failed tried again. What the pool's last
+    /// changes are to come to is known when the next sync is done. Fails where it cannot go on.
+    pub fn clear(&self) -> Result<(), Error> {
+        for leaf in self.tree.leaves() {
+            leaf.clear_errors();
+        }
+        if let Some(trouble) = &*self.trouble.read() {
+            return Err(trouble.clone());
+        }
+        self.standstill.clear();
+        Ok(())
+    }
+
+    /// Gives up what is being written, and all that waits to be: whoever waits goes home.
+    pub fn abandon(&self) {
+        self.groups.stop();
+        self.standstill.close();
+    }
+}

@@ -1,0 +1,57 @@
+//! Drives that fail past redundancy while a group is written: whoever writes it may wait until they
+//! are back, and try again, so that nothing of the group is lost.
+//!
+//! Others are told at once. Who writes a group is known by its thread: what is below it does not
+//! know for whom it reads.
+
+use std::cell::Cell;
+
+use crate::Error;
+
+/// Waits until drives that failed are worth another try.
+pub trait Patience: Send + Sync + std::fmt::Debug {
+    /// Returns when it is to be tried again; false: never.
+    fn wait(&self, why: &Error) -> bool;
+}
+
+thread_local! {
+    static WRITES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread writes a group.
+pub fn is_writing() -> bool {
+    WRITES.get()
+}
+
+/// Does something on a thread that writes a group, or helps one that does.
+pub fn while_writing<R>(writing: bool, work: impl FnOnce() -> R) -> R {
+    let before = WRITES.replace(writing);
+    let result = work();
+    WRITES.set(before);
+    result
+}
+
+/// Does something until it succeeds, fails for another reason than drives that are not there, or
+/// nobody has the patience.
+pub(crate) fn patiently<T>(
+    patience: Option<&dyn Patience>,
+    mut work: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    loop {
+        match (work(), patience) {
+            (Err(why), Some(patience))
+                if is_writing() && is_passing(&why) && patience.wait(&why) => {}
+            (result, _) => return result,
+        }
+    }
+}
+
+/// Whether the drives may be back one day.
+pub(crate) fn is_passing(why: &Error) -> bool {
+    let away = |why: &vdev::Error| matches!(why, vdev::Error::Unavailable { .. });
+    match why {
+        Error::Unreadable { faults, .. } => faults.iter().any(|fault| away(&fault.why)),
+        Error::Unwritten { why, .. } => away(why),
+        _ => false,
+    }
+}
