@@ -96,8 +96,13 @@ impl Filesystem for LiveServer {
         };
         let by = By { keeps_setid: req.uid() == 0, ..by(req) };
         let drops = uid.is_some() || gid.is_some() || size.is_some();
-        let dropped = if drops { self.live.drop_capabilities(by, number) } else { Ok(()) };
-        self.attr(reply, dropped.and_then(|()| self.live.set(by, number, &set)));
+        let ask = move |server: &Self| {
+            if drops {
+                server.live.drop_capabilities(by, number)?;
+            }
+            server.live.set(by, number, &set)
+        };
+        self.patiently(req, ask, |server, found| server.attr(reply, found));
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -120,8 +125,9 @@ impl Filesystem for LiveServer {
         let Some(kind) = kind_of(mode) else { return reply.error(Errno::EINVAL) };
         let device = convert::numbers(rdev);
         let new = New { kind, mode: mode & 0o7777, umask, device, target: b"" };
-        let dir = self.number(parent);
-        self.entry(reply, self.live.make(by(req), dir, name.as_bytes(), &new));
+        let (dir, name, by) = (self.number(parent), name.as_bytes().to_vec(), by(req));
+        let ask = move |server: &Self| server.live.make(by, dir, &name, &new);
+        self.patiently(req, ask, |server, made| server.entry(reply, made));
     }
 
     fn mkdir(
@@ -135,16 +141,21 @@ impl Filesystem for LiveServer {
     ) {
         let kind = Kind::Directory;
         let new = New { kind, mode: mode & 0o7777, umask, device: (0, 0), target: b"" };
-        let dir = self.number(parent);
-        self.entry(reply, self.live.make(by(req), dir, name.as_bytes(), &new));
+        let (dir, name, by) = (self.number(parent), name.as_bytes().to_vec(), by(req));
+        let ask = move |server: &Self| server.live.make(by, dir, &name, &new);
+        self.patiently(req, ask, |server, made| server.entry(reply, made));
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, self.live.unlink(by(req), self.number(parent), name.as_bytes()));
+        let (dir, name, by) = (self.number(parent), name.as_bytes().to_vec(), by(req));
+        let ask = move |server: &Self| server.live.unlink(by, dir, &name);
+        self.patiently(req, ask, |_, gone| done(reply, gone));
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, self.live.rmdir(by(req), self.number(parent), name.as_bytes()));
+        let (dir, name, by) = (self.number(parent), name.as_bytes().to_vec(), by(req));
+        let ask = move |server: &Self| server.live.rmdir(by, dir, &name);
+        self.patiently(req, ask, |_, gone| done(reply, gone));
     }
 
     fn symlink(
@@ -155,10 +166,14 @@ impl Filesystem for LiveServer {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let target = target.as_os_str().as_bytes();
-        let new = New { kind: Kind::Symlink, mode: 0o777, umask: 0, device: (0, 0), target };
-        let dir = self.number(parent);
-        self.entry(reply, self.live.make(by(req), dir, link_name.as_bytes(), &new));
+        let target = target.as_os_str().as_bytes().to_vec();
+        let (dir, name, by) = (self.number(parent), link_name.as_bytes().to_vec(), by(req));
+        let ask = move |server: &Self| {
+            let (kind, target) = (Kind::Symlink, &target[..]);
+            let new = New { kind, mode: 0o777, umask: 0, device: (0, 0), target };
+            server.live.make(by, dir, &name, &new)
+        };
+        self.patiently(req, ask, |server, made| server.entry(reply, made));
     }
 
     fn rename(
@@ -178,9 +193,12 @@ impl Filesystem for LiveServer {
             4 => MoveKind::Whiteout,
             _ => return reply.error(Errno::EINVAL),
         };
-        let from = (self.number(parent), name.as_bytes());
-        let to = (self.number(newparent), newname.as_bytes());
-        done(reply, self.live.rename(by(req), from, to, kind));
+        let from = (self.number(parent), name.as_bytes().to_vec());
+        let to = (self.number(newparent), newname.as_bytes().to_vec());
+        let by = by(req);
+        let ask =
+            move |server: &Self| server.live.rename(by, (from.0, &from.1), (to.0, &to.1), kind);
+        self.patiently(req, ask, |_, moved| done(reply, moved));
     }
 
     fn link(
@@ -192,7 +210,9 @@ impl Filesystem for LiveServer {
         reply: ReplyEntry,
     ) {
         let (file, dir) = (self.number(ino), self.number(newparent));
-        self.entry(reply, self.live.link(by(req), file, (dir, newname.as_bytes())));
+        let (name, by) = (newname.as_bytes().to_vec(), by(req));
+        let ask = move |server: &Self| server.live.link(by, file, (dir, &name));
+        self.patiently(req, ask, |server, linked| server.entry(reply, linked));
     }
 
     fn create(
@@ -207,14 +227,16 @@ impl Filesystem for LiveServer {
     ) {
         let kind = Kind::File;
         let new = New { kind, mode: mode & 0o7777, umask, device: (0, 0), target: b"" };
-        match self.created(by(req), (self.number(parent), name), &new, flags) {
+        let (dir, name, by) = (self.number(parent), name.to_owned(), by(req));
+        let ask = move |server: &Self| server.created(by, (dir, &name), &new, flags);
+        self.patiently(req, ask, |_, made| match made {
             Ok((made, handle)) => {
                 let generation = Generation(made.generation);
                 let keeps = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
                 reply.created(&SHORT, &attributes(&made), generation, handle, keeps);
             }
             Err(why) => reply.error(errno(&why)),
-        }
+        });
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -264,14 +286,21 @@ impl Filesystem for LiveServer {
     ) {
         let Some(file) = self.files.find(fh.0) else { return reply.error(Errno::EBADF) };
         let keeps_setid = !write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let mut written = self.written(By { keeps_setid, ..by(req) }, &file, offset, data);
-        if flags.0 & O_DSYNC != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            written = written.and_then(|()| self.live.fsync(file.number()));
-        }
-        match written {
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+        let by = By { keeps_setid, ..by(req) };
+        let lasts = flags.0 & O_DSYNC != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let tell = move |_: &Self, written| match written {
+            Ok(()) => reply.written(count),
             Err(why) => reply.error(errno(&why)),
+        };
+        let first = self.written(by, &file, (offset, data), lasts);
+        if !self.is_to_wait(&first) {
+            return tell(self, first);
         }
+        // only who waits needs bytes of their own
+        let data = data.to_vec();
+        let ask = move |server: &Self| server.written(by, &file, (offset, &data), lasts);
+        self.patiently(req, ask, tell);
     }
 
     fn flush(
@@ -299,12 +328,15 @@ impl Filesystem for LiveServer {
         reply.ok();
     }
 
-    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(reply, self.live.fsync(self.number(ino)));
+    fn fsync(&self, req: &Request, ino: INodeNo, _fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        let number = self.number(ino);
+        let ask = move |server: &Self| server.live.fsync(number);
+        self.patiently(req, ask, |_, kept| done(reply, kept));
     }
 
-    fn fsyncdir(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(reply, self.live.fsync_all());
+    fn fsyncdir(&self, req: &Request, _ino: INodeNo, _fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        let ask = |server: &Self| server.live.fsync_all();
+        self.patiently(req, ask, |_, kept| done(reply, kept));
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -399,13 +431,16 @@ impl Filesystem for LiveServer {
             _ => XattrMode::Any,
         };
         let (by, number) = (by(req), self.number(ino));
-        done(reply, self.live.set_xattr(by, number, name.as_bytes(), Some(value), mode));
+        let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
+        let ask = move |server: &Self| server.live.set_xattr(by, number, &name, Some(&value), mode);
+        self.patiently(req, ask, |_, set| done(reply, set));
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let number = self.number(ino);
+        let (by, number, name) = (by(req), self.number(ino), name.as_bytes().to_vec());
         let mode = XattrMode::Any;
-        done(reply, self.live.set_xattr(by(req), number, name.as_bytes(), None, mode));
+        let ask = move |server: &Self| server.live.set_xattr(by, number, &name, None, mode);
+        self.patiently(req, ask, |_, gone| done(reply, gone));
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -440,7 +475,9 @@ impl Filesystem for LiveServer {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let by = By { keeps_setid: req.uid() == 0, ..by(req) };
-        done(reply, self.allocated(by, self.number(ino), (offset, length), mode));
+        let number = self.number(ino);
+        let ask = move |server: &Self| server.allocated(by, number, (offset, length), mode);
+        self.patiently(req, ask, |_, made| done(reply, made));
     }
 
     fn lseek(
@@ -483,9 +520,10 @@ impl Filesystem for LiveServer {
         // the caller goes on where this ends
         let length = len.min(MOST_COPIED);
         let to = (self.number(ino_out), offset_out);
-        match self.live.copy(by, (&source, offset_in), to, length) {
+        let ask = move |server: &Self| server.live.copy(by, (&source, offset_in), to, length);
+        self.patiently(req, ask, |_, copied| match copied {
             Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
             Err(why) => reply.error(errno(&why)),
-        }
+        });
     }
 }

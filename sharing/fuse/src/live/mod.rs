@@ -4,9 +4,11 @@
 //! the drives changes by itself, when its group is written. Files of a snapshot never change.
 
 mod answers;
+mod patience;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{FileHandle, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry, Request};
@@ -16,13 +18,14 @@ use crate::convert::{attributes, errno};
 use crate::handles::Handles;
 use crate::server::SEEK_DATA;
 
-/// Answers the kernel.
+/// Answers the kernel. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct LiveServer {
     live: Live,
     /// How long the kernel may keep what a name names.
     names: Duration,
-    files: Handles<Open>,
-    listings: Handles<LiveListing>,
+    files: Arc<Handles<Open>>,
+    listings: Arc<Handles<LiveListing>>,
 }
 
 /// Nobody but the kernel changes anything.
@@ -41,7 +44,7 @@ impl LiveServer {
     pub(crate) fn new(live: Live) -> Self {
         // what one name becomes may change what another one names
         let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
-        let (files, listings) = (Handles::new(), Handles::new());
+        let (files, listings) = (Arc::new(Handles::new()), Arc::new(Handles::new()));
         Self { live, names, files, listings }
     }
 
@@ -99,11 +102,19 @@ impl LiveServer {
         Ok((made, self.open_file(made.number)?))
     }
 
-    fn written(&self, by: By, file: &Open, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes bytes; `lasts`: it is to outlast a power cut at once.
+    fn written(
+        &self,
+        by: By,
+        file: &Open,
+        (offset, bytes): (u64, &[u8]),
+        lasts: bool,
+    ) -> Result<(), Error> {
         if file.is_first_change() {
             self.live.drop_capabilities(by, file.number())?;
         }
-        self.live.write(by, file.number(), Position::At(offset), bytes)
+        self.live.write(by, file.number(), Position::At(offset), bytes)?;
+        if lasts { self.live.fsync(file.number()) } else { Ok(()) }
     }
 
     fn allocated(&self, by: By, file: u64, range: (u64, u64), mode: i32) -> Result<(), Error> {

@@ -28,7 +28,7 @@ impl Dice {
     }
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let state = AtomicU64::new(0x9e37_79b9);
     World {
         random: Arc::new(move |bytes| {

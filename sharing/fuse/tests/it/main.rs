@@ -3,3 +3,4 @@
 mod live;
 mod mounted;
 mod seen;
+mod standstill;

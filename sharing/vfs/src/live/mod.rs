@@ -82,6 +82,11 @@ impl Live {
         self.0.files.names_are_exact()
     }
 
+    /// Whether who was told that the pool is stopped is to wait and ask again (failmode).
+    pub fn waits(&self) -> bool {
+        self.0.held.waits()
+    }
+
     /// The time, as the one who opened this tells it.
     pub fn now(&self) -> Time {
         (self.0.now)()

@@ -64,6 +64,9 @@ struct Inner {
     volumes: Mutex<HashMap<String, LiveVolume>>,
     /// The keys that were given.
     keys: Arc<dsl::Keys>,
+    /// Whoever wants to change something of a pool that stands still is told so at once, instead
+    /// of being made to wait (failmode=continue).
+    goes_on: AtomicBool,
 }
 
 impl std::fmt::Debug for Held {
@@ -85,7 +88,10 @@ impl Held {
                 drop(owned.sync());
             }
         });
-        Self(Arc::new(Inner { owned, world, files, volumes, keys: Arc::default() }))
+        let goes_on = AtomicBool::new(false);
+        let held = Self(Arc::new(Inner { owned, world, files, volumes, keys: Arc::default(), goes_on }));
+        held.learn_failmode();
+        held
     }
 
     /// Its name.

@@ -3,6 +3,8 @@
 //! Those that somebody set stand in a table of the pool; the comment stands in its configuration,
 //! so that it is seen before the pool is open; features have tables of their own.
 
+use std::sync::atomic::Ordering;
+
 use dsl::write;
 use ondisk::feature::{FEATURES, Feature};
 use serde::{Deserialize, Serialize};
@@ -169,7 +171,7 @@ impl Held {
 
     fn apply(&self, setting: Setting) -> Result<()> {
         let pool = self.name().to_owned();
-        self.change(move |owned, change| {
+        let done = self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&pool, &error);
             match setting {
                 Setting::Choice(name, number) => {
@@ -193,7 +195,25 @@ impl Held {
                     .try_for_each(|feature| write::features::enable(change, feature))
                     .map_err(failed),
             }
-        })
+        });
+        self.learn_failmode();
+        done
+    }
+
+    /// Reads what is to be done when drives fail past redundancy: then it may be too late.
+    pub(super) fn learn_failmode(&self) {
+        let read = || {
+            let table =
+                Directory::open(self.0.owned.mos().synced()).ok()?.object("pool_props").ok()??;
+            zap::Zap::open(table).ok()?.lookup_u64(b"failmode").ok()?
+        };
+        self.0.goes_on.store(read() == Some(1), Ordering::Release);
+    }
+
+    /// Whether who wants to change something is to wait, because the pool stands still and may be
+    /// cleared (failmode is not `continue`: nobody panics here).
+    pub fn waits(&self) -> bool {
+        self.0.owned.is_standing_still() && !self.0.goes_on.load(Ordering::Acquire)
     }
 
     /// All properties of the pool that are not sizes: what was set, features, and who it is.

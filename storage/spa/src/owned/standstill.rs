@@ -94,6 +94,11 @@ impl Owned {
         result
     }
 
+    /// Whether no group can be written for now.
+    pub fn is_standing_still(&self) -> bool {
+        self.standstill.trouble().is_some()
+    }
+
     /// Counts the drives' errors anew, and has what failed tried again. What the pool's last
     /// changes are to come to is known when the next sync is done. Fails where it cannot go on.
     pub fn clear(&self) -> Result<(), Error> {

@@ -1,0 +1,63 @@
+//! Changes to a pool whose drives have failed: where it says so (failmode=wait), who asks for one
+//! waits until the pool is cleared, and can be killed meanwhile. Those who read are not kept
+//! waiting by them: each has a thread of its own. (The kernel has one at a time change a folder;
+//! who waits there for another's turn is out of reach.)
+
+use std::time::Duration;
+
+use fuser::Request;
+use vfs::{Error, Reason};
+
+use super::LiveServer;
+
+/// How often is looked whether the pool goes on, and whether the caller still wants it.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The bit of SIGKILL among a thread's pending signals: every signal that ends it becomes that.
+const KILL: u64 = 1 << 8;
+
+impl LiveServer {
+    /// Does something, and tells what came of it, at once or when the pool goes on.
+    pub(super) fn patiently<T: Send + 'static>(
+        &self,
+        req: &Request,
+        ask: impl Fn(&Self) -> Result<T, Error> + Send + 'static,
+        tell: impl FnOnce(&Self, Result<T, Error>) + Send + 'static,
+    ) {
+        let first = ask(self);
+        if !self.is_to_wait(&first) {
+            return tell(self, first);
+        }
+        let (server, caller) = (self.clone(), req.pid());
+        // without a thread the caller is told at once
+        let waiting = move || {
+            let mut answer = first;
+            while server.is_to_wait(&answer) && !is_killed(caller) {
+                std::thread::sleep(PAUSE);
+                answer = ask(&server);
+            }
+            tell(&server, answer);
+        };
+        let _ = std::thread::Builder::new().name("fuse waits".to_owned()).spawn(waiting);
+    }
+
+    pub(super) fn is_to_wait<T>(&self, answer: &Result<T, Error>) -> bool {
+        let stopped = matches!(answer, Err(Error::Refused { reason: Reason::Stopped }));
+        stopped && self.live.waits()
+    }
+}
+
+/// Whether a signal has ended a thread, which is still waiting for its answer. The kernel itself
+/// is nobody.
+fn is_killed(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else {
+        return true;
+    };
+    let mut pending = status.lines().filter_map(|line| {
+        let bits = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(bits.trim(), 16).ok()
+    });
+    pending.any(|bits| bits & KILL != 0)
+}

@@ -1,0 +1,119 @@
+//! Drives that fail under a mounted pool: readers are served, writers wait until the pool is
+//! cleared, or are told, as failmode has it; who waits can be killed. It takes /dev/fuse.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
+use fuse::{LiveOptions, Mounted};
+use sim::{Fault, Storm};
+use vfs::{Live, Time};
+
+use crate::live::world;
+use crate::mounted::can_mount;
+
+/// More than there are threads that answer the kernel.
+const WRITERS: usize = 24;
+
+struct Place {
+    storm: Storm,
+    held: Held,
+    dir: PathBuf,
+    mounted: Mounted,
+}
+
+impl Place {
+    fn make(name: &str) -> Self {
+        let storm = Storm::new(&[128 << 20]);
+        let drives = vec![PathBuf::from("/disk")];
+        let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
+        let (name, properties) = (name.to_owned(), Vec::new());
+        let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
+        let held = engine::held::create_on(&new, storm.devices(), &world()).unwrap();
+        let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
+        let live = Live::open(&held, &name, now).unwrap();
+        let dir = fixtures::scratch(&format!("standstill-{name}"));
+        let mounted = fuse::mount_live(live, &dir, &LiveOptions::default()).unwrap();
+        Self { storm, held, dir, mounted }
+    }
+}
+
+/// Someone who writes a file, with fsync.
+fn writer(dir: &Path, name: &str) -> Child {
+    let output = format!("of={}", dir.join(name).display());
+    let mut command = Command::new("dd");
+    command.args(["if=/dev/zero", "bs=4096", "count=1", "conv=fsync", "status=none", &output]);
+    command.stderr(std::process::Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn writers_wait_and_can_be_killed_and_readers_are_served() {
+    if !can_mount() {
+        return;
+    }
+    let Place { storm, held, dir, mut mounted } = Place::make("waits");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| held.run(Duration::from_millis(100), &stop));
+        let work = std::panic::AssertUnwindSafe(|| {
+            fs::write(dir.join("there"), vec![7; 300_000]).unwrap();
+            // the kernel has one at a time make something in a folder, and who waits for that
+            // cannot be killed: each has one of its own
+            for number in 0..WRITERS {
+                fs::create_dir(dir.join(format!("d{number}"))).unwrap();
+            }
+            held.sync().unwrap();
+            storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+            let mut writers: Vec<Child> =
+                (0..WRITERS).map(|number| writer(&dir, &format!("d{number}/file"))).collect();
+            while !held.waits() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
+            let mut killed = writers.pop().unwrap();
+            killed.kill().unwrap();
+            assert!(!killed.wait().unwrap().success());
+            // nobody who was to be kept is told that it is
+            for each in &mut writers {
+                assert!(each.try_wait().unwrap().is_none());
+            }
+            storm.disks()[0].mend();
+            held.clear().unwrap();
+            for mut each in writers {
+                assert!(each.wait().unwrap().success());
+            }
+            for number in 0..WRITERS - 1 {
+                assert_eq!(fs::read(dir.join(format!("d{number}/file"))).unwrap(), [0; 4096]);
+            }
+
+            held.set_pool_property("failmode", "continue").unwrap();
+            storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+            assert!(!writer(&dir, "told").wait().unwrap().success());
+            assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
+            storm.disks()[0].mend();
+            held.clear().unwrap();
+            assert!(writer(&dir, "goes-on").wait().unwrap().success());
+        });
+        let result = std::panic::catch_unwind(work);
+        stop.store(true, Ordering::Release);
+        storm.disks()[0].mend();
+        let _ = held.clear();
+        mounted.unmount();
+        mounted.wait(Duration::from_secs(20));
+        let left = held.release();
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+        left.unwrap();
+    });
+    drop(held);
+    let devices: Vec<Arc<dyn device::Device>> =
+        vec![Arc::new(storm.disks()[0].memory()) as Arc<dyn device::Device>];
+    let held = engine::held::hold_on(&devices, "waits", &world()).unwrap();
+    let live = held.files("waits").unwrap();
+    assert!(live.files().find(b"goes-on").unwrap().is_some());
+}
