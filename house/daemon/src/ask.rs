@@ -89,6 +89,11 @@ pub enum Ask {
         #[serde(default)]
         names: Vec<String>,
     },
+    /// Count the errors of a pool's drives anew, and have it go on if it stands still.
+    ClearPool {
+        /// Its name.
+        name: String,
+    },
     /// Which datasets are there? A list of [`engine::dataset::Dataset`]
     Datasets(Listing),
     /// Make a file system.

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
 
-use crate::nvlist::Nvlist;
+use crate::nvlist::{Encoding, Nvlist, Value};
 use crate::{Error, Order, Reader, Result};
 
 const WHAT: &str = "pool history";
@@ -65,6 +65,30 @@ impl HistoryHeader {
         Ok(all)
     }
 
+    /// The bonus.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let Self { create_end, size, first, end, lost } = *self;
+        let mut out = [0; Self::SIZE];
+        for (place, word) in out.chunks_exact_mut(8).zip([create_end, size, first, end, lost]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+
+    /// Where in the object so many bytes from a logical offset on are: one range, or two where
+    /// they go over the ring's end.
+    pub fn places(&self, offset: u64, length: u64) -> [Range<u64>; 2] {
+        let ring = self.size.saturating_sub(self.create_end);
+        let within = offset.saturating_sub(self.create_end).checked_rem(ring).unwrap_or(0);
+        let start = within.saturating_add(self.create_end);
+        let straight = length.min(self.size.saturating_sub(start));
+        let wrapped = length.saturating_sub(straight);
+        [
+            start..start.saturating_add(straight),
+            self.create_end..self.create_end.saturating_add(wrapped),
+        ]
+    }
+
     /// The ranges of the object that hold the records, oldest first; put together they are what
     /// [`Records`] reads.
     pub fn ranges(&self) -> Vec<Range<u64>> {
@@ -72,16 +96,62 @@ impl HistoryHeader {
         all.push(0..self.create_end);
         let ring = self.size.saturating_sub(self.create_end);
         let used = self.end.saturating_sub(self.first);
-        let start = self.first.saturating_sub(self.create_end).checked_rem(ring);
-        if let Some(start) = start {
-            let start = start.saturating_add(self.create_end);
-            let straight = used.min(self.size.saturating_sub(start));
-            let wrapped = used.saturating_sub(straight);
-            all.push(start..start.saturating_add(straight));
-            all.push(self.create_end..self.create_end.saturating_add(wrapped));
+        if ring > 0 {
+            all.extend(self.places(self.first, used));
         }
         all.retain(|range| !range.is_empty());
         all
+    }
+}
+
+/// One thing that was done, to be written down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry<'a> {
+    /// Somebody gave a command.
+    Command {
+        /// The command line.
+        line: &'a str,
+        /// The user.
+        user: u64,
+    },
+    /// The pool did something itself.
+    Event {
+        /// What, in a word.
+        name: &'a str,
+        /// The rest.
+        detail: &'a str,
+        /// The dataset that it was done to.
+        dataset: Option<(&'a str, ObjsetId)>,
+    },
+}
+
+impl Entry<'_> {
+    /// The record of it: its length, and the packed list.
+    pub fn record(&self, txg: Txg, time: u64, host: &str) -> Vec<u8> {
+        let text = |text: &str| Value::Str(text.as_bytes().to_vec());
+        let mut list = Nvlist::new();
+        match *self {
+            Self::Command { line, user } => {
+                list.push("history command", text(line));
+                list.push("history zone", text("linux"));
+                list.push("history who", Value::U64(user));
+            }
+            Self::Event { name, detail, dataset } => {
+                if let Some((name, id)) = dataset {
+                    list.push("dsname", text(name));
+                    list.push("dsid", Value::U64(id.get()));
+                }
+                list.push("internal_name", text(name));
+                list.push("history internal str", text(detail));
+                list.push("history txg", Value::U64(txg.get()));
+            }
+        }
+        list.push("history time", Value::U64(time));
+        list.push("history hostname", text(host));
+        let packed = list.encode(Encoding::Native(Order::Little));
+        let mut record = u64::try_from(packed.len()).unwrap_or(0).to_le_bytes().to_vec();
+        record.extend(packed);
+        record
     }
 }
 
@@ -273,12 +343,12 @@ const BAD_NAME: Error =
 
 #[cfg(test)]
 mod tests {
-    use super::{HistoryHeader, Records, parse_error, parse_head_error};
+    use super::{Entry, HistoryHeader, Records, parse_error, parse_head_error};
     use crate::nvlist::{Encoding, Nvlist, Value};
-    use crate::{Order, Reader};
+    use crate::{Order, Reader, Result};
     use units::{ObjsetId, Txg};
 
-    fn header(words: [u64; 5]) -> crate::Result<HistoryHeader> {
+    fn header(words: [u64; 5]) -> Result<HistoryHeader> {
         let raw: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         HistoryHeader::read(&mut Reader::new("h", &raw, Order::Little))
     }
@@ -294,6 +364,26 @@ mod tests {
         assert!(header([100, 1000, 50, 60, 0]).is_err());
         assert!(header([100, 90, 100, 100, 0]).is_err());
         assert_eq!(header([100, 100, 100, 100, 0]).unwrap().ranges().len(), 1);
+    }
+
+    #[test]
+    fn what_is_written_down_is_read_again() {
+        let dataset = Some(("tank/a@one", ObjsetId::new(161)));
+        let event = Entry::Event { name: "snapshot", detail: "", dataset };
+        let command = Entry::Command { line: "zfs snapshot tank/a@one", user: 1000 };
+        let mut raw = event.record(Txg::new(17), 5, "here");
+        raw.extend(command.record(Txg::new(17), 6, "here"));
+        let all: Vec<_> = Records::new(&raw).map(Result::unwrap).collect();
+        assert_eq!(all[0].event().as_deref(), Some("snapshot"));
+        assert_eq!(all[0].dataset(), Some(("tank/a@one".to_owned(), ObjsetId::new(161))));
+        assert_eq!((all[0].txg(), all[0].time()), (Some(Txg::new(17)), Some(5)));
+        assert_eq!(all[1].command().as_deref(), Some("zfs snapshot tank/a@one"));
+        assert_eq!((all[1].user(), all[1].host().as_deref()), (Some(1000), Some("here")));
+        let header = header([100, 1000, 1300, 2000, 7]).unwrap();
+        let bytes = header.encode();
+        let again = HistoryHeader::read(&mut Reader::new("h", &bytes, Order::Little));
+        assert_eq!(again.unwrap(), header);
+        assert_eq!(header.places(1800, 200), [900..1000, 100..200]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use dsl::KeyFormat;
 use dsl::write::{Change, NewKey};
 use geometry::Reflow;
 use ondisk::feature::Feature;
+use ondisk::history::Entry;
 use ondisk::label::{Bias, PoolConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::objset::Kind as SetKind;
 use ondisk::uberblock::Uberblock;
@@ -26,7 +27,7 @@ use zio::{Key, Reader, Source};
 
 use crate::auxiliary::{self, Auxiliary, Labelled};
 use crate::directory::DIRECTORY;
-use crate::owned::{Owned, Set, Settings, World};
+use crate::owned::{Owned, Set, Settings, World, write_down};
 use crate::{Directory, Error, Pool, features};
 
 /// The first group of a pool.
@@ -127,6 +128,7 @@ pub fn create(
     reader.set_salt(salt);
     furnish(&change, &mut root, &salt)?;
     let labels = auxiliary::note(&change, &root.children, &new.auxiliary, &world)?;
+    note_making(&change, &new)?;
     let config = first_config(&new, root, in_labels(&mos)?);
     let directory = Directory::open(mos.clone())?;
     let pool = Pool {
@@ -164,6 +166,21 @@ fn encrypt_root(
     let new = NewKey { wrapped, own: true, format, salt, iterations };
     dsl::write::encrypt(change, root, &new)?;
     Ok(Some(Arc::clone(key)))
+}
+
+/// Writes down how the pool was made.
+fn note_making(change: &Change<'_>, new: &NewPool) -> Result<(), Error> {
+    let space = new.tops.iter().filter_map(|top| top.asize).fold(0, u64::saturating_add);
+    let note = |name, detail: &str| {
+        let entry = Entry::Event { name, detail, dataset: None };
+        write_down(change, space, &new.host.1, &entry)
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    note("create", &format!("pool version {VERSION}; software version poolhouse {version}"))?;
+    for feature in &new.features {
+        note("set", &format!("feature@{}=enabled", feature.name))?;
+    }
+    Ok(())
 }
 
 fn first_config(new: &NewPool, root: VdevConfig, features: Vec<String>) -> PoolConfig {

@@ -9,6 +9,7 @@ use engine::held::{
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
+use crate::memory::Remembered;
 use crate::{CreatePool, Error, Found, Group, ImportPool, PoolReport, Result, Role};
 
 impl House {
@@ -163,6 +164,12 @@ impl House {
     ) -> Result<()> {
         let _moving = self.moving.lock();
         let pool = self.pool(name)?;
+        if pool.held.is_standing_still() && !force {
+            return Err(Error::refused(format!(
+                "pool '{name}' stands still since drives fail, and what waits to be written would be \
+                 lost: mend them and run `zpool clear {name}`, or use -f"
+            )));
+        }
         pool.unmount(&|_| true, force)?;
         self.pools.lock().remove(name);
         self.remember()?;
@@ -171,6 +178,44 @@ impl House {
             self.log.say(&format!("pool '{name}' is left, and {why}"));
         }
         Ok(done?)
+    }
+
+    /// Has a pool go on that stands still. Where what was being written cannot be finished, the
+    /// pool is left and taken over as it was last written, with what its logs promise.
+    pub(super) fn clear(self: &Arc<Self>, name: &str) -> Result<Vec<String>> {
+        let _moving = self.moving.lock();
+        let pool = self.pool(name)?;
+        let ended = match pool.held.clear() {
+            Ok(()) => {
+                self.log.say(&format!("pool '{name}' is cleared"));
+                return Ok(Vec::new());
+            }
+            Err(why) if pool.held.is_standing_still() => return Err(why.into()),
+            Err(why) => why,
+        };
+        self.log.say(&format!("pool '{name}' is taken over anew: {ended}"));
+        let (guid, drives) = (pool.held.guid(), pool.held.drives());
+        // whoever is in it gets errors
+        let _ = pool.unmount(&|_| true, true);
+        self.pools.lock().remove(name);
+        let _ = pool.end(Held::release);
+        let altroot = pool.altroot.clone();
+        drop(pool);
+        let taken = engine::held::hold(&drives, &guid.to_string(), false, &self.world);
+        let held = taken.inspect_err(|_| {
+            let name = name.to_owned();
+            let (drives, altroot) = (drives.clone(), altroot.clone());
+            self.waiting.lock().push(Remembered { name, guid, drives, altroot });
+        })?;
+        let pool = self.keep(held, altroot);
+        self.remember()?;
+        let mut warnings = pool.mount_below(name);
+        let told = format!(
+            "pool '{name}' was taken over anew, as it was last written: changes of its last seconds \
+             that nobody had asked to be kept (fsync, sync) are lost"
+        );
+        warnings.push(told);
+        Ok(warnings)
     }
 
     pub(super) fn sync(&self, names: &[String]) -> Result<()> {

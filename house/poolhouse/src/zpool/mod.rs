@@ -44,6 +44,8 @@ enum Command {
     Get(properties::Get),
     /// Set a property of a pool
     Set(properties::Set),
+    /// Have a pool go on whose drives failed, and count their errors anew
+    Clear(Clear),
     /// Have all that was changed written
     Sync(Sync),
 }
@@ -82,6 +84,20 @@ struct Destroy {
     pool: String,
 }
 
+/// Have a pool go on whose drives failed, and count their errors anew
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Nothing that waits to be written is lost. If drives took changes and did not keep
+them, the pool is taken over anew as it was last written, and a line says so.
+
+Example:
+  poolhouse zpool clear tank"
+)]
+struct Clear {
+    /// Its name
+    pool: String,
+}
+
 /// Have all that was changed written
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
@@ -111,6 +127,7 @@ impl Zpool {
             Command::Status(args) => status::run(args, asking),
             Command::Get(args) => args.run(asking),
             Command::Set(args) => args.run(asking),
+            Command::Clear(args) => asking.tell(&Ask::ClearPool { name: args.pool.clone() }),
             Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),
         }
     }

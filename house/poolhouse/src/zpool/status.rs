@@ -120,7 +120,7 @@ fn add(table: &mut Table, vdev: &VdevStatus, depth: usize) {
 /// What is wrong, and what to do.
 fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
     if let Some(why) = &pool.trouble {
-        let action = "mend what is wrong, export it with `zpool export -f`, and import it again.";
+        let action = "bring the drives back, and run `zpool clear`.";
         return Some((format!("it takes no more changes: {why}"), action));
     }
     if pool.state != "ONLINE" {

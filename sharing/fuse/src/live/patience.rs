@@ -12,6 +12,8 @@ use super::LiveServer;
 
 /// How often is looked whether the pool goes on, and whether the caller still wants it.
 const PAUSE: Duration = Duration::from_millis(100);
+/// So often at most is it tried with a pool that does not stand still.
+const TRIES: u32 = 5;
 /// The bit of SIGKILL among a thread's pending signals: every signal that ends it becomes that.
 const KILL: u64 = 1 << 8;
 
@@ -30,8 +32,10 @@ impl LiveServer {
         let (server, caller) = (self.clone(), req.pid());
         // without a thread the caller is told at once
         let waiting = move || {
-            let mut answer = first;
-            while server.is_to_wait(&answer) && !is_killed(caller) {
+            let (mut answer, mut tries) = (first, 0);
+            while server.is_to_wait(&answer) && tries < TRIES && !is_killed(caller) {
+                // it may have been cleared just now
+                tries += u32::from(!server.live.is_standing_still());
                 std::thread::sleep(PAUSE);
                 answer = ask(&server);
             }

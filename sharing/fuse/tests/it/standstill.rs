@@ -33,7 +33,7 @@ impl Place {
         let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
         let (name, properties) = (name.to_owned(), Vec::new());
         let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
-        let held = engine::held::create_on(&new, storm.devices(), &world()).unwrap();
+        let held = engine::held::create_on(&new, &storm.devices(), &world()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = Live::open(&held, &name, now).unwrap();
         let dir = fixtures::scratch(&format!("standstill-{name}"));
@@ -70,7 +70,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
             let mut writers: Vec<Child> =
                 (0..WRITERS).map(|number| writer(&dir, &format!("d{number}/file"))).collect();
-            while !held.waits() {
+            while !held.is_standing_still() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);

@@ -87,6 +87,11 @@ impl Live {
         self.0.held.waits()
     }
 
+    /// Whether drives failed, and nothing is written until the pool is cleared.
+    pub fn is_standing_still(&self) -> bool {
+        self.0.held.is_standing_still()
+    }
+
     /// The time, as the one who opened this tells it.
     pub fn now(&self) -> Time {
         (self.0.now)()

@@ -35,7 +35,7 @@ pub use holds::{hold, release as release_hold};
 pub use keys::{NewKey, encrypt};
 pub use ledger::DatasetLedger;
 pub use limits::{Room, available, room};
-pub use names::head_of;
+pub use names::{dataset_of, head_of};
 pub use pool_property::{pool_number, set_pool_number, unset_pool_property};
 pub use promote::promote;
 pub use release::{Released, release, waits};

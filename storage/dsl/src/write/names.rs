@@ -112,6 +112,14 @@ pub fn head_of(change: &Change<'_>, name: &str) -> Result<ObjsetId> {
     Ok(ObjsetId::new(change.find_head(name)?.dataset.get()))
 }
 
+/// The dataset of this name: a head or a snapshot.
+pub fn dataset_of(change: &Change<'_>, name: &str) -> Result<ObjsetId> {
+    if !name.contains('@') {
+        return head_of(change, name);
+    }
+    Ok(ObjsetId::new(change.find_snapshot(name)?.1.get()))
+}
+
 /// The path of what is above, and the last part of a path.
 pub(crate) fn split_last(path: &str) -> Result<(&str, &str)> {
     path.rsplit_once('/').ok_or_else(|| bad(path, "the pool's own dataset cannot be one"))

@@ -10,6 +10,7 @@ use units::ObjsetId;
 use zio::Key;
 
 use super::encrypt::{Keying, keying};
+use super::history::{assignment, id_of, note, note_of};
 use super::{Held, files};
 use crate::dataset::{Dataset, Wanted};
 use crate::{Error, Event, Result};
@@ -48,7 +49,8 @@ impl Held {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
             let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
-            put_all(change, &new, dsl::Kind::Filesystem).map_err(failed)?;
+            note(owned, change, "create", &new.name, "");
+            put_all(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)?;
             let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, key.clone());
             let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
             files::fill(owned, &set, change.tx, &world)
@@ -88,8 +90,9 @@ impl Held {
             self.let_go(name);
         }
         let names = names.to_vec();
-        self.change(move |_, change| {
+        self.change(move |owned, change| {
             for name in &names {
+                let id = id_of(change, name);
                 let done = if name.contains('@') {
                     write::destroy_snapshot(change, name, later)
                 } else if name.contains('#') {
@@ -98,6 +101,7 @@ impl Held {
                     write::destroy(change, name)
                 };
                 done.map_err(|error| Error::of_dataset(name, &error))?;
+                note_of(owned, change, "destroy", (name, id), "");
             }
             Ok(())
         })
@@ -106,12 +110,14 @@ impl Held {
     /// Makes snapshots, all of the same moment.
     pub fn snapshot(&self, names: &[String]) -> Result<()> {
         let names = names.to_vec();
-        self.change(move |_, change| {
+        self.change(move |owned, change| {
             let first = names.first().cloned().unwrap_or_default();
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
-            write::snapshot(change, &all)
-                .map(drop)
-                .map_err(|error| Error::of_dataset(&first, &error))
+            write::snapshot(change, &all).map_err(|error| Error::of_dataset(&first, &error))?;
+            for name in all {
+                note(owned, change, "snapshot", name, "");
+            }
+            Ok(())
         })
     }
 
@@ -126,6 +132,7 @@ impl Held {
                 write::log_bars(change, &name, None).map_err(failed)?;
             }
             write::rollback(change, &name, None).map_err(failed)?;
+            note(owned, change, "rollback", &name, "");
             empty_log(owned, change, &name, key)
         })
     }
@@ -142,7 +149,9 @@ impl Held {
             }
             write::clone(change, &new.name, &snapshot).map_err(failed)?;
             empty_log(owned, change, &new.name, key)?;
-            put_all(change, &new, dsl::Kind::Filesystem).map_err(failed)
+            let origin = format!("origin={snapshot} ({})", id_of(change, &snapshot));
+            note(owned, change, "clone", &new.name, &origin);
+            put_all(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)
         })
     }
 
@@ -153,8 +162,11 @@ impl Held {
         // it may become the encryption root in place of its origin
         let user = clone.tree().wrapping(&clone).map_err(failed)?;
         let promoted = name.to_owned();
-        self.change(move |_, change| {
-            write::promote(change, &promoted).map_err(|error| Error::of_dataset(&promoted, &error))
+        self.change(move |owned, change| {
+            write::promote(change, &promoted)
+                .map_err(|error| Error::of_dataset(&promoted, &error))?;
+            note(owned, change, "promote", &promoted, "");
+            Ok(())
         })?;
         self.remember(name, user)
     }
@@ -164,13 +176,16 @@ impl Held {
     pub fn rename(&self, from: &str, to: &str, below: bool) -> Result<()> {
         self.let_go_below(from);
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.change(move |_, change| {
+        self.change(move |owned, change| {
+            let id = id_of(change, &from);
             let done = if from.contains('@') {
                 write::rename_snapshot(change, &from, &to, below)
             } else {
                 write::rename(change, &from, &to)
             };
-            done.map_err(|error| Error::of_dataset(&from, &error))
+            done.map_err(|error| Error::of_dataset(&from, &error))?;
+            note_of(owned, change, "rename", (&from, id), &format!("-> {to}"));
+            Ok(())
         })
     }
 
@@ -181,8 +196,8 @@ impl Held {
         }
         let kind = self.kind(name)?;
         let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());
-        self.change(move |_, change| {
-            put(change, &name, kind, &property, &value)
+        self.change(move |owned, change| {
+            put(owned, change, (&name, kind), (&property, &value))
                 .map_err(|error| Error::of_dataset(&name, &error))
         })?;
         self.refresh();
@@ -193,9 +208,11 @@ impl Held {
     pub fn inherit(&self, name: &str, property: &str) -> Result<()> {
         let kind = self.kind(name)?;
         let (name, property) = (name.to_owned(), property.to_owned());
-        self.change(move |_, change| {
+        self.change(move |owned, change| {
             write::inherit(change, &name, kind, &property, false)
-                .map_err(|error| Error::of_dataset(&name, &error))
+                .map_err(|error| Error::of_dataset(&name, &error))?;
+            note(owned, change, "inherit", &name, &format!("{property}="));
+            Ok(())
         })?;
         self.refresh();
         Ok(())
@@ -251,12 +268,13 @@ pub(super) fn judge(new: &NewDataset, kind: dsl::Kind) -> Result<()> {
 
 /// Sets the properties of a dataset that was just made. If that cannot be, it is not made.
 pub(super) fn put_all(
+    owned: &spa::Owned,
     change: &write::Change<'_>,
     new: &NewDataset,
     kind: dsl::Kind,
 ) -> dsl::Result<()> {
     for (name, value) in &new.properties {
-        if let Err(error) = put(change, &new.name, kind, name, value) {
+        if let Err(error) = put(owned, change, (&new.name, kind), (name, value)) {
             write::destroy(change, &new.name)?;
             return Err(error);
         }
@@ -266,12 +284,13 @@ pub(super) fn put_all(
 
 /// Sets a property as its text says.
 fn put(
+    owned: &spa::Owned,
     change: &write::Change<'_>,
-    dataset: &str,
-    kind: dsl::Kind,
-    property: &str,
-    value: &str,
+    (dataset, kind): (&str, dsl::Kind),
+    (property, value): (&str, &str),
 ) -> dsl::Result<()> {
     let setting = dsl::property::parse(property, kind, value)?;
-    write::set(change, dataset, kind, (property, &setting), write::By::User)
+    write::set(change, dataset, kind, (property, &setting), write::By::User)?;
+    note(owned, change, "set", dataset, &assignment(property, &setting));
+    Ok(())
 }

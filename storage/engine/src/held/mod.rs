@@ -15,6 +15,7 @@ mod drive;
 mod elsewhere;
 mod encrypt;
 mod files;
+mod history;
 mod keep;
 mod look;
 mod own;
@@ -89,7 +90,8 @@ impl Held {
             }
         });
         let goes_on = AtomicBool::new(false);
-        let held = Self(Arc::new(Inner { owned, world, files, volumes, keys: Arc::default(), goes_on }));
+        let held =
+            Self(Arc::new(Inner { owned, world, files, volumes, keys: Arc::default(), goes_on }));
         held.learn_failmode();
         held
     }

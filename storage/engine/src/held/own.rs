@@ -12,6 +12,7 @@ use spa::Directory;
 use units::ObjsetId;
 
 use super::Held;
+use super::history::note_of_pool;
 use crate::{Error, Result};
 
 /// A property of a pool.
@@ -178,7 +179,9 @@ impl Held {
                     if name == MULTIHOST {
                         owned.set_signs(number == 1);
                     }
-                    write::set_pool_number(change, name, number).map_err(failed)
+                    write::set_pool_number(change, name, number).map_err(failed)?;
+                    note_of_pool(owned, change, "set", &format!("{name}={number}"));
+                    Ok(())
                 }
                 Setting::Comment(text) => {
                     owned.set_comment(text);
@@ -210,10 +213,15 @@ impl Held {
         self.0.goes_on.store(read() == Some(1), Ordering::Release);
     }
 
-    /// Whether who wants to change something is to wait, because the pool stands still and may be
-    /// cleared (failmode is not `continue`: nobody panics here).
+    /// Whether who was told that the pool takes no changes is to ask again: it stands still, or did,
+    /// and may be cleared (failmode is not `continue`; nobody panics here).
     pub fn waits(&self) -> bool {
-        self.0.owned.is_standing_still() && !self.0.goes_on.load(Ordering::Acquire)
+        !self.0.owned.groups().is_stopped() && !self.0.goes_on.load(Ordering::Acquire)
+    }
+
+    /// Whether drives failed, and nothing is written until they are back and the pool is cleared.
+    pub fn is_standing_still(&self) -> bool {
+        self.0.owned.is_standing_still()
     }
 
     /// All properties of the pool that are not sizes: what was set, features, and who it is.

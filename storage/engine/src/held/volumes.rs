@@ -13,6 +13,7 @@ use zvol::NewVolume;
 
 use super::datasets::{encrypt, judge, put_all};
 use super::encrypt::Keying;
+use super::history::note;
 use super::keep::{Keeps, Manners};
 use super::room::Rooms;
 use super::{Held, NewDataset, settings};
@@ -137,7 +138,8 @@ impl Held {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
             let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
-            put_all(change, &new, dsl::Kind::Volume).map_err(failed)?;
+            note(owned, change, "create", &new.name, "");
+            put_all(owned, change, &new, dsl::Kind::Volume).map_err(failed)?;
             let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, key.clone());
             let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
             NewVolume { size, block_size, salt }

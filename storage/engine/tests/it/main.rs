@@ -3,6 +3,7 @@
 mod cloning;
 mod encrypted;
 mod held;
+mod history;
 mod lasting;
 mod own;
 mod room;

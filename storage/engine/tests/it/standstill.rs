@@ -23,7 +23,7 @@ fn create(storm: &Storm, shape: Shape) -> Held {
     let vdevs = vec![NewVdev { shape, drives: drives.collect(), purpose: Purpose::Data }];
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
-    engine::held::create_on(&new, storm.devices(), &world()).unwrap()
+    engine::held::create_on(&new, &storm.devices(), &world()).unwrap()
 }
 
 /// Does something while a thread writes the pool's groups, as a daemon has it.

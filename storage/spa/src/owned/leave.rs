@@ -23,17 +23,17 @@ impl Owned {
     }
 
     /// Writes all that waits, and says in the labels that nobody has the pool any more, or that it
-    /// was destroyed. Nothing can be changed afterwards.
+    /// was destroyed. Nothing can be changed afterwards, and where drives fail what waits is lost.
     pub fn leave(&self, state: PoolState) -> Result<(), Error> {
-        self.sync()?;
-        {
+        let written = self.sync().and_then(|()| {
             let mut config = self.config.lock();
             config.now.state = state;
             config.changed = true;
-        }
-        let done = self.sync();
-        self.groups.stop();
-        done
+            drop(config);
+            self.sync()
+        });
+        self.abandon();
+        written
     }
 
     /// Whether anything waits to be written.

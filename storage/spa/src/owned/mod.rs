@@ -7,6 +7,7 @@
 mod account;
 mod away;
 mod config;
+mod history;
 mod leave;
 mod policy;
 mod room;
@@ -36,6 +37,7 @@ use crate::space::Space;
 use crate::{Error, Pool, capacity};
 
 pub(crate) use config::put_packed;
+pub(crate) use history::write_down;
 pub use policy::{Allowed, Redundant, Settings};
 pub use signs::FAILS as SIGNS_MISSED;
 pub use tasks::Task;
@@ -103,10 +105,11 @@ impl Set {
         self.edits.lock().push((tx.txg(), Box::new(change)));
     }
 
-    /// Has it stored otherwise from now on; what the pool's features allow stays.
+    /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
     pub fn configure(&self, settings: Settings) {
         let mut now = self.settings.write();
-        *now = Settings { features: now.features, ..settings };
+        let key = settings.key.or_else(|| now.key.clone());
+        *now = Settings { features: now.features, key, ..settings };
     }
 
     fn is_dirty(&self, txg: Txg) -> bool {

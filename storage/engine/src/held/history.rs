@@ -1,0 +1,50 @@
+//! What is done to a held pool is written down in it.
+
+use dsl::Setting;
+use dsl::write::{self, Change};
+use ondisk::history::Entry;
+use spa::Owned;
+use units::ObjsetId;
+
+use super::Held;
+
+/// The dataset of a name, before it is done away with.
+pub(super) fn id_of(change: &Change<'_>, name: &str) -> ObjsetId {
+    write::dataset_of(change, name).unwrap_or_default()
+}
+
+/// Writes down what was done to a dataset.
+pub(super) fn note(owned: &Owned, change: &Change<'_>, what: &str, name: &str, detail: &str) {
+    note_of(owned, change, what, (name, id_of(change, name)), detail);
+}
+
+/// The same of one that may be no more.
+pub(super) fn note_of(
+    owned: &Owned,
+    change: &Change<'_>,
+    what: &str,
+    dataset: (&str, ObjsetId),
+    detail: &str,
+) {
+    owned.note(change, &Entry::Event { name: what, detail, dataset: Some(dataset) });
+}
+
+/// Writes down what was done to the pool.
+pub(super) fn note_of_pool(owned: &Owned, change: &Change<'_>, what: &str, detail: &str) {
+    owned.note(change, &Entry::Event { name: what, detail, dataset: None });
+}
+
+/// What a property is set to, as histories have it.
+pub(super) fn assignment(property: &str, setting: &Setting) -> String {
+    match setting {
+        Setting::Number(number) => format!("{property}={number}"),
+        Setting::Text(text) => format!("{property}={text}"),
+    }
+}
+
+impl Held {
+    /// Writes a command down that a user gave, with the next group.
+    pub fn note_command(&self, line: &str, user: u32) {
+        self.0.owned.note_command(line, user.into());
+    }
+}
