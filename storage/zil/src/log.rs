@@ -61,6 +61,8 @@ struct Link {
 struct State {
     /// From the first that may be needed to the one that is not written yet.
     links: VecDeque<Link>,
+    /// Nothing is written on.
+    paused: bool,
     /// The chain cannot go on: its blocks are given up as soon as may be.
     broken: bool,
     /// The txg whose root block first leads to the chain.
@@ -103,6 +105,13 @@ impl Log {
         self.throughput.store(throughput, Ordering::Relaxed);
     }
 
+    /// Has commits wait for their groups, and write nothing, or write again. Returns when none is
+    /// writing. The caller must hold no txg.
+    pub fn pause(&self, paused: bool) {
+        let _turn = self.turn.lock();
+        self.state.lock().paused = paused;
+    }
+
     /// Notes what is done in a txg.
     pub fn add(&self, tx: &Tx, item: Item) {
         self.pending.lock().add(tx.txg(), item);
@@ -141,7 +150,7 @@ impl Log {
     /// is none, room for one is had.
     fn has_chain(&self) -> Result<bool, Error> {
         let state = self.state.lock();
-        if state.broken || state.found.is_some() {
+        if state.paused || state.broken || state.found.is_some() {
             return Ok(false);
         }
         if !state.links.is_empty() {

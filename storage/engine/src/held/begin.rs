@@ -34,6 +34,9 @@ pub(super) struct Beginner {
 impl Begin for Beginner {
     fn begin(&self, need: &Need) -> zpl::Result<Tx> {
         let objset = self.set.objset.id();
+        if self.set.is_retired() {
+            return Err(Error::Stopped { objset });
+        }
         // what the log promised was judged when it was promised
         if self.replaying.load(Ordering::Acquire) == 0 {
             if self.manners.now().read_only {

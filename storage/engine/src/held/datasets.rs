@@ -45,7 +45,7 @@ impl Held {
         let keying = self.keying_below(&mut new, secret)?;
         judge(&new, dsl::Kind::Filesystem)?;
         let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
-        self.change(move |owned, change| {
+        let make = move |owned: &spa::Owned, change: &write::Change<'_>| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
             let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
@@ -56,8 +56,8 @@ impl Held {
             files::fill(owned, &set, change.tx, &world)
                 .map_err(|why| Error::Refused { what: why.to_string() })?;
             Ok(id)
-        })
-        .map(|id: ObjsetId| self.0.owned.forget(id))?;
+        };
+        self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
         self.remember(&name, user)
     }
 
@@ -86,21 +86,20 @@ impl Held {
     /// Destroys them one after the other, all in one transaction group, up to the first on which
     /// something depends. A snapshot that is held or cloned goes `later`, if that is wanted.
     pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
-        for name in names {
-            self.let_go(name);
-        }
-        let names = names.to_vec();
-        self.change(move |owned, change| {
-            for name in &names {
+        let all = names.to_vec();
+        self.change_ending(names, move |owned, change| {
+            for name in &all {
                 let id = id_of(change, name);
-                let done = if name.contains('@') {
-                    write::destroy_snapshot(change, name, later)
+                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+                if name.contains('@') {
+                    write::destroy_snapshot(change, name, later).map_err(failed)?;
                 } else if name.contains('#') {
-                    write::destroy_bookmark(change, name)
+                    write::destroy_bookmark(change, name).map_err(failed)?;
                 } else {
-                    write::destroy(change, name)
-                };
-                done.map_err(|error| Error::of_dataset(name, &error))?;
+                    let id = write::head_of(change, name).map_err(failed)?;
+                    write::destroy(change, name).map_err(failed)?;
+                    owned.forget(id);
+                }
                 note_of(owned, change, "destroy", (name, id), "");
             }
             Ok(())
@@ -124,14 +123,15 @@ impl Held {
     /// Takes a file system back to its newest snapshot.
     pub fn rollback(&self, name: &str) -> Result<()> {
         let key = self.find(name)?.key().map_err(|error| Error::of_dataset(name, &error))?;
-        self.let_go(name);
+        let heads = [name.to_owned()];
         let name = name.to_owned();
-        self.change(move |owned, change| {
+        self.change_ending(&heads, move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
             if key.is_none() {
                 write::log_bars(change, &name, None).map_err(failed)?;
             }
             write::rollback(change, &name, None).map_err(failed)?;
+            owned.forget(write::head_of(change, &name).map_err(failed)?);
             note(owned, change, "rollback", &name, "");
             empty_log(owned, change, &name, key)
         })
@@ -174,16 +174,14 @@ impl Held {
     /// Gives a file system, volume or snapshot another name; a snapshot with `below` also in all
     /// datasets below its own.
     pub fn rename(&self, from: &str, to: &str, below: bool) -> Result<()> {
-        self.let_go_below(from);
+        if !from.contains('@') {
+            return self.rename_head(from, to);
+        }
         let (from, to) = (from.to_owned(), to.to_owned());
         self.change(move |owned, change| {
             let id = id_of(change, &from);
-            let done = if from.contains('@') {
-                write::rename_snapshot(change, &from, &to, below)
-            } else {
-                write::rename(change, &from, &to)
-            };
-            done.map_err(|error| Error::of_dataset(&from, &error))?;
+            write::rename_snapshot(change, &from, &to, below)
+                .map_err(|error| Error::of_dataset(&from, &error))?;
             note_of(owned, change, "rename", (&from, id), &format!("-> {to}"));
             Ok(())
         })

@@ -219,7 +219,7 @@ impl Held {
         let root = found.key_facts().map_err(failed)?.map(|facts| facts.root);
         for head in tree.heads().flatten() {
             if root.is_some() && head.key_facts().map_err(failed)?.map(|facts| facts.root) == root {
-                self.let_go(&head.name());
+                self.close(&head.name())?;
             }
         }
         tree.lock(&found).map_err(failed)

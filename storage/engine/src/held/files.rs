@@ -52,6 +52,9 @@ impl LiveFiles {
 
     fn commit(&self, file: Option<ObjectId>) -> crate::files::Result<()> {
         self.log.commit(file).map_err(zpl::Error::from)?;
+        if self.set.is_retired() {
+            return Err(zpl::Error::Stopped { objset: self.set.objset.id() }.into());
+        }
         let untold = Txg::new(self.begin.untold.load(Ordering::Acquire));
         if self.begin.owned.groups().wait_for(untold) {
             return Ok(());
@@ -221,23 +224,6 @@ impl Held {
             }
         }
         Ok(())
-    }
-
-    /// Lets go of a file system: whoever asks for it next gets it as it is then.
-    pub(super) fn let_go(&self, name: &str) {
-        self.0.volumes.lock().remove(name);
-        self.0.files.lock().remove(name);
-        if let Some(id) = self.find(name).ok().and_then(|dataset| dataset.id()) {
-            self.0.owned.forget(id);
-        }
-    }
-
-    /// Lets go of a file system and of all below it.
-    pub(super) fn let_go_below(&self, name: &str) {
-        let open: Vec<String> = self.0.files.lock().keys().cloned().collect();
-        let below = format!("{name}/");
-        let lies_below = |open: &&String| *open == name || open.starts_with(&below);
-        open.iter().filter(lies_below).for_each(|name| self.let_go(name));
     }
 
     /// Tells open file systems what their properties are now.

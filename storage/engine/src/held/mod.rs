@@ -14,6 +14,7 @@ mod datasets;
 mod drive;
 mod elsewhere;
 mod encrypt;
+mod ending;
 mod files;
 mod history;
 mod keep;

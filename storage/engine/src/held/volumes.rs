@@ -88,6 +88,9 @@ impl LiveVolume {
     }
 
     fn judge(&self, need: Need) -> files::Result<()> {
+        if self.0.set.is_retired() {
+            return Err(zpl::Error::Stopped { objset: self.0.set.objset.id() }.into());
+        }
         if self.0.manners.now().read_only {
             return Err(zpl::Error::ReadOnly { objset: self.0.set.objset.id() }.into());
         }
@@ -134,7 +137,7 @@ impl Held {
         let keying = self.keying_below(&mut new, secret)?;
         judge(&new, dsl::Kind::Volume)?;
         let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
-        self.change(move |owned, change| {
+        let make = move |owned: &Owned, change: &write::Change<'_>| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
             let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
@@ -146,8 +149,8 @@ impl Held {
                 .create(&set.objset, change.tx)
                 .map_err(|why| Error::Refused { what: why.to_string() })?;
             Ok(id)
-        })
-        .map(|id: ObjsetId| self.0.owned.forget(id))?;
+        };
+        self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
         self.remember(&name, user)
     }
 

@@ -10,3 +10,4 @@ mod room;
 mod shared;
 mod snapshots;
 mod standstill;
+mod together;

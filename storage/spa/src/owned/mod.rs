@@ -18,6 +18,7 @@ mod sync;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc::Cache;
@@ -90,6 +91,8 @@ pub struct Set {
     pub log: OnceLock<Arc<zil::Log>>,
     /// Changes to its root block that wait for the next sync.
     edits: Mutex<Vec<Edit>>,
+    /// Nothing of it is written any more.
+    retired: AtomicBool,
 }
 
 /// A change to a root block.
@@ -110,6 +113,23 @@ impl Set {
         let mut now = self.settings.write();
         let key = settings.key.or_else(|| now.key.clone());
         *now = Settings { features: now.features, key, ..settings };
+    }
+
+    /// Has promises kept by whole groups, instead of the intent log, or by the log again.
+    pub fn pause_log(&self, paused: bool) {
+        if let Some(log) = self.log.get() {
+            log.pause(paused);
+        }
+    }
+
+    /// Takes no changes any more. What waits to be written may still be.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// Whether it takes no changes any more.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     fn is_dirty(&self, txg: Txg) -> bool {
@@ -291,7 +311,8 @@ impl Owned {
         }
         let settings = Settings { features: self.allowed, ..settings };
         let (settings, edits, log) = (RwLock::new(settings), Mutex::default(), OnceLock::new());
-        let set = Arc::new(Set { objset, settings, log, edits });
+        let retired = AtomicBool::new(false);
+        let set = Arc::new(Set { objset, settings, log, edits, retired });
         self.sets.lock().insert(id, Arc::clone(&set));
         set
     }
@@ -323,7 +344,9 @@ impl Owned {
 
     /// Lets go of a dataset's content. What waits to be written is lost.
     pub fn forget(&self, id: ObjsetId) {
-        self.sets.lock().remove(&id);
+        if let Some(set) = self.sets.lock().remove(&id) {
+            set.retire();
+        }
     }
 
     /// Which leaves missed what since this was last asked.

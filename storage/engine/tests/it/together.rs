@@ -1,0 +1,144 @@
+//! Everything at once: files are written and promised on several threads while datasets are made,
+//! cloned, taken back, promoted, renamed and destroyed. What comes of it is examined.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use device::{Device, Memory};
+use engine::dataset::Wanted;
+use engine::held::{
+    self, Held, LiveFiles, New, NewDataset, NewPool, NewVdev, Position, Purpose, Shape,
+};
+use units::ObjectId;
+
+use crate::held::{caller, faults_found, world};
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+/// Changes files of whatever file systems there are, which may go away at any time.
+fn write(held: &Held, seed: u64, stop: &AtomicBool) {
+    let mut dice = Dice(seed);
+    while !stop.load(Ordering::Acquire) {
+        let all = names(held, "filesystem");
+        let name = &all[usize::try_from(dice.roll(all.len() as u64)).unwrap()];
+        let Ok(live) = held.files(name) else { continue };
+        for _ in 0..dice.roll(20) {
+            // what is destroyed or taken back meanwhile gives errors
+            let _ = step(&live, &mut dice);
+        }
+    }
+}
+
+fn step(live: &LiveFiles, dice: &mut Dice) -> engine::files::Result<()> {
+    let root = ObjectId::new(live.files().root()?.id());
+    let name = format!("f{}", dice.roll(12));
+    let found = live.files().find(name.as_bytes())?;
+    let Some(file) = found.map(|file| ObjectId::new(file.id())) else {
+        return live.make(&caller(), root, name.as_bytes(), &New::default()).map(drop);
+    };
+    match dice.roll(10) {
+        0 => live.unlink(&caller(), root, name.as_bytes()),
+        1 => live.punch(&caller(), file, 0..dice.roll(200_000)),
+        2..=4 => live.fsync(Some(file.get())),
+        _ => {
+            let byte = u8::try_from(dice.roll(256)).unwrap();
+            let length = usize::try_from(1 + dice.roll(60_000)).unwrap();
+            let at = Position::At(dice.roll(300_000));
+            live.write(&caller(), file, at, &vec![byte; length]).map(drop)
+        }
+    }
+}
+
+fn names(held: &Held, kind: &str) -> Vec<String> {
+    let wanted = Wanted { kinds: vec![kind.to_owned()], ..Wanted::default() };
+    let mut names = Vec::new();
+    held.list("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut |_| ()).unwrap();
+    names
+}
+
+/// Changes datasets. What cannot be (it has clones, it is not the newest) is refused.
+fn arrange(held: &Held, dice: &mut Dice, round: u64) -> engine::Result<()> {
+    let (heads, snapshots) = (names(held, "filesystem"), names(held, "snapshot"));
+    let mut any = |all: &[String]| {
+        let index = usize::try_from(dice.roll(all.len().max(1) as u64)).unwrap();
+        all.get(index).cloned().unwrap_or_else(|| "tank/none".to_owned())
+    };
+    let (head, snapshot) = (any(&heads), any(&snapshots));
+    let new = NewDataset { name: format!("tank/n{round}"), properties: Vec::new() };
+    match dice.roll(12) {
+        0 => held.create_filesystem(&new),
+        1..=3 => held.snapshot(&[format!("{head}@s{round}")]),
+        4..=5 => held.clone_snapshot(&snapshot, &new),
+        6 => held.rollback(&head),
+        7 => held.promote(&head),
+        8 if head != "tank" => held.rename(&head, &new.name, false),
+        9 if head != "tank" => held.destroy(&head),
+        10 => held.destroy(&snapshot),
+        _ => held.set(
+            &head,
+            "compression",
+            ["off", "lz4", "zstd"][usize::try_from(round % 3).unwrap()],
+        ),
+    }
+}
+
+fn together(seed: u64, rounds: u64) {
+    let drives: Vec<Arc<dyn Device>> = (0..3)
+        .map(|index| Arc::new(Memory::blank(format!("drive{index}"), 128 << 20)) as Arc<dyn Device>)
+        .collect();
+    let new = NewPool {
+        name: "tank".to_owned(),
+        vdevs: vec![NewVdev {
+            shape: Shape::Raidz(1),
+            drives: (0..3).map(|index| format!("drive{index}").into()).collect(),
+            purpose: Purpose::Data,
+        }],
+        ashift: None,
+        properties: Vec::new(),
+        force: false,
+    };
+    let held = held::create_on(&new, &drives, &world()).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut dice = Dice(seed);
+    std::thread::scope(|scope| {
+        for thread in 1..=3 {
+            let (held, stop) = (&held, &stop);
+            scope.spawn(move || write(held, seed ^ thread, stop));
+        }
+        for round in 0..rounds {
+            // the pool goes on whatever is refused
+            let _ = arrange(&held, &mut dice, round);
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(held.status().trouble, None, "seed {seed}");
+    held.export().unwrap();
+    drop(held);
+    let faults = faults_found(&engine::search_on(&drives), "tank");
+    assert_eq!(faults, Vec::<String>::new(), "seed {seed}");
+}
+
+#[test]
+fn files_and_datasets_change_together() {
+    for seed in 1..=3 {
+        together(seed, 60);
+    }
+}
+
+#[test]
+#[ignore = "long: seeds from POOLHOUSE_SEED on"]
+fn files_and_datasets_change_together_for_long() {
+    let first = std::env::var("POOLHOUSE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let first = first.unwrap_or(100);
+    for seed in first..first + 100 {
+        together(seed, 150);
+    }
+}
