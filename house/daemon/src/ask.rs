@@ -109,6 +109,9 @@ pub enum Ask {
         /// Do not mount it.
         #[serde(default)]
         unmounted: bool,
+        /// Its user's key, if it is to have one of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret: Option<Secret>,
     },
     /// Make a volume.
     CreateVolume {
@@ -127,6 +130,21 @@ pub enum Ask {
         /// Make those above that are not there, too.
         #[serde(default)]
         parents: bool,
+        /// Its user's key, if it is to have one of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret: Option<Secret>,
+    },
+    /// Unlock a dataset, and all that have their key from the same encryption root.
+    LoadKey {
+        /// Its name.
+        name: String,
+        /// What the user has.
+        secret: Secret,
+    },
+    /// Lock it again, and all those.
+    UnloadKey {
+        /// Its name.
+        name: String,
     },
     /// Destroy datasets, snapshots, bookmarks. [`Destroyed`]
     Destroy {
@@ -233,6 +251,17 @@ pub struct Hello {
     pub version: String,
     /// Its process.
     pub pid: u32,
+}
+
+/// A user's key: a passphrase, hexadecimal digits or raw bytes. It is never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 /// How the drives of a top-level vdev stand together.
@@ -405,6 +434,7 @@ mod tests {
             properties: Vec::new(),
             parents: false,
             unmounted: false,
+            secret: None,
         };
         assert_eq!(
             serde_json::to_value(&ask).unwrap(),

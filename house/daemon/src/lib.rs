@@ -25,6 +25,7 @@ mod world;
 
 pub use ask::{
     Answer, Ask, CreatePool, Destroyed, Found, Group, Hello, ImportPool, Listing, PoolReport, Role,
+    Secret,
 };
 pub use client::Client;
 pub use error::{Error, Result};

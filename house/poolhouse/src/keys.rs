@@ -75,7 +75,7 @@ fn ask(pool: &Pool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: std::io::Error| {
         let (path, reason) = (path.display().to_string(), engine::error::plain(&error));
         Failure::Engine(Error::Path { path, reason })

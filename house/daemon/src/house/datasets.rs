@@ -6,19 +6,29 @@ use engine::held::{Held, NewDataset};
 use super::doomed::{Doom, doomed};
 use super::mounts::{decides, is_within};
 use super::{House, Pool, done, give, warn};
-use crate::{Answer, Ask, Destroyed, Error, Listing, Result};
+use crate::{Answer, Ask, Destroyed, Error, Listing, Result, Secret};
+
+fn bytes(secret: Option<&Secret>) -> Option<&[u8]> {
+    secret.map(|secret| secret.0.as_slice())
+}
+
+/// Locks what has its key from the same encryption root, unless any of that is mounted.
+fn unload_key(pool: &Pool, name: &str) -> Result<Vec<String>> {
+    let root = |name: &str| Ok::<_, Error>(pool.held.encryption_root(name)?);
+    let own = root(name)?;
+    for (mounted, _) in pool.mounted() {
+        if own.is_some() && root(&mounted)? == own {
+            return Err(Error::refused(format!("'{mounted}' is mounted; unmount it first")));
+        }
+    }
+    pool.held.unload_key(name)?;
+    Ok(Vec::new())
+}
 
 impl House {
     pub(super) fn answer_of_datasets(&self, ask: Ask) -> Result<Answer> {
         match ask {
             Ask::Datasets(listing) => self.datasets(&listing),
-            Ask::CreateFilesystem { name, properties, parents, unmounted } => {
-                self.create(&name, properties, parents, unmounted)
-            }
-            Ask::CreateVolume { name, size, block_size, sparse, properties, parents } => {
-                let new = NewDataset { name, properties };
-                self.create_volume(&new, size, block_size, sparse, parents)
-            }
             Ask::Destroy { name, recursive, clones, later, force, dry } => {
                 let doom = Doom { recursive: recursive || clones, clones, later };
                 self.destroy(&name, doom, force, dry)
@@ -74,6 +84,31 @@ impl House {
                 });
                 warn(done?)
             }
+            other => self.answer_of_new(other),
+        }
+    }
+
+    /// What makes datasets, and what locks and unlocks them.
+    fn answer_of_new(&self, ask: Ask) -> Result<Answer> {
+        match ask {
+            Ask::CreateFilesystem { name, properties, parents, unmounted, secret } => {
+                let new = NewDataset { name, properties };
+                self.create(&new, secret.as_ref(), parents, unmounted)
+            }
+            Ask::CreateVolume { name, size, block_size, sparse, properties, parents, secret } => {
+                let new = NewDataset { name, properties };
+                self.in_pool(&new.name, |pool| {
+                    make_parents(&pool.held, &new.name, parents)?;
+                    let (shape, secret) = ((size, block_size), bytes(secret.as_ref()));
+                    pool.held.create_volume_with(&new, shape, sparse, secret)?;
+                    Ok(Vec::new())
+                })
+            }
+            Ask::LoadKey { name, secret } => self.in_pool(&name, |pool| {
+                pool.held.load_key(&name, &secret.0)?;
+                Ok(Vec::new())
+            }),
+            Ask::UnloadKey { name } => self.in_pool(&name, |pool| unload_key(pool, &name)),
             other => Err(Error::usage(format!("nobody knows what {other:?} is"))),
         }
     }
@@ -111,18 +146,18 @@ impl House {
 
     fn create(
         &self,
-        name: &str,
-        properties: Vec<(String, String)>,
+        new: &NewDataset,
+        secret: Option<&Secret>,
         parents: bool,
         unmounted: bool,
     ) -> Result<Answer> {
+        let name = new.name.as_str();
         self.in_pool(name, |pool| {
-            let new = NewDataset { name: name.to_owned(), properties };
             if parents && exists(&pool.held, name)? {
                 return Ok(Vec::new());
             }
             let made = make_parents(&pool.held, name, parents)?;
-            pool.held.create_filesystem(&new)?;
+            pool.held.create_filesystem_with(new, bytes(secret))?;
             for name in made.iter().map(String::as_str).chain([name]) {
                 pool.belong(name)?;
             }
@@ -131,21 +166,6 @@ impl House {
             }
             let is_new = |dataset: &str| dataset == name || made.iter().any(|made| made == dataset);
             Ok(pool.mount_chosen(pool.held.name(), &is_new))
-        })
-    }
-
-    fn create_volume(
-        &self,
-        new: &NewDataset,
-        size: u64,
-        block_size: u32,
-        sparse: bool,
-        parents: bool,
-    ) -> Result<Answer> {
-        self.in_pool(&new.name, |pool| {
-            make_parents(&pool.held, &new.name, parents)?;
-            pool.held.create_volume(new, size, block_size, sparse)?;
-            Ok(Vec::new())
         })
     }
 

@@ -13,6 +13,7 @@ use crate::zpool::setting;
 #[command(after_help = "Examples:
   poolhouse zfs create tank/photos
   poolhouse zfs create -s -V 100G -b 16K tank/vm
+  poolhouse zfs create -o encryption=on -o keyformat=passphrase tank/private
   poolhouse zfs create -p -o compression=zstd -o recordsize=1M tank/media/films")]
 #[command(disable_version_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
@@ -65,12 +66,14 @@ impl Create {
         if self.dry {
             return Ok(Outcome::Complete);
         }
+        let secret = super::key::of_new(&self.name, &self.properties)?;
         let Some(size) = self.volume else {
             return asking.tell(&Ask::CreateFilesystem {
                 name: self.name.clone(),
                 properties: self.properties.clone(),
                 parents: self.parents,
                 unmounted: self.unmounted,
+                secret,
             });
         };
         let (mut properties, mut block_size) = (self.properties.clone(), self.block_size);
@@ -85,6 +88,7 @@ impl Create {
             sparse: self.sparse,
             properties,
             parents: self.parents,
+            secret,
         })
     }
 }

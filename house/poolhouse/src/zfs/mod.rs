@@ -3,6 +3,7 @@
 mod change;
 mod destroy;
 mod get;
+mod key;
 mod list;
 mod make;
 mod mount;
@@ -55,6 +56,10 @@ enum Command {
     Promote(change::Promote),
     /// Give a dataset or snapshot another name
     Rename(change::Rename),
+    /// Unlock encrypted datasets
+    LoadKey(key::Load),
+    /// Lock encrypted datasets
+    UnloadKey(key::Unload),
 }
 
 impl Zfs {
@@ -75,6 +80,8 @@ impl Zfs {
             Command::Clone(args) => args.run(asking),
             Command::Promote(args) => args.run(asking),
             Command::Rename(args) => args.run(asking),
+            Command::LoadKey(args) => args.run(asking),
+            Command::UnloadKey(args) => args.run(asking),
         }
     }
 }

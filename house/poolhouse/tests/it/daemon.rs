@@ -89,6 +89,31 @@ fn kill(state: &Path) {
 }
 
 #[test]
+fn encrypted_datasets_are_made_and_unlocked() {
+    let nas = Nas::new("locked", 8);
+    nas.create("-O canmount=off tank draid1:2d:1s", 5);
+    assert!(nas.good("zpool status tank").contains("draid1"));
+    let key = nas.0.join("key");
+    std::fs::write(&key, "correct horse battery staple\n").unwrap();
+    let place = format!("-o keylocation=file://{}", arg(&key));
+    let words = "-o encryption=on -o keyformat=passphrase -o canmount=off";
+    nas.refused(&format!("zfs create -o encryption=on {place} tank/private"), 2);
+    nas.good(&format!("zfs create {words} {place} tank/private"));
+    nas.good("zfs create -o canmount=off tank/private/letters");
+    let facts = "zfs get -H -o value encryption,encryptionroot,keystatus tank/private/letters";
+    assert_eq!(nas.good(facts), "aes-256-gcm\ntank/private\navailable\n");
+    nas.good("zfs unload-key tank/private");
+    assert_eq!(nas.good(facts), "aes-256-gcm\ntank/private\nunavailable\n");
+    nas.refused("zfs create tank/private/more", 9);
+    nas.refused("zfs load-key tank/private/letters", 2);
+    nas.good("zfs load-key -a");
+    nas.good("zfs create -o canmount=off tank/private/more");
+    nas.good("zfs unload-key -r tank");
+    std::fs::write(&key, "another phrase").unwrap();
+    nas.refused("zfs load-key tank/private", 8);
+}
+
+#[test]
 fn a_pool_outlasts_its_daemon() {
     let nas = Nas::new("outlasts", 6);
     nas.create("-o ashift=12 -O compression=zstd -O canmount=off tank raidz2", 6);

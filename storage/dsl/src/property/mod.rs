@@ -214,7 +214,7 @@ impl<'a> View<'a> {
             return None;
         }
         let (value, source) = match self.facts.get(row.name) {
-            Some(fact) => (fact.clone(), Self::fact_source(row, fact)),
+            Some(fact) => (fact.clone(), self.fact_source(row, fact)),
             None => self.set(row).or_else(|| self.fallback(row))?,
         };
         let value = if row.name == "mountpoint" {
@@ -226,7 +226,12 @@ impl<'a> View<'a> {
     }
 
     /// Facts have no source; but of some it is said where they were set.
-    fn fact_source(row: &Row, fact: &Setting) -> Source {
+    fn fact_source(&self, row: &Row, fact: &Setting) -> Source {
+        // no limit may be what was set
+        let limits = ["quota", "refquota", "reservation", "refreservation"];
+        if let (true, Some((_, source))) = (limits.contains(&row.name), self.set(row)) {
+            return source;
+        }
         let is_default = match row.fallback {
             Fallback::Number(number) => *fact == Setting::Number(number),
             Fallback::Text(text) => *fact == Setting::Text(text.to_owned()),

@@ -225,6 +225,14 @@ impl Held {
         tree.lock(&found).map_err(failed)
     }
 
+    /// The name of the dataset whose key a dataset has; none if it is not encrypted.
+    pub fn encryption_root(&self, dataset: &str) -> Result<Option<String>> {
+        let found = self.find(dataset)?;
+        let root = found.tree().encryption_root(&found);
+        let root = root.map_err(|error| Error::of_dataset(dataset, &error))?;
+        Ok(root.map(|root| root.name()))
+    }
+
     /// The encryption roots in the pool, by name.
     pub fn encryption_roots(&self) -> Result<Vec<EncryptionRoot>> {
         Ok(keys::roots(&self.tree()?))

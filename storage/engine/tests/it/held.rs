@@ -198,6 +198,27 @@ fn vdevs_are_kept_for_what_they_were_meant_for() {
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
 }
 
+/// As `zfs get` of OpenZFS has it.
+#[test]
+fn no_limit_may_be_what_was_set() {
+    let folder = Folder::new("no-limit", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    let source = || {
+        let (mut found, wanted) = (None, engine::dataset::Wanted::default());
+        let mut show = |dataset: engine::dataset::Dataset| {
+            let quota = dataset.properties.into_iter().find(|property| property.name == "quota");
+            found = quota.map(|property| (property.value, property.source));
+        };
+        held.list("tank", &wanted, &mut show, &mut |_| {}).unwrap();
+        found.unwrap()
+    };
+    assert_eq!(source(), ("0".to_owned(), "default".to_owned()));
+    held.set("tank", "quota", "none").unwrap();
+    assert_eq!(source(), ("0".to_owned(), "local".to_owned()));
+    held.inherit("tank", "quota").unwrap();
+    assert_eq!(source(), ("0".to_owned(), "default".to_owned()));
+}
+
 #[test]
 fn draids_spares_and_caches_are_made() {
     let folder = Folder::new("draid", 9, 128 << 20);
