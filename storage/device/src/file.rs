@@ -22,6 +22,8 @@ pub struct File {
     name: String,
     handle: fs::File,
     size: u64,
+    /// It lies in memory: nothing that is asked of it waits for hardware.
+    in_memory: bool,
     // after the handle: what others may do again once it is dropped needs the handle closed
     held: Option<Mark>,
 }
@@ -41,7 +43,8 @@ impl File {
         {
             return Err(Error::Busy { path: name });
         }
-        Ok(Self { name, handle, size, held: None })
+        let in_memory = lies_in_memory(&handle);
+        Ok(Self { name, handle, size, in_memory, held: None })
     }
 
     /// Opens it for reading and writing, for this handle alone: a disk that is mounted or part of
@@ -63,7 +66,10 @@ impl File {
         let locked = flock(&handle, FlockOperation::NonBlockingLockExclusive)
             .and_then(|()| fcntl_lock(&handle, FlockOperation::NonBlockingLockExclusive));
         match locked {
-            Ok(()) => Ok(Self { name, handle, size, held: Some(mark) }),
+            Ok(()) => {
+                let in_memory = lies_in_memory(&handle);
+                Ok(Self { name, handle, size, in_memory, held: Some(mark) })
+            }
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(in_use()),
             Err(errno) => Err(Error::Open { path: name, reason: plain(&errno.into()) }),
         }
@@ -105,6 +111,14 @@ fn open(path: &Path, name: &str, options: &fs::OpenOptions) -> Result<(fs::File,
     let mut file = options.open(path).map_err(failed)?;
     let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
     Ok((file, size))
+}
+
+/// Whether it is on a file system that has no drives.
+fn lies_in_memory(file: &fs::File) -> bool {
+    /// What statfs(2) calls tmpfs and ramfs.
+    const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+    let kind = rustix::fs::fstatfs(file).map(|found| i64::try_from(found.f_type));
+    matches!(kind, Ok(Ok(kind)) if MEMORY.contains(&kind))
 }
 
 /// Whether some process holds a record lock on it that forbids one of the kind (virtual machines
@@ -180,7 +194,7 @@ impl Device for File {
     }
 
     fn waits(&self) -> bool {
-        true
+        !self.in_memory
     }
 
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {

@@ -39,15 +39,17 @@ impl Tree {
 /// Flushes leaves, those that must wait for hardware at the same time: one after the other, the
 /// drives of a wide array would take as many times as long. Gives those that failed.
 fn flush_all<'a>(leaves: &[&'a Leaf]) -> Vec<&'a Leaf> {
-    let (slow, fast): (Vec<&Leaf>, Vec<&Leaf>) = leaves.iter().partition(|leaf| leaf.waits());
+    let wanting = leaves.iter().copied().filter(|leaf| leaf.wants_flush());
+    let (slow, fast): (Vec<&Leaf>, Vec<&Leaf>) = wanting.partition(|leaf| leaf.waits());
     let mut failed: Vec<&Leaf> = fast.into_iter().filter(|leaf| leaf.flush().is_err()).collect();
-    if let [alone] = slow[..] {
-        failed.extend(alone.flush().is_err().then_some(alone));
-        return failed;
-    }
+    let Some((own, others)) = slow.split_first() else { return failed };
     std::thread::scope(|scope| {
-        let run = |leaf: &'a Leaf| (leaf, scope.spawn(|| leaf.flush().is_ok()));
-        let running: Vec<_> = slow.into_iter().map(run).collect();
+        let run = |leaf: &&'a Leaf| {
+            let leaf = *leaf;
+            (leaf, scope.spawn(move || leaf.flush().is_ok()))
+        };
+        let running: Vec<_> = others.iter().map(run).collect();
+        failed.extend(own.flush().is_err().then_some(*own));
         for (leaf, thread) in running {
             if !thread.join().unwrap_or(false) {
                 failed.push(leaf);

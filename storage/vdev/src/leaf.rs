@@ -203,12 +203,20 @@ impl Leaf {
 
     fn put(&self, birth: Option<Txg>, position: u64, parts: &[&[u8]]) -> Result<(), Trouble> {
         let device = self.device.as_ref().ok_or(Trouble::Missing)?;
-        // noted before, so that a flush at the same time cannot miss it
+        // noted before, so that a flush at the same time that fails is known to have hit it, and
+        // after, since such a flush may have come too early for it
         self.pending.lock().note(birth);
-        device.write_parts_at(position, parts).map_err(|_| {
+        let written = device.write_parts_at(position, parts);
+        self.pending.lock().note(birth);
+        written.map_err(|_| {
             self.unwritten.fetch_add(1, Ordering::Relaxed);
             Trouble::Unwritten
         })
+    }
+
+    /// Whether anything was written since the last flush began, or one is going on.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.pending.lock().anything || self.flushing.is_locked()
     }
 
     /// Returns when all that was written before outlasts a power cut. If it fails, the leaf counts

@@ -134,7 +134,9 @@ impl Log {
             return Ok(());
         }
         let promised = match self.has_chain() {
-            Ok(true) if !failed => self.promise(&mut turn, items).is_ok(),
+            Ok(true) if !failed && !self.is_better_written(&items) => {
+                self.promise(&mut turn, items).is_ok()
+            }
             _ => false,
         };
         if promised {
@@ -144,6 +146,17 @@ impl Log {
         self.state.lock().instead = open;
         drop(turn);
         if self.groups.wait_for(open) { Ok(()) } else { Err(Error::Stopped) }
+    }
+
+    /// Whether what is to be promised is so much of what waits to be written that writing all of
+    /// that costs less than promising it, which is to write it twice.
+    fn is_better_written(&self, items: &[(Txg, Item)]) -> bool {
+        let length = |(_, item): &(Txg, Item)| match &item.body {
+            Body::Write(write) if write.pointer.is_hole() => write.length,
+            _ => 0,
+        };
+        let bytes = items.iter().map(length).fold(0, u64::saturating_add);
+        bytes >= MUCH && bytes.saturating_mul(2) >= self.groups.dirty()
     }
 
     /// Whether there is a block to write to, and a root block on the drives leads there. If there
@@ -370,6 +383,9 @@ impl Log {
         state.dirty.insert(tx.txg());
     }
 }
+
+/// Bytes of data that may be worth a txg of their own.
+const MUCH: u64 = 8 << 20;
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -40,6 +40,8 @@ impl Filesystem for LiveServer {
         ] {
             let _ = config.add_capabilities(wish);
         }
+        // kernels that know of this forget what they keep of a range that is written directly
+        self.direct = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
         if self.live.has_posix_acls() {
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         }
@@ -232,18 +234,16 @@ impl Filesystem for LiveServer {
         self.patiently(req, ask, |_, made| match made {
             Ok((made, handle)) => {
                 let generation = Generation(made.generation);
-                let keeps = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
-                reply.created(&SHORT, &attributes(&made), generation, handle, keeps);
+                let ways = self.ways(flags);
+                reply.created(&SHORT, &attributes(&made), generation, handle, ways);
             }
             Err(why) => reply.error(errno(&why)),
         });
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.open_file(self.number(ino)) {
-            Ok(handle) => {
-                reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
-            }
+            Ok(handle) => reply.opened(handle, self.ways(flags.0)),
             Err(why) => reply.error(errno(&why)),
         }
     }

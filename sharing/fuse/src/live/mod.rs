@@ -11,7 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{FileHandle, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry, Request};
+use fuser::{
+    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry, Request,
+};
 use vfs::{Attributes, By, Error, Kind, Live, LiveListing, New, Open, Position};
 
 use crate::convert::{attributes, errno};
@@ -26,6 +28,8 @@ pub(crate) struct LiveServer {
     names: Duration,
     files: Arc<Handles<Open>>,
     listings: Arc<Handles<LiveListing>>,
+    /// Whether the kernel forgets what it keeps of a file where that is written directly.
+    direct: bool,
 }
 
 /// Nobody but the kernel changes anything.
@@ -37,6 +41,8 @@ const SHORT: Duration = Duration::from_secs(1);
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
+const O_ACCMODE: i32 = 3;
+const O_WRONLY: i32 = 1;
 const O_EXCL: i32 = 0o200;
 const FORMAT: u32 = 0o170_000;
 
@@ -45,7 +51,7 @@ impl LiveServer {
         // what one name becomes may change what another one names
         let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
         let (files, listings) = (Arc::new(Handles::new()), Arc::new(Handles::new()));
-        Self { live, names, files, listings }
+        Self { live, names, files, listings, direct: false }
     }
 
     /// The kernel calls the root 1, whatever its number is.
@@ -84,6 +90,14 @@ impl LiveServer {
 
     fn open_file(&self, number: u64) -> Result<FileHandle, Error> {
         Ok(FileHandle(self.files.add(self.live.read(number)?.into())))
+    }
+
+    /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
+    /// memory on its way; whoever reads the file elsewhere keeps what was read there.
+    fn ways(&self, flags: i32) -> FopenFlags {
+        let keeps = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
+        let only_written = flags & O_ACCMODE == O_WRONLY;
+        if self.direct && only_written { keeps | FopenFlags::FOPEN_DIRECT_IO } else { keeps }
     }
 
     fn created(
