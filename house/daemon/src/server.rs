@@ -36,8 +36,9 @@ const LONGEST_ASK: usize = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Is the daemon at a place: takes over again what it had, and answers until it is told to end, by
-/// a signal or by whoever may ask it.
-pub fn serve(place: &Place, manner: Manner) -> Result<()> {
+/// a signal or by whoever may ask it. So many bytes of memory may be used; without a number, a
+/// quarter of what there is.
+pub fn serve(place: &Place, manner: Manner, memory: Option<u64>) -> Result<()> {
     if manner == Manner::Background {
         // it may lead a session already
         let _ = rustix::process::setsid();
@@ -45,7 +46,7 @@ pub fn serve(place: &Place, manner: Manner) -> Result<()> {
     place.make()?;
     let _lock = place.lock()?;
     let log = Log::open(place, manner == Manner::Foreground)?;
-    let house = Arc::new(House::new(place.clone(), log, world::here()?));
+    let house = Arc::new(House::new(place.clone(), log, world::here(memory)?));
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     house.log.say(&format!("poolhouse {version} starts as process {pid}"));
     house.take_over()?;

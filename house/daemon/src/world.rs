@@ -1,21 +1,28 @@
 //! What of the world outside a pool needs: time, chance, memory, and which host this is.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::held::World;
+use engine::held::{Memory, World};
 
 use crate::{Error, Result};
 
-/// Changes that wait to be written take this part of the memory, at most and at least so much.
-const DIRTY_PART: u64 = 10;
-const DIRTY_LIMITS: (u64, u64) = (64 << 20, 4 << 30);
+/// Without another word this part of the machine's memory is used.
+const PART: u64 = 4;
+/// Of the memory that may be used, a half is for what was read lately, shared by all pools, and a
+/// quarter for changes of a pool that wait to be written; the rest is for what is on its way.
+const CACHE_PART: u64 = 2;
+const DIRTY_PART: u64 = 4;
+const DIRTY_LIMITS: (u64, u64) = (16 << 20, 4 << 30);
 
-/// This machine.
-pub(crate) fn here() -> Result<World> {
+/// This machine, of whose memory so many bytes may be used.
+pub(crate) fn here(memory: Option<u64>) -> Result<World> {
     // the system is asked once for all: afterwards it always answers
     random(&mut [0; 8]).map_err(|why| Error::usage(format!("the system has no chance: {why}")))?;
     let (least, most) = DIRTY_LIMITS;
+    let memory = memory.unwrap_or_else(|| available() / PART);
+    let cache = usize::try_from(memory / CACHE_PART).unwrap_or(usize::MAX);
     Ok(World {
         random: Arc::new(|bytes| random(bytes).expect("the system gave random bytes before")),
         now: Arc::new(|| {
@@ -23,7 +30,8 @@ pub(crate) fn here() -> Result<World> {
             (now.as_secs(), now.subsec_nanos())
         }),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
-        dirty: (memory() / DIRTY_PART).clamp(least, most),
+        dirty: (memory / DIRTY_PART).clamp(least, most),
+        cache: Memory::of(cache),
         host: host(),
     })
 }
@@ -36,13 +44,17 @@ fn random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// The memory that this program may use: the machine's, or what its cgroup leaves it.
-fn memory() -> u64 {
+/// The memory that this program may use: the machine's, or what its cgroup and those above leave it.
+fn available() -> u64 {
     let info = rustix::system::sysinfo();
     let all = u64::from(info.mem_unit).saturating_mul(info.totalram);
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
-    all.min(limit)
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let limits = Path::new(own).ancestors().filter_map(|group| {
+        let path = Path::new("/sys/fs/cgroup").join(group).join("memory.max");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    });
+    limits.fold(all, u64::min)
 }
 
 /// The host's number and name. The number is what OpenZFS takes, where there is one; or else made
@@ -71,10 +83,12 @@ fn of_name(name: &str) -> u32 {
 mod tests {
     #[test]
     fn the_world_gives_what_is_asked_for() {
-        let world = super::here().unwrap();
+        let world = super::here(None).unwrap();
         let mut bytes = [0; 64];
         (world.random)(&mut bytes);
         assert_ne!(bytes, [0; 64]);
-        assert!(world.workers > 0 && world.dirty >= 64 << 20 && world.host.0 != 0);
+        assert!(world.workers > 0 && world.dirty >= 16 << 20 && world.host.0 != 0);
+        let small = super::here(Some(256 << 20)).unwrap();
+        assert_eq!((small.cache.bytes(), small.dirty), (128 << 20, 64 << 20));
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ::daemon::{Ask, Client, Manner, Place};
 use serde::de::DeserializeOwned;
 
+use crate::bench::path::size;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
 
@@ -59,6 +60,10 @@ Examples:
 pub(crate) struct Serve {
     #[command(flatten)]
     asking: Asking,
+    /// Memory that may be used, such as 2G: half of it for what was read lately, a quarter for
+    /// changes that wait to be written; without it, a quarter of what the machine or the cgroup has
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
     /// End the daemon that runs there
     #[arg(long)]
     stop: bool,
@@ -73,7 +78,8 @@ impl Serve {
             return stop(place);
         }
         let manner = if self.background { Manner::Background } else { Manner::Foreground };
-        ::daemon::serve(&place, manner)?;
+        let memory = self.memory.as_deref().map(size).transpose()?;
+        ::daemon::serve(&place, manner, memory)?;
         Ok(Outcome::Complete)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::held::{Held, NewPool, NewVdev, Purpose, Shape, World, create, hold};
+use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World, create, hold};
 use fuse::LiveOptions;
 use vfs::{Live, Time};
 
@@ -28,6 +28,7 @@ fn world() -> World {
         now: Arc::new(|| (now().as_secs(), now().subsec_nanos())),
         workers: std::thread::available_parallelism().map_or(2, usize::from),
         dirty: 768 << 20,
+        cache: Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

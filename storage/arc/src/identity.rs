@@ -1,9 +1,6 @@
-//! A bounded queue of blocks in which those that are asked for again get a second turn (CLOCK).
-
-use std::collections::{HashMap, VecDeque};
+//! What names a block's content.
 
 use ondisk::Blkptr;
-use zio::Block;
 
 /// What names a block's content for good: its first address, when it was written there, and its
 /// whole checksum, since a block born in the syncing txg may be written there again. (The first
@@ -35,62 +32,5 @@ impl Identity {
         // addresses are multiples of some sector size: spread them
         let mixed = (self.offset >> 9 ^ u64::from(self.vdev)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         usize::try_from(mixed >> 40).unwrap_or(0) % shards
-    }
-}
-
-struct Entry {
-    block: Block,
-    again: bool,
-}
-
-/// Blocks, within a limit of bytes.
-pub(crate) struct Queue {
-    limit: usize,
-    bytes: usize,
-    entries: HashMap<Identity, Entry>,
-    turns: VecDeque<Identity>,
-}
-
-impl Queue {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, bytes: 0, entries: HashMap::new(), turns: VecDeque::new() }
-    }
-
-    pub(crate) fn find(&mut self, identity: Identity) -> Option<Block> {
-        let entry = self.entries.get_mut(&identity)?;
-        entry.again = true;
-        Some(entry.block.clone())
-    }
-
-    /// Takes a block in and gives those out that had to make room.
-    pub(crate) fn insert(&mut self, identity: Identity, block: Block) -> Vec<Block> {
-        let mut evicted = Vec::new();
-        if block.len() > self.limit || self.entries.contains_key(&identity) {
-            return evicted;
-        }
-        self.bytes += block.len();
-        self.entries.insert(identity, Entry { block, again: false });
-        self.turns.push_back(identity);
-        while self.bytes > self.limit {
-            let Some(oldest) = self.turns.pop_front() else { break };
-            match self.entries.get_mut(&oldest) {
-                Some(entry) if entry.again => {
-                    entry.again = false;
-                    self.turns.push_back(oldest);
-                }
-                _ => {
-                    if let Some(entry) = self.entries.remove(&oldest) {
-                        self.bytes -= entry.block.len();
-                        evicted.push(entry.block);
-                    }
-                }
-            }
-        }
-        evicted
-    }
-
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! A block's address, birth and checksum name its content for good: nothing that a txg on disk knows
 //! is ever changed in place. So the cache never has to be told of anything; it only has to stay
-//! within its limit. Metadata and data
-//! have limits of their own, lest one long file drive out the tree that leads to it. Within each,
-//! blocks stand in a queue; one that was asked for again since it entered gets a second turn.
+//! within its limit. It adapts to what is asked for (`shard.rs`): metadata, which is asked for again
+//! and again, stays while long files pass through.
+//!
+//! The limit is that of a [`Memory`], which several caches share.
 #![forbid(unsafe_code)]
 
-mod queue;
+mod identity;
+mod memory;
+mod shard;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,44 +20,33 @@ use parking_lot::Mutex;
 use units::Place;
 use zio::{Block, Error, Key, Source};
 
-use queue::{Identity, Queue};
+use identity::Identity;
+pub use memory::Memory;
+use memory::Share;
+use shard::Shard;
 
-/// So many queues, each behind a lock of its own, share the load.
+/// So many parts, each behind a lock of its own, share the load.
 const SHARDS: usize = 16;
-
-/// How many bytes the cache may hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Of metadata: indirect blocks, dnodes, tables.
-    pub metadata: usize,
-    /// Of data.
-    pub data: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { metadata: 128 << 20, data: 32 << 20 }
-    }
-}
+/// A part that is smaller could not hold the largest blocks.
+const SMALLEST_SHARD: usize = 40 << 20;
 
 /// A cache before another source of blocks.
 pub struct Cache {
     below: Arc<dyn Source>,
-    metadata: Vec<Mutex<Queue>>,
-    data: Vec<Mutex<Queue>>,
+    share: Share,
+    shards: Vec<Mutex<Shard>>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
 impl Cache {
-    /// Before `below`, within `limits`.
-    pub fn new(below: Arc<dyn Source>, limits: Limits) -> Self {
-        let queues =
-            |limit: usize| (0..SHARDS).map(move |_| Mutex::new(Queue::new(limit / SHARDS)));
+    /// Before `below`, with a share of `memory`.
+    pub fn new(below: Arc<dyn Source>, memory: &Memory) -> Self {
+        let count = (memory.bytes() / SMALLEST_SHARD).clamp(1, SHARDS);
         Self {
             below,
-            metadata: queues(limits.metadata).collect(),
-            data: queues(limits.data).collect(),
+            share: memory.share(),
+            shards: (0..count).map(|_| Mutex::default()).collect(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -65,16 +57,19 @@ impl Cache {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    fn queue(&self, identity: Identity, pointer: &Blkptr) -> &Mutex<Queue> {
-        let metadata = pointer.kind().is_metadata() || pointer.level().get() > 0;
-        let queues = if metadata { &self.metadata } else { &self.data };
-        &queues[identity.shard(SHARDS)]
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().bytes()).sum()
+    }
+
+    fn shard(&self, identity: Identity) -> &Mutex<Shard> {
+        &self.shards[identity.shard(self.shards.len())]
     }
 
     /// The block, if it is held; none for pointers that need no reading.
     fn held(&self, pointer: &Blkptr) -> Option<Block> {
         let identity = Identity::of(pointer)?;
-        let found = self.queue(identity, pointer).lock().find(identity);
+        let found = self.shard(identity).lock().find(identity);
         let count = if found.is_some() { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
         found
@@ -88,8 +83,9 @@ impl Source for Cache {
         }
         let block = self.below.read(pointer, place, key)?;
         if let Some(identity) = Identity::of(pointer) {
+            let limit = self.share.bytes() / self.shards.len();
             // dropped outside of the lock, since that gives memory back
-            let evicted = self.queue(identity, pointer).lock().insert(identity, block.clone());
+            let evicted = self.shard(identity).lock().insert(identity, block.clone(), limit);
             drop(evicted);
         }
         Ok(block)
@@ -109,7 +105,7 @@ mod tests {
     use units::Place;
     use zio::{Block, Error, Key, Source};
 
-    use super::{Cache, Limits};
+    use super::{Cache, Memory};
 
     struct Counting(AtomicU64);
 
@@ -122,7 +118,7 @@ mod tests {
         }
     }
 
-    fn pointer(sector: u64) -> Blkptr {
+    pub(crate) fn pointer(sector: u64) -> Blkptr {
         let mut words = [0_u64; 16];
         words[0] = 8;
         words[1] = sector;
@@ -135,7 +131,7 @@ mod tests {
     #[test]
     fn a_block_written_again_in_its_place_is_another_one() {
         let below = Arc::new(Counting(AtomicU64::new(0)));
-        let cache = Cache::new(below.clone(), Limits::default());
+        let cache = Cache::new(below.clone(), &Memory::default());
         let Blkptr::Regular(first) = pointer(8) else { panic!("a block") };
         for word in 0..4 {
             let mut again = first.clone();
@@ -149,8 +145,8 @@ mod tests {
     #[test]
     fn a_block_is_read_once_and_the_limit_holds() {
         let below = Arc::new(Counting(AtomicU64::new(0)));
-        let limits = Limits { metadata: 1 << 20, data: 0 };
-        let cache = Cache::new(below.clone(), limits);
+        let memory = Memory::of(1 << 20);
+        let cache = Cache::new(below.clone(), &memory);
         for round in 0..3 {
             for sector in 1..100 {
                 let block = cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
@@ -171,8 +167,15 @@ mod tests {
             9999 + 2,
             "what is held is found, nothing taken in"
         );
-        let held: usize = cache.metadata.iter().map(|queue| queue.lock().bytes()).sum();
-        assert!(held <= limits.metadata, "{held} bytes are held");
-        assert!(held >= limits.metadata / 2, "only {held} bytes are held");
+        let held = cache.bytes();
+        assert!(held <= memory.bytes(), "{held} bytes are held");
+        assert!(held >= memory.bytes() / 2, "only {held} bytes are held");
+        let other = Cache::new(below, &memory);
+        for sector in 1..1000 {
+            for cache in [&cache, &other] {
+                cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
+            }
+        }
+        assert!(cache.bytes() + other.bytes() <= memory.bytes(), "two share what there is");
     }
 }

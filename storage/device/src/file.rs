@@ -117,8 +117,7 @@ fn open(path: &Path, name: &str, options: &fs::OpenOptions) -> Result<(fs::File,
 fn lies_in_memory(file: &fs::File) -> bool {
     /// What statfs(2) calls tmpfs and ramfs.
     const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-    let kind = rustix::fs::fstatfs(file).map(|found| i64::try_from(found.f_type));
-    matches!(kind, Ok(Ok(kind)) if MEMORY.contains(&kind))
+    rustix::fs::fstatfs(file).is_ok_and(|found| MEMORY.contains(&found.f_type))
 }
 
 /// Whether some process holds a record lock on it that forbids one of the kind (virtual machines

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arc::{Cache, Limits};
+use arc::Cache;
 use device::Device;
 use dmu::{NewObject, Objset};
 use dsl::KeyFormat;
@@ -100,7 +100,7 @@ pub fn create(
     let tree = tree(&root, &new.devices)?;
     let reader = Arc::new(Reader::new(Arc::clone(&tree)));
     let below = Arc::clone(&reader) as Arc<dyn Source>;
-    let cache = Arc::new(Cache::new(below, Limits::default()));
+    let cache = Arc::new(Cache::new(below, &world.cache));
     let source = Arc::clone(&cache) as Arc<dyn Source>;
     let mos = Objset::blank(Arc::clone(&source), ObjsetId::MOS, SetKind::Meta, None);
     let tx = Tx::syncing(FIRST);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arc::{Cache, Limits};
+use arc::{Cache, Memory};
 use dmu::Objset;
 use geometry::Reflow;
 use ondisk::label::{PoolConfig, VdevConfig};
@@ -32,12 +32,12 @@ pub enum Choice {
 }
 
 /// How a pool is to be opened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// As of when.
     pub choice: Choice,
-    /// What the cache may hold.
-    pub limits: Limits,
+    /// Of what memory the cache takes its share.
+    pub cache: Memory,
 }
 
 /// Puts something between the pool's vdevs and its cache.
@@ -184,7 +184,7 @@ impl Opened {
         let tree = Arc::new(Tree::new(nodes));
         let reader = Arc::new(Reader::new(Arc::clone(&tree)));
         let below = between(Arc::clone(&reader) as Arc<dyn Source>);
-        let cache = Arc::new(Cache::new(below, options.limits));
+        let cache = Arc::new(Cache::new(below, &options.cache));
         let source: Arc<dyn Source> = Arc::clone(&cache) as Arc<dyn Source>;
         let mos = Objset::open(source, ObjsetId::MOS, &uberblock.root, None)?;
         let directory = Directory::open(mos.clone())?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::held::{Held, NewPool, NewVdev, Purpose, Shape, World, create};
+use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World, create};
 use vfs::{Live, Time};
 
 /// Files that a pool is made of, and how many of them are parity.
@@ -36,6 +36,7 @@ fn world() -> World {
         now: Arc::new(|| (now().as_secs(), now().subsec_nanos())),
         workers: threads(),
         dirty: 512 << 20,
+        cache: Memory::default(),
         host: (0x1234, "bench".to_owned()),
     }
 }

@@ -136,6 +136,7 @@ fn world(seed: u64) -> World {
         now: Arc::new(|| (START.unsigned_abs(), 0)),
         workers: 1,
         dirty: 64 << 20,
+        cache: engine::held::Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

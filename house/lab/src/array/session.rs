@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::files::{Content, Time};
-use engine::held::{Caller, Held, LiveFiles, World};
+use engine::held::{Caller, Held, LiveFiles, Memory, World};
 
 use crate::content::Random;
 use crate::{Error, Machine, System};
@@ -127,6 +127,7 @@ pub(super) fn world(system: &System) -> World {
         now: Arc::new(now),
         workers: machine.processors,
         dirty: (machine.memory_bytes / 10).clamp(least, most),
+        cache: Memory::default(),
         host: (1, machine.name),
     }
 }

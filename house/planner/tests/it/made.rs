@@ -187,6 +187,7 @@ fn world(seed: u64) -> World {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 1,
         dirty: 64 << 20,
+        cache: engine::held::Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

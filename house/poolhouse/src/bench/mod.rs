@@ -6,7 +6,7 @@ mod copy;
 mod disk;
 mod keep;
 mod net;
-mod path;
+pub(crate) mod path;
 mod plan;
 mod report;
 mod watch;

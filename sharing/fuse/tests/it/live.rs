@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::held::{Held, NewPool, NewVdev, Purpose, Shape, World};
+use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World};
 use fuse::{LiveOptions, Mounted};
 use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
 use vfs::{Live, Time};
@@ -41,6 +41,7 @@ pub(crate) fn world() -> World {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 2,
         dirty: 64 << 20,
+        cache: Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }
@@ -250,6 +251,39 @@ fn what_is_done_through_the_kernel_is_what_is_done_to_any_file_system() {
         place = place.again();
         assert_same(&place);
     }
+    place.end();
+}
+
+#[test]
+fn what_is_only_written_is_seen_by_all_who_read() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("direct");
+    let path = place.dir().join("file");
+    let mut model: Vec<u8> = (0..700_001_u32).map(|at| at.to_be_bytes()[3]).collect();
+    fs::write(&path, &model).unwrap();
+    // what a reader has seen is kept by the kernel
+    let both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut back = vec![0; model.len()];
+    both.read_exact_at(&mut back, 0).unwrap();
+    assert!(back == model);
+    let only = OpenOptions::new().write(true).open(&path).unwrap();
+    for (at, length, fill) in [(0_usize, 1, 1_u8), (4095, 4098, 2), (131_000, 300_000, 3)] {
+        only.write_all_at(&vec![fill; length], at as u64).unwrap();
+        model[at..at + length].fill(fill);
+        both.read_exact_at(&mut back, 0).unwrap();
+        assert!(back == model, "at {at}");
+    }
+    // and the other way round
+    both.write_all_at(&[9; 5000], 6000).unwrap();
+    model[6000..11_000].fill(9);
+    let mut end = OpenOptions::new().append(true).open(&path).unwrap();
+    end.write_all(b"the end").unwrap();
+    model.extend_from_slice(b"the end");
+    assert_eq!(both.metadata().unwrap().len(), model.len() as u64);
+    assert!(fs::read(&path).unwrap() == model);
+    drop((only, both, end));
     place.end();
 }
 

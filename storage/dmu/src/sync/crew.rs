@@ -32,10 +32,10 @@ pub(crate) fn each<T: Sync, R: Send>(
     };
     thread::scope(|scope| {
         let writing = zio::is_writing();
-        for _ in 1..workers.min(items.len()) {
+        // the caller only waits: a busy one would share its processor with who it has just started
+        for _ in 0..workers.min(items.len()) {
             scope.spawn(move || zio::while_writing(writing, take));
         }
-        take();
     });
     if let Some(error) = failed.into_inner() {
         return Err(error);

@@ -265,7 +265,8 @@ pub fn hold_on(devices: &[Arc<dyn Device>], wanted: &str, world: &World) -> Resu
 fn take(devices: &[Arc<dyn Device>], wanted: &str, how: &TakeOver, world: &World) -> Result<Held> {
     let search = crate::search_on(devices);
     let candidate = search.choose(wanted)?;
-    let pool = candidate.open(&spa::Options::default());
+    let options = spa::Options { cache: world.cache.clone(), ..spa::Options::default() };
+    let pool = candidate.open(&options);
     let mut pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
     if let Some(name) = &how.new_name {
         pool.rename(name);

@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 use spa::Owned;
 
 use crate::{Error, Result};
+pub use arc::Memory;
 pub use change::{Caller, Move, New, Set};
 pub use create::{
     NewPool, NewVdev, TakeOver, create, create_keyed, create_on, create_with, hold, hold_as,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc::Memory;
 use dsl::write::Moment;
 
 /// Fills a buffer with random bytes.
@@ -18,6 +19,8 @@ pub struct World {
     pub workers: usize,
     /// Bytes of changes that may wait to be written.
     pub dirty: u64,
+    /// The memory for what was read lately; all pools that are held with a clone of it share it.
+    pub cache: Memory,
     /// The host: its number and its name.
     pub host: (u64, String),
 }
@@ -47,6 +50,7 @@ impl World {
             }),
             workers: self.workers.max(1),
             limits: txg::Limits::of(self.dirty),
+            cache: self.cache.clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::check;
 use engine::held::{
-    Caller, Groups, Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, World,
+    Caller, Groups, Held, Memory, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, World,
 };
 
 pub(crate) fn world() -> World {
@@ -24,6 +24,7 @@ pub(crate) fn world() -> World {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 2,
         dirty: 64 << 20,
+        cache: Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

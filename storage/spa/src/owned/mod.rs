@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc::Cache;
+use arc::{Cache, Memory};
 use dmu::{Changed, Objset};
 use dsl::write::Moment;
 use ondisk::dnode::Flags;
@@ -54,6 +54,8 @@ pub struct World {
     pub workers: usize,
     /// How much may be dirty.
     pub limits: Limits,
+    /// Of what memory the cache of a new pool takes its share.
+    pub cache: Memory,
 }
 
 impl std::fmt::Debug for World {

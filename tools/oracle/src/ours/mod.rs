@@ -11,7 +11,7 @@ mod layout;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::held::{Held, Wishes, World, create_keyed, hold};
+use engine::held::{Held, Memory, Wishes, World, create_keyed, hold};
 use sim::Seed;
 
 use history::History;
@@ -99,6 +99,7 @@ fn world(chance: &mut Seed) -> World {
         }),
         workers: 2,
         dirty: 64 << 20,
+        cache: Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

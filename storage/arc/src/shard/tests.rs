@@ -1,0 +1,100 @@
+//! What is kept, and that the limit holds.
+
+use ondisk::Order;
+use proptest::prelude::*;
+use zio::Block;
+
+use super::{OVERHEAD, Shard, cost};
+use crate::identity::Identity;
+use crate::tests::pointer;
+
+const SIZE: usize = 4096;
+const LIMIT: usize = 100 * (SIZE + OVERHEAD);
+
+fn name(number: u64) -> Identity {
+    Identity::of(&pointer(number * 8)).unwrap()
+}
+
+fn block(number: u64) -> Block {
+    Block::new(vec![number.to_le_bytes()[0]; SIZE], Order::Little)
+}
+
+/// Reads as a cache does; whether it was there.
+fn read(shard: &mut Shard, number: u64) -> bool {
+    if let Some(found) = shard.find(name(number)) {
+        assert_eq!(found[0], number.to_le_bytes()[0]);
+        return true;
+    }
+    shard.insert(name(number), block(number), LIMIT);
+    false
+}
+
+#[test]
+fn a_long_file_that_is_read_once_leaves_what_is_wanted_often() {
+    let mut shard = Shard::default();
+    for _ in 0..3 {
+        for number in 1..=40 {
+            read(&mut shard, number);
+        }
+    }
+    for number in 1000..3000 {
+        read(&mut shard, number);
+    }
+    let kept = (1..=40).filter(|number| shard.find(name(*number)).is_some()).count();
+    assert!(kept >= 30, "{kept} of 40 are kept");
+}
+
+#[test]
+fn who_takes_a_block_bit_by_bit_is_one_reader() {
+    let mut shard = Shard::default();
+    for number in 0..2000 {
+        for _ in 0..4 {
+            read(&mut shard, number);
+        }
+    }
+    assert_eq!(shard.frequent.bytes, 0);
+}
+
+#[test]
+fn what_is_called_back_gets_more_room() {
+    let mut shard = Shard::default();
+    // frequent ones take all, then reading goes round in a circle a little larger than what is left
+    for _ in 0..4 {
+        for number in 0..90 {
+            read(&mut shard, number);
+        }
+    }
+    let before = shard.target;
+    for _ in 0..20 {
+        for number in 1000..1030 {
+            read(&mut shard, number);
+        }
+    }
+    assert!(shard.target > before);
+    let kept = (1000..1030).filter(|number| shard.find(name(*number)).is_some()).count();
+    assert_eq!(kept, 30);
+}
+
+proptest! {
+    #[test]
+    fn the_limit_holds_and_the_books_are_right(
+        reads in proptest::collection::vec((0_u64..400, 1_usize..9), 1..2000)
+    ) {
+        let mut shard = Shard::default();
+        for (number, sectors) in reads {
+            if shard.find(name(number)).is_none() {
+                let bytes = vec![0; sectors * SIZE];
+                shard.insert(name(number), Block::new(bytes, Order::Little), LIMIT);
+            }
+            prop_assert!(shard.bytes() <= LIMIT);
+            let gone = [&shard.recent_gone, &shard.frequent_gone];
+            prop_assert!(gone.iter().all(|list| list.bytes <= LIMIT / 2 + 16 * SIZE));
+            let held: usize =
+                shard.entries.values().filter_map(|entry| entry.block.as_ref()).map(cost).sum();
+            prop_assert_eq!(held, shard.bytes());
+            let names = [&shard.recent, &shard.frequent, &shard.recent_gone, &shard.frequent_gone];
+            prop_assert_eq!(names.iter().map(|list| list.order.len()).sum::<usize>(),
+                shard.entries.len());
+        }
+    }
+}
