@@ -106,7 +106,10 @@ impl Drop for Tx {
             *holds = holds.saturating_sub(1);
             if *holds == 0 {
                 state.holds.remove(&self.txg);
-                group.0.changed.notify_all();
+                // nobody waits for the holds of the group that is open
+                if self.txg < state.open {
+                    group.0.changed.notify_all();
+                }
             }
         }
     }

@@ -237,7 +237,8 @@ impl Log {
         }
         self.writer.flush()?;
         let mut state = self.state.lock();
-        for link in &mut state.links {
+        // they are the last of those that a txg may have brought thousands of
+        for link in state.links.iter_mut().rev().take(chain.len()) {
             link.done |= chain[..plan.blocks.len()].iter().any(|b| b.dvas == link.block.dvas);
         }
         drop(state);
