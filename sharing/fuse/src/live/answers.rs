@@ -231,10 +231,10 @@ impl Filesystem for LiveServer {
         let new = New { kind, mode: mode & 0o7777, umask, device: (0, 0), target: b"" };
         let (dir, name, by) = (self.number(parent), name.to_owned(), by(req));
         let ask = move |server: &Self| server.created(by, (dir, &name), &new, flags);
-        self.patiently(req, ask, |_, made| match made {
+        let ways = self.ways(flags);
+        self.patiently(req, ask, move |_, made| match made {
             Ok((made, handle)) => {
                 let generation = Generation(made.generation);
-                let ways = self.ways(flags);
                 reply.created(&SHORT, &attributes(&made), generation, handle, ways);
             }
             Err(why) => reply.error(errno(&why)),
