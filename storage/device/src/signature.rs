@@ -92,7 +92,7 @@ mod tests {
     use crate::{Device, File, Memory};
 
     fn memory(at: u64, mark: &[u8]) -> Memory {
-        let memory = Memory::new("drive", &[0; 1 << 20]);
+        let memory = Memory::blank("drive", 1 << 20);
         memory.write_at(at, mark).unwrap();
         memory
     }
