@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use engine::held::Shape;
+pub use engine::held::{Groups, Shape};
 use serde_json::{Map, Value, json};
 use units::human_bytes;
 

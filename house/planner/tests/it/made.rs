@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use device::{Device, Memory};
 use engine::dataset::Wanted;
-use engine::held::{NewPool, NewVdev, Purpose, Shape, World, create_on};
+use engine::held::{Groups, NewPool, NewVdev, Purpose, Shape, World, create_on};
 use planner::{Capacity, Group, Kind, Mix, Rules, Taking, Words};
 use serde_json::Value;
 use units::Ashift;
@@ -141,8 +141,10 @@ impl Case {
             let (shape, width) = match group.kind {
                 Kind::Mirror => (Shape::Mirror, group.width),
                 Kind::Raidz(parity) => (Shape::Raidz(parity), group.width),
-                Kind::Stripe => (Shape::Single, 1),
-                other => panic!("no pool is made of {other:?}"),
+                Kind::Draid { parity, data, spares } => {
+                    (Shape::Draid(Groups { parity, data, spares }), group.width)
+                }
+                Kind::Stripe | Kind::Spare => (Shape::Single, 1),
             };
             for drives in own.chunks(width) {
                 vdevs.push(NewVdev { shape, drives: drives.to_vec(), purpose: Purpose::Data });
@@ -192,10 +194,9 @@ fn world(seed: u64) -> World {
     }
 }
 
-fn hold_what_is_planned(seeds: std::ops::Range<u64>) {
+fn hold_what_is_planned(cases: impl Iterator<Item = Case>) {
     let mut wrong = Vec::new();
-    for seed in seeds {
-        let case = Case::of(seed);
+    for case in cases {
         let (planned, made) = (case.planned(), case.made());
         if planned != made {
             wrong.push(format!("{case:?}\nplanned {planned:?}\nmade    {made:?}\n"));
@@ -206,11 +207,38 @@ fn hold_what_is_planned(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn pools_of_our_own_hold_what_is_planned() {
-    hold_what_is_planned(0..200);
+    hold_what_is_planned((0..200).map(Case::of));
+}
+
+/// Random dRAID: a seed and what comes of it.
+fn draid(seed: u64) -> Case {
+    let mut random = Random(seed);
+    let mut number = |most| u32::try_from(random.between(0, most)).unwrap();
+    let (parity, data, spares) = (1 + number(2), 1 + number(8), number(2));
+    let width = usize::try_from(parity + data + spares + number(12)).unwrap();
+    let mut groups = vec![Group::new(Kind::Draid { parity, data, spares }, width)];
+    if number(3) == 0 {
+        groups.push(Group::new(Kind::Mirror, 2));
+    }
+    let ashift = [9, 12, 12, 13][usize::try_from(number(3)).unwrap()];
+    let common = size(&mut random);
+    let drives = groups.iter().flat_map(|group| vec![common; group.width]).collect();
+    Case { seed, groups, drives, ashift }
+}
+
+#[test]
+fn draids_of_our_own_hold_what_is_planned() {
+    for case in (0..40).map(draid) {
+        let (planned, made) = (case.planned(), case.made());
+        assert_eq!((planned.size, &planned.vdevs), (made.size, &made.vdevs), "{case:?}");
+        // metaslabs of a dRAID are not alike, and the engine takes the last for the log where
+        // OpenZFS takes the first of a new vdev: see SHORTCOMINGS
+        assert!(planned.usable.abs_diff(made.usable) < 1024, "{case:?}");
+    }
 }
 
 #[test]
 #[ignore = "long"]
 fn a_thousand_pools_of_our_own_hold_what_is_planned() {
-    hold_what_is_planned(1000..2000);
+    hold_what_is_planned((1000..2000).map(Case::of));
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use lab::array::{Layout, Part, Shape, Wish};
+use lab::array::{Groups, Layout, Part, Shape, Wish};
 use lab::course::Course;
 use lab::workload::{self, Files};
 use lab::{Heading, Record, System, path};
@@ -212,8 +212,11 @@ fn layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Layout, F
             Kind::Stripe => vdevs.extend((0..group.width).map(|_| (Shape::Single, 1))),
             Kind::Mirror => vdevs.push((Shape::Mirror, group.width)),
             Kind::Raidz(parity) => vdevs.push((Shape::Raidz(parity), group.width)),
-            Kind::Draid { .. } | Kind::Spare => {
-                return Err(Failure::usage(format!("{group} cannot be measured yet")));
+            Kind::Draid { parity, data, spares } => {
+                vdevs.push((Shape::Draid(Groups { parity, data, spares }), group.width));
+            }
+            Kind::Spare => {
+                return Err(Failure::usage(format!("{group} takes no part in what is measured")));
             }
         }
     }
