@@ -41,9 +41,11 @@ pub fn usable(pool: &Pool) -> u64 {
         let count = asize >> shift;
         let log = u64::from(count > LOG_SHARE);
         let metaslabs = |from, to| -> u64 { (from..to).map(|n| metaslab(pool, top, n)).sum() };
-        let last = count.saturating_sub(log).min(MOST);
-        space = space.saturating_add(deflated(pool.tree(), top, metaslabs(0, last)));
-        logs = logs.saturating_add(deflated(pool.tree(), top, metaslabs(last, last + log)));
+        // that of the intent log is the emptiest, of those the first; in draids not all are alike
+        let log_space = deflated(pool.tree(), top, metaslabs(0, log));
+        let all = deflated(pool.tree(), top, metaslabs(0, count.min(MOST)));
+        space = space.saturating_add(all.saturating_sub(log_space));
+        logs = logs.saturating_add(log_space);
     }
     let mut kept = (space >> KEPT_SHIFT).min(KEPT_MOST);
     kept = kept.saturating_sub(logs.min(kept >> 1)).max(KEPT_LEAST.min(space >> 1));
