@@ -89,6 +89,15 @@ pub enum Ask {
         #[serde(default)]
         names: Vec<String>,
     },
+    /// Write down in a pool's history which command was given.
+    Note {
+        /// The pool.
+        pool: String,
+        /// The command line.
+        line: String,
+        /// The user that gave it.
+        user: u32,
+    },
     /// Count the errors of a pool's drives anew, and have it go on if it stands still.
     ClearPool {
         /// Its name.
@@ -412,6 +421,31 @@ pub struct Answer {
     /// What the user should know besides.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+impl Ask {
+    /// The pool that it changes, if it does.
+    pub fn changes(&self) -> Option<&str> {
+        let name = match self {
+            Self::CreatePool(new) => &new.name,
+            Self::Set { names, .. }
+            | Self::Inherit { names, .. }
+            | Self::Snapshot { names, .. } => names.first()?,
+            Self::ExportPool { name, .. }
+            | Self::DestroyPool { name, .. }
+            | Self::SetPool { name, .. }
+            | Self::ClearPool { name }
+            | Self::CreateFilesystem { name, .. }
+            | Self::CreateVolume { name, .. }
+            | Self::Destroy { name, .. }
+            | Self::Rollback { snapshot: name, .. }
+            | Self::Clone { name, .. }
+            | Self::Promote { name }
+            | Self::Rename { from: name, .. } => name,
+            _ => return None,
+        };
+        name.split(['/', '@', '#']).next()
+    }
 }
 
 #[cfg(test)]

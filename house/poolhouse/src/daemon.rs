@@ -1,5 +1,6 @@
 //! What all commands that ask a daemon have in common; and `poolhouse serve`, which is one.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use ::daemon::{Ask, Client, Manner, Place};
@@ -35,8 +36,27 @@ impl Asking {
 
     /// Has the daemon do something.
     pub(crate) fn tell(&self, ask: &Ask) -> Done {
+        // what leaves cannot be written to afterwards
+        let leaves = matches!(ask, Ask::ExportPool { .. } | Ask::DestroyPool { .. });
+        if leaves {
+            self.note(ask);
+        }
         self.ask::<()>(ask)?;
+        if !leaves {
+            self.note(ask);
+        }
         Ok(Outcome::Complete)
+    }
+
+    /// Has the command written down in the history of the pool that it changes. It is done, whether
+    /// that succeeds or not.
+    fn note(&self, ask: &Ask) {
+        let Some(pool) = ask.changes().map(str::to_owned) else { return };
+        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let line = words.collect::<Vec<_>>().join(" ");
+        let user = std::fs::metadata("/proc/self").map_or(0, |myself| myself.uid());
+        let place = Place::of(self.state.as_deref());
+        let _ = place.map(|place| Client::new(place).ask::<()>(&Ask::Note { pool, line, user }));
     }
 }
 

@@ -193,6 +193,10 @@ impl House {
                 self.set_pool(&name, &property, &value).map(done)?
             }
             Ask::SyncPools { names } => self.sync(&names).map(done)?,
+            Ask::Note { pool, line, user } => {
+                self.pool(&pool)?.held.note_command(&line, user);
+                done(())
+            }
             Ask::ClearPool { name } => self.clear(&name).and_then(warn),
             other => self.answer_of_datasets(other),
         }

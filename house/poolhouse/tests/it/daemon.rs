@@ -197,6 +197,30 @@ fn pools_have_properties_and_come_back_under_other_names() {
 }
 
 #[test]
+fn commands_are_written_down_and_errors_are_cleared() {
+    let nas = Nas::new("history", 1);
+    nas.create("tank", 1);
+    nas.good("zfs create -o atime=off tank/child");
+    nas.good("zfs snapshot tank/child@one");
+    nas.refused("zfs create tank/child", 14);
+    nas.good("zpool clear tank");
+    assert_eq!(nas.good("zpool list -Ho name,health"), "tank\tONLINE\n");
+    nas.good("zpool export tank");
+    let drives = nas.0.join("drives");
+    let told = run(&["inspect", "history", "-d", arg(&drives), "tank"]).out;
+    for wanted in [
+        "zpool create -R",
+        "zfs create -o atime=off tank/child",
+        "zfs snapshot tank/child@one",
+        "zpool clear tank",
+        "zpool export tank",
+    ] {
+        assert!(told.contains(wanted), "{wanted}: {told}");
+    }
+    assert!(!told.contains("zfs create tank/child"), "what was refused: {told}");
+}
+
+#[test]
 fn a_pool_without_two_of_its_drives_is_taken_over() {
     let nas = Nas::new("degraded", 6);
     nas.create("tank raidz2", 6);
