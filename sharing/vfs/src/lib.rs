@@ -12,6 +12,7 @@
 
 mod ahead;
 mod attributes;
+mod batch;
 mod control;
 mod dataset;
 mod error;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use engine::files::{File, Files, Kind};
 use parking_lot::Mutex;
 
+use crate::batch::Batch;
 use crate::control;
 use crate::dataset::Dataset;
 use crate::number::Node;
@@ -43,13 +44,6 @@ pub struct Listing {
     batch: Mutex<Batch>,
 }
 
-#[derive(Default)]
-struct Batch {
-    from: u64,
-    items: Vec<Item>,
-    is_filled: bool,
-}
-
 const STORED: u64 = 2;
 const BELOW: u64 = 1 << 62;
 /// Names in a batch.
@@ -68,37 +62,12 @@ impl Listing {
             Node::Volume(_) => return Err(Error::NotDirectory),
             _ => {}
         }
-        Ok(Self { tree: tree.clone(), number, node, dataset, batch: Mutex::default() })
+        Ok(Self { tree: tree.clone(), number, node, dataset, batch: Mutex::new(Batch::new(true)) })
     }
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
     pub fn from(&self, cookie: u64, visit: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
-        let mut batch = self.batch.lock();
-        let (mut at, mut shown) = (cookie, false);
-        loop {
-            let first = match batch.place_of(at) {
-                Some(first) => first,
-                None => match self.fill(at) {
-                    Ok(items) => {
-                        *batch = Batch { from: at, items, is_filled: true };
-                        0
-                    }
-                    // what could be shown was; the next question gets the error
-                    Err(_) if shown => return Ok(()),
-                    Err(why) => return Err(why),
-                },
-            };
-            let rest = batch.items.get(first..).unwrap_or(&[]);
-            if rest.is_empty() {
-                return Ok(());
-            }
-            for item in rest {
-                if !visit(item) {
-                    return Ok(());
-                }
-                (at, shown) = (item.next, true);
-            }
-        }
+        self.batch.lock().show(cookie, &mut |at| self.fill(at), visit)
     }
 
     /// The attributes of an item, for protocols that give them along with the names.
@@ -235,22 +204,6 @@ impl Listing {
             Node::Closed(_) | Node::Volume(_) => None,
         };
         above.and_then(Node::number).unwrap_or(self.number)
-    }
-}
-
-impl Batch {
-    /// Where the item behind a cookie is, if the batch has the place.
-    fn place_of(&self, cookie: u64) -> Option<usize> {
-        if !self.is_filled {
-            return None;
-        }
-        if cookie == self.from {
-            return Some(0);
-        }
-        let before = self.items.binary_search_by_key(&cookie, |item| item.next).ok()?;
-        let place = before.saturating_add(1);
-        // behind the last one there may be more
-        (place < self.items.len()).then_some(place)
     }
 }
 

@@ -14,6 +14,7 @@ use engine::files::Kind;
 use parking_lot::Mutex;
 
 use super::{HEAD, Live, number_of};
+use crate::batch::Batch;
 use crate::number::Node;
 use crate::{Attributes, Error, Item, Result, control};
 
@@ -22,8 +23,7 @@ pub struct LiveListing {
     live: Live,
     number: u64,
     node: Node,
-    /// What was read last: the cookie of its first item, and the items.
-    batch: Mutex<(u64, Vec<Item>)>,
+    batch: Mutex<Batch>,
 }
 
 const STORED: u64 = 2;
@@ -35,37 +35,14 @@ impl LiveListing {
         if live.attributes(number)?.kind != Kind::Directory {
             return Err(Error::NotDirectory);
         }
-        let (node, live, batch) = (Live::node(number)?, live.clone(), Mutex::default());
+        let batch = Mutex::new(Batch::new(false));
+        let (node, live) = (Live::node(number)?, live.clone());
         Ok(Self { live, number, node, batch })
     }
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
     pub fn from(&self, cookie: u64, visit: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
-        let mut batch = self.batch.lock();
-        let (mut at, mut shown) = (cookie, false);
-        loop {
-            let known = batch.1.binary_search_by_key(&at, |item| item.next).ok();
-            let mut first = known.map_or(batch.1.len(), |before| before.saturating_add(1));
-            if first >= batch.1.len() {
-                match self.fill(at) {
-                    Ok(items) => *batch = (at, items),
-                    // what could be shown was; the next question gets the error
-                    Err(_) if shown => return Ok(()),
-                    Err(why) => return Err(why),
-                }
-                first = 0;
-            }
-            let rest = batch.1.get(first..).unwrap_or(&[]);
-            if rest.is_empty() {
-                return Ok(());
-            }
-            for item in rest {
-                if !visit(item) {
-                    return Ok(());
-                }
-                (at, shown) = (item.next, true);
-            }
-        }
+        self.batch.lock().show(cookie, &mut |at| self.fill(at), visit)
     }
 
     /// The attributes of an item, for protocols that give them along with the names.
