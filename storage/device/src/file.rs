@@ -127,6 +127,14 @@ fn lock_of_another(file: &fs::File, kind: rustix::process::FlockType) -> bool {
     matches!(rustix::process::fcntl_getlk(file, &ask), Ok(Some(_)))
 }
 
+impl Drop for File {
+    /// Gives up its lock by name: a child that was just forked has the handle too until it becomes
+    /// another program, and merely closing ours would leave the file locked for that moment.
+    fn drop(&mut self) {
+        let _ = flock(&self.handle, FlockOperation::Unlock);
+    }
+}
+
 impl Device for File {
     fn size(&self) -> u64 {
         self.size
@@ -249,6 +257,20 @@ mod tests {
         assert!(matches!(File::open_exclusive(&image.0), Err(Error::InUse { .. })));
         drop(writer);
         assert!(File::open_exclusive(&image.0).is_ok());
+    }
+
+    #[test]
+    fn a_handle_that_a_child_has_inherited_keeps_nothing_locked() {
+        let image = Image::new("device-inherited");
+        for open in [File::open, File::open_exclusive] {
+            let file = open(&image.0).unwrap();
+            // what a child has of it between fork and exec
+            let inherited = file.handle.try_clone().unwrap();
+            assert!(File::open_exclusive(&image.0).is_err());
+            drop(file);
+            assert!(File::open_exclusive(&image.0).is_ok());
+            drop(inherited);
+        }
     }
 
     #[test]
