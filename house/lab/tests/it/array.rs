@@ -72,7 +72,11 @@ fn layouts_are_made_measured_and_gone() {
             assert!(measure.runs.iter().all(|run| *run > 0.0), "{}", measure.id);
             // how much the system kept is the machine's affair; that it is a share is ours
             let warm = measure.found_in_cache;
-            assert!(warm.is_none_or(|part| (0.0..=1.0).contains(&part)), "{}: {warm:?}", measure.id);
+            assert!(
+                warm.is_none_or(|part| (0.0..=1.0).contains(&part)),
+                "{}: {warm:?}",
+                measure.id
+            );
         }
         assert!(record.notes.iter().any(|note| note.contains("Resilvering was not measured")));
     }
