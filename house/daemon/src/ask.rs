@@ -32,6 +32,17 @@ pub enum Ask {
         #[serde(default)]
         destroyed: bool,
     },
+    /// Whose keys may be wanted to take over those pools? A list of [`engine::EncryptionRoot`]
+    KeysWanted {
+        /// Folders, files, devices.
+        paths: Vec<PathBuf>,
+        /// Name or guid; none: all that are found.
+        #[serde(default)]
+        name: Option<String>,
+        /// Those that were destroyed.
+        #[serde(default)]
+        destroyed: bool,
+    },
     /// Take pools over. Gives their names.
     ImportPool(ImportPool),
     /// Give a pool up.
@@ -88,6 +99,16 @@ pub enum Ask {
         /// Their names.
         #[serde(default)]
         names: Vec<String>,
+    },
+    /// What was done to pools? None named: all. A list of what
+    /// [`engine::held::Held::history`] gives
+    History {
+        /// Their names.
+        #[serde(default)]
+        names: Vec<String>,
+        /// What the pools did themselves, too.
+        #[serde(default)]
+        internal: bool,
     },
     /// Write down in a pool's history which command was given.
     Note {
@@ -152,6 +173,21 @@ pub enum Ask {
     },
     /// Lock it again, and all those.
     UnloadKey {
+        /// Its name.
+        name: String,
+    },
+    /// Give a dataset a user's key of its own, or another one.
+    ChangeKey {
+        /// Its name.
+        name: String,
+        /// keyformat, keylocation, pbkdf2iters.
+        #[serde(default)]
+        properties: Vec<(String, String)>,
+        /// What the user has from now on.
+        secret: Secret,
+    },
+    /// Have a dataset use the key of what is above it.
+    InheritKey {
         /// Its name.
         name: String,
     },
@@ -338,6 +374,9 @@ pub struct CreatePool {
     /// Use drives of other pools, and vdevs of unlike redundancy.
     #[serde(default)]
     pub force: bool,
+    /// The user's key of its root file system, if that is to be encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Secret>,
 }
 
 /// Pools that are to be taken over.
@@ -363,6 +402,9 @@ pub struct ImportPool {
     /// What stands before all its mountpoints.
     #[serde(default)]
     pub altroot: Option<PathBuf>,
+    /// Keys of encryption roots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<(String, Secret)>,
 }
 
 /// Which datasets are to be listed.
@@ -441,6 +483,10 @@ impl Ask {
             | Self::Rollback { snapshot: name, .. }
             | Self::Clone { name, .. }
             | Self::Promote { name }
+            | Self::LoadKey { name, .. }
+            | Self::UnloadKey { name }
+            | Self::ChangeKey { name, .. }
+            | Self::InheritKey { name }
             | Self::Rename { from: name, .. } => name,
             _ => return None,
         };

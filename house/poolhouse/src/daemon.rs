@@ -51,7 +51,14 @@ impl Asking {
     /// Has the command written down in the history of the pool that it changes. It is done, whether
     /// that succeeds or not.
     fn note(&self, ask: &Ask) {
-        let Some(pool) = ask.changes().map(str::to_owned) else { return };
+        if let Some(pool) = ask.changes() {
+            self.note_in(pool);
+        }
+    }
+
+    /// The same, in the history of that pool.
+    pub(crate) fn note_in(&self, pool: &str) {
+        let pool = pool.to_owned();
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         let line = words.collect::<Vec<_>>().join(" ");
         let user = std::fs::metadata("/proc/self").map_or(0, |myself| myself.uid());

@@ -1,8 +1,9 @@
 //! Keys: read from the files that the user names or the pool knows, or typed in.
 
-use std::io::IsTerminal;
+use std::io::{BufRead, IsTerminal, Read};
 use std::path::Path;
 
+use ::daemon::Secret;
 use engine::{Error, KeyState, Pool};
 
 use crate::outcome::Failure;
@@ -81,6 +82,52 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
         Failure::Engine(Error::Path { path, reason })
     };
     std::fs::read(path).map_err(failed)
+}
+
+/// The key of a dataset that is to be, if its properties ask for one of its own.
+pub(crate) fn of_new(
+    name: &str,
+    properties: &[(String, String)],
+) -> Result<Option<Secret>, Failure> {
+    let value = |wanted: &str| {
+        let found = properties.iter().rev().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_str())
+    };
+    let Some(format) = value("keyformat") else { return Ok(None) };
+    from(name, value("keylocation").unwrap_or("prompt"), format, true).map(Some)
+}
+
+/// A key from where it is. One that is typed in for the first time (`new`) is typed in twice.
+pub(crate) fn from(name: &str, location: &str, format: &str, new: bool) -> Result<Secret, Failure> {
+    if let Some(path) = location.strip_prefix("file://") {
+        return read(Path::new(path)).map(Secret);
+    }
+    if location != "prompt" {
+        let why = "keys are read from files and prompts only";
+        return Err(Failure::usage(format!("'{name}' has keylocation={location}: {why}")));
+    }
+    let mut input = std::io::stdin().lock();
+    if !input.is_terminal() {
+        let mut secret = Vec::new();
+        if format == "raw" {
+            input.read_to_end(&mut secret)?;
+        } else {
+            // a line each, if several are wanted
+            input.read_until(b'\n', &mut secret)?;
+        }
+        return Ok(Secret(secret));
+    }
+    drop(input);
+    if format == "raw" {
+        let why = "a raw key is no text: give it from a file, or to standard input";
+        return Err(Failure::usage(format!("'{name}': {why}")));
+    }
+    let what = if format == "hex" { "Key (64 hexadecimal digits)" } else { "Passphrase" };
+    let secret = rpassword::prompt_password(format!("{what} of {name}: "))?;
+    if new && rpassword::prompt_password("The same again: ")? != secret {
+        return Err(Failure::usage("these were not the same"));
+    }
+    Ok(Secret(secret.into_bytes()))
 }
 
 #[cfg(test)]

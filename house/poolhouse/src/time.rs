@@ -8,6 +8,11 @@ pub(crate) fn local(seconds: u64) -> String {
     in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M:%S%:z")
 }
 
+/// Seconds since 1970 as zpool(8) shows times, "2026-11-21.09:30:05".
+pub(crate) fn stamp(seconds: u64) -> String {
+    in_zone(seconds, TimeZone::system(), "%Y-%m-%d.%H:%M:%S")
+}
+
 /// Now, as RFC 3339 has it.
 pub(crate) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

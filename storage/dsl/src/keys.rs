@@ -192,20 +192,25 @@ impl Dataset {
     }
 
     fn wrapped_key(&self, record: ObjectId) -> Result<WrappedKey> {
-        let table = Zap::open(self.tree().mos().object(record)?)?;
-        let number = |entry: &str| table.lookup_u64(entry.as_bytes());
-        let lacks = |entry| Error::KeyEntry { object: record, entry };
-        let suite = number("DSL_CRYPTO_SUITE")?.ok_or(lacks("DSL_CRYPTO_SUITE"))?;
-        Ok(WrappedKey {
-            suite: Suite::from_code(suite).map_err(|why| self.key_error(why))?,
-            guid: number("DSL_CRYPTO_GUID")?.ok_or(lacks("DSL_CRYPTO_GUID"))?,
-            version: number("DSL_CRYPTO_VERSION")?.unwrap_or(0),
-            iv: bytes(&table, record, "DSL_CRYPTO_IV")?,
-            mac: bytes(&table, record, "DSL_CRYPTO_MAC")?,
-            master: bytes(&table, record, "DSL_CRYPTO_MASTER_KEY_1")?,
-            hmac: bytes(&table, record, "DSL_CRYPTO_HMAC_KEY_1")?,
-        })
+        wrapped_key(&Zap::open(self.tree().mos().object(record)?)?, record, &self.name())
     }
+}
+
+/// The closed keys in a record, which is that of the dataset `name`.
+pub(crate) fn wrapped_key(table: &Zap, record: ObjectId, name: &str) -> Result<WrappedKey> {
+    let number = |entry: &str| table.lookup_u64(entry.as_bytes());
+    let lacks = |entry| Error::KeyEntry { object: record, entry };
+    let suite = number("DSL_CRYPTO_SUITE")?.ok_or(lacks("DSL_CRYPTO_SUITE"))?;
+    let suite = Suite::from_code(suite);
+    Ok(WrappedKey {
+        suite: suite.map_err(|why| Error::Key { name: name.to_owned(), why })?,
+        guid: number("DSL_CRYPTO_GUID")?.ok_or(lacks("DSL_CRYPTO_GUID"))?,
+        version: number("DSL_CRYPTO_VERSION")?.unwrap_or(0),
+        iv: bytes(table, record, "DSL_CRYPTO_IV")?,
+        mac: bytes(table, record, "DSL_CRYPTO_MAC")?,
+        master: bytes(table, record, "DSL_CRYPTO_MASTER_KEY_1")?,
+        hmac: bytes(table, record, "DSL_CRYPTO_HMAC_KEY_1")?,
+    })
 }
 
 /// The bytes of an entry; those that it lacks are zeros.

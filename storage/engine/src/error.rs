@@ -212,6 +212,20 @@ pub enum Error {
         /// Its encryption root, whose key it is.
         root: String,
     },
+    /// What an intent log promises cannot be done without a key.
+    #[error(
+        "pool '{pool}' cannot be taken over without the key of '{root}': the intent log of \
+         '{dataset}' holds what was promised and is not written yet; `zpool import -l {pool}` asks \
+         for the key"
+    )]
+    LockedLog {
+        /// The pool.
+        pool: String,
+        /// The dataset.
+        dataset: String,
+        /// Its encryption root, whose key it is.
+        root: String,
+    },
     /// A path is not what it should be.
     #[error("'{path}' cannot be used: {reason}")]
     Path {
@@ -311,7 +325,7 @@ impl Error {
             Self::Damaged { .. } | Self::Unreadable { .. } => 6,
             Self::Features { .. } | Self::Version { .. } | Self::Unsupported { .. } => 7,
             Self::WrongKey { .. } | Self::KeyForm { .. } | Self::NotEncrypted { .. } => 8,
-            Self::Locked { .. } => 9,
+            Self::Locked { .. } | Self::LockedLog { .. } => 9,
             Self::Path { .. }
             | Self::EmptyFolder { .. }
             | Self::Folder { .. }

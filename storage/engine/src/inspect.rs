@@ -10,6 +10,7 @@ mod objects;
 mod space;
 
 pub use labels::{labels, uberblocks};
+pub(crate) use lists::history;
 /// A tree of names and values.
 pub use serde_json::Value as Facts;
 

@@ -69,11 +69,7 @@ pub(crate) fn roots(tree: &Tree) -> Vec<EncryptionRoot> {
         if roots.iter().any(|known| known.name == root.name()) {
             continue;
         }
-        let format = match root.key_facts().ok().flatten().and_then(|facts| facts.format) {
-            Some(KeyFormat::Passphrase) => "passphrase",
-            Some(KeyFormat::Hex) => "hex",
-            Some(KeyFormat::Raw) | None => "raw",
-        };
+        let format = word(root.key_facts().ok().flatten().and_then(|facts| facts.format));
         let location = root.property("keylocation").ok().flatten();
         roots.push(EncryptionRoot {
             name: root.name(),
@@ -83,6 +79,15 @@ pub(crate) fn roots(tree: &Tree) -> Vec<EncryptionRoot> {
         });
     }
     roots
+}
+
+/// What a form of keys is called.
+pub(crate) fn word(format: Option<KeyFormat>) -> &'static str {
+    match format {
+        Some(KeyFormat::Passphrase) => "passphrase",
+        Some(KeyFormat::Hex) => "hex",
+        Some(KeyFormat::Raw) | None => "raw",
+    }
 }
 
 pub(crate) fn key_state(dataset: &Dataset) -> KeyState {

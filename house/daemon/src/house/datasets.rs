@@ -109,6 +109,14 @@ impl House {
                 Ok(Vec::new())
             }),
             Ask::UnloadKey { name } => self.in_pool(&name, |pool| unload_key(pool, &name)),
+            Ask::ChangeKey { name, properties, secret } => self.in_pool(&name, |pool| {
+                pool.held.change_key(&name, &properties, &secret.0)?;
+                Ok(Vec::new())
+            }),
+            Ask::InheritKey { name } => self.in_pool(&name, |pool| {
+                pool.held.inherit_key(&name)?;
+                Ok(Vec::new())
+            }),
             other => Err(Error::usage(format!("nobody knows what {other:?} is"))),
         }
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::held::{Held, World};
+use engine::held::{Held, TakeOver, World};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
@@ -64,8 +64,9 @@ impl House {
     pub(crate) fn take_over(self: &Arc<Self>) -> Result<()> {
         for pool in memory::load(&self.place)? {
             let guid = pool.guid.to_string();
-            match engine::held::hold(&pool.drives, &guid, false, &self.world) {
+            match self.hold_again(&pool.drives, &guid) {
                 Ok(held) => {
+                    held.note_taken("open");
                     self.log.say(&format!("pool '{}' is taken over again", held.name()));
                     let pool = self.keep(held, pool.altroot);
                     for warning in pool.mount_below(pool.held.name()) {
@@ -79,6 +80,23 @@ impl House {
             }
         }
         Ok(())
+    }
+
+    /// Takes over a pool that it had. Keys that files tell are read, if the pool cannot be had without.
+    fn hold_again(&self, drives: &[PathBuf], guid: &str) -> engine::Result<Held> {
+        let without = engine::held::hold(drives, guid, false, &self.world);
+        let Err(engine::Error::LockedLog { .. }) = &without else { return without };
+        let roots = engine::held::encryption_roots(drives, guid, false)?;
+        let told = roots.into_iter().filter_map(|root| {
+            let path = root.location.strip_prefix("file://")?;
+            Some((root.name.clone(), std::fs::read(path).ok()?))
+        });
+        let keys: Vec<_> = told.collect();
+        if keys.is_empty() {
+            return without;
+        }
+        let how = TakeOver { keys, ..TakeOver::default() };
+        engine::held::hold_as(drives, guid, &how, &self.world)
     }
 
     /// Has a pool from now on: starts its threads.
@@ -176,6 +194,10 @@ impl House {
             Ask::Pools { names } => give(&self.reports(&names)?),
             Ask::CreatePool(new) => warn(self.create_pool(&new)?),
             Ask::Importable { paths, destroyed } => give(&self.importable(&paths, destroyed)),
+            Ask::KeysWanted { paths, name, destroyed } => {
+                give(&self.keys_wanted(&paths, name.as_deref(), destroyed)?)
+            }
+            Ask::History { names, internal } => give(&self.histories(&names, internal)?),
             Ask::ImportPool(import) => {
                 let (names, warnings) = self.import(&import)?;
                 Ok(Answer { warnings, ..give(&names)? })

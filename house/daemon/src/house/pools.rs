@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use engine::EncryptionRoot;
 use engine::held::{
     Groups, Held, NewPool, NewVdev, PoolProperty, Purpose, Shape, TakeOver, Wishes,
 };
+use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
 use crate::memory::Remembered;
-use crate::{CreatePool, Error, Found, Group, ImportPool, PoolReport, Result, Role};
+use crate::{CreatePool, Error, Found, Group, ImportPool, PoolReport, Result, Role, Secret};
 
 impl House {
     /// The pools of these names; none: all.
@@ -76,7 +78,8 @@ impl House {
             force: new.force,
         };
         let wishes = Wishes::of(&new.own, new.bare)?;
-        let held = engine::held::create_with(&below, wishes, &self.world)?;
+        let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
+        let held = engine::held::create_keyed(&below, wishes, secret, &self.world)?;
         self.log.say(&format!("pool '{}' is made", new.name));
         let pool = self.keep(held, new.altroot.clone());
         self.remember()?;
@@ -99,6 +102,29 @@ impl House {
             !here.contains(&pool.guid) && (pool.state == "destroyed") == destroyed
         };
         found.iter().filter(wanted).map(describe).collect()
+    }
+
+    /// The encryption roots of the pools that could be imported.
+    pub(super) fn keys_wanted(
+        &self,
+        paths: &[PathBuf],
+        name: Option<&str>,
+        destroyed: bool,
+    ) -> Result<Vec<EncryptionRoot>> {
+        if let Some(name) = name {
+            return Ok(engine::held::encryption_roots(paths, name, destroyed)?);
+        }
+        let mut all = Vec::new();
+        for pool in self.importable(paths, destroyed).iter().filter(|pool| pool.reason.is_none()) {
+            let guid = pool.guid.to_string();
+            all.extend(engine::held::encryption_roots(paths, &guid, destroyed)?);
+        }
+        Ok(all)
+    }
+
+    pub(super) fn histories(&self, names: &[String], internal: bool) -> Result<Vec<Facts>> {
+        let of = |pool: Arc<super::Pool>| Ok(pool.held.history(internal)?);
+        self.named(names)?.into_iter().map(of).collect()
     }
 
     /// Gives the names of the pools, and what could not be mounted.
@@ -128,13 +154,18 @@ impl House {
         let new_name = import.new_name.clone();
         self.is_free(new_name.as_deref().unwrap_or(wanted))?;
         let (force, destroyed) = (import.force, import.destroyed);
-        let how = TakeOver { force, destroyed, new_name, ..TakeOver::default() };
+        // a key is for one pool of those that are taken over together
+        let found = keys_wanted(&import.paths, wanted, destroyed, &import.keys)?;
+        let keys = import.keys.iter().filter(|(root, _)| found.contains(root));
+        let keys = keys.map(|(root, secret)| (root.clone(), secret.0.clone())).collect();
+        let how = TakeOver { force, destroyed, new_name, keys, known: None };
         let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world)?;
         let (name, guid) = (held.name().to_owned(), held.guid());
         if let Err(taken) = self.is_free(&name) {
             held.release()?;
             return Err(taken);
         }
+        held.note_taken("import");
         self.waiting.lock().retain(|pool| pool.guid != guid);
         self.log.say(&format!("pool '{name}' is imported"));
         self.keep(held, import.altroot.clone());
@@ -200,8 +231,10 @@ impl House {
         self.pools.lock().remove(name);
         let _ = pool.end(Held::release);
         let altroot = pool.altroot.clone();
+        let known = Some(pool.held.known_keys());
         drop(pool);
-        let taken = engine::held::hold(&drives, &guid.to_string(), false, &self.world);
+        let how = TakeOver { known, ..TakeOver::default() };
+        let taken = engine::held::hold_as(&drives, &guid.to_string(), &how, &self.world);
         let held = taken.inspect_err(|_| {
             let name = name.to_owned();
             let (drives, altroot) = (drives.clone(), altroot.clone());
@@ -226,6 +259,20 @@ impl House {
         };
         names.iter().try_for_each(|name| Ok(self.pool(name)?.held.sync()?))
     }
+}
+
+/// The names of the encryption roots of a pool that is to be taken over, if any keys are given.
+fn keys_wanted(
+    paths: &[PathBuf],
+    wanted: &str,
+    destroyed: bool,
+    given: &[(String, Secret)],
+) -> Result<Vec<String>> {
+    if given.is_empty() {
+        return Ok(Vec::new());
+    }
+    let roots = engine::held::encryption_roots(paths, wanted, destroyed)?;
+    Ok(roots.into_iter().map(|root| root.name).collect())
 }
 
 fn describe(pool: &PoolSummary) -> Found {

@@ -1,14 +1,13 @@
-//! `poolhouse zfs load-key` and `unload-key`, and where keys come from.
+//! `poolhouse zfs load-key`, `unload-key` and `change-key`.
 
-use std::io::{IsTerminal, Read};
-
-use ::daemon::{Ask, Listing, Secret};
+use ::daemon::{Ask, Listing};
 use engine::KeyState;
 use engine::dataset::{Dataset, Wanted};
 
 use crate::daemon::Asking;
-use crate::keys::read;
+use crate::keys::from;
 use crate::outcome::{Done, Failure, Outcome};
+use crate::zpool::setting;
 
 /// Unlock encrypted datasets
 #[derive(clap::Args, Debug)]
@@ -39,10 +38,7 @@ impl Load {
             if several && root.key != KeyState::Locked {
                 continue;
             }
-            let location = self.location.as_deref().or(root.value("keylocation"));
-            let format = root.value("keyformat").unwrap_or("raw");
-            let secret = from(&root.name, location.unwrap_or("prompt"), format, false)?;
-            asking.tell(&Ask::LoadKey { name: root.name.clone(), secret })?;
+            load(root, self.location.as_deref(), asking)?;
         }
         Ok(Outcome::Complete)
     }
@@ -77,61 +73,109 @@ impl Unload {
     }
 }
 
+/// Give an encrypted dataset another key
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The content stays as it is, and those below that have their key from it go along.
+Its present key must be loaded.
+
+Examples:
+  poolhouse zfs change-key tank/private                      another passphrase
+  poolhouse zfs change-key -o keyformat=hex -o keylocation=file:///root/key tank/private
+  poolhouse zfs change-key -i tank/private/letters           the key of what is above it"
+)]
+pub(super) struct Change {
+    /// Load its present key first
+    #[arg(short = 'l')]
+    load: bool,
+    /// Use the key of what is above it
+    #[arg(short = 'i', conflicts_with = "properties")]
+    inherit: bool,
+    /// keyformat, keylocation or pbkdf2iters
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    properties: Vec<(String, String)>,
+    /// Its full name
+    #[arg(value_name = "DATASET")]
+    name: String,
+}
+
+impl Change {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let name = &self.name;
+        let found = look(Some(name), Some(0), asking)?;
+        let root = found.first().and_then(|it| it.value("encryptionroot")).unwrap_or("-");
+        if ["-", "none", ""].contains(&root) {
+            return Err(Failure::usage(format!("'{name}' is not encrypted")));
+        }
+        if self.load {
+            self.load_needed(root, asking)?;
+        }
+        if self.inherit {
+            return asking.tell(&Ask::InheritKey { name: name.clone() });
+        }
+        let asked = |wanted: &str| {
+            let asked = self.properties.iter().rev().find(|(property, _)| property == wanted);
+            asked.map(|(_, value)| value.as_str())
+        };
+        let now = |wanted: &str| found.first().and_then(|it| it.value(wanted));
+        let format = asked("keyformat").or(now("keyformat")).unwrap_or("raw");
+        // one that has no place of its own as yet is typed in
+        let own = now("keylocation").filter(|_| root == name);
+        let location = asked("keylocation").or(own).unwrap_or("prompt");
+        let secret = from(&format!("{name} from now on"), location, format, true)?;
+        let properties = self.properties.clone();
+        asking.tell(&Ask::ChangeKey { name: name.clone(), properties, secret })
+    }
+
+    /// Loads the keys that are not loaded: the dataset's, and for -i that of what is above it.
+    fn load_needed(&self, root: &str, asking: &Asking) -> Result<(), Failure> {
+        let above = self.name.rsplit_once('/').filter(|_| self.inherit);
+        let above = above.map(|(above, _)| look(Some(above), Some(0), asking)).transpose()?;
+        let above = above.as_ref().and_then(|found| found.first()?.value("encryptionroot"));
+        for name in above.into_iter().filter(|name| *name != root).chain([root]) {
+            for root in look(Some(name), Some(0), asking)? {
+                if root.key == KeyState::Locked {
+                    load(&root, None, asking)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Loads the key of an encryption root from where it is.
+fn load(root: &Dataset, location: Option<&str>, asking: &Asking) -> Done {
+    let location = location.or(root.value("keylocation")).unwrap_or("prompt");
+    let secret = from(&root.name, location, root.value("keyformat").unwrap_or("raw"), false)?;
+    asking.tell(&Ask::LoadKey { name: root.name.clone(), secret })
+}
+
+/// Datasets, with what they say of their keys.
+fn look(
+    name: Option<&str>,
+    depth: Option<usize>,
+    asking: &Asking,
+) -> Result<Vec<Dataset>, Failure> {
+    let properties = ["encryptionroot", "keyformat", "keylocation"].map(str::to_owned).to_vec();
+    let kinds = vec!["filesystem".to_owned(), "volume".to_owned()];
+    let wanted = Wanted { kinds, depth, properties };
+    let names = name.map(str::to_owned).into_iter().collect();
+    asking.ask(&Ask::Datasets(Listing { names, wanted }))
+}
+
 /// The encryption roots that are meant: the dataset's own, or all at and below it.
 fn roots(name: Option<&str>, several: bool, asking: &Asking) -> Result<Vec<Dataset>, Failure> {
-    let properties = ["encryptionroot", "keyformat", "keylocation"].map(str::to_owned).to_vec();
-    let ask = |name: Option<&str>, depth| {
-        let kinds = vec!["filesystem".to_owned(), "volume".to_owned()];
-        let wanted = Wanted { kinds, depth, properties: properties.clone() };
-        let names = name.map(str::to_owned).into_iter().collect();
-        asking.ask::<Vec<Dataset>>(&Ask::Datasets(Listing { names, wanted }))
-    };
     if several {
-        let mut found = ask(name, None)?;
+        let mut found = look(name, None, asking)?;
         found.retain(|it| it.value("encryptionroot") == Some(it.name.as_str()));
         return Ok(found);
     }
     let name = name.unwrap_or_default();
-    let found = ask(Some(name), Some(0))?;
+    let found = look(Some(name), Some(0), asking)?;
     let root = found.first().and_then(|it| it.value("encryptionroot"));
     match root.filter(|root| !["-", "none", ""].contains(root)) {
         Some(root) if root == name => Ok(found),
         Some(root) => Err(Failure::usage(format!("'{name}' has its key from '{root}': name that"))),
         None => Err(Failure::usage(format!("'{name}' is not encrypted"))),
     }
-}
-
-/// The key of a dataset that is to be, if its properties ask for one of its own.
-pub(super) fn of_new(
-    name: &str,
-    properties: &[(String, String)],
-) -> Result<Option<Secret>, Failure> {
-    let value = |wanted: &str| {
-        let found = properties.iter().rev().find(|(name, _)| name == wanted);
-        found.map(|(_, value)| value.as_str())
-    };
-    let Some(format) = value("keyformat") else { return Ok(None) };
-    from(name, value("keylocation").unwrap_or("prompt"), format, true).map(Some)
-}
-
-/// A key from where it is. One that is typed in for the first time (`new`) is typed in twice.
-fn from(name: &str, location: &str, format: &str, new: bool) -> Result<Secret, Failure> {
-    if let Some(path) = location.strip_prefix("file://") {
-        return read(std::path::Path::new(path)).map(Secret);
-    }
-    if location != "prompt" {
-        let why = "keys are read from files and prompts only";
-        return Err(Failure::usage(format!("'{name}' has keylocation={location}: {why}")));
-    }
-    if !std::io::stdin().is_terminal() {
-        let mut secret = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut secret)?;
-        return Ok(Secret(secret));
-    }
-    let what = if format == "hex" { "Key (64 hexadecimal digits)" } else { "Passphrase" };
-    let secret = rpassword::prompt_password(format!("{what} of {name}: "))?;
-    if new && rpassword::prompt_password("The same again: ")? != secret {
-        return Err(Failure::usage("these were not the same"));
-    }
-    Ok(Secret(secret.into_bytes()))
 }

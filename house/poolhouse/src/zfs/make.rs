@@ -66,7 +66,7 @@ impl Create {
         if self.dry {
             return Ok(Outcome::Complete);
         }
-        let secret = super::key::of_new(&self.name, &self.properties)?;
+        let secret = crate::keys::of_new(&self.name, &self.properties)?;
         let Some(size) = self.volume else {
             return asking.tell(&Ask::CreateFilesystem {
                 name: self.name.clone(),

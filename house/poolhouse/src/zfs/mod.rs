@@ -60,6 +60,8 @@ enum Command {
     LoadKey(key::Load),
     /// Lock encrypted datasets
     UnloadKey(key::Unload),
+    /// Give encrypted datasets other keys
+    ChangeKey(key::Change),
 }
 
 impl Zfs {
@@ -82,6 +84,7 @@ impl Zfs {
             Command::Rename(args) => args.run(asking),
             Command::LoadKey(args) => args.run(asking),
             Command::UnloadKey(args) => args.run(asking),
+            Command::ChangeKey(args) => args.run(asking),
         }
     }
 }

@@ -7,6 +7,7 @@ use ::daemon::{Ask, CreatePool};
 
 use super::{setting, vdevs};
 use crate::daemon::Asking;
+use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
 
 /// Make a pool
@@ -19,6 +20,7 @@ after log, special or dedup come those for that purpose.
 Examples:
   poolhouse zpool create tank raidz2 sda sdb sdc sdd sde sdf
   poolhouse zpool create -o ashift=12 -O compression=zstd tank mirror sda sdb log nvme0n1
+  poolhouse zpool create -O encryption=on -O keyformat=passphrase tank mirror sda sdb
   poolhouse zpool create -n tank mirror a.img b.img mirror c.img d.img"
 )]
 pub(super) struct Args {
@@ -58,7 +60,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         write!(std::io::stdout(), "{}", vdevs::shown(&args.pool, &new.vdevs))?;
         return Ok(Outcome::Complete);
     }
-    asking.tell(&Ask::CreatePool(new))
+    let secret = keys::of_new(&args.pool, &args.properties)?;
+    asking.tell(&Ask::CreatePool(CreatePool { secret, ..new }))
 }
 
 fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
@@ -71,6 +74,7 @@ fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
         properties: args.properties.clone(),
         altroot: args.root.clone(),
         force: args.force,
+        secret: None,
     };
     for (name, value) in &args.pool_properties {
         match name.as_str() {

@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use ::daemon::{Ask, Found, ImportPool};
+use ::daemon::{Ask, Found, ImportPool, Secret};
+use engine::EncryptionRoot;
 
 use super::setting;
 use crate::daemon::Asking;
+use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table, safe};
@@ -21,6 +23,7 @@ const ANYWHERE: &str = "/dev";
 Examples:
   poolhouse zpool import                        which pools are on this machine's disks?
   poolhouse zpool import tank
+  poolhouse zpool import -l tank                load the keys of what is encrypted
   poolhouse zpool import -d ~/images -a         all those in images of a folder
   poolhouse zpool import -f tank                its host is gone and did not export it
   poolhouse zpool import -D -f tank oldtank     it was destroyed; call it otherwise")]
@@ -35,6 +38,10 @@ pub(super) struct Args {
     /// Even if another host had it and did not export it
     #[arg(short = 'f')]
     force: bool,
+    /// Load the keys of what is encrypted: from the files that it names, or typed in. A pool that
+    /// was not exported may need them for what was promised and not written yet
+    #[arg(short = 'l', conflicts_with = "unmounted")]
+    load_keys: bool,
     /// Mount nothing
     #[arg(short = 'N')]
     unmounted: bool,
@@ -67,6 +74,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         let ask = Ask::Importable { paths, destroyed: args.destroyed };
         return show(&asking.ask::<Vec<Found>>(&ask)?, asking);
     }
+    let altroot = altroot(args)?;
+    let keys = if args.load_keys { keys_of(args, &paths, asking)? } else { Vec::new() };
     let names: Vec<String> = asking.ask(&Ask::ImportPool(ImportPool {
         paths,
         name: args.pool.clone(),
@@ -74,12 +83,40 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         force: args.force,
         destroyed: args.destroyed,
         unmounted: args.unmounted,
-        altroot: altroot(args)?,
+        altroot,
+        keys,
     }))?;
+    // what it is called is only known now
+    names.iter().for_each(|name| asking.note_in(name));
     if asking.json {
         print::json(&names)?;
     }
     Ok(Outcome::Complete)
+}
+
+/// The keys of the pools that are to be taken over. One that cannot be had is done without, if the
+/// pool can be.
+fn keys_of(
+    args: &Args,
+    paths: &[PathBuf],
+    asking: &Asking,
+) -> Result<Vec<(String, Secret)>, Failure> {
+    let (name, destroyed) = (args.pool.clone(), args.destroyed);
+    let ask = Ask::KeysWanted { paths: paths.to_vec(), name, destroyed };
+    let mut keys = Vec::new();
+    for root in asking.ask::<Vec<EncryptionRoot>>(&ask)? {
+        match keys::from(&root.name, &root.location, &root.format, false) {
+            Ok(secret) if secret.0.is_empty() => {
+                print::warning(&format!("no key was given for '{}': it stays locked", root.name));
+            }
+            Ok(secret) => keys.push((root.name, secret)),
+            Err(Failure::Engine(why)) => {
+                print::warning(&format!("the key of '{}' is not loaded: {why}", root.name));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(keys)
 }
 
 /// What stands before all mountpoints.

@@ -1,6 +1,7 @@
 //! `poolhouse zpool`: pools, in the words of zpool(8).
 
 mod create;
+mod history;
 mod import;
 mod list;
 mod properties;
@@ -48,6 +49,8 @@ enum Command {
     Clear(Clear),
     /// Have all that was changed written
     Sync(Sync),
+    /// What was done to pools, and by which commands
+    History(history::Args),
 }
 
 /// Give pools up, so that other hosts can import them
@@ -128,6 +131,7 @@ impl Zpool {
             Command::Get(args) => args.run(asking),
             Command::Set(args) => args.run(asking),
             Command::Clear(args) => asking.tell(&Ask::ClearPool { name: args.pool.clone() }),
+            Command::History(args) => history::run(args, asking),
             Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),
         }
     }

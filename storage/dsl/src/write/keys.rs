@@ -48,11 +48,9 @@ pub fn encrypt(change: &Change<'_>, dataset: ObjsetId, key: &NewKey<'_>) -> Resu
         above.ok_or_else(|| Error::NotEncrypted { name: "the dataset above".to_owned() })?
     };
     let record = change.new_table(TABLE)?;
+    put_wrapped(change, record, key.wrapped)?;
     for (name, number) in [
-        ("DSL_CRYPTO_SUITE", key.wrapped.suite.code()),
         ("DSL_CRYPTO_ROOT_DDOBJ", root.get()),
-        ("DSL_CRYPTO_GUID", key.wrapped.guid),
-        ("DSL_CRYPTO_VERSION", key.wrapped.version),
         (USERS, 1),
         ("keyformat", form(key.format)),
         ("pbkdf2salt", key.salt),
@@ -60,19 +58,36 @@ pub fn encrypt(change: &Change<'_>, dataset: ObjsetId, key: &NewKey<'_>) -> Resu
     ] {
         change.put_number(record, name, number)?;
     }
-    for (name, bytes) in [
-        ("DSL_CRYPTO_IV", &key.wrapped.iv[..]),
-        ("DSL_CRYPTO_MAC", &key.wrapped.mac),
-        ("DSL_CRYPTO_MASTER_KEY_1", &key.wrapped.master),
-        ("DSL_CRYPTO_HMAC_KEY_1", &key.wrapped.hmac),
-    ] {
-        change.put(record, name, &Value::new(1, bytes.to_vec()))?;
-    }
     change.set_field(dir, DirPhys::CRYPTO_KEY, &[record.get()])?;
     create::set_feature(change, id, feature, &[0])
 }
 
-const fn form(format: KeyFormat) -> u64 {
+/// Writes closed keys into their record.
+pub(super) fn put_wrapped(
+    change: &Change<'_>,
+    record: ObjectId,
+    wrapped: &WrappedKey,
+) -> Result<()> {
+    for (name, number) in [
+        ("DSL_CRYPTO_SUITE", wrapped.suite.code()),
+        ("DSL_CRYPTO_GUID", wrapped.guid),
+        ("DSL_CRYPTO_VERSION", wrapped.version),
+    ] {
+        change.put_number(record, name, number)?;
+    }
+    for (name, bytes) in [
+        ("DSL_CRYPTO_IV", &wrapped.iv[..]),
+        ("DSL_CRYPTO_MAC", &wrapped.mac),
+        ("DSL_CRYPTO_MASTER_KEY_1", &wrapped.master),
+        ("DSL_CRYPTO_HMAC_KEY_1", &wrapped.hmac),
+    ] {
+        change.put(record, name, &Value::new(1, bytes.to_vec()))?;
+    }
+    Ok(())
+}
+
+/// How a form is told in a record.
+pub(super) const fn form(format: KeyFormat) -> u64 {
     match format {
         KeyFormat::Raw => 1,
         KeyFormat::Hex => 2,

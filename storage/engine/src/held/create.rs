@@ -13,7 +13,8 @@ use units::{Ashift, Guid};
 use super::accounts::Accountant;
 use super::datasets::judge;
 use super::encrypt::{Keying, keying};
-use super::{Held, NewDataset, Wishes, World};
+use super::{Held, KnownKeys, NewDataset, Wishes, World};
+use crate::keys::EncryptionRoot;
 use crate::{Error, Result};
 
 /// A top-level vdev that is to be.
@@ -131,7 +132,7 @@ fn make(
     let made = spa::create(below, world.below(), &mut fill);
     let made =
         made.map_err(|why| Error::NotMade { pool: new.name.clone(), why: why.to_string() })?;
-    let held = Held::new(made.owned, world.clone());
+    let held = Held::new(made.owned, world.clone(), None);
     held.0.owned.forget(made.root);
     held.remember(&new.name, keying.and_then(|keying| keying.of_user()))?;
     for (name, value) in &root.properties {
@@ -234,6 +235,19 @@ pub struct TakeOver {
     /// Keys of encryption roots, as users have them: they are needed for what the intent logs of
     /// encrypted datasets promise.
     pub keys: Vec<(String, Vec<u8>)>,
+    /// Keys that are known from before.
+    pub known: Option<KnownKeys>,
+}
+
+/// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
+/// which nobody holds: those whose keys may be wanted to take it over.
+pub fn encryption_roots(
+    paths: &[PathBuf],
+    wanted: &str,
+    destroyed: bool,
+) -> Result<Vec<EncryptionRoot>> {
+    let search = crate::search(paths).only(destroyed);
+    Ok(search.open(wanted, &crate::OpenOptions::default())?.encryption_roots())
 }
 
 /// Takes over the pool of that name or guid, which is on drives among `paths`. `force` takes one
@@ -275,9 +289,11 @@ fn take(devices: &[Arc<dyn Device>], wanted: &str, how: &TakeOver, world: &World
     let owned = Owned::new(pool, world.below())
         .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
     owned.take_over(world.host.clone());
-    let held = Held::new(owned, world.clone());
+    let held = Held::new(owned, world.clone(), how.known.clone());
     for (dataset, secret) in &how.keys {
-        held.load_key(dataset, secret)?;
+        // it may be called otherwise from now on
+        let below = dataset.find('/').and_then(|at| dataset.get(at..)).unwrap_or_default();
+        held.load_key(&format!("{}{below}", held.name()), secret)?;
     }
     held.take_logs_over()?;
     Ok(held)

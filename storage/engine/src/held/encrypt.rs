@@ -19,10 +19,10 @@ const NAMES: [&str; 4] = ["encryption", "keyformat", "keylocation", "pbkdf2iters
 
 /// What the properties of a dataset that is to be say about its encryption.
 #[derive(Debug, Default)]
-struct Wish {
-    encryption: Option<String>,
-    format: Option<String>,
-    location: Option<String>,
+pub(super) struct Wish {
+    pub(super) encryption: Option<String>,
+    pub(super) format: Option<String>,
+    pub(super) location: Option<String>,
     iterations: Option<String>,
 }
 
@@ -77,13 +77,13 @@ fn suite(name: &str, word: &str) -> Result<Option<Suite>> {
     }))
 }
 
-fn usage(name: &str, why: &str) -> Error {
-    Error::Usage { what: format!("'{name}' cannot be made: {why}") }
+pub(super) fn usage(name: &str, why: &str) -> Error {
+    Error::Usage { what: format!("'{name}' cannot be encrypted so: {why}") }
 }
 
 impl Wish {
     /// Takes what is about encryption out of the properties.
-    fn take(new: &mut NewDataset) -> Self {
+    pub(super) fn take(new: &mut NewDataset) -> Self {
         let mut wish = Self::default();
         let (about, rest) = std::mem::take(&mut new.properties)
             .into_iter()
@@ -113,6 +113,29 @@ impl Wish {
             (_, None) => Ok(0),
             _ => Err(usage(name, "pbkdf2iters is for passphrases")),
         }
+    }
+
+    /// The user's key from what the user has, in the form of that name.
+    pub(super) fn user_key(
+        &self,
+        world: &World,
+        name: &str,
+        format: &str,
+        secret: Option<&[u8]>,
+    ) -> Result<UserKey> {
+        let format = KeyFormat::by_name(format)
+            .ok_or_else(|| usage(name, "keyformat is raw, hex or passphrase"))?;
+        let iterations = self.stretching(name, format)?;
+        let salt = if iterations == 0 { 0 } else { world.number().max(1) };
+        let secret = secret.ok_or_else(|| usage(name, "its key was not given"))?;
+        let stretching = Stretching { salt, iterations };
+        let wrapping = format.wrapping(secret, stretching).map_err(|why| match why {
+            transform::Error::KeyForm { wanted } => {
+                Error::KeyForm { dataset: name.to_owned(), wanted: wanted.to_owned() }
+            }
+            why => usage(name, &why.to_string()),
+        })?;
+        Ok(UserKey { wrapping, format, stretching })
     }
 
     fn asks_for_key(&self) -> bool {
@@ -172,27 +195,24 @@ fn own_key(
     let name = &new.name;
     let word = wish.format.as_deref();
     let word = word.ok_or_else(|| usage(name, "a key of its own needs a keyformat"))?;
-    let format = KeyFormat::by_name(word)
-        .ok_or_else(|| usage(name, "keyformat is raw, hex or passphrase"))?;
-    let iterations = wish.stretching(name, format)?;
-    let salt = if iterations == 0 { 0 } else { world.number().max(1) };
     let location = wish.location.clone().unwrap_or_else(|| "prompt".to_owned());
     judge_location(name, &location)?;
-    let secret = secret.ok_or_else(|| usage(name, "its key was not given"))?;
-    let stretching = Stretching { salt, iterations };
-    let wrapping = format.wrapping(secret, stretching).map_err(|why| match why {
-        transform::Error::KeyForm { wanted } => {
-            Error::KeyForm { dataset: name.clone(), wanted: wanted.to_owned() }
-        }
-        why => usage(name, &why.to_string()),
-    })?;
+    let UserKey { wrapping, format, stretching } = wish.user_key(world, name, word, secret)?;
+    let Stretching { salt, iterations } = stretching;
     let wrapped = wrap_key(&wrapping, &key, iv).map_err(|why| usage(name, &why.to_string()))?;
     new.properties.push(("keylocation".to_owned(), location));
     let (wrapping, key) = (Arc::new(wrapping), Arc::new(key));
     Ok(Keying { wrapped, wrapping, key, own: true, format, salt, iterations })
 }
 
-fn nonce(world: &World) -> [u8; 12] {
+/// A user's key, as it is from now on.
+pub(super) struct UserKey {
+    pub(super) wrapping: WrappingKey,
+    pub(super) format: KeyFormat,
+    pub(super) stretching: Stretching,
+}
+
+pub(super) fn nonce(world: &World) -> [u8; 12] {
     let mut iv = [0; 12];
     (world.random)(&mut iv);
     iv
@@ -240,7 +260,7 @@ impl Held {
 }
 
 /// Where a key may be.
-fn judge_location(name: &str, location: &str) -> Result<()> {
+pub(super) fn judge_location(name: &str, location: &str) -> Result<()> {
     let known = ["file:///", "https://", "http://"].iter().any(|way| location.starts_with(way));
     if location == "prompt" || known {
         return Ok(());

@@ -208,8 +208,13 @@ impl Held {
                 continue;
             }
             let locked = dataset.key_status().map_err(failed)?;
-            if locked == Some(KeyStatus::Unavailable) && self.0.owned.log_can_wait(&objset) {
-                continue;
+            if locked == Some(KeyStatus::Unavailable) {
+                if self.0.owned.log_can_wait(&objset) {
+                    continue;
+                }
+                let root = tree.encryption_root(&dataset).map_err(failed)?;
+                let root = root.map_or_else(|| name.clone(), |root| root.name());
+                return Err(Error::LockedLog { pool: self.name().to_owned(), dataset: name, root });
             }
             // the key is needed to say in the root block that the log was claimed
             let live = dataset.open().map_err(failed)?.to_live();

@@ -3,10 +3,12 @@
 use dsl::Setting;
 use dsl::write::{self, Change};
 use ondisk::history::Entry;
-use spa::Owned;
+use spa::{Directory, Owned};
 use units::ObjsetId;
 
 use super::Held;
+use crate::Result;
+use crate::inspect::Facts;
 
 /// The dataset of a name, before it is done away with.
 pub(super) fn id_of(change: &Change<'_>, name: &str) -> ObjsetId {
@@ -46,5 +48,21 @@ impl Held {
     /// Writes a command down that a user gave, with the next group.
     pub fn note_command(&self, line: &str, user: u32) {
         self.0.owned.note_command(line, user.into());
+    }
+
+    /// Writes down, with the next group, that this program took the pool over: "import", or "open"
+    /// where it had it before.
+    pub fn note_taken(&self, how: &'static str) {
+        self.0.owned.note_taken(how);
+    }
+
+    /// What was done to the pool, and what it did itself (`internal`), as
+    /// [`crate::Pool::inspect_history`] gives it. What waits to be written is written first.
+    pub fn history(&self, internal: bool) -> Result<Facts> {
+        // one that stands still shows what it has
+        let _ = self.sync();
+        let directory = Directory::open(self.0.owned.mos().synced());
+        let directory = directory.map_err(|why| self.explain(&why))?;
+        crate::inspect::history(self.name(), &directory, internal)
     }
 }

@@ -21,6 +21,7 @@ mod keep;
 mod look;
 mod own;
 mod owners;
+mod rekey;
 mod room;
 mod settings;
 mod status;
@@ -42,8 +43,8 @@ use crate::{Error, Result};
 pub use arc::Memory;
 pub use change::{Caller, Move, New, Set};
 pub use create::{
-    NewPool, NewVdev, TakeOver, create, create_keyed, create_on, create_with, hold, hold_as,
-    hold_on,
+    NewPool, NewVdev, TakeOver, create, create_keyed, create_on, create_with, encryption_roots,
+    hold, hold_as, hold_on,
 };
 pub use datasets::NewDataset;
 pub use drive::{Drive, open_drive};
@@ -55,6 +56,10 @@ pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
 pub use world::{Fill, World};
 pub use zpl::{MoveKind, Position, Stretch, XattrMode};
+
+/// The keys that were given to a held pool, for whoever holds the same pool after it.
+#[derive(Clone, Debug)]
+pub struct KnownKeys(Arc<dsl::Keys>);
 
 /// A pool that is held. Cheap to clone.
 #[derive(Clone)]
@@ -79,7 +84,7 @@ impl std::fmt::Debug for Held {
 }
 
 impl Held {
-    fn new(owned: Owned, world: World) -> Self {
+    fn new(owned: Owned, world: World, keys: Option<KnownKeys>) -> Self {
         let (files, volumes) = (Mutex::default(), Mutex::default());
         device::buffer::keep(usize::try_from(world.dirty).unwrap_or(usize::MAX));
         owned.set_accounts(Arc::new(accounts::Accountant::of(&owned, &world)));
@@ -92,8 +97,8 @@ impl Held {
             }
         });
         let goes_on = AtomicBool::new(false);
-        let held =
-            Self(Arc::new(Inner { owned, world, files, volumes, keys: Arc::default(), goes_on }));
+        let keys = keys.map(|known| known.0).unwrap_or_default();
+        let held = Self(Arc::new(Inner { owned, world, files, volumes, keys, goes_on }));
         held.learn_failmode();
         held
     }
@@ -152,6 +157,11 @@ impl Held {
     pub fn clear(&self) -> Result<()> {
         self.0.owned.clear().map_err(|why| self.explain(&why))?;
         self.sync()
+    }
+
+    /// The keys that were given to it.
+    pub fn known_keys(&self) -> KnownKeys {
+        KnownKeys(Arc::clone(&self.0.keys))
     }
 
     /// The paths of the drives that are there.

@@ -4,6 +4,7 @@ use ondisk::Reader;
 use ondisk::history::{HistoryHeader, HistoryRecord, Records};
 use ondisk::nvlist::{Nvlist, Value};
 use serde_json::{Map, json};
+use spa::Directory;
 
 use super::{Facts, unreadable};
 use crate::{Error, Pool, Result};
@@ -56,35 +57,40 @@ impl Pool {
 
     /// The pool's command history: what people did, and what the pool did itself (`internal`).
     pub fn inspect_history(&self, internal: bool) -> Result<Facts> {
-        let failed = |error: &dyn std::fmt::Display| {
-            unreadable(format!("the history of pool '{}'", self.name()), &error.to_string())
-        };
-        let object = self.spa().directory().object("history").map_err(|error| failed(&error))?;
-        let Some(object) = object else {
-            return Err(Error::NoSuchThing { what: format!("history in pool '{}'", self.name()) });
-        };
-        let mut bonus = Reader::new("history header", object.bonus(), object.bonus_order());
-        let header = HistoryHeader::read(&mut bonus).map_err(|error| failed(&error))?;
-        let mut bytes = Vec::new();
-        for range in header.ranges() {
-            let length = range.end.saturating_sub(range.start);
-            let all = length.saturating_add(bytes.len() as u64);
-            if all > LONGEST {
-                return Err(failed(&format!("it would be {all} bytes long")));
-            }
-            let mut part = vec![0; usize::try_from(length).unwrap_or(0)];
-            object.read(range.start, &mut part).map_err(|error| failed(&error))?;
-            bytes.extend(part);
-        }
-        let mut rows = Vec::new();
-        for found in Records::new(&bytes) {
-            match found {
-                Ok(found) => rows.extend(record(&found, internal)),
-                Err(error) => rows.push(json!({ "error": error.to_string() })),
-            }
-        }
-        Ok(json!({ "pool": self.name(), "lost": header.lost, "records": rows }))
+        history(self.name(), self.spa().directory(), internal)
     }
+}
+
+/// What was done to a pool, and what it did itself (`internal`).
+pub(crate) fn history(name: &str, directory: &Directory, internal: bool) -> Result<Facts> {
+    let failed = |error: &dyn std::fmt::Display| {
+        unreadable(format!("the history of pool '{name}'"), &error.to_string())
+    };
+    let object = directory.object("history").map_err(|error| failed(&error))?;
+    let Some(object) = object else {
+        return Err(Error::NoSuchThing { what: format!("history in pool '{name}'") });
+    };
+    let mut bonus = Reader::new("history header", object.bonus(), object.bonus_order());
+    let header = HistoryHeader::read(&mut bonus).map_err(|error| failed(&error))?;
+    let mut bytes = Vec::new();
+    for range in header.ranges() {
+        let length = range.end.saturating_sub(range.start);
+        let all = length.saturating_add(bytes.len() as u64);
+        if all > LONGEST {
+            return Err(failed(&format!("it would be {all} bytes long")));
+        }
+        let mut part = vec![0; usize::try_from(length).unwrap_or(0)];
+        object.read(range.start, &mut part).map_err(|error| failed(&error))?;
+        bytes.extend(part);
+    }
+    let mut rows = Vec::new();
+    for found in Records::new(&bytes) {
+        match found {
+            Ok(found) => rows.extend(record(&found, internal)),
+            Err(error) => rows.push(json!({ "error": error.to_string() })),
+        }
+    }
+    Ok(json!({ "pool": name, "lost": header.lost, "records": rows }))
 }
 
 fn record(found: &HistoryRecord, internal: bool) -> Option<Facts> {

@@ -112,3 +112,148 @@ fn what_makes_no_sense_is_refused() {
     }
     held.create_filesystem(&new("tank/x", &[])).unwrap();
 }
+
+/// The old key opens it no more, and the new one does.
+fn opens(folder: &Folder, root: &str, old: &[u8], new: &[u8]) -> Held {
+    let held = hold(folder);
+    let wrong = held.load_key(root, old);
+    assert!(matches!(wrong, Err(Error::WrongKey { .. } | Error::KeyForm { .. })), "{wrong:?}");
+    held.load_key(root, new).unwrap();
+    held
+}
+
+fn roots(held: &Held) -> Vec<(String, String)> {
+    let all = held.encryption_roots().unwrap();
+    all.into_iter().map(|root| (root.name, root.format)).collect()
+}
+
+fn told(held: &Held, name: &str, property: &str) -> String {
+    let wanted = engine::dataset::Wanted {
+        depth: Some(0),
+        properties: vec![property.to_owned()],
+        ..engine::dataset::Wanted::default()
+    };
+    let mut value = String::new();
+    let mut show = |dataset: engine::dataset::Dataset| {
+        dataset.value(property).unwrap_or_default().clone_into(&mut value);
+    };
+    held.list(name, &wanted, &mut show, &mut |_| ()).unwrap();
+    value
+}
+
+#[test]
+fn keys_are_changed_and_inherited() {
+    let folder = Folder::new("rekeyed", 1, 256 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    held.create_filesystem_with(&new("tank/a", &ROOT), Some(SECRET)).unwrap();
+    held.create_filesystem(&new("tank/a/b", &[])).unwrap();
+    held.create_filesystem(&new("tank/a/b/c", &[])).unwrap();
+    write_file(&held, "tank/a/b", "letter", b"to be");
+    held.snapshot(&["tank/a/b@one".to_owned()]).unwrap();
+    held.clone_snapshot("tank/a/b@one", &new("tank/a/twin", &[])).unwrap();
+    held.create_filesystem(&new("tank/a/twin/below", &[])).unwrap();
+    write_file(&held, "tank/a/twin/below", "deep", b"or not");
+    // another passphrase: all below go along
+    let other = b"another passphrase";
+    held.change_key("tank/a", &[], other).unwrap();
+    write_file(&held, "tank/a/b/c", "after", b"still open");
+    held.export().unwrap();
+    drop(held);
+
+    let held = opens(&folder, "tank/a", SECRET, other);
+    assert_eq!(read_file(&held, "tank/a/b", "letter"), b"to be");
+    assert_eq!(read_file(&held, "tank/a/twin", "letter"), b"to be");
+    assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
+    // a key of its own in the middle: its children go along, and those of its clones
+    let digits = [b'7'; 64];
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let hex = [pair("keyformat", "hex"), pair("keylocation", "file:///root/key")];
+    let twin = held.change_key("tank/a/twin", &hex, &digits);
+    assert!(twin.is_err(), "a clone has the key of its origin");
+    held.change_key("tank/a/b", &hex, &digits).unwrap();
+    assert_eq!(told(&held, "tank/a/b", "keylocation"), "file:///root/key");
+    for name in ["tank/a/b/c", "tank/a/twin", "tank/a/twin/below"] {
+        assert_eq!(told(&held, name, "encryptionroot"), "tank/a/b", "{name}");
+    }
+    held.export().unwrap();
+    drop(held);
+    let held = opens(&folder, "tank/a/b", other, &digits);
+    assert_eq!(read_file(&held, "tank/a/b/c", "after"), b"still open");
+    assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
+    assert!(held.files("tank/a").is_err(), "that has another key");
+
+    // what makes no sense
+    assert!(matches!(held.inherit_key("tank/a/b"), Err(Error::Locked { .. })));
+    assert!(held.change_key("tank", &hex, &digits).is_err(), "it is not encrypted");
+    assert!(matches!(held.change_key("tank/a", &[], other), Err(Error::Locked { .. })));
+    held.load_key("tank/a", other).unwrap();
+    assert!(held.inherit_key("tank/a").is_err(), "what is above it is not encrypted");
+    assert!(held.inherit_key("tank/a/b/c").is_err(), "it does already");
+    let cipher = [pair("encryption", "aes-128-gcm")];
+    assert!(held.change_key("tank/a", &cipher, other).is_err());
+    assert!(held.change_key("tank/a", &[pair("atime", "off")], other).is_err());
+    assert!(held.change_key("tank/a", &[], b"short").is_err());
+
+    held.inherit_key("tank/a/b").unwrap();
+    assert_eq!(roots(&held), [("tank/a".to_owned(), "passphrase".to_owned())]);
+    assert_eq!(told(&held, "tank/a/b", "keylocation"), "none");
+    held.export().unwrap();
+    drop(held);
+    let held = opens(&folder, "tank/a", &digits, other);
+    assert_eq!(read_file(&held, "tank/a/b/c", "after"), b"still open");
+    assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
+    // whoever is destroyed takes its record along, and nobody else's
+    held.destroy("tank/a/twin/below").unwrap();
+    held.destroy("tank/a/twin").unwrap();
+    write_file(&held, "tank/a/b", "last", b"word");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn promises_of_what_is_locked_need_its_key() {
+    let folder = Folder::new("locked-log", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    held.create_filesystem_with(&new("tank/secret", &ROOT), Some(SECRET)).unwrap();
+    held.create_filesystem(&new("tank/secret/inner", &[])).unwrap();
+    write_file(&held, "tank/secret/inner", "one", b"first");
+    // the first promise takes a group, in which the log comes to be
+    held.files("tank/secret/inner").unwrap().fsync(None).unwrap();
+    write_file(&held, "tank/secret/inner", "two", b"promised");
+    held.files("tank/secret/inner").unwrap().fsync(None).unwrap();
+    let after = crate::held::cut(&folder, "locked-log-cut", 1);
+    let known = held.known_keys();
+    held.export().unwrap();
+    drop(held);
+
+    let paths = [after.path().to_owned()];
+    let refused = engine::held::hold(&paths, "tank", false, &world()).err();
+    let text = refused.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(
+        matches!(&refused, Some(Error::LockedLog { root, .. }) if root == "tank/secret")
+            && text.contains("zpool import -l tank"),
+        "{text}"
+    );
+    let roots = engine::held::encryption_roots(&paths, "tank", false).unwrap();
+    assert_eq!((roots[0].name.as_str(), roots[0].location.as_str()), ("tank/secret", "prompt"));
+    let how = |secret: &[u8]| engine::held::TakeOver {
+        keys: vec![("tank/secret".to_owned(), secret.to_vec())],
+        new_name: Some("vault".to_owned()),
+        ..engine::held::TakeOver::default()
+    };
+    let wrong = engine::held::hold_as(&paths, "tank", &how(b"another phrase"), &world());
+    assert!(matches!(wrong.err(), Some(Error::WrongKey { .. })));
+    let again = crate::held::cut(&after, "locked-log-again", 1);
+    let held = engine::held::hold_as(&paths, "tank", &how(SECRET), &world()).unwrap();
+    assert_eq!(read_file(&held, "vault/secret/inner", "two"), b"promised");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&after, "vault"), Vec::<String>::new());
+
+    // whoever had it before has the keys still
+    let how = engine::held::TakeOver { known: Some(known), ..engine::held::TakeOver::default() };
+    let paths = [again.path().to_owned()];
+    let held = engine::held::hold_as(&paths, "tank", &how, &world()).unwrap();
+    assert_eq!(read_file(&held, "tank/secret/inner", "two"), b"promised");
+}

@@ -1,0 +1,109 @@
+//! `poolhouse zpool history`.
+
+use std::io::{self, Write};
+
+use ::daemon::Ask;
+use engine::inspect::Facts;
+
+use crate::daemon::Asking;
+use crate::outcome::{Done, Outcome};
+use crate::table::safe;
+use crate::{print, time};
+
+/// What was done to pools, and by which commands
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zpool history tank
+  poolhouse zpool history -il tank              who did what, and what came of it")]
+pub(super) struct Args {
+    /// What the pools did themselves, too
+    #[arg(short = 'i')]
+    internal: bool,
+    /// Who gave the commands, and where
+    #[arg(short = 'l')]
+    long: bool,
+    /// Their names; none: all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let ask = Ask::History { names: args.pools.clone(), internal: args.internal };
+    let found: Vec<Facts> = asking.ask(&ask)?;
+    if asking.json {
+        print::json(&found)?;
+        return Ok(Outcome::Complete);
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for pool in &found {
+        writeln!(out, "History for '{}':", safe(pool["pool"].as_str().unwrap_or_default()))?;
+        for record in pool["records"].as_array().into_iter().flatten() {
+            writeln!(out, "{}", line(record, args.long))?;
+        }
+        writeln!(out)?;
+    }
+    out.flush()?;
+    Ok(Outcome::Complete)
+}
+
+/// A record as zpool(8) shows it.
+fn line(record: &Facts, long: bool) -> String {
+    let text = |name: &str| match &record[name] {
+        Facts::Null => None,
+        Facts::String(text) => Some(safe(text)),
+        other => Some(other.to_string()),
+    };
+    let mut line = record["time"].as_u64().map_or_else(|| "-".to_owned(), time::stamp);
+    if let Some(why) = text("error") {
+        return format!("{line} cannot be read: {why}");
+    }
+    if let Some(txg) = text("txg") {
+        line.push_str(&format!(" [txg:{txg}]"));
+    }
+    for text in ["what", "dataset", "detail"].into_iter().filter_map(text) {
+        line.push(' ');
+        line.push_str(&text);
+    }
+    if long {
+        let user = record["user"].as_u64().map(|id| match name_of(id) {
+            Some(name) => format!("user {id} ({name})"),
+            None => format!("user {id}"),
+        });
+        let host = text("host").map(|host| format!("on {host}"));
+        let who: Vec<String> = user.into_iter().chain(host).collect();
+        if !who.is_empty() {
+            line.push_str(&format!(" [{}]", who.join(" ")));
+        }
+    }
+    line
+}
+
+/// A user's name, if the system has it in its table.
+fn name_of(id: u64) -> Option<String> {
+    let table = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(id)).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::line;
+
+    #[test]
+    fn lines_are_as_zpool_has_them() {
+        let command = json!({"time": 1_795_210_986, "what": "zpool create tank sda", "user": 0,
+            "host": "here"});
+        let shown = line(&command, true);
+        assert!(shown.ends_with("zpool create tank sda [user 0 (root) on here]"), "{shown}");
+        assert!(line(&command, false).ends_with(" zpool create tank sda"));
+        let event = json!({"time": 1_795_210_986, "txg": 12, "what": "set",
+            "dataset": "tank/a (77)", "detail": "atime=0"});
+        let shown = line(&event, false);
+        assert!(shown.ends_with(" [txg:12] set tank/a (77) atime=0"), "{shown}");
+    }
+}
