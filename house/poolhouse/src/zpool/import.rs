@@ -87,7 +87,9 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         keys,
     }))?;
     // what it is called is only known now
-    names.iter().for_each(|name| asking.note_in(name));
+    for name in &names {
+        asking.note_in(name);
+    }
     if asking.json {
         print::json(&names)?;
     }
