@@ -6,9 +6,12 @@
 //! and again, stays while long files pass through.
 //!
 //! The limit is that of a [`Memory`], which several caches share.
+//!
+//! [`L2arc`] is what comes second: drives that keep blocks below the memory, beside the pool's own.
 #![forbid(unsafe_code)]
 
 mod identity;
+mod l2;
 mod memory;
 mod shard;
 
@@ -21,6 +24,7 @@ use units::Place;
 use zio::{Block, Error, Key, Source};
 
 use identity::Identity;
+pub use l2::{Kept, L2Counts, L2Drive, L2arc};
 pub use memory::Memory;
 use memory::Share;
 use shard::Shard;

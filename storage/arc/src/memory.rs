@@ -11,12 +11,15 @@ pub struct Memory(Arc<Inner>);
 struct Inner {
     bytes: usize,
     caches: AtomicUsize,
+    /// Bytes that something else than blocks takes.
+    reserved: AtomicUsize,
 }
 
 impl Memory {
     /// So many bytes.
     pub fn of(bytes: usize) -> Self {
-        Self(Arc::new(Inner { bytes, caches: AtomicUsize::new(0) }))
+        let (caches, reserved) = Default::default();
+        Self(Arc::new(Inner { bytes, caches, reserved }))
     }
 
     /// All of it.
@@ -28,6 +31,11 @@ impl Memory {
     pub(crate) fn share(&self) -> Share {
         self.0.caches.fetch_add(1, Ordering::Relaxed);
         Share(self.clone())
+    }
+
+    /// Something else takes part that caches need; it takes nothing yet.
+    pub(crate) fn reserve(&self) -> Reserve {
+        Reserve { memory: self.clone(), bytes: AtomicUsize::default() }
     }
 }
 
@@ -46,7 +54,31 @@ impl Share {
     /// Bytes, now: others come and go.
     pub(crate) fn bytes(&self) -> usize {
         let Share(memory) = self;
-        memory.bytes() / memory.0.caches.load(Ordering::Relaxed).max(1)
+        let reserved = memory.0.reserved.load(Ordering::Relaxed);
+        memory.bytes().saturating_sub(reserved) / memory.0.caches.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// What something else than blocks takes.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    memory: Memory,
+    bytes: AtomicUsize,
+}
+
+impl Reserve {
+    /// It takes so many bytes now.
+    pub(crate) fn set(&self, bytes: usize) {
+        let before = self.bytes.swap(bytes, Ordering::Relaxed);
+        let reserved = &self.memory.0.reserved;
+        reserved.fetch_add(bytes, Ordering::Relaxed);
+        reserved.fetch_sub(before, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 

@@ -10,6 +10,7 @@
 //! through the trait [`Sink`].
 #![forbid(unsafe_code)]
 
+mod aside;
 mod batch;
 mod block;
 mod error;
@@ -26,6 +27,7 @@ mod sink;
 mod source;
 mod writer;
 
+pub use aside::Aside;
 pub use block::Block;
 pub use error::{CopyFault, Error};
 pub use log::LogRoom;

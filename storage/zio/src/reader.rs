@@ -14,9 +14,10 @@ use transform::crypt::mac;
 use units::Place;
 use vdev::{LeafFault, Request, Tree};
 
+use crate::aside::is_telling;
 use crate::gang::Gang;
 use crate::patience::patiently;
-use crate::{Block, CopyFault, Error, Key, Patience, Source};
+use crate::{Aside, Block, CopyFault, Error, Key, Patience, Source};
 
 /// Reads blocks from a pool's vdevs.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub struct Reader {
     tree: Arc<Tree>,
     salt: OnceLock<[u8; 32]>,
     patience: OnceLock<Arc<dyn Patience>>,
+    aside: OnceLock<Arc<dyn Aside>>,
     /// Give dnode blocks of locked datasets as they are stored, their bonuses ciphered.
     raw_dnodes: bool,
 }
@@ -49,8 +51,8 @@ impl Examined {
 impl Reader {
     /// Over a tree of vdevs.
     pub fn new(tree: Arc<Tree>) -> Self {
-        let (salt, patience) = (OnceLock::new(), OnceLock::new());
-        Self { tree, salt, patience, raw_dnodes: false }
+        let (salt, patience, aside) = Default::default();
+        Self { tree, salt, patience, aside, raw_dnodes: false }
     }
 
     /// The same, but without a key the dnodes of an encrypted dataset are given as they are stored:
@@ -59,7 +61,12 @@ impl Reader {
     pub fn with_raw_dnodes(&self) -> Self {
         let tree = Arc::clone(&self.tree);
         let (salt, patience) = (self.salt.clone(), self.patience.clone());
-        Self { tree, salt, patience, raw_dnodes: true }
+        Self { tree, salt, patience, aside: OnceLock::new(), raw_dnodes: true }
+    }
+
+    /// Tells what keeps blocks beside the drives. Only the first word counts.
+    pub fn set_aside(&self, aside: Arc<dyn Aside>) {
+        let _ = self.aside.set(aside);
     }
 
     /// Tells who waits for drives that fail while a group is written.
@@ -282,12 +289,44 @@ impl Source for Reader {
             }
             Blkptr::Redacted(_) => Err(Error::Redacted { place }),
             Blkptr::Embedded(embedded) => unpacked(embedded, place),
-            Blkptr::Regular(block) => {
-                let stored = patiently(self.patience(), || self.stored(block, place))?;
-                let plain = self.content(block, stored, place, key)?;
-                Ok(Block::new(plain, block.order))
-            }
+            Blkptr::Regular(block) => self.whole(block, place, key, true),
         }
+    }
+
+    fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        match pointer {
+            Blkptr::Regular(block) => self.whole(block, place, key, false),
+            _ => self.read(pointer, place, key),
+        }
+    }
+}
+
+impl Reader {
+    /// A block's content. `again`: it may be asked for again.
+    fn whole(
+        &self,
+        block: &Regular,
+        place: Place,
+        key: Option<&Key>,
+        again: bool,
+    ) -> Result<Block, Error> {
+        let judge = |bytes: &[u8]| self.judge(block, bytes);
+        let aside = self.aside.get().filter(|_| is_telling(block));
+        let kept = match aside {
+            Some(aside) if self.can_judge(block, place).is_ok() => aside.fetch(block, &judge),
+            _ => None,
+        };
+        let stored = if let Some(kept) = kept {
+            kept
+        } else {
+            let stored = patiently(self.patience(), || self.stored(block, place))?;
+            if let Some(aside) = aside.filter(|_| again) {
+                aside.offer(block, place, &stored);
+            }
+            stored
+        };
+        let plain = self.content(block, stored, place, key)?;
+        Ok(Block::new(plain, block.order))
     }
 }
 

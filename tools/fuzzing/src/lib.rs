@@ -11,7 +11,7 @@ mod streams;
 mod tables;
 
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
-pub use pools::{gang, history, indirect, label, nvlist, spacemap, uberblock};
+pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
 pub use streams::{gzip, lz4, lzjb, zle, zstd};
 pub use tables::{bookmark, bpobj, brt, dataset, ddt, dir, fatzap, leaf, microzap, zil};
 
@@ -36,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     ("gzip", gzip),
     ("history", history),
     ("indirect", indirect),
+    ("l2arc", l2arc),
     ("label", label),
     ("leaf", leaf),
     ("lz4", lz4),

@@ -3,6 +3,7 @@
 use ondisk::gang::GangHeader;
 use ondisk::history::{HistoryHeader, Records};
 use ondisk::indirect::{Birth, Condensing, Mapping, MappingHeader, Removing};
+use ondisk::l2arc::{Header, LogBlock};
 use ondisk::label::{BootEnv, Label, LabelConfig, PoolConfig};
 use ondisk::nvlist::{Encoding, Nvlist};
 use ondisk::spacemap::{Entries, SpaceMapHeader, unflushed};
@@ -50,6 +51,14 @@ pub fn label(data: &[u8]) {
 /// An uberblock.
 pub fn uberblock(data: &[u8]) {
     let _ = (Uberblock::parse(data), Uberblock::expect(data));
+}
+
+/// What a drive of the read cache says of itself, and of what it holds.
+pub fn l2arc(data: &[u8]) {
+    let _ = Header::parse(data).map(|header| header.encode());
+    for count in [0, 63, u64::MAX] {
+        let _ = LogBlock::parse(data, count).map(|block| block.encode());
+    }
 }
 
 /// A gang header.

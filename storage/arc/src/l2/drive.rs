@@ -1,0 +1,162 @@
+//! A drive of the cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use device::Device;
+use ondisk::Checksum;
+use ondisk::l2arc::{HEADER_AT, Header};
+use parking_lot::Mutex;
+use transform::checksum::embedded;
+use units::{Ashift, Guid};
+
+use super::L2Drive;
+use super::pen::Pen;
+use super::ring::{Ring, header_size};
+
+/// A drive that could not be read or written so often is left alone.
+const MOST_ERRORS: u64 = 10;
+
+/// A drive of the cache.
+pub(super) struct Drive {
+    /// What the index knows it by.
+    pub(super) number: u64,
+    pub(super) guid: Guid,
+    pub(super) ashift: Ashift,
+    pub(super) device: Arc<dyn Device>,
+    /// What writes to it.
+    pub(super) pen: Mutex<Pen>,
+    size: u64,
+    is_out: AtomicBool,
+    read_errors: AtomicU64,
+    write_errors: AtomicU64,
+    checksum_errors: AtomicU64,
+}
+
+impl Drive {
+    /// None where it is too small.
+    pub(super) fn new(
+        number: u64,
+        guid: Guid,
+        ashift: Ashift,
+        device: Arc<dyn Device>,
+    ) -> Option<Self> {
+        let ring = Ring::new(device.size(), ashift)?;
+        let size = ring.size();
+        let pen = Mutex::new(Pen::new(ring));
+        let (is_out, read_errors, write_errors, checksum_errors) = Default::default();
+        Some(Self {
+            number,
+            guid,
+            ashift,
+            device,
+            pen,
+            size,
+            is_out,
+            read_errors,
+            write_errors,
+            checksum_errors,
+        })
+    }
+
+    /// Whether it may be read and written.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.is_out.load(Ordering::Acquire)
+    }
+
+    /// Whether it is not full yet.
+    pub(super) fn is_cold(&self) -> bool {
+        self.is_usable() && self.pen.lock().is_cold()
+    }
+
+    /// It is used no more; returns when nobody writes to it.
+    pub(super) fn retire(&self) {
+        self.is_out.store(true, Ordering::Release);
+        drop(self.pen.lock());
+    }
+
+    /// Bytes that may be written to it before others are looked at.
+    pub(super) fn most_at_once(&self) -> usize {
+        usize::try_from(self.size / 4).unwrap_or(usize::MAX)
+    }
+
+    /// It could not be read; whether it is left alone from now on.
+    pub(super) fn note_read_error(&self) -> bool {
+        self.read_errors.fetch_add(1, Ordering::Relaxed);
+        self.judge()
+    }
+
+    /// It could not be written.
+    pub(super) fn note_write_error(&self) {
+        self.write_errors.fetch_add(1, Ordering::Relaxed);
+        self.judge();
+    }
+
+    /// What it gave was wrong.
+    pub(super) fn note_wrong(&self) {
+        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn judge(&self) -> bool {
+        let errors = [&self.read_errors, &self.write_errors];
+        let errors: u64 = errors.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+        errors >= MOST_ERRORS && !self.is_out.swap(true, Ordering::AcqRel)
+    }
+
+    /// Counts errors anew; it takes part again.
+    pub(super) fn clear(&self) {
+        for count in [&self.read_errors, &self.write_errors, &self.checksum_errors] {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.is_out.store(false, Ordering::Release);
+    }
+
+    pub(super) fn describe(&self, allocated: u64) -> L2Drive {
+        L2Drive {
+            guid: self.guid,
+            name: self.device.name().to_owned(),
+            is_failed: !self.is_usable(),
+            read_errors: self.read_errors.load(Ordering::Relaxed),
+            write_errors: self.write_errors.load(Ordering::Relaxed),
+            checksum_errors: self.checksum_errors.load(Ordering::Relaxed),
+            size: self.size,
+            allocated,
+        }
+    }
+
+    /// The header on it, if one stands there that is whole.
+    pub(super) fn read_header(&self) -> Option<Header> {
+        let mut bytes = vec![0; usize::try_from(header_size(self.ashift)).ok()?];
+        self.device.read_at(HEADER_AT, &mut bytes).ok()?;
+        let sealed = embedded::verify(&bytes, &[HEADER_AT, 0, 0, 0], Checksum::Label, false);
+        if sealed { Header::parse(&bytes).ok() } else { None }
+    }
+
+    /// Writes the header; true if that could be done.
+    pub(super) fn write_header(&self, header: &Header) -> bool {
+        let mut bytes = vec![0; usize::try_from(header_size(self.ashift)).unwrap_or(0)];
+        let fields = header.encode();
+        bytes[..fields.len()].copy_from_slice(&fields);
+        let sealed = embedded::seal(&mut bytes, &[HEADER_AT, 0, 0, 0], Checksum::Label, false);
+        assert!(sealed.is_some(), "a sector has room for its checksum");
+        self.write(HEADER_AT, &bytes)
+    }
+
+    /// Writes; true if that could be done.
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> bool {
+        let done = self.device.write_at(at, bytes).is_ok();
+        if !done {
+            self.note_write_error();
+        }
+        done
+    }
+
+    /// Has what was written last; true if that could be done.
+    pub(super) fn flush(&self) -> bool {
+        let done = self.device.flush().is_ok();
+        if !done {
+            self.note_write_error();
+        }
+        done
+    }
+}

@@ -1,0 +1,88 @@
+//! The ring of a cache drive: where its hand is, and what is still there.
+//!
+//! ```text
+//! start │ newest ….│hand  (free)  evict│…. oldest …│ end
+//! ```
+//!
+//! In the first sweep nothing lies before the hand, and `evict` is the start.
+
+use std::ops::Range;
+
+use ondisk::l2arc;
+use units::Ashift;
+
+/// A ring has at least so many bytes: as many as four of the largest requests.
+const SMALLEST: u64 = 16 << 20;
+
+/// A ring. Addresses are bytes from the drive's start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ring {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Where the next block goes.
+    pub(super) hand: u64,
+    /// From the hand up to here nothing is there any more.
+    pub(super) evict: u64,
+    /// The hand has not come to the end yet.
+    pub(super) first: bool,
+}
+
+impl Ring {
+    /// An empty one on a drive of that many bytes.
+    pub(super) fn new(size: u64, ashift: Ashift) -> Option<Self> {
+        use ondisk::label;
+        let start = l2arc::HEADER_AT + header_size(ashift);
+        let end = label::usable_size(size).checked_sub(2 * label::SIZE)?;
+        let fits = end.checked_sub(start)? >= SMALLEST;
+        fits.then_some(Self { start, end, hand: start, evict: start, first: true })
+    }
+
+    /// Bytes of it.
+    pub(super) fn size(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Makes room for `bytes` in one piece, behind the hand, evicting `ahead` at once. Gives what
+    /// is gone.
+    pub(super) fn make_room(&mut self, bytes: u64, ahead: u64) -> Vec<Range<u64>> {
+        let mut gone = Vec::new();
+        if self.hand + bytes > self.end {
+            gone.push(self.hand..self.end);
+            (self.hand, self.evict, self.first) = (self.start, self.start, false);
+        }
+        if !self.first && self.hand + bytes > self.evict {
+            let to = (self.hand + bytes.max(ahead)).min(self.end);
+            gone.push(self.evict..to);
+            self.evict = to;
+        }
+        gone
+    }
+
+    /// Whether what was written from `from` up to `to`, maybe around the end, is still there.
+    pub(super) fn holds(&self, from: u64, to: u64) -> bool {
+        let within = |at: u64| (self.start..=self.end).contains(&at);
+        let order = within(from) && within(to) && self.back(to) < self.back(from);
+        order && self.back(from) <= self.live()
+    }
+
+    /// How far behind the hand an address within the ring is.
+    pub(super) fn back(&self, at: u64) -> u64 {
+        if at <= self.hand { self.hand - at } else { self.hand - self.start + (self.end - at) }
+    }
+
+    /// Bytes behind the hand that are still there.
+    fn live(&self) -> u64 {
+        if self.first {
+            self.hand - self.start
+        } else if self.evict < self.hand {
+            self.hand - self.evict
+        } else {
+            self.hand - self.start + (self.end - self.evict)
+        }
+    }
+}
+
+/// Bytes of the header of a cache drive: a sector.
+pub(super) fn header_size(ashift: Ashift) -> u64 {
+    ashift.bytes().max(l2arc::Header::SIZE as u64)
+}

@@ -1,0 +1,321 @@
+//! Blocks of a pool in memory, read through cache drives that are damaged, fail and fill up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use device::{Device, Memory as Bytes};
+use ondisk::{Blkptr, Compression, ObjectType};
+use sim::{Fault, Seed, Storm};
+use units::{Ashift, Guid, Level, ObjsetId, Place, Txg};
+use zio::memory::Drives;
+use zio::{Policy, Reader, Sink, Source, WriteRequest, Writer};
+
+use super::{Kept, L2arc};
+use crate::Memory;
+
+const POOL: Guid = Guid::new(77);
+const DRIVE: Guid = Guid::new(88);
+const TXG: Txg = Txg::new(50);
+const SMALL: u64 = 24 << 20;
+const SECTOR: u64 = 12;
+
+fn ashift() -> Ashift {
+    Ashift::new(SECTOR).unwrap()
+}
+
+/// A pool with blocks in it.
+struct Pool {
+    writer: Writer,
+    blocks: Vec<(Blkptr, Vec<u8>)>,
+}
+
+impl Pool {
+    fn new() -> Self {
+        Self { writer: Drives::new(2, 96 << 20, ashift()).writer(), blocks: Vec::new() }
+    }
+
+    /// Blocks of all sizes, half of which can be compressed.
+    fn with(count: u64, largest: u64) -> Self {
+        let mut pool = Self::new();
+        let mut seed = Seed::new(count);
+        for number in 0..count {
+            let sectors = usize::try_from(1 + seed.below(largest / 512)).unwrap();
+            let mut data: Vec<u8> =
+                (0..sectors * 64).flat_map(|_| seed.next_u64().to_le_bytes()).collect();
+            if number.is_multiple_of(2) {
+                let half = data.len() / 2;
+                data[half..].fill(number.to_le_bytes()[0]);
+            }
+            pool.add(data, ObjectType::PLAIN_FILE);
+        }
+        pool
+    }
+
+    fn add(&mut self, data: Vec<u8>, kind: ObjectType) {
+        let policy = Policy { compression: Compression::Lz4, ..Policy::default() };
+        let pointer = self.writer.write(&WriteRequest {
+            data: &data,
+            kind,
+            level: Level::new(0),
+            fill: 1,
+            txg: TXG,
+            policy: &policy,
+            previous: &Blkptr::EMPTY,
+            place: Place::default(),
+        });
+        self.blocks.push((pointer.unwrap(), data));
+    }
+
+    fn reader(&self, l2: &Arc<L2arc>) -> Reader {
+        let reader = Reader::new(Arc::clone(self.writer.reader().tree()));
+        reader.set_aside(Arc::clone(l2) as Arc<dyn zio::Aside>);
+        reader
+    }
+
+    /// Reads all blocks, which must be right; how many came from the cache.
+    fn read(&self, l2: &Arc<L2arc>) -> u64 {
+        let (reader, before) = (self.reader(l2), l2.counts().hits);
+        for (pointer, data) in &self.blocks {
+            assert!(reader.read(pointer, Place::default(), None).unwrap()[..] == data[..]);
+        }
+        l2.counts().hits - before
+    }
+}
+
+fn level(settled: Txg) -> Arc<L2arc> {
+    Arc::new(L2arc::new(POOL, &Memory::of(256 << 20), move || settled))
+}
+
+/// With one drive, whose log blocks have few entries.
+fn on(device: Arc<dyn Device>, per_log: u64) -> Arc<L2arc> {
+    let l2 = level(TXG);
+    assert!(l2.add(DRIVE, ashift(), device));
+    l2.drives.read()[0].pen.lock().per_log = per_log;
+    l2
+}
+
+fn drive(size: u64) -> Arc<dyn Device> {
+    Arc::new(Bytes::blank("cache", size))
+}
+
+fn feed(l2: &L2arc) {
+    while l2.feed(usize::MAX) > 0 {}
+}
+
+#[test]
+fn what_was_read_comes_from_the_drive_when_it_is_read_again() {
+    let pool = Pool::with(100, 100 << 10);
+    let l2 = on(drive(SMALL), 5);
+    assert_eq!(pool.read(&l2), 0);
+    feed(&l2);
+    assert_eq!(pool.read(&l2), 100);
+    let counts = l2.counts();
+    assert_eq!((counts.hits, counts.misses, counts.blocks), (100, 100, 100));
+    let [drive] = &l2.drives()[..] else { panic!("one drive") };
+    assert_eq!(drive.allocated, counts.written);
+    assert!(drive.checksum_errors == 0 && !drive.is_failed);
+    // without its drive it has nothing
+    assert!(l2.remove(DRIVE).is_some());
+    assert_eq!((pool.read(&l2), l2.counts().blocks), (0, 0));
+}
+
+#[test]
+fn what_a_reader_wants_once_is_not_kept_nor_what_may_not_be() {
+    let mut pool = Pool::with(10, 4096);
+    let once = on(drive(SMALL), 5);
+    let reader = pool.reader(&once);
+    for (pointer, _) in &pool.blocks {
+        reader.read_once(pointer, Place::default(), None).unwrap();
+    }
+    feed(&once);
+    assert_eq!(once.counts().blocks, 0, "read once");
+    // of a group that is not on the drives yet, another content may be born after a power cut
+    let early = level(Txg::new(TXG.get() - 1));
+    assert!(early.add(DRIVE, ashift(), drive(SMALL)));
+    pool.read(&early);
+    feed(&early);
+    assert_eq!(early.counts().blocks, 0, "not settled");
+    pool.add(vec![3; 4096], ObjectType::DIRECTORY);
+    pool.blocks.last_mut().unwrap().1[..].iter().for_each(|byte| assert_eq!(*byte, 3));
+    for (kept, blocks) in [(Kept::Nothing, 0), (Kept::Metadata, 1), (Kept::All, 11)] {
+        let some = on(drive(SMALL), 5);
+        some.set_kept(ObjsetId::new(0), kept);
+        pool.read(&some);
+        feed(&some);
+        assert_eq!(some.counts().blocks, blocks, "{kept:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_on_the_drive_is_never_returned() {
+    let pool = Pool::with(200, 30 << 10);
+    let storm = Storm::new(&[SMALL]);
+    let l2 = on(storm.devices().remove(0), 5);
+    pool.read(&l2);
+    feed(&l2);
+    storm.disks()[0].rot(4 << 20..12 << 20, 400, &mut Seed::new(1));
+    let hits = pool.read(&l2);
+    let wrong = l2.drives()[0].checksum_errors;
+    assert!(hits < 200 && wrong > 0, "{hits} hits, {wrong} wrong");
+    assert_eq!(hits + wrong, 200, "what is wrong is asked for once");
+    // what was wrong was read from the pool, and offered again
+    feed(&l2);
+    assert_eq!(pool.read(&l2), 200);
+}
+
+#[test]
+fn a_drive_that_fails_is_left_alone_until_it_is_cleared() {
+    let pool = Pool::with(100, 30 << 10);
+    let all = 0..SMALL;
+    for fault in [Fault::Read(all.clone()), Fault::Write(all), Fault::Gone, Fault::Flush] {
+        let storm = Storm::new(&[SMALL]);
+        let l2 = on(storm.devices().remove(0), 5);
+        pool.read(&l2);
+        if matches!(fault, Fault::Read(_) | Fault::Gone) {
+            feed(&l2);
+        }
+        storm.disks()[0].add_fault(fault.clone());
+        for _ in 0..20 {
+            assert_eq!(pool.read(&l2), 0, "{fault:?}");
+            feed(&l2);
+        }
+        let found = l2.drives().remove(0);
+        assert!(found.is_failed, "{fault:?}: {found:?}");
+        assert_eq!(found.read_errors + found.write_errors, 10, "{fault:?}");
+        storm.disks()[0].mend();
+        l2.clear();
+        pool.read(&l2);
+        feed(&l2);
+        assert_eq!(pool.read(&l2), 100, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_drive_fills_up_and_goes_round() {
+    let l2 = on(drive(SMALL), 7);
+    let mut pools = Vec::new();
+    for round in 0..12 {
+        pools.push(Pool::with(60 + round, 128 << 10));
+        let pool = pools.last().unwrap();
+        // pools are told apart by nothing but their blocks: each has its own addresses only in part
+        let l2_before = l2.counts().written;
+        pool.read(&l2);
+        feed(&l2);
+        assert!(l2.counts().written > l2_before, "round {round}");
+        let again = pool.read(&l2);
+        assert!(again > 50, "round {round}: {again}");
+        let found = l2.drives().remove(0);
+        assert!(found.allocated <= found.size, "{found:?}");
+    }
+    assert!(!l2.is_cold(), "it went round");
+}
+
+/// What the index has, as what the drive is asked for.
+fn told(l2: &L2arc, pool: &Pool) -> usize {
+    let index = l2.index.lock();
+    let known = pool.blocks.iter().filter(|(pointer, _)| {
+        let Blkptr::Regular(block) = pointer else { return false };
+        index.find(super::Name::of(block).unwrap()).is_some()
+    });
+    known.count()
+}
+
+#[test]
+fn what_is_on_a_drive_is_found_again() {
+    let device = drive(SMALL);
+    let pool = Pool::with(500, 60 << 10);
+    for round in 1..6 {
+        let l2 = on(Arc::clone(&device), 5);
+        // it is looked at before it is written
+        l2.feed(0);
+        let found = told(&l2, &pool);
+        if round == 1 {
+            assert_eq!(found, 0);
+        } else {
+            assert!(found > 100, "round {round}: {found}");
+            assert_eq!(pool.read(&l2), found as u64, "round {round}: all are right");
+        }
+        pool.read(&l2);
+        feed(&l2);
+        let whole = pool.read(&l2);
+        assert!(whole > 100, "{whole}");
+    }
+}
+
+#[test]
+fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
+    let pool = Pool::with(100, 30 << 10);
+    let device = Bytes::blank("cache", SMALL);
+    let first = on(Arc::new(device.clone()), 5);
+    pool.read(&first);
+    let used: Arc<dyn Device> = first.drives.read()[0].device.clone();
+    feed(&first);
+    let mut bytes = vec![0; usize::try_from(SMALL).unwrap()];
+    used.read_at(0, &mut bytes).unwrap();
+    let copy = || Arc::new(Bytes::new("cache", &bytes)) as Arc<dyn Device>;
+    let found = |guid: Guid, pool_guid: Guid, per_log: u64, device: Arc<dyn Device>| {
+        let l2 = L2arc::new(pool_guid, &Memory::of(256 << 20), || TXG);
+        assert!(l2.add(guid, ashift(), device));
+        l2.drives.read()[0].pen.lock().per_log = per_log;
+        l2.feed(0);
+        told(&l2, &pool)
+    };
+    assert_eq!(found(DRIVE, POOL, 5, copy()), 100);
+    assert_eq!(found(Guid::new(1), POOL, 5, copy()), 0);
+    assert_eq!(found(DRIVE, Guid::new(1), 5, copy()), 0);
+    assert_eq!(found(DRIVE, POOL, 6, copy()), 0);
+    let damaged = copy();
+    damaged.write_at((4 << 20) + 100, &[9]).unwrap();
+    assert_eq!(found(DRIVE, POOL, 5, Arc::clone(&damaged)), 0);
+    // and nothing that was there is believed from then on
+    assert_eq!(found(DRIVE, POOL, 5, damaged), 0);
+    // blocks of a past that did not happen
+    let early = Arc::new(L2arc::new(POOL, &Memory::of(256 << 20), || Txg::new(TXG.get() - 1)));
+    assert!(early.add(DRIVE, ashift(), copy()));
+    early.drives.read()[0].pen.lock().per_log = 5;
+    early.feed(0);
+    assert_eq!(told(&early, &pool), 0);
+}
+
+#[test]
+fn after_a_power_cut_all_that_is_returned_is_right() {
+    let storm = Storm::new(&[SMALL]);
+    let pools: Vec<_> = (0..4).map(|round| Pool::with(300 + round, 60 << 10)).collect();
+    let l2 = on(storm.devices().remove(0), 5);
+    for pool in &pools {
+        pool.read(&l2);
+        feed(&l2);
+    }
+    let journal = storm.journal();
+    let (mut hits, mut cuts) = (HashMap::new(), 0);
+    for at in (0..journal.len()).step_by(3) {
+        for seed in 0..5 {
+            let device = journal.cut(at, seed).remove(0);
+            let l2 = on(Arc::new(device), 5);
+            l2.feed(0);
+            for (round, pool) in pools.iter().enumerate() {
+                *hits.entry(round).or_insert(0) += pool.read(&l2);
+            }
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 20 && hits.values().sum::<u64>() > 1000, "{cuts} cuts, {hits:?}");
+}
+
+#[test]
+fn what_is_too_small_is_no_cache() {
+    assert!(!level(TXG).add(DRIVE, ashift(), drive(1 << 20)));
+    assert!(!level(TXG).add(DRIVE, ashift(), drive(0)));
+}
+
+#[test]
+fn the_memory_for_it_is_part_of_the_limit() {
+    let memory = Memory::of(64 << 20);
+    let share = memory.share();
+    assert_eq!(share.bytes(), 64 << 20);
+    let l2 = Arc::new(L2arc::new(POOL, &memory, || TXG));
+    l2.add(DRIVE, ashift(), drive(SMALL));
+    assert_eq!(share.bytes(), 60 << 20);
+    l2.remove(DRIVE);
+    assert_eq!(share.bytes(), 64 << 20);
+}

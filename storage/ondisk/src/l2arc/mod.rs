@@ -1,0 +1,63 @@
+//! What a drive of the read cache holds: blocks of the pool, and which they are.
+//!
+//! Behind the front labels and the boot region of such a drive stands a header ([`Header`], one
+//! sector, at least 512 bytes), and behind that a ring of stored blocks, each from a sector on.
+//! After every so many of them a block of the log ([`LogBlock`]) says which they were; the header
+//! leads to the newest two, and each log block to the one before its predecessor:
+//!
+//! ```text
+//! header ─┬─> log block n    ──> n-2 ──> n-4 …
+//!         └─> log block n-1  ──> n-3 ──> n-5 …
+//!
+//! start ….│blocks│log n-1│blocks│log n│…hand (free) evict….│old blocks│log│…… end
+//! ```
+//!
+//! The hand writes on towards the end and begins again at the start; what lies between the hand and
+//! `evict` is not there any more. The header's sum is that of a part of a label.
+//!
+//! A log entry knows a block by its first address and its birth. What a block of the cache is worth
+//! only the checksum in the pointer to it says.
+//!
+//! Learnt from: `arc.c` and `arc_impl.h` of OpenZFS 2.3.2. Proved by: the tests here, and the
+//! engine's `zdb_knows_what_a_cache_drive_holds`.
+
+mod header;
+mod log;
+
+pub use header::Header;
+pub use log::{Entry, LogBlock, LogPointer};
+
+/// Where the header stands on a drive, bytes: where on other drives the data begin.
+pub const HEADER_AT: u64 = crate::label::DATA_START;
+/// No log block has more entries.
+pub const MOST_ENTRIES: u64 = 1022;
+/// Drives that end before have no log.
+const SMALLEST_LOGGED: u64 = 1 << 30;
+/// log2 of the largest block of a pool: what a log block tells of is to fit on the drive.
+const LARGEST_SHIFT: u32 = 24;
+/// Bits of a word of sizes that say how many sectors of 512 bytes, less one.
+const SIZE_MASK: u64 = 0xffff;
+
+/// How many entries a log block has on a drive whose ring is from `start` to `end` (bytes); 0: there
+/// is no log.
+pub fn entries_per_log(start: u64, end: u64) -> u64 {
+    if end < SMALLEST_LOGGED {
+        return 0;
+    }
+    (end.saturating_sub(start) >> LARGEST_SHIFT).min(MOST_ENTRIES)
+}
+
+/// A size in bytes, from the bits of a word.
+const fn size_at(word: u64, shift: u32) -> u32 {
+    let sectors = (word.wrapping_shr(shift) & SIZE_MASK) as u32;
+    sectors.wrapping_add(1).wrapping_mul(512)
+}
+
+/// The bits of a word for a size in bytes.
+fn size_bits(size: u32, shift: u32) -> u64 {
+    let sectors = u64::from(size >> 9).saturating_sub(1);
+    (sectors & SIZE_MASK).wrapping_shl(shift)
+}
+
+#[cfg(test)]
+mod tests;
