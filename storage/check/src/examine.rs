@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use job::Work;
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
@@ -11,7 +12,6 @@ use vdev::LeafFault;
 use zio::{Block, Error, Key, Reader, Source};
 
 use crate::Inner;
-use crate::queue::Work;
 use crate::tally::{Tally, allocated};
 
 /// So many extents are gathered before they are put into the sets.

@@ -23,7 +23,6 @@ mod error;
 mod examine;
 mod files;
 mod log;
-mod queue;
 pub mod report;
 mod shared;
 mod space;
@@ -35,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use dmu::Objset;
-use job::Job;
+use job::{Job, Queue};
 use ondisk::Blkptr;
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
@@ -48,12 +47,14 @@ pub use error::Error;
 pub use report::Report;
 
 use examine::Batch;
-use queue::Queue;
 use report::{KindCounts, LeafReport, SizeCounts};
 use shared::Shared;
 use space::Space;
 use tally::Tally;
 use walk::Task;
+
+/// Batches that may wait.
+const MOST_WAITING: usize = 64;
 
 /// An examination of a pool. Cheap to clone, for the threads that do it.
 #[derive(Clone)]
@@ -111,7 +112,7 @@ impl Check {
             job,
             space,
             shared,
-            queue: Queue::default(),
+            queue: Queue::new(MOST_WAITING),
             tally: Mutex::new(tally),
             objsets: AtomicU64::new(0),
             objsets_done: AtomicU64::new(0),

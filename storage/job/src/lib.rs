@@ -6,9 +6,13 @@
 //! does the waiting that [`Pace`] asks for.
 #![forbid(unsafe_code)]
 
+mod queue;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+pub use queue::{Queue, Work};
 
 /// How far the work has come. The counters are independent: a reader may see one updated before
 /// another.

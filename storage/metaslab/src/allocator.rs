@@ -9,6 +9,7 @@ use ondisk::Dva;
 use parking_lot::{Mutex, RwLock};
 use units::{MetaslabId, Txg, VdevId};
 
+use crate::pin::{Pin, Pins};
 use crate::rotor::Rotor;
 use crate::slab::Slab;
 use crate::top::{Found, Top, TopSpec, id};
@@ -18,6 +19,9 @@ use crate::{Class, Error, Ranges};
 const GANG_HEADER: u64 = 512;
 /// A map that is too old as soon as it is read is read again so often.
 const MOST_READS: usize = 8;
+
+/// When one part in so many of what is free on a vdev is kept by a pin, that is too much.
+const SHARE_HELD: u64 = 4;
 
 /// What is wanted of the allocator.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +92,7 @@ pub struct Allocator {
     tops: RwLock<BTreeMap<VdevId, Arc<Top>>>,
     rotors: [Mutex<Rotor>; Class::ALL.len()],
     reader: RwLock<Option<Arc<dyn ReadMap>>>,
+    pins: Arc<Pins>,
 }
 
 impl std::fmt::Debug for Allocator {
@@ -386,11 +391,31 @@ impl Allocator {
     /// A txg is on disk, all its changes in space maps. What it freed may be used when two more
     /// are.
     pub fn synced(&self, txg: Txg) {
+        let kept = self.pins.kept();
+        let mut short = false;
         for top in self.tops.read().values() {
             let mut state = top.state.lock();
-            state.synced(txg);
+            let held = state.synced(txg, kept);
             top.count(&state);
+            let all: u64 =
+                Class::ALL.into_iter().map(|class| top.available(class)).max().unwrap_or(0);
+            short |= held > all / SHARE_HELD;
         }
+        if short {
+            self.pins.press();
+        }
+    }
+
+    /// Keeps what is freed from now on from being used, as long as the pin is not dropped: what the
+    /// last txg leads to, which is `synced`, can be read and written in its place meanwhile. There
+    /// is one pin at a time.
+    pub fn pin(&self, synced: Txg) -> Pin {
+        Pins::pin(&self.pins, synced)
+    }
+
+    /// Room is short: who holds the pin is asked to drop it, and waited for.
+    pub fn make_room(&self) {
+        self.pins.wait();
     }
 
     /// What is used of a vdev.

@@ -236,10 +236,14 @@ impl Slab {
         (!changed.allocated.is_empty() || !changed.freed.is_empty()).then_some(changed)
     }
 
-    /// Makes usable what waited long enough, now that `txg` is on disk; how many bytes.
-    pub(crate) fn ripen(&mut self, txg: Txg) -> u64 {
-        let ripe = |of: Txg| of.get().saturating_add(DEFERRED_TXGS) <= txg.get();
+    /// Makes usable what waited long enough, now that `txg` is on disk, but for what was freed after
+    /// `kept`. How many bytes, and how many of them wait for `kept` alone.
+    pub(crate) fn ripen(&mut self, txg: Txg, kept: Option<Txg>) -> (u64, u64) {
+        let old = |of: Txg| of.get().saturating_add(DEFERRED_TXGS) <= txg.get();
+        let ripe = |of: Txg| old(of) && kept.is_none_or(|kept| of <= kept);
         let count = self.deferred.partition_point(|(of, _)| ripe(*of));
+        let held = self.deferred[count..].iter().take_while(|(of, _)| old(*of));
+        let held = held.flat_map(|(_, ranges)| ranges).map(|range| range.end - range.start).sum();
         let mut bytes = 0;
         for (of, ranges) in self.deferred.drain(..count) {
             for range in ranges {
@@ -251,7 +255,7 @@ impl Slab {
                 }
             }
         }
-        bytes
+        (bytes, held)
     }
 
     /// Whether something waits here.

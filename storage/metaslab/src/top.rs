@@ -299,13 +299,14 @@ impl State {
         set.into_iter().filter_map(take).collect()
     }
 
-    /// A txg is on disk.
-    pub(crate) fn synced(&mut self, txg: Txg) {
+    /// A txg is on disk. Gives how many bytes could be used if nothing freed after `kept` were kept.
+    pub(crate) fn synced(&mut self, txg: Txg, kept: Option<Txg>) -> u64 {
         let left = self.dirty.iter().filter(|(of, _)| *of <= txg);
         assert!(left.count() == 0, "all changes of a txg are in it before it is on disk");
-        let mut ripe = 0;
+        let (mut ripe, mut held) = (0, 0);
         for at in std::mem::take(&mut self.deferred) {
-            ripe += self.slabs[at].ripen(txg);
+            let (now, later) = self.slabs[at].ripen(txg, kept);
+            (ripe, held) = (ripe + now, held + later);
             if self.slabs[at].has_deferred() {
                 self.deferred.insert(at);
             }
@@ -313,6 +314,7 @@ impl State {
         if ripe > 0 {
             self.too_large = [u64::MAX; 2];
         }
+        held
     }
 
     /// The metaslabs that were not read yet, the best first.

@@ -20,6 +20,7 @@ mod open;
 mod owned;
 mod pool;
 mod removed;
+mod scan;
 mod space;
 
 pub use candidate::{Candidate, LeafSummary, scan};
@@ -34,4 +35,5 @@ pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
 pub use open::{Between, Choice, Options};
 pub use owned::{Accounts, Allowed, Owned, Redundant, SIGNS_MISSED, Set, Settings, Task, World};
 pub use pool::Pool;
+pub use scan::{Damage, Mended, Watch};
 pub use space::{Space, TopSpace, space_map_entries};

@@ -117,6 +117,18 @@ pub(crate) fn read(
     combine(&copies, request, into)
 }
 
+/// Where a range of a removed vdev lies now.
+pub(crate) fn pieces(
+    tree: &Tree,
+    vdev: VdevId,
+    offset: u64,
+    length: u64,
+) -> Result<Vec<Segment>, Error> {
+    let mut pieces = Vec::new();
+    resolve(tree, vdev, offset, length, 0, &mut pieces)?;
+    Ok(pieces)
+}
+
 /// The pieces of a range, none of which lies on a removed vdev any more.
 fn resolve(
     tree: &Tree,

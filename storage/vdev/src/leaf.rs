@@ -25,6 +25,8 @@ pub struct Leaf {
     ashift: Ashift,
     synced: AtomicU64,
     away: RwLock<TxgRanges>,
+    /// How many times it missed something since it was opened.
+    lapses: AtomicU64,
     pending: Mutex<Pending>,
     flushing: Mutex<()>,
     /// The txgs of blocks of which a failed flush may have lost some.
@@ -53,6 +55,7 @@ impl Leaf {
             ashift: Ashift::MIN,
             synced: AtomicU64::new(synced.get()),
             away: RwLock::default(),
+            lapses: AtomicU64::new(0),
             pending: Mutex::default(),
             flushing: Mutex::default(),
             doubtful: RwLock::default(),
@@ -121,6 +124,30 @@ impl Leaf {
     /// Which txgs it missed: those it was told of, and those in which writing to it failed since.
     pub fn away(&self) -> TxgRanges {
         self.away.read().clone()
+    }
+
+    /// How many times it missed something since it was opened.
+    pub fn lapses(&self) -> u64 {
+        self.lapses.load(Ordering::Acquire)
+    }
+
+    /// It has now what it missed in those txgs, but for `lost`; unless it missed anything since it
+    /// had `lapses`. Gives whether that is so.
+    pub fn recover(&self, gained: &TxgRanges, lost: &TxgRanges, lapses: u64) -> bool {
+        let mut away = self.away.write();
+        if self.lapses() != lapses {
+            return false;
+        }
+        gained.iter().for_each(|(first, last)| away.cut(first, last));
+        lost.iter().for_each(|(first, last)| away.add(first, last));
+        true
+    }
+
+    /// It missed something of these txgs.
+    fn lapse(&self, first: Txg, last: Txg) {
+        let mut away = self.away.write();
+        away.add(first, last);
+        self.lapses.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How many times its bytes were wrong, and how many times it could not be read.
@@ -196,7 +223,7 @@ impl Leaf {
             _ => Err(Trouble::Unwritten),
         };
         if result.is_err() {
-            self.away.write().add(birth, birth);
+            self.lapse(birth, birth);
         }
         result
     }
@@ -232,7 +259,7 @@ impl Leaf {
         device.flush().map_err(|_| {
             self.unwritten.fetch_add(1, Ordering::Relaxed);
             if let Some((first, last)) = births {
-                self.away.write().add(first, last);
+                self.lapse(first, last);
                 self.doubtful.write().add(first, last);
             }
             Trouble::Unwritten

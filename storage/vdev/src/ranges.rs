@@ -33,6 +33,46 @@ impl TxgRanges {
         self.0.splice(start..end, [joined]);
     }
 
+    /// Takes those from `first` to `last` out.
+    pub fn cut(&mut self, first: Txg, last: Txg) {
+        let before = first.get().checked_sub(1).map(Txg::new);
+        let after = last.get().checked_add(1).map(Txg::new);
+        let left = |(from, to): &(Txg, Txg)| {
+            let head = before.map(|before| (*from, before.min(*to)));
+            let tail = after.map(|after| (after.max(*from), *to));
+            if *to < first || *from > last { [Some((*from, *to)), None] } else { [head, tail] }
+        };
+        let kept = self.0.iter().flat_map(left).flatten().filter(|(from, to)| from <= to);
+        self.0 = kept.collect();
+    }
+
+    /// Those that are in `other` too.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        let mut common = self.clone();
+        let mut next = Some(Txg::ZERO);
+        for (first, last) in other.iter() {
+            if let (Some(from), Some(to)) = (next, first.get().checked_sub(1)) {
+                common.cut(from, Txg::new(to));
+            }
+            next = last.get().checked_add(1).map(Txg::new);
+        }
+        if let Some(from) = next {
+            common.cut(from, Txg::new(u64::MAX));
+        }
+        common
+    }
+
+    /// The first of all, if there are any.
+    pub fn first(&self) -> Option<Txg> {
+        self.0.first().map(|(first, _)| *first)
+    }
+
+    /// The last of all, if there are any.
+    pub fn last(&self) -> Option<Txg> {
+        self.0.last().map(|(_, last)| *last)
+    }
+
     /// Whether `txg` is in one of them.
     pub fn contains(&self, txg: Txg) -> bool {
         let index = self.0.partition_point(|(_, last)| *last < txg);
@@ -59,12 +99,21 @@ mod tests {
         #[test]
         fn they_are_what_a_plain_set_would_be(
             added in proptest::collection::vec((0_u64..60, 0_u64..8), 0..12),
+            taken in proptest::collection::vec((0_u64..60, 0_u64..8), 0..4),
+            others in proptest::collection::vec((0_u64..60, 0_u64..8), 0..6),
         ) {
             let txg = Txg::new;
-            let ranges = TxgRanges::new(added.iter().map(|(a, n)| (txg(*a), txg(a + n))));
+            let mut ranges = TxgRanges::new(added.iter().map(|(a, n)| (txg(*a), txg(a + n))));
+            for (a, n) in &taken {
+                ranges.cut(txg(*a), txg(a + n));
+            }
+            let other = TxgRanges::new(others.iter().map(|(a, n)| (txg(*a), txg(a + n))));
+            let common = ranges.common(&other);
             for each in 0..80 {
-                let inside = added.iter().any(|(a, n)| (*a..=a + n).contains(&each));
+                let of = |all: &[(u64, u64)]| all.iter().any(|(a, n)| (*a..=a + n).contains(&each));
+                let inside = of(&added) && !of(&taken);
                 proptest::prop_assert_eq!(ranges.contains(txg(each)), inside);
+                proptest::prop_assert_eq!(common.contains(txg(each)), inside && of(&others));
             }
             let list: Vec<_> = ranges.iter().collect();
             for pair in list.windows(2) {
@@ -79,6 +128,11 @@ mod tests {
         ranges.add(Txg::new(5), Txg::new(u64::MAX));
         ranges.add(Txg::new(u64::MAX), Txg::new(u64::MAX));
         ranges.add(Txg::new(3), Txg::new(2));
+        ranges.cut(Txg::new(3), Txg::new(2));
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [(Txg::new(5), Txg::new(u64::MAX))]);
+        ranges.cut(Txg::new(9), Txg::new(u64::MAX));
+        assert_eq!((ranges.first(), ranges.last()), (Some(Txg::new(5)), Some(Txg::new(8))));
+        ranges.cut(Txg::ZERO, Txg::new(u64::MAX));
+        assert!(ranges.is_empty());
     }
 }

@@ -101,7 +101,7 @@ impl Tree {
         for (_, data, layout) in &maps {
             rest = batch.add(layout, data, rest);
         }
-        batch.send(node, birth, faults);
+        batch.send(&mut |first, parts| put(node, first, birth, parts, faults));
         let mut rows = batch.rows.iter().map(|lost| lost.columns);
         for (index, _, layout) in &maps {
             let worst = rows.by_ref().take(layout.rows()).max().unwrap_or(0);
@@ -117,7 +117,7 @@ impl Tree {
 
 /// How many of the blocks that are first in this order are to be written together: one, or those
 /// of the same vdev and txg that are not too much.
-fn at_once(blocks: &[Outgoing<'_>], order: &[usize]) -> usize {
+pub(crate) fn at_once(blocks: &[Outgoing<'_>], order: &[usize]) -> usize {
     let mut amount = 0;
     let mut first = None;
     let fits = |index: &&usize| {
@@ -130,7 +130,7 @@ fn at_once(blocks: &[Outgoing<'_>], order: &[usize]) -> usize {
 }
 
 /// Where a block's bytes go.
-enum Layout {
+pub(crate) enum Layout {
     /// Whole to each side, at its own offset; with so many bytes of zeros behind it.
     Plain { offset: u64, padding: usize },
     /// To the columns of an array.
@@ -138,7 +138,7 @@ enum Layout {
 }
 
 impl Layout {
-    fn of(node: &Node, block: &Outgoing<'_>) -> Result<Self, Error> {
+    pub(crate) fn of(node: &Node, block: &Outgoing<'_>) -> Result<Self, Error> {
         let Outgoing { offset, birth, data, .. } = *block;
         let place = Block { offset, size: data.len() };
         if let Kind::Raidz(raidz, _) = &node.kind
@@ -165,7 +165,7 @@ impl Layout {
     }
 
     /// Bytes of memory that its parity, and a column that ends behind the block, need.
-    fn scratch(&self, data: &[u8]) -> usize {
+    pub(crate) fn scratch(&self, data: &[u8]) -> usize {
         let Self::Array(map) = self else { return 0 };
         let parity: usize = map.rows().map(|row| row.parity().len() * row.height()).sum();
         let columns = map.rows().flat_map(|row| row.data().iter());
@@ -199,11 +199,11 @@ impl Layout {
 
 /// Bytes for one child.
 #[derive(Clone, Copy)]
-struct Piece<'a> {
-    child: usize,
+pub(crate) struct Piece<'a> {
+    pub(crate) child: usize,
     /// Bytes from the end of the child's front labels.
-    offset: u64,
-    bytes: &'a [u8],
+    pub(crate) offset: u64,
+    pub(crate) bytes: &'a [u8],
     /// To which row of which block it belongs: an index in [`Batch::rows`]. None for what nobody
     /// will ever read.
     row: Option<usize>,
@@ -218,8 +218,8 @@ impl Piece<'_> {
 
 /// Pieces of several blocks.
 #[derive(Default)]
-struct Batch<'a> {
-    pieces: Vec<Piece<'a>>,
+pub(crate) struct Batch<'a> {
+    pub(crate) pieces: Vec<Piece<'a>>,
     /// What became of each row of each block.
     rows: Vec<Lost>,
 }
@@ -241,7 +241,12 @@ impl Lost {
 
 impl<'a> Batch<'a> {
     /// Adds a block; gives what is left of the memory for parity.
-    fn add(&mut self, layout: &Layout, data: &'a [u8], memory: &'a mut [u8]) -> &'a mut [u8] {
+    pub(crate) fn add(
+        &mut self,
+        layout: &Layout,
+        data: &'a [u8],
+        memory: &'a mut [u8],
+    ) -> &'a mut [u8] {
         match layout {
             Layout::Plain { offset, padding } => {
                 let row = Some(self.row());
@@ -309,8 +314,8 @@ impl<'a> Batch<'a> {
         self.rows.len() - 1
     }
 
-    /// Writes everything, counting what is lost.
-    fn send(&mut self, node: &Node, birth: Txg, faults: &mut Vec<LeafFault>) {
+    /// Has everything written, neighbours at once, counting what is lost.
+    pub(crate) fn send(&mut self, put: &mut dyn FnMut(Piece<'_>, &[&[u8]]) -> bool) {
         self.pieces.sort_unstable_by_key(|piece| (piece.child, piece.offset));
         let mut parts = Vec::with_capacity(self.pieces.len());
         for run in self.pieces.chunk_by(Piece::touches) {
@@ -320,12 +325,12 @@ impl<'a> Batch<'a> {
             let run = &run[start..end];
             parts.clear();
             parts.extend(run.iter().map(|piece| piece.bytes));
-            if put(node, run[0], birth, &parts, faults) {
+            if put(run[0], &parts) {
                 continue;
             }
             for piece in run {
                 // one bad place need not be the loss of all that lies beside it
-                let alone = run.len() == 1 || !put(node, *piece, birth, &[piece.bytes], faults);
+                let alone = run.len() == 1 || !put(*piece, &[piece.bytes]);
                 if let (true, Some(row)) = (alone, piece.row) {
                     self.rows[row].add(piece.child);
                 }

@@ -53,7 +53,7 @@ impl Gang<'_> {
         if depth > DEEPEST {
             return Err(vdev::Error::Address("a gang block is too deep".to_owned()));
         }
-        let header = self.header(dva, first, birth)?;
+        let (_, header) = self.header(dva, first, birth)?;
         for part in header.present() {
             let Blkptr::Regular(part) = part else {
                 return Err(vdev::Error::Address("a part of a gang block is none".to_owned()));
@@ -115,12 +115,13 @@ impl Gang<'_> {
         })
     }
 
+    /// The header at `dva`, its bytes too.
     pub(crate) fn header(
         &mut self,
         dva: Dva,
         first: Dva,
         birth: Txg,
-    ) -> Result<GangHeader, vdev::Error> {
+    ) -> Result<(Vec<u8>, GangHeader), vdev::Error> {
         let seed = verifier(first, birth);
         let judge = |bytes: &[u8]| embedded::verify(bytes, &seed, Checksum::GangHeader, false);
         let request =
@@ -133,8 +134,9 @@ impl Gang<'_> {
             tree.read(dva.vdev, &request, &mut bytes, self.faults)?;
         }
         let order = order_of(&bytes);
-        GangHeader::parse(&bytes, order)
-            .map_err(|error| vdev::Error::Address(format!("gang header: {error}")))
+        let header = GangHeader::parse(&bytes, order)
+            .map_err(|error| vdev::Error::Address(format!("gang header: {error}")))?;
+        Ok((bytes, header))
     }
 }
 

@@ -90,6 +90,15 @@ impl Reader {
 
     /// The header of a block in pieces, from the first copy of it that can be read.
     pub(crate) fn gang_header(&self, block: &Regular, place: Place) -> Result<GangHeader, Error> {
+        self.gang_header_bytes(block, place).map(|(_, header)| header)
+    }
+
+    /// The same, with its bytes as they are stored.
+    pub(crate) fn gang_header_bytes(
+        &self,
+        block: &Regular,
+        place: Place,
+    ) -> Result<(Vec<u8>, GangHeader), Error> {
         let mut faults = Vec::new();
         let first = block.dvas[0];
         for dva in block.copies() {

@@ -34,6 +34,7 @@ impl Rooms {
             if owned.has_room(need.bytes) || !owned.awaits_room() {
                 break;
             }
+            owned.make_room();
             owned.sync().map_err(stopped)?;
         }
         if !owned.has_room(need.bytes) {

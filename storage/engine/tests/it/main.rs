@@ -6,6 +6,7 @@ mod held;
 mod history;
 mod lasting;
 mod own;
+mod resilver;
 mod room;
 mod shared;
 mod snapshots;

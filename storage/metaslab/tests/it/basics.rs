@@ -36,6 +36,35 @@ fn freed_space_waits_for_three_txgs() {
 }
 
 #[test]
+fn nothing_that_is_freed_under_a_pin_is_used_before_it_is_dropped() {
+    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
+    let half = Want::new(512 << 10, TXG);
+    let (before, under) = (one(&allocator, &half), one(&allocator, &half));
+    allocator.free(&before, Txg::new(10)).unwrap();
+    sync(&allocator, TXG);
+    let pin = allocator.pin(TXG);
+    allocator.free(&under, Txg::new(11)).unwrap();
+    for now in 11..20 {
+        assert!(!pin.is_pressed() || now > 13);
+        sync(&allocator, Txg::new(now));
+    }
+    assert!(pin.is_pressed(), "room is short");
+    let again = one(&allocator, &Want::new(512 << 10, Txg::new(20)));
+    assert_eq!(again, before, "what the pin does not lead to");
+    assert!(allocator.allocate(&Want::new(SECTOR, Txg::new(20))).is_err());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| allocator.make_room());
+        while !waits.is_finished() && !pin.is_pressed() {
+            std::thread::yield_now();
+        }
+        drop(pin);
+    });
+    allocator.make_room();
+    sync(&allocator, Txg::new(20));
+    assert_eq!(one(&allocator, &Want::new(512 << 10, Txg::new(21))), under);
+}
+
+#[test]
 fn copies_lie_on_different_vdevs_or_else_apart() {
     let several = empty((0..3).map(|vdev| top(vdev, Class::Normal, 32 << 20)).collect());
     let want = Want { copies: 3, ..Want::new(SECTOR, TXG) };

@@ -44,6 +44,11 @@ impl Owned {
         usage.capacity.saturating_sub(taken) >= wanted
     }
 
+    /// Has what was freed used again as soon as it can be: who keeps it gives it up.
+    pub fn make_room(&self) {
+        self.space.allocator().make_room();
+    }
+
     /// Whether there may be more room when what waits has been written: it is guessed too high,
     /// and what was freed can be used again after some groups only.
     pub fn awaits_room(&self) -> bool {

@@ -7,4 +7,5 @@ mod dedup;
 mod drives;
 mod made;
 mod rewrite;
+mod scan;
 mod space;

@@ -96,7 +96,7 @@ fn blanks(count: usize) -> Vec<Arc<Drive>> {
 
 /// Places for blocks of these sizes one behind the other, from near the swap bit of raidz1 on, or
 /// from near the end of a dRAID's group on.
-fn places(tree: &Tree, shape: &Shape, sizes: &[usize]) -> Vec<Block> {
+pub(crate) fn places(tree: &Tree, shape: &Shape, sizes: &[usize]) -> Vec<Block> {
     let mut offset = match shape {
         Shape::Raidz(raidz) => (1 << 20) - (4 << raidz.now().ashift().get()),
         Shape::Draid(draid) => draid.group_size() - 2 * draid.row_size(),
@@ -120,14 +120,14 @@ fn outgoing<'a>(blocks: &[Block], contents: &'a [Vec<u8>]) -> Vec<Outgoing<'a>> 
 }
 
 /// An examination finds nothing, also not in the padding and the parity.
-fn examine(tree: &Tree, block: Block, data: &[u8]) {
+pub(crate) fn examine(tree: &Tree, block: Block, data: &[u8]) {
     let judge = |bytes: &[u8]| bytes == data;
     let (mut into, mut faults) = (Vec::new(), Vec::new());
     tree.examine(TOP, &request(block, &judge), &mut into, &mut faults).unwrap();
     assert_eq!((&into[..], faults), (data, vec![]));
 }
 
-fn shapes() -> impl Strategy<Value = (Shape, usize)> {
+pub(crate) fn shapes() -> impl Strategy<Value = (Shape, usize)> {
     let raidz = (1_u32..=3, 1_u32..=5, 9_u64..=14).prop_map(|(parity, data, ashift)| {
         (Shape::raidz_of(parity + data, parity, ashift), parity as usize)
     });
@@ -139,7 +139,7 @@ fn shapes() -> impl Strategy<Value = (Shape, usize)> {
     prop_oneof![3 => raidz, 1 => draid]
 }
 
-fn sizes() -> impl Strategy<Value = Vec<usize>> {
+pub(crate) fn sizes() -> impl Strategy<Value = Vec<usize>> {
     let size = prop_oneof![4 => 1_usize..40, 1 => 40_usize..300].prop_map(|sectors| sectors * 512);
     prop::collection::vec(size, 1..8)
 }

@@ -12,7 +12,10 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use transform::crypt::{DatasetKey, Suite};
 use units::{Ashift, Level, Place, Txg};
-use zio::{Error, Fate, Found, Key, Known, Policy, Shared, Sink, Source, WriteRequest, Writer};
+use vdev::{Leaf, TxgRanges};
+use zio::{
+    Error, Fate, Found, Key, Known, Mending, Policy, Shared, Sink, Source, WriteRequest, Writer,
+};
 
 use zio::memory::Drives;
 
@@ -282,6 +285,41 @@ proptest! {
         pool.free(&again, Txg::new(52));
         prop_assert_eq!(allocated(&pool), before);
         prop_assert!(pool.take_lost().is_empty());
+    }
+
+    #[test]
+    fn what_a_drive_missed_of_any_block_is_written_anew(
+        data in content(), policy in policy(), shift in proptest::sample::select(SECTORS.to_vec()),
+        in_pieces: bool, parity in 1_u32..4, more in 1_usize..4, lost: proptest::sample::Index,
+    ) {
+        let drives = parity as usize + more;
+        let pool = Shape::Raidz(drives, parity).pool(2 << 20, ashift(shift));
+        if in_pieces {
+            fragment(&pool, 2 * ashift(shift).bytes());
+        }
+        let Ok(pointer) = pool.write(&request(&data, &policy, &Blkptr::EMPTY)) else {
+            return Ok(());
+        };
+        let Blkptr::Regular(block) = &pointer else { return Ok(()) };
+        let tree = pool.tree();
+        let leaf = tree.leaves()[lost.index(drives)];
+        let device = leaf.device().unwrap();
+        let image = || {
+            let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
+            device.read_at(0, &mut bytes).unwrap();
+            bytes
+        };
+        let before = image();
+        device.write_at(0, &vec![0; before.len()]).unwrap();
+        leaf.set_away(TxgRanges::new([(TXG, TXG)]));
+        let wanting = |leaf: &Leaf, birth: Txg| leaf.away().contains(birth);
+        let mut mending = Mending::new(pool.reader(), &wanting);
+        mending.add(block, Place::default()).unwrap();
+        let mut faults = Vec::new();
+        let written = mending.write(&mut faults).unwrap();
+        prop_assert_eq!(faults, []);
+        prop_assert!(image() == before);
+        prop_assert!(written > 0 || before.iter().all(|byte| *byte == 0));
     }
 }
 

@@ -1,25 +1,24 @@
 //! What is still to be done, and by how many it is being done.
 //!
-//! Two kinds of work: to walk an object set, which makes more work, and to examine a batch of the
-//! blocks so found. Whoever is free takes a batch before a walk, so that what is waiting stays
-//! little; and a walker who finds that enough is waiting does its batch itself. So nobody ever
+//! Two kinds of work: tasks, such as to walk over something, which make more work, and batches of
+//! what was so found. Whoever is free takes a batch before a task, so that what is waiting stays
+//! little; and who makes batches and finds that enough is waiting does its batch itself. So nobody ever
 //! waits for room.
 
 use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Batches that may wait.
-const MOST_WAITING: usize = 64;
-
 /// A piece of work.
-pub(crate) enum Work<B, T> {
+#[derive(Debug)]
+pub enum Work<B, T> {
     /// Blocks to be examined.
     Batch(B),
     /// What makes more work.
     Task(T),
 }
 
+#[derive(Debug)]
 struct State<B, T> {
     batches: VecDeque<B>,
     tasks: VecDeque<T>,
@@ -28,29 +27,31 @@ struct State<B, T> {
 }
 
 /// A queue of batches and tasks.
-pub(crate) struct Queue<B, T> {
+#[derive(Debug)]
+pub struct Queue<B, T> {
+    /// Batches that may wait.
+    most: usize,
     state: Mutex<State<B, T>>,
     change: Condvar,
 }
 
-impl<B, T> Default for Queue<B, T> {
-    fn default() -> Self {
-        let state = State { batches: VecDeque::new(), tasks: VecDeque::new(), active: 0 };
-        Self { state: Mutex::new(state), change: Condvar::new() }
-    }
-}
-
 impl<B, T> Queue<B, T> {
+    /// In which at most so many batches wait.
+    pub fn new(most: usize) -> Self {
+        let state = State { batches: VecDeque::new(), tasks: VecDeque::new(), active: 0 };
+        Self { most, state: Mutex::new(state), change: Condvar::new() }
+    }
+
     /// Adds tasks.
-    pub(crate) fn add(&self, tasks: impl IntoIterator<Item = T>) {
+    pub fn add(&self, tasks: impl IntoIterator<Item = T>) {
         self.state.lock().tasks.extend(tasks);
         self.change.notify_all();
     }
 
     /// Adds a batch, or gives it back where enough is waiting.
-    pub(crate) fn offer(&self, batch: B) -> Option<B> {
+    pub fn offer(&self, batch: B) -> Option<B> {
         let mut state = self.state.lock();
-        if state.batches.len() >= MOST_WAITING {
+        if state.batches.len() >= self.most {
             return Some(batch);
         }
         state.batches.push_back(batch);
@@ -61,7 +62,7 @@ impl<B, T> Queue<B, T> {
 
     /// The next work; waits while others may still make some; `None` when there is none left.
     /// After a task [`Queue::done`] must be said.
-    pub(crate) fn take(&self) -> Option<Work<B, T>> {
+    pub fn take(&self) -> Option<Work<B, T>> {
         let mut state = self.state.lock();
         loop {
             if let Some(batch) = state.batches.pop_front() {
@@ -79,7 +80,7 @@ impl<B, T> Queue<B, T> {
     }
 
     /// A task that was taken is done.
-    pub(crate) fn done(&self) {
+    pub fn done(&self) {
         let mut state = self.state.lock();
         state.active = state.active.saturating_sub(1);
         let over = state.active == 0;

@@ -1,0 +1,259 @@
+//! Drives that were away get what they missed: afterwards each holds its part of everything, the
+//! examiner and zdb find nothing, and others may go.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::held::{Groups, Held, Move, MoveKind, NewDataset, Position, Shape, Watch};
+use units::ObjectId;
+
+use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
+use crate::shared::noise;
+
+const DRIVE: u64 = 128 << 20;
+
+fn hold(drives: &[PathBuf]) -> Held {
+    engine::held::hold(drives, "tank", false, &world()).unwrap()
+}
+
+fn dataset(name: &str) -> NewDataset {
+    NewDataset { name: name.to_owned(), properties: vec![] }
+}
+
+/// A pool with all kinds of things in it, some of which its first drives do not know of.
+fn miss(folder: &Folder, shape: Shape, count: usize, away: usize) {
+    let held = engine::held::create(&new_pool(folder, shape, count), &world()).unwrap();
+    write_file(&held, "tank", "before", &noise(1, 6 << 20));
+    held.create_filesystem(&dataset("tank/child")).unwrap();
+    write_file(&held, "tank/child", "before", &noise(2, 1 << 20));
+    held.snapshot(&["tank/child@one".to_owned()]).unwrap();
+    held.export().unwrap();
+    drop(held);
+
+    let held = hold(&folder.drives(count)[away..]);
+    write_file(&held, "tank", "while", &noise(3, 9 << 20));
+    write_file(&held, "tank/child", "gone", &noise(4, 2 << 20));
+    held.snapshot(&["tank/child@two".to_owned()]).unwrap();
+    held.clone_snapshot("tank/child@one", &dataset("tank/clone")).unwrap();
+    write_file(&held, "tank/clone", "while", &noise(5, 900_000));
+    held.rollback("tank/clone").unwrap_err();
+    for number in 0..200 {
+        write_file(&held, "tank/child", &format!("small{number}"), &noise(number, 700));
+    }
+    held.files("tank/child").unwrap().fsync(None).unwrap();
+    held.export().unwrap();
+}
+
+fn judge(folder: &Folder, name: &str) {
+    assert_eq!(faults(folder, "tank"), Vec::<String>::new(), "{name}");
+}
+
+fn compare(held: &Held, name: &str) {
+    for (fs, file, bytes) in [
+        ("tank", "before", noise(1, 6 << 20)),
+        ("tank", "while", noise(3, 9 << 20)),
+        ("tank/child", "small7", noise(7, 700)),
+        ("tank/clone", "while", noise(5, 900_000)),
+    ] {
+        assert!(read_file(held, fs, file) == bytes, "{name}: {fs} {file}");
+    }
+}
+
+fn come_back(name: &str, shape: Shape, count: usize, away: usize) {
+    let folder = Folder::new(name, count, DRIVE);
+    miss(&folder, shape, count, away);
+    let held = hold(&folder.drives(count));
+    assert!(held.wants_resilver(), "{name}");
+    let watch = Watch::new();
+    let mended = held.resilver(&watch).unwrap();
+    assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
+    assert!(mended.written > 1 << 20 && mended.read > 1 << 20, "{name}: {mended:?}");
+    assert!(!held.wants_resilver());
+    compare(&held, name);
+    held.export().unwrap();
+    drop(held);
+    judge(&folder, name);
+    // as many others may go as there is redundancy for
+    let drives = folder.drives(count);
+    let held = hold(&drives[..count - away]);
+    compare(&held, name);
+    held.release().unwrap();
+    drop(held);
+    let held = hold(&drives);
+    let again = held.resilver(&Watch::new()).unwrap();
+    assert!(again.complete && again.errors == 0);
+    held.export().unwrap();
+    drop(held);
+    judge(&folder, name);
+}
+
+#[test]
+fn sides_of_a_mirror_that_were_away_get_what_they_missed() {
+    come_back("resilver-mirror", Shape::Mirror, 3, 2);
+}
+
+#[test]
+fn drives_of_a_raidz_that_were_away_get_what_they_missed() {
+    come_back("resilver-raidz1", Shape::Raidz(1), 3, 1);
+    come_back("resilver-raidz2", Shape::Raidz(2), 5, 2);
+    come_back("resilver-raidz3", Shape::Raidz(3), 8, 3);
+}
+
+#[test]
+fn drives_of_a_draid_that_were_away_get_what_they_missed() {
+    let groups = Groups { parity: 2, data: 3, spares: 1 };
+    come_back("resilver-draid", Shape::Draid(groups), 7, 2);
+}
+
+/// Makes, rewrites, renames and deletes files, and snapshots, until told to stop.
+fn churn(held: &Held, stop: &AtomicBool) {
+    let live = held.files("tank/child").unwrap();
+    let root = ObjectId::new(live.files().root().unwrap().id());
+    for round in 0_u32.. {
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        let name = format!("churn{}", round % 5);
+        // near the end of room some are refused
+        let _ = live.unlink(&caller(), root, name.as_bytes());
+        let new = engine::held::New::default();
+        if let Ok(made) = live.make(&caller(), root, name.as_bytes(), &new) {
+            let id = ObjectId::new(made.id());
+            let _ = live.write(&caller(), id, Position::At(0), &noise(round, 3 << 20));
+        }
+        if round % 7 == 3 {
+            let _ = held.snapshot(&[format!("tank/child@churn{round}")]);
+            let _ = held.destroy(&format!("tank/child@churn{}", round.saturating_sub(7)));
+        }
+        if round % 5 == 1 {
+            let small = format!("small{}", round % 200);
+            let moved = Move {
+                from_dir: root,
+                from: small.as_bytes(),
+                to_dir: root,
+                to: b"moved",
+                kind: MoveKind::Replace,
+            };
+            let _ = live.rename(&caller(), &moved);
+        }
+        held.sync().unwrap();
+    }
+}
+
+/// Fills a pool until it has room for a few files only.
+fn fill(held: &Held) {
+    held.create_filesystem(&dataset("tank/ballast")).unwrap();
+    let live = held.files("tank/ballast").unwrap();
+    let root = ObjectId::new(live.files().root().unwrap().id());
+    let name = |number: u32| format!("ballast{number}").into_bytes();
+    let bytes = noise(9, 2 << 20);
+    let put = |number: u32| {
+        let made = live.make(&caller(), root, &name(number), &engine::held::New::default()).ok()?;
+        live.write(&caller(), ObjectId::new(made.id()), Position::At(0), &bytes).ok()
+    };
+    let full = (0..1000).find(|number| put(*number).is_none()).unwrap();
+    for number in full.saturating_sub(8)..full {
+        live.unlink(&caller(), root, &name(number)).unwrap();
+    }
+    held.sync().unwrap();
+}
+
+#[test]
+fn a_pool_that_is_written_meanwhile_comes_to_no_harm() {
+    for (name, shape, count) in
+        [("churn-raidz2", Shape::Raidz(2), 4), ("churn-mirror", Shape::Mirror, 2)]
+    {
+        let folder = Folder::new(name, count, DRIVE);
+        miss(&folder, shape, count, 1);
+        let held = hold(&folder.drives(count));
+        // little room is left, so that what is freed is wanted soon
+        fill(&held);
+        let stop = AtomicBool::new(false);
+        let mended = std::thread::scope(|scope| {
+            scope.spawn(|| churn(&held, &stop));
+            let mended = held.resilver(&Watch::new());
+            stop.store(true, Ordering::Release);
+            mended.unwrap()
+        });
+        assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
+        println!("{name}: {mended:?}");
+        assert!(!held.wants_resilver());
+        compare_kept(&held, name);
+        held.export().unwrap();
+        drop(held);
+        judge(&folder, name);
+    }
+}
+
+fn compare_kept(held: &Held, name: &str) {
+    assert!(read_file(held, "tank", "before") == noise(1, 6 << 20), "{name}");
+    assert!(read_file(held, "tank", "while") == noise(3, 9 << 20), "{name}");
+}
+
+#[test]
+fn what_is_lost_is_named_and_stays_noted() {
+    let folder = Folder::new("resilver-lost", 2, DRIVE);
+    let mut new = new_pool(&folder, Shape::Mirror, 2);
+    new.properties = vec![("compression".to_owned(), "off".to_owned())];
+    let held = engine::held::create(&new, &world()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    let drives = folder.drives(2);
+    let held = hold(&drives[1..]);
+    let wanted = noise(3, 3 << 20);
+    write_file(&held, "tank", "while", &wanted);
+    held.sync().unwrap();
+    write_file(&held, "tank", "later", &noise(4, 1 << 20));
+    held.export().unwrap();
+    drop(held);
+    // a block in its midst goes bad on the only drive that has it
+    let mut image = std::fs::read(&drives[1]).unwrap();
+    let part = &wanted[1 << 20..(1 << 20) + 512];
+    let at = image.windows(512).step_by(512).position(|bytes| bytes == part).unwrap() * 512;
+    image[at] ^= 1;
+    std::fs::write(&drives[1], &image).unwrap();
+
+    let held = hold(&drives);
+    let mended = held.resilver(&Watch::new()).unwrap();
+    assert!(mended.complete, "{mended:?}");
+    assert_eq!((mended.errors, mended.damage.len()), (1, 1), "{mended:?}");
+    assert!(mended.damage[0].contains("block 8"), "{mended:?}");
+    assert!(held.wants_resilver(), "the txg of that block is still missed");
+    held.export().unwrap();
+    drop(held);
+    image[at] ^= 1;
+    // its labels are newer now
+    let mut now = std::fs::read(&drives[1]).unwrap();
+    now[at] = image[at];
+    std::fs::write(&drives[1], now).unwrap();
+    let held = hold(&drives);
+    let mended = held.resilver(&Watch::new()).unwrap();
+    assert!(mended.complete && mended.errors == 0 && !held.wants_resilver(), "{mended:?}");
+    held.export().unwrap();
+    drop(held);
+    judge(&folder, "resilver-lost");
+    let held = hold(&drives[..1]);
+    assert!(read_file(&held, "tank", "while") == wanted);
+    held.release().unwrap();
+}
+
+#[test]
+fn one_that_is_stopped_begins_anew() {
+    let folder = Folder::new("resilver-stopped", 2, DRIVE);
+    miss(&folder, Shape::Mirror, 2, 1);
+    let held = hold(&folder.drives(2));
+    let watch = Watch::new();
+    watch.job.cancel.cancel();
+    let mended = held.resilver(&watch).unwrap();
+    assert!(!mended.complete && held.wants_resilver(), "{mended:?}");
+    // as if the power went away: the note is still there
+    held.release().unwrap();
+    drop(held);
+    let held = hold(&folder.drives(2));
+    assert!(held.wants_resilver());
+    let mended = held.resilver(&Watch::new()).unwrap();
+    assert!(mended.complete && mended.errors == 0);
+    held.export().unwrap();
+    drop(held);
+    judge(&folder, "resilver-stopped");
+}

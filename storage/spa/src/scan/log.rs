@@ -1,0 +1,86 @@
+//! Intent logs: blocks that no tree refers to, only a chain.
+
+use ondisk::Blkptr;
+use ondisk::Checksum;
+use ondisk::blkptr::Regular;
+use ondisk::objset::LogHeader;
+use ondisk::zil::{Chain, Record, Verifier};
+use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use zio::Reader;
+
+use super::round::{Item, Round};
+use super::walk::Gathered;
+
+/// More blocks than any log has.
+const MOST_BLOCKS: u64 = 1 << 22;
+/// The level under which log blocks are named in places.
+const LEVEL: Level = Level::new(254);
+
+impl Round<'_> {
+    /// Has the blocks of a log that hold something mended, and those that its writes point to, as
+    /// far as they are of the txg that is walked.
+    pub(super) fn log(&self, id: ObjsetId, header: &LogHeader, gathered: &mut Gathered) {
+        let claimed = !header.claim_txg.is_zero();
+        let mut next = header.chain.clone();
+        for _ in 0..MOST_BLOCKS {
+            let Blkptr::Regular(block) = &next else { return };
+            let verifier = Verifier::of(block);
+            let past = claimed && verifier.seq > header.claim_block_seq;
+            if past || block.birth > self.txg || self.is_over() {
+                return;
+            }
+            let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
+            let stored = match self.scan.reader.stored(block, place) {
+                Ok(stored) => stored,
+                Err(error) => {
+                    // one that was made beforehand and not written yet is the end of the log
+                    if claimed {
+                        self.scan.lose(place, &error, (block.birth, block.birth));
+                    }
+                    return;
+                }
+            };
+            self.gather(Item { place, block: **block }, gathered);
+            let chain = self.records(id, block, &stored, header, gathered);
+            Reader::give_back(stored);
+            match chain.map(|chain| chain.next) {
+                Some(Blkptr::Regular(after)) if Verifier::of(&after) == verifier.next() => {
+                    next = Blkptr::Regular(after);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes in what the records of a log block point to; gives what comes next.
+    fn records(
+        &self,
+        id: ObjsetId,
+        block: &Regular,
+        stored: &[u8],
+        header: &LogHeader,
+        gathered: &mut Gathered,
+    ) -> Option<Chain> {
+        let front = block.checksum == Checksum::Zilog2;
+        let (chain, records) = Chain::split(stored, block.order, front).ok()?;
+        let mut reader = ondisk::Reader::new("log block", records, block.order);
+        while reader.left() > 0 {
+            match Record::pointer(&mut reader) {
+                Ok(Some((_, Blkptr::Regular(data)))) => self.log_data(id, &data, header, gathered),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        Some(chain)
+    }
+
+    /// The block that a record points to: what is older than the log is in the tree, or freed.
+    fn log_data(&self, id: ObjsetId, data: &Regular, header: &LogHeader, gathered: &mut Gathered) {
+        let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
+        let since = header.claim_txg;
+        if since.is_zero() || data.birth < since || data.birth > self.txg {
+            return;
+        }
+        self.gather(Item { place, block: *data }, gathered);
+    }
+}

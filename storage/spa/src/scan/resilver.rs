@@ -1,0 +1,108 @@
+//! Giving drives what they missed while they were away.
+
+use std::collections::HashMap;
+
+use ondisk::blkptr::Regular;
+use units::{Guid, Txg};
+use vdev::{Kind, Leaf, Tree, TxgRanges};
+
+use super::round::{Aim, Scan};
+use super::{Mended, Watch};
+use crate::{Error, Owned};
+
+/// What one drive is to get.
+struct Missed<'a> {
+    leaf: &'a Leaf,
+    txgs: TxgRanges,
+    /// How often it had missed something when this was noted.
+    lapses: u64,
+}
+
+/// What drives are to get.
+struct Resilver<'a> {
+    missed: HashMap<Guid, Missed<'a>>,
+    /// All that any of them missed.
+    any: TxgRanges,
+    /// Blocks were moved from vdevs that were removed: when, their pointers do not say.
+    moved: bool,
+}
+
+impl<'a> Resilver<'a> {
+    /// What the drives lack that are there.
+    fn of(tree: &'a Tree) -> Self {
+        let mut missed = HashMap::new();
+        let mut any = TxgRanges::default();
+        for leaf in tree.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
+            // what it misses from here on makes more lapses
+            let lapses = leaf.lapses();
+            let txgs = leaf.away();
+            if !txgs.is_empty() {
+                txgs.iter().for_each(|(first, last)| any.add(first, last));
+                missed.insert(leaf.guid(), Missed { leaf, txgs, lapses });
+            }
+        }
+        let moved = tree.tops().any(|(_, top)| matches!(top.kind, Kind::Indirect(_)));
+        Self { missed, any, moved }
+    }
+
+    /// The drives that got all that they were written.
+    fn sound(&self) -> impl Iterator<Item = &Missed<'a>> {
+        self.missed.values().filter(|missed| missed.leaf.lapses() == missed.lapses)
+    }
+}
+
+impl Aim for Resilver<'_> {
+    fn since(&self) -> Txg {
+        let first = self.any.first().filter(|_| !self.moved).unwrap_or(Txg::ZERO);
+        Txg::new(first.get().saturating_sub(1))
+    }
+
+    fn concerns(&self, block: &Regular) -> bool {
+        self.moved || self.any.contains(block.birth_physical)
+    }
+
+    fn wants(&self, leaf: &Leaf, birth: Txg) -> bool {
+        let missed = self.missed.get(&leaf.guid());
+        missed.is_some_and(|missed| self.moved || missed.txgs.contains(birth))
+    }
+
+    fn is_lost(&self) -> bool {
+        self.sound().next().is_none()
+    }
+}
+
+impl Owned {
+    /// Whether a drive that is there lacks what it missed.
+    pub fn wants_resilver(&self) -> bool {
+        let leaves = self.tree.leaves();
+        leaves.iter().any(|leaf| leaf.is_writable() && !leaf.away().is_empty())
+    }
+
+    /// Gives all drives that are there what they missed. When all of it is on them the pool takes
+    /// them for whole; what could not be mended is named, and stays noted. To be called by one at
+    /// a time, on a thread of its own; groups are written meanwhile.
+    pub fn resilver(&self, watch: &Watch) -> Result<Mended, Error> {
+        let aim = Resilver::of(&self.tree);
+        if aim.missed.is_empty() {
+            return Ok(Mended { complete: true, ..Mended::default() });
+        }
+        // what they missed of groups that are still open is to be on the others
+        self.sync()?;
+        let scan = Scan::new(self, &aim, watch);
+        let complete = scan.run()?;
+        if complete {
+            self.settle(&aim, &scan.losses.lock().births)?;
+        }
+        Ok(scan.report(complete && !aim.is_lost()))
+    }
+
+    /// Takes drives for whole, but for what was lost, as soon as what they got will last.
+    fn settle(&self, aim: &Resilver<'_>, lost: &TxgRanges) -> Result<(), Error> {
+        for Missed { leaf, txgs, lapses } in aim.sound() {
+            if leaf.flush().is_ok() {
+                leaf.recover(txgs, &txgs.common(lost), *lapses);
+            }
+        }
+        self.sync()
+    }
+}
