@@ -425,6 +425,21 @@ impl Allocator {
         Ok(sum(state.slabs.iter()))
     }
 
+    /// What is used of each metaslab of a vdev that is not kept for embedded logs; with its number.
+    pub fn usage_of_metaslabs(&self, vdev: VdevId) -> Result<Vec<(usize, Usage)>, Error> {
+        let top = self.top(vdev)?;
+        let state = top.state.lock();
+        let slabs = state.slabs.iter().enumerate().filter(|(at, _)| state.log != Some(*at));
+        Ok(slabs.map(|(at, slab)| (at, sum(std::iter::once(slab)))).collect())
+    }
+
+    /// The vdevs of a class.
+    pub fn vdevs_of(&self, class: Class) -> Vec<VdevId> {
+        let tops = self.tops.read();
+        let of_class = tops.iter().filter(|(_, top)| top.spec.class == class);
+        of_class.map(|(vdev, _)| *vdev).collect()
+    }
+
     /// What a vdev is for.
     pub fn class_of(&self, vdev: VdevId) -> Result<Class, Error> {
         Ok(self.top(vdev)?.spec.class)

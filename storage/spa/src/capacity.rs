@@ -15,7 +15,7 @@ use ondisk::{Order, Reader};
 use units::{Ashift, ObjectId};
 use vdev::Tree;
 
-use crate::Pool;
+use crate::{Directory, Pool};
 
 /// A vdev with more metaslabs than this keeps one for the intent log.
 const LOG_SHARE: u64 = 64;
@@ -114,17 +114,25 @@ fn deflated(tree: &Tree, top: &VdevConfig, space: u64) -> u64 {
 
 /// Bytes that the dedup tables save, by their statistics.
 fn saved_by_dedup(pool: &Pool) -> u64 {
-    let Ok(Some(object)) = pool.directory().object("DDT-statistics") else { return 0 };
-    let Ok(table) = zap::Zap::open(object) else { return 0 };
-    let mut saved = 0_u64;
+    let (referenced, stored) = deduplicated(pool.directory());
+    referenced.wrapping_sub(stored)
+}
+
+/// Bytes that blocks in the dedup tables would take if each that refers to one had its own, and
+/// those that they do take, by the tables' statistics.
+pub fn deduplicated(directory: &Directory) -> (u64, u64) {
+    let none = (0, 0);
+    let Ok(Some(object)) = directory.object("DDT-statistics") else { return none };
+    let Ok(table) = zap::Zap::open(object) else { return none };
+    let (mut referenced, mut stored) = none;
     for entry in table.entries().flatten() {
         // a zap's numbers have their most significant byte first
         for sums in dedup::histogram(entry.value.bytes(), Order::Big).unwrap_or_default() {
-            let more = sums.referenced_dsize.wrapping_sub(sums.dsize);
-            saved = saved.wrapping_add(more);
+            referenced = sums.referenced_dsize.wrapping_add(referenced);
+            stored = sums.dsize.wrapping_add(stored);
         }
     }
-    saved
+    (referenced, stored)
 }
 
 /// Bytes that cloned blocks save, by the heads of their tables.

@@ -30,8 +30,8 @@ const COMMON: [&str; 11] = [
 /// List pools and how full they are
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Columns: name, size, allocated, free, capacity, health, altroot, guid; those that
-zpool(8) has besides are shown as - as yet.
+    after_help = "Columns: name, size, allocated, free, checkpoint, expandsize, fragmentation, capacity,
+dedupratio, health, altroot, guid.
 
 Examples:
   poolhouse zpool list
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     for pool in &found {
         table.row(columns.iter().map(|column| cell(pool, column, args.parsable)));
         if args.verbose {
-            pool.status.vdevs.iter().for_each(|vdev| add(&mut table, &columns, vdev, 1));
+            vdevs(&mut table, &columns, &pool.status.vdevs, args.parsable);
         }
     }
     if args.scripted {
@@ -148,6 +148,11 @@ pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
             if parsable { part.to_string() } else { format!("{part}%") }
         }
         "health" => status.state.clone(),
+        "fragmentation" => percent(status.fragmentation, parsable),
+        "dedupratio" => {
+            let (whole, part) = (status.dedup_ratio / 100, status.dedup_ratio % 100);
+            format!("{whole}.{part:02}{}", if parsable { "" } else { "x" })
+        }
         "guid" => status.guid.to_string(),
         "altroot" => {
             pool.altroot.as_ref().map_or_else(|| "-".to_owned(), |root| root.display().to_string())
@@ -156,13 +161,55 @@ pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
     }
 }
 
-fn add(table: &mut Table, columns: &[&'static str], vdev: &VdevStatus, depth: usize) {
+/// A share of a hundred; none: it is not known.
+fn percent(share: Option<u64>, parsable: bool) -> String {
+    match share {
+        None => "-".to_owned(),
+        Some(share) if parsable => share.to_string(),
+        Some(share) => format!("{share}%"),
+    }
+}
+
+/// The vdevs, each kind that is not for data below its own head.
+fn vdevs(table: &mut Table, columns: &[&'static str], all: &[VdevStatus], parsable: bool) {
+    let of = |purpose: Option<&'static str>| {
+        all.iter().filter(move |vdev| vdev.purpose.as_deref() == purpose)
+    };
+    of(None).for_each(|vdev| add(table, columns, (vdev, 1), parsable));
+    for (purpose, head) in [("dedup", "dedup"), ("special", "special"), ("log", "logs")] {
+        if of(Some(purpose)).next().is_some() {
+            table.row(columns.iter().map(|column| match *column {
+                "name" => head.to_owned(),
+                _ => "-".to_owned(),
+            }));
+        }
+        of(Some(purpose)).for_each(|vdev| add(table, columns, (vdev, 1), parsable));
+    }
+}
+
+fn add(
+    table: &mut Table,
+    columns: &[&'static str],
+    (vdev, depth): (&VdevStatus, usize),
+    parsable: bool,
+) {
+    let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
+    let is_top = depth == 1;
     table.row(columns.iter().map(|column| match *column {
         "name" => format!("{}{}", "  ".repeat(depth), vdev.name),
         "health" => vdev.state.clone(),
+        "size" if vdev.size > 0 => bytes(vdev.size),
+        "allocated" if is_top => bytes(vdev.allocated),
+        "free" if is_top => bytes(vdev.size.saturating_sub(vdev.allocated)),
+        "fragmentation" if is_top => percent(vdev.fragmentation, parsable),
+        "capacity" if is_top => {
+            let part = vdev.allocated.saturating_mul(1000).checked_div(vdev.size).unwrap_or(0);
+            let (whole, tenth) = (part / 10, part % 10);
+            if parsable { whole.to_string() } else { format!("{whole}.{tenth}%") }
+        }
         _ => "-".to_owned(),
     }));
-    vdev.children.iter().for_each(|child| add(table, columns, child, depth + 1));
+    vdev.children.iter().for_each(|child| add(table, columns, (child, depth + 1), parsable));
 }
 
 #[cfg(test)]

@@ -15,7 +15,18 @@ use crate::table::{Align, Table};
 /// The columns there are.
 const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
 /// What pools have besides what is kept in them.
-const FIGURES: [&str; 6] = ["size", "capacity", "altroot", "health", "free", "allocated"];
+const FIGURES: [&str; 10] = [
+    "size",
+    "capacity",
+    "altroot",
+    "health",
+    "dedupratio",
+    "free",
+    "allocated",
+    "fragmentation",
+    "expandsize",
+    "checkpoint",
+];
 
 /// Show properties of pools
 #[derive(clap::Args, Debug)]

@@ -256,6 +256,27 @@ fn pools_have_properties_and_come_back_under_other_names() {
     nas.good("zpool set autotrim=on tank");
     assert_eq!(nas.good("zpool get -Ho value autotrim tank"), "on\n");
     assert!(nas.refused("zpool set colour=red tank", 2).contains("no such property"));
+    let figures = "zpool get -Hp -o value capacity,dedupratio,fragmentation,expandsize tank";
+    let told = nas.good(figures);
+    let told: Vec<&str> = told.lines().collect();
+    let broken = format!("{}%", told[2]);
+    assert_eq!((told[0], told[1], told[3]), ("0", "1.00", "-"));
+    // few metaslabs are in use, and those have long ranges
+    assert!(told[2].parse::<u64>().is_ok_and(|figure| (1..20).contains(&figure)), "{broken}");
+    let listed = nas.good("zpool list -v tank");
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(
+        lines[0].split_whitespace().collect::<Vec<_>>().join(" "),
+        "NAME SIZE ALLOC FREE CKPOINT EXPANDSZ FRAG CAP DEDUP HEALTH ALTROOT"
+    );
+    let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(&words(1)[6..9], &[broken.as_str(), "0%", "1.00x"], "{listed}");
+    assert_eq!(
+        (words(2)[0], words(2)[6], words(2)[9]),
+        ("mirror-0", broken.as_str(), "ONLINE"),
+        "{listed}"
+    );
+    assert_eq!((words(3)[1], words(3)[2], words(3)[7]), ("256M", "-", "-"), "{listed}");
     nas.good("zpool destroy tank");
     let drives = nas.0.join("drives");
     let (drives, root) = (arg(&drives).to_owned(), nas.root());

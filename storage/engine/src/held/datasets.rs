@@ -192,6 +192,9 @@ impl Held {
         if let Some(done) = self.set_owner(name, property, value) {
             return done;
         }
+        if let Some(done) = self.set_of_volume(name, property, value) {
+            return done;
+        }
         let kind = self.kind(name)?;
         let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());
         self.change(move |owned, change| {

@@ -26,6 +26,7 @@ mod room;
 mod scan;
 mod settings;
 mod status;
+mod thick;
 mod volumes;
 mod world;
 

@@ -20,6 +20,10 @@ pub struct PoolStatus {
     pub size: u64,
     /// Of these, in use.
     pub allocated: u64,
+    /// How broken up the free space of its data vdevs is, 0 to 100; none: it is not known.
+    pub fragmentation: Option<u64>,
+    /// How many times 1 % of what deduplication stores is referred to: 100 if it saves nothing.
+    pub dedup_ratio: u64,
     /// Why it is suspended, if it is.
     pub trouble: Option<String>,
     /// Its top-level vdevs.
@@ -41,10 +45,12 @@ pub struct VdevStatus {
     pub checksum_errors: u64,
     /// What it is for: "log", "special", "dedup"; nothing for data.
     pub purpose: Option<String>,
-    /// Of a top-level vdev: bytes in it, parity included.
+    /// Of a top-level vdev: bytes in it, parity included; of a drive: its bytes.
     pub size: u64,
-    /// Of these, in use.
+    /// Of a top-level vdev: of these, in use.
     pub allocated: u64,
+    /// Of a top-level vdev: how broken up its free space is, 0 to 100.
+    pub fragmentation: Option<u64>,
     /// The vdevs below.
     pub children: Vec<Self>,
 }
@@ -64,7 +70,8 @@ impl Held {
                 _ => None,
             };
             let purpose = purpose.map(str::to_owned);
-            VdevStatus { purpose, size, allocated, ..self.vdev(top) }
+            let fragmentation = owned.fragmentation(Some(top.id)).ok().flatten();
+            VdevStatus { purpose, size, allocated, fragmentation, ..self.vdev(top) }
         };
         let vdevs: Vec<_> = tops.iter().map(top).collect();
         let trouble = owned.trouble().map(|why| why.to_string());
@@ -82,6 +89,8 @@ impl Held {
             txg: self.txg(),
             size,
             allocated,
+            fragmentation: owned.fragmentation(None).ok().flatten(),
+            dedup_ratio: owned.dedup_ratio(),
             trouble,
             vdevs,
         }
@@ -108,8 +117,9 @@ impl Held {
             write_errors: leaf.map_or(0, vdev::Leaf::write_errors),
             checksum_errors,
             purpose: None,
-            size: 0,
+            size: leaf.and_then(vdev::Leaf::device).map_or(0, |device| device.size()),
             allocated: 0,
+            fragmentation: None,
             children,
         }
     }

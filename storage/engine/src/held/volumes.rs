@@ -16,6 +16,7 @@ use super::encrypt::Keying;
 use super::history::note;
 use super::keep::{Keeps, Manners};
 use super::room::Rooms;
+use super::thick::Shape;
 use super::{Held, NewDataset, settings};
 use crate::{Error, Result, files};
 
@@ -131,7 +132,16 @@ impl Held {
         check_size(&new.name, size, block_size)?;
         let (mut new, salt) = (new.clone(), self.0.world.number());
         if !sparse {
-            new.properties.push(("refreservation".to_owned(), size.to_string()));
+            let own = new.properties.iter().rev().find(|(name, _)| name == "copies");
+            let copies = own.and_then(|(_, copies)| copies.parse().ok()).unwrap_or(1);
+            let reserved = self.reservation(Shape { size, block: block_size.into(), copies });
+            // what is asked for itself counts
+            let asked = |(name, _): &(String, String)| {
+                matches!(name.as_str(), "refreservation" | "refreserv")
+            };
+            if !new.properties.iter().any(asked) {
+                new.properties.push(("refreservation".to_owned(), reserved.to_string()));
+            }
         }
         let source = self.0.owned.source();
         let keying = self.keying_below(&mut new, secret)?;
@@ -213,7 +223,7 @@ impl Held {
 }
 
 /// Volumes have whole blocks, of sizes that can be.
-fn check_size(name: &str, size: u64, block_size: u32) -> Result<()> {
+pub(super) fn check_size(name: &str, size: u64, block_size: u32) -> Result<()> {
     let refuse = |why: &str| Err(Error::Usage { what: format!("volume '{name}': {why}") });
     if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
         return refuse("its blocks are a power of two from 512 to 16M");

@@ -11,4 +11,5 @@ mod room;
 mod shared;
 mod snapshots;
 mod standstill;
+mod thick;
 mod together;

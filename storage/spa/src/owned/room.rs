@@ -10,7 +10,7 @@ use units::{ObjsetId, VdevId};
 use zio::Source;
 
 use super::Owned;
-use crate::Error;
+use crate::{Directory, Error};
 
 impl Owned {
     /// Bytes that datasets may use together.
@@ -31,6 +31,24 @@ impl Owned {
         let usage = self.space.allocator().usage_of(vdev).unwrap_or_default();
         let class = self.space.allocator().class_of(vdev).unwrap_or(Class::Normal);
         (class, usage.capacity, usage.allocated)
+    }
+
+    /// How broken up the free space of data vdevs is, and that of one top-level vdev: 0 to 100; none
+    /// if that is not known.
+    pub fn fragmentation(&self, vdev: Option<VdevId>) -> Result<Option<u64>, Error> {
+        match vdev {
+            Some(vdev) => self.space.fragmentation_of(vdev),
+            None => self.space.fragmentation(Class::Normal),
+        }
+    }
+
+    /// What deduplication saves, as of the last group that is on the drives: how many times 1 % of
+    /// what is stored is referred to. 100 if nothing is deduplicated.
+    pub fn dedup_ratio(&self) -> u64 {
+        let directory = Directory::open(self.mos.synced());
+        let (referenced, stored) = directory.as_ref().map_or((0, 0), crate::capacity::deduplicated);
+        let ratio = u128::from(referenced).saturating_mul(100).checked_div(stored.into());
+        ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
     }
 
     /// Whether so many bytes more have room, with all that waits to be written and what is kept

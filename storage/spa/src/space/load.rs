@@ -352,7 +352,7 @@ impl Maps {
     }
 
     /// A map as it was last on disk; none if it is being made just now.
-    fn on_disk(&self, map: ObjectId) -> Result<Option<dmu::Object>, Error> {
+    pub(super) fn on_disk(&self, map: ObjectId) -> Result<Option<dmu::Object>, Error> {
         match self.mos.synced().object(map) {
             Ok(object) => Ok(Some(object)),
             Err(dmu::Error::NoSuchObject { .. }) => Ok(None),

@@ -11,6 +11,7 @@
 //! ```
 
 mod away;
+mod fragmentation;
 mod load;
 mod log;
 mod logging;

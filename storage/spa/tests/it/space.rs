@@ -44,6 +44,58 @@ fn touch(written: &Written) {
     directory.change(&written.tx(), BlockId::new(0), &mut |_| {}).unwrap();
 }
 
+/// The figures that zdb gives: of each vdev, and of the pool's data vdevs.
+fn figures(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64)> {
+    let output =
+        std::process::Command::new("zdb").args(["-e", "-M", "-p"]).arg(dir).arg(pool).output();
+    let Ok(output) = output else {
+        eprintln!("zdb is not installed: it was not asked");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let figure =
+        |line: &str| line.trim_end_matches('%').rsplit(char::is_whitespace).next()?.parse().ok();
+    let of = |what: &str| -> Vec<u64> {
+        let lines = text.lines().filter(|line| line.trim_start().starts_with(what));
+        lines.filter(|line| line.contains("fragmentation")).filter_map(figure).collect()
+    };
+    Some((of("vdev"), of("pool").last().copied()?))
+}
+
+#[test]
+fn free_space_is_as_broken_up_as_zdb_says() {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in there(&WHOLE) {
+        let fixture = fixtures::load(name);
+        let Some((tops, all)) = figures(&fixture.dir, fixture.pool()) else { continue };
+        let pool = open(&fixture.dir);
+        let space = spa::Space::load_lazily(&pool, pool.mos()).unwrap();
+        let vdevs = pool.space().unwrap();
+        let ours: Vec<u64> =
+            (vdevs.iter()).filter_map(|top| space.fragmentation_of(top.vdev).unwrap()).collect();
+        // zdb leaves out what is in the log of changes only, so that it may round otherwise then
+        let spare = u64::from(pool.uses("com.delphix:log_spacemap") > 0);
+        let near = |(ours, told): (&u64, &u64)| ours.abs_diff(*told) <= spare;
+        assert_eq!(ours.len(), tops.len(), "{name}");
+        assert!(ours.iter().zip(&tops).all(near), "{name}: {ours:?} {tops:?}");
+        let own = space.fragmentation(Class::Normal).unwrap().unwrap();
+        assert!(near((&own, &all)), "{name}: {own} {all}");
+        seen.insert(all);
+    }
+    assert!(seen.is_empty() || seen.len() > 2, "they are alike: {seen:?}");
+}
+
+#[test]
+fn deduplication_saves_what_openzfs_says() {
+    for name in there(&WHOLE).chain(["dedup-legacy", "dedup-fast"]) {
+        let Ok(fixture) = fixtures::try_load(name) else { continue };
+        let told = fixture.manifest["pool_properties"]["dedupratio"].as_str().map(str::to_owned);
+        let (referenced, stored) = spa::capacity::deduplicated(open(&fixture.dir).directory());
+        let ratio = (referenced * 100).checked_div(stored).unwrap_or(100);
+        assert_eq!(Some(format!("{}.{:02}", ratio / 100, ratio % 100)), told, "{name}");
+    }
+}
+
 #[test]
 fn what_is_allocated_is_what_the_examiner_says() {
     for name in there(&WHOLE) {
