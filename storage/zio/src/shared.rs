@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ondisk::Dva;
 use ondisk::blkptr::Regular;
+use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
-use units::Txg;
+use units::{Place, Txg};
 
 use crate::writer::copies_of;
-use crate::{Error, WriteRequest, Writer};
+use crate::{Error, Reader, Sink, WriteRequest, Writer};
 
 /// Where a block of the table of deduplication lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +87,15 @@ impl Writer {
         let _ = self.sharing.known.set(shared);
     }
 
+    /// Whether a block that is there already can be read, and has just these stored bytes.
+    fn is_same(&self, block: &Regular, bytes: &[u8], place: Place) -> bool {
+        self.reader().stored(block, place).is_ok_and(|stored| {
+            let same = stored == bytes;
+            Reader::give_back(stored);
+            same
+        })
+    }
+
     /// Points to the block that is there already, or writes it so that others can.
     pub(crate) fn put_shared(
         &self,
@@ -103,9 +112,17 @@ impl Writer {
         let copies = copies_of(request, block);
         match shared.find(block, copies, request.txg) {
             Found::Known(known) => {
+                let own = *block;
                 block.dvas = known.dvas;
                 block.birth_physical = known.birth;
-                return Ok(());
+                if !request.policy.verify || self.is_same(block, bytes, request.place) {
+                    return Ok(());
+                }
+                // nobody is to point there after all
+                self.free(&Blkptr::Regular(Box::new(*block)), request.txg);
+                *block = own;
+                block.dedup = false;
+                return self.put(request, block, bytes);
             }
             Found::Apart => {
                 block.dedup = false;

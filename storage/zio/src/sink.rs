@@ -65,6 +65,8 @@ pub struct Policy {
     /// Where a block with the same strong checksum is anywhere in the table of deduplication, that
     /// is pointed to.
     pub dedup: bool,
+    /// But only if it can be read, and is the same byte by byte.
+    pub verify: bool,
     /// The pool may have blocks within their pointers (feature `embedded_data`).
     pub embed: bool,
     /// Zeros are stored as a hole.
@@ -89,6 +91,7 @@ impl Default for Policy {
             copies: 1,
             nopwrite: false,
             dedup: false,
+            verify: false,
             embed: false,
             hole_of_zeros: true,
             hole_birth: true,

@@ -21,6 +21,7 @@ pub(super) fn of_blocks(dataset: &Dataset) -> Settings {
     Settings {
         checksum: checksum(&value(dataset, "checksum")),
         dedup: dedup(&value(dataset, "dedup")),
+        verify: value(dataset, "dedup").contains("verify"),
         compression,
         zstd_level,
         copies: number(dataset, "copies").and_then(|copies| copies.try_into().ok()).unwrap_or(1),
@@ -52,13 +53,12 @@ fn checksum(word: &str) -> Checksum {
     }
 }
 
-/// By which checksum blocks are deduplicated. Where they are to be compared besides (verify), they
-/// are not deduplicated: nothing is compared here.
+/// By which checksum blocks are deduplicated. Whether they are compared besides (`,verify`) is told
+/// apart.
 fn dedup(word: &str) -> Option<Checksum> {
-    match word {
-        "on" => Some(Checksum::Sha256),
+    match word.strip_suffix(",verify").unwrap_or(word) {
+        "on" | "verify" => Some(Checksum::Sha256),
         "" | "off" => None,
-        word if word.contains("verify") => None,
         word => Some(checksum(word)),
     }
 }

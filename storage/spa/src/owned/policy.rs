@@ -30,6 +30,8 @@ pub struct Settings {
     pub checksum: Checksum,
     /// Data are deduplicated by this strong checksum.
     pub dedup: Option<Checksum>,
+    /// And compared byte by byte before (verify).
+    pub verify: bool,
     /// How data are compressed.
     pub compression: Compression,
     /// The level, for zstd.
@@ -81,6 +83,7 @@ impl Default for Settings {
         Self {
             checksum: Checksum::Fletcher4,
             dedup: None,
+            verify: false,
             compression: Compression::Lz4,
             zstd_level: 0,
             copies: 1,
@@ -130,6 +133,7 @@ impl Settings {
             copies: self.copies.saturating_add(one_more.into()).clamp(1, 3),
             nopwrite,
             dedup: dedup.is_some(),
+            verify: self.verify,
             embed: self.features.embedded,
             hole_of_zeros: metadata || !compression.is_off(),
             hole_birth: self.features.hole_birth,

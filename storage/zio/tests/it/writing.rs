@@ -172,6 +172,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             copies,
             nopwrite: flags[0],
             dedup: false,
+            verify: false,
             embed: flags[1],
             hole_of_zeros: flags[2],
             hole_birth: flags[3],
