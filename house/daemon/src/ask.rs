@@ -119,6 +119,23 @@ pub enum Ask {
         /// The user that gave it.
         user: u32,
     },
+    /// Add cache drives and spares to a pool.
+    AddDrives {
+        /// The pool.
+        name: String,
+        /// How they stand together, what for, and the drives' paths.
+        vdevs: Vec<(Group, Role, Vec<PathBuf>)>,
+        /// Drives that hold something, too.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Let cache drives and spares of a pool go.
+    RemoveDrives {
+        /// The pool.
+        name: String,
+        /// Their paths or guids.
+        drives: Vec<String>,
+    },
     /// Count the errors of a pool's drives anew, and have it go on if it stands still.
     ClearPool {
         /// Its name.
@@ -477,6 +494,8 @@ impl Ask {
             | Self::DestroyPool { name, .. }
             | Self::SetPool { name, .. }
             | Self::ClearPool { name }
+            | Self::AddDrives { name, .. }
+            | Self::RemoveDrives { name, .. }
             | Self::CreateFilesystem { name, .. }
             | Self::CreateVolume { name, .. }
             | Self::Destroy { name, .. }

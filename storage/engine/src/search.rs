@@ -60,6 +60,11 @@ impl Search {
         self.others.iter().map(summary::other).collect()
     }
 
+    /// The same with their labels.
+    pub(crate) fn others_found(&self) -> &[Labelled] {
+        &self.others
+    }
+
     /// What could not be opened.
     pub fn refused(&self) -> Vec<Error> {
         self.found.refused.iter().map(Error::of_device).collect()

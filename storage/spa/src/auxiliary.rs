@@ -15,15 +15,16 @@ use std::sync::Arc;
 
 use device::Device;
 use dsl::write::Change;
+use ondisk::l2arc;
 use ondisk::label::{self, VdevConfig, VdevKind, config_field};
 use ondisk::nvlist::{Nvlist, Value};
-use units::Guid;
+use units::{Ashift, Guid};
 
-use crate::Error;
 use crate::commit::seal_copy;
 use crate::create::FIRST;
 use crate::design::Drive;
 use crate::owned::{World, put_packed};
+use crate::{Directory, Error};
 
 /// What a drive is there for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,10 +52,76 @@ impl std::fmt::Debug for Auxiliary {
     }
 }
 
-/// The label of a drive, to be written when the pool is there.
-pub(crate) struct Labelled {
-    device: Arc<dyn Device>,
+/// A drive that a pool names and that is part of no vdev; also a spare that a dRAID has in itself.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// What it is there for.
+    pub role: Role,
+    /// Its identity.
+    pub guid: Guid,
+    /// What it is called: its path.
+    pub path: String,
+    /// The sectors in which it is written.
+    pub ashift: Option<Ashift>,
+    /// Whether it is room in the drives of a dRAID.
+    pub is_distributed: bool,
+    /// What the pool says of it.
     list: Nvlist,
+}
+
+impl Named {
+    fn new(role: Role, list: Nvlist) -> Self {
+        Self {
+            role,
+            guid: Guid::new(list.u64("guid").unwrap_or(0)),
+            path: list.text("path").unwrap_or_default(),
+            ashift: list.u64("ashift").and_then(Ashift::new),
+            is_distributed: list.text("type").as_deref() == Some(VdevKind::DraidSpare.name()),
+            list,
+        }
+    }
+}
+
+/// Where the pool's directory has them.
+const ENTRIES: [(Role, &str); 2] = [(Role::Spare, "spares"), (Role::Cache, "l2cache")];
+
+/// Those that a pool names.
+pub(crate) fn named(directory: &Directory) -> Result<Vec<Named>, Error> {
+    let mut all = Vec::new();
+    for (role, entry) in ENTRIES {
+        let list = directory.list(entry)?;
+        let lists = list.iter().flat_map(|list| list.nvlists(entry));
+        all.extend(lists.map(|list| Named::new(role, list.clone())));
+    }
+    Ok(all)
+}
+
+/// Has the pool name these, and no others.
+pub(crate) fn put(change: &Change<'_>, named: &[Named]) -> Result<(), Error> {
+    for (role, entry) in ENTRIES {
+        let own = named.iter().filter(|named| named.role == role);
+        let lists: Vec<Nvlist> = own.map(|named| named.list.clone()).collect();
+        // a pool that never had any has no list of them
+        if lists.is_empty() && Directory::open(change.mos.clone())?.object(entry)?.is_none() {
+            continue;
+        }
+        let mut list = Nvlist::new();
+        list.push(entry, Value::Lists(lists));
+        put_packed(change.mos, change.tx, entry, &list)?;
+    }
+    Ok(())
+}
+
+/// A drive whose label is to be written.
+pub(crate) struct Labelled {
+    pub(crate) named: Named,
+    pub(crate) device: Arc<dyn Device>,
+    list: Nvlist,
+}
+
+/// In which sectors they are written: the largest of the pool's vdevs.
+pub(crate) fn ashift_of(tops: &[VdevConfig]) -> u64 {
+    tops.iter().filter_map(|top| top.ashift).max().unwrap_or(0)
 }
 
 /// Names a new pool's spares and drives of the cache in it.
@@ -64,29 +131,14 @@ pub(crate) fn note(
     drives: &[Auxiliary],
     world: &World,
 ) -> Result<Vec<Labelled>, Error> {
-    let ashift = tops.iter().filter_map(|top| top.ashift).max().unwrap_or(0);
-    let (mut labels, mut spares, mut caches) = (Vec::new(), Vec::new(), Vec::new());
-    for each in drives {
-        let guid = Guid::new(world.number().max(1));
-        labels.push(Labelled {
-            device: Arc::clone(&each.device),
-            list: of_label(each, guid, ashift),
-        });
-        match each.role {
-            Role::Spare => spares.push(of_pool(each, guid, ashift)),
-            Role::Cache => caches.push(of_pool(each, guid, ashift)),
-        }
-    }
+    let ashift = ashift_of(tops);
+    let labels: Vec<_> = drives.iter().map(|each| Labelled::new(each, world, ashift)).collect();
+    let mut all: Vec<Named> = labels.iter().map(|label| label.named.clone()).collect();
     for top in tops {
-        spares.extend(distributed(top, world));
+        let spares = distributed(top, world).into_iter();
+        all.extend(spares.map(|list| Named::new(Role::Spare, list)));
     }
-    for (name, lists) in [("spares", spares), ("l2cache", caches)] {
-        if !lists.is_empty() {
-            let mut list = Nvlist::new();
-            list.push(name, Value::Lists(lists));
-            put_packed(change.mos, change.tx, name, &list)?;
-        }
-    }
+    put(change, &all)?;
     Ok(labels)
 }
 
@@ -146,6 +198,16 @@ fn of_label(each: &Auxiliary, guid: Guid, ashift: u64) -> Nvlist {
 }
 
 impl Labelled {
+    /// A drive that is new in a pool.
+    pub(crate) fn new(each: &Auxiliary, world: &World, ashift: u64) -> Self {
+        let guid = Guid::new(world.number().max(1));
+        Self {
+            named: Named::new(each.role, of_pool(each, guid, ashift)),
+            device: Arc::clone(&each.device),
+            list: of_label(each, guid, ashift),
+        }
+    }
+
     /// Writes all four labels.
     pub(crate) fn write(&self) -> Result<(), Error> {
         let field = config_field(&self.list).ok_or(Error::LabelTooLong)?;
@@ -156,4 +218,17 @@ impl Labelled {
         }
         self.device.flush().map_err(failed)
     }
+}
+
+/// Takes from a drive what says that it is one: its labels, and the header of a cache.
+pub(crate) fn disown(device: &dyn Device) -> Result<(), Error> {
+    let failed = |why: device::Error| Error::Auxiliary { why: why.to_string() };
+    let wiped = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
+    for start in label::offsets(device.size()) {
+        device.write_at(start, &wiped).map_err(failed)?;
+    }
+    if device.size() > l2arc::HEADER_AT + label::SIZE {
+        device.write_at(l2arc::HEADER_AT, &wiped).map_err(failed)?;
+    }
+    device.flush().map_err(failed)
 }

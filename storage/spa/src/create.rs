@@ -152,6 +152,9 @@ pub fn create(
     owned.blank_labels()?;
     owned.sync()?;
     labels.iter().try_for_each(Labelled::write)?;
+    for each in labels {
+        owned.open_auxiliary(each.named.guid, each.device);
+    }
     Ok(Made { owned, root: skeleton.root })
 }
 

@@ -5,6 +5,7 @@
 
 mod datasets;
 mod doomed;
+mod drives;
 mod mounts;
 mod pools;
 
@@ -29,6 +30,9 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often a pool under multihost protection gives a sign of life.
 const SIGNS: Duration = Duration::from_secs(1);
+
+/// How often what was read is written to a pool's cache drives.
+const CACHING: Duration = Duration::from_secs(1);
 
 /// The pools that the daemon has.
 pub(crate) struct House {
@@ -115,7 +119,14 @@ impl House {
         let signs = std::thread::Builder::new().name(format!("signs {name}"));
         let signs = signs.spawn(move || living.give_signs(SIGNS, &ends));
         let mut threads = Vec::new();
-        for (started, what) in [(writes, "write its changes"), (signs, "give signs of life")] {
+        let (keeper, ends) = (held.clone(), Arc::clone(&stop));
+        let caches = std::thread::Builder::new().name(format!("cache {name}"));
+        let caches = caches.spawn(move || keeper.keep_cache(CACHING, &ends));
+        for (started, what) in [
+            (writes, "write its changes"),
+            (signs, "give signs of life"),
+            (caches, "write to its cache drives"),
+        ] {
             match started {
                 Ok(thread) => threads.push(thread),
                 // what is changed is still written whenever a command asks for it
@@ -219,6 +230,10 @@ impl House {
                 self.pool(&pool)?.held.note_command(&line, user);
                 done(())
             }
+            Ask::AddDrives { name, vdevs, force } => {
+                self.add_drives(&name, &vdevs, force).map(done)?
+            }
+            Ask::RemoveDrives { name, drives } => self.remove_drives(&name, &drives).map(done)?,
             Ask::ClearPool { name } => self.clear(&name).and_then(warn),
             other => self.answer_of_datasets(other),
         }

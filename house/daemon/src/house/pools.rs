@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::EncryptionRoot;
-use engine::held::{
-    Groups, Held, NewPool, NewVdev, PoolProperty, Purpose, Shape, TakeOver, Wishes,
-};
+use engine::held::{Held, NewPool, PoolProperty, TakeOver, Wishes};
 use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
 use crate::memory::Remembered;
-use crate::{CreatePool, Error, Found, Group, ImportPool, PoolReport, Result, Role, Secret};
+use crate::{CreatePool, Error, Found, ImportPool, PoolReport, Result, Secret};
 
 impl House {
     /// The pools of these names; none: all.
@@ -50,26 +48,7 @@ impl House {
     pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Vec<String>> {
         let _moving = self.moving.lock();
         self.is_free(&new.name)?;
-        let vdevs = new.vdevs.iter().map(|(group, role, drives)| NewVdev {
-            shape: match group {
-                Group::Single => Shape::Single,
-                Group::Mirror => Shape::Mirror,
-                Group::Raidz(parity) => Shape::Raidz(*parity),
-                Group::Draid { parity, data, spares } => {
-                    let (parity, data, spares) = (*parity, *data, *spares);
-                    Shape::Draid(Groups { parity, data, spares })
-                }
-            },
-            drives: drives.clone(),
-            purpose: match role {
-                Role::Data => Purpose::Data,
-                Role::Log => Purpose::Log,
-                Role::Special => Purpose::Special,
-                Role::Dedup => Purpose::Dedup,
-                Role::Spare => Purpose::Spare,
-                Role::Cache => Purpose::Cache,
-            },
-        });
+        let vdevs = new.vdevs.iter().map(super::drives::vdev);
         let below = NewPool {
             name: new.name.clone(),
             vdevs: vdevs.collect(),

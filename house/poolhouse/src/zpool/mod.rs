@@ -1,6 +1,7 @@
 //! `poolhouse zpool`: pools, in the words of zpool(8).
 
 mod create;
+mod drives;
 mod history;
 mod import;
 mod list;
@@ -45,6 +46,10 @@ enum Command {
     Get(properties::Get),
     /// Set a property of a pool
     Set(properties::Set),
+    /// Add cache drives and spares to a pool
+    Add(drives::Add),
+    /// Remove cache drives and spares from a pool
+    Remove(drives::Remove),
     /// Have a pool go on whose drives failed, and count their errors anew
     Clear(Clear),
     /// Have all that was changed written
@@ -130,6 +135,8 @@ impl Zpool {
             Command::Status(args) => status::run(args, asking),
             Command::Get(args) => args.run(asking),
             Command::Set(args) => args.run(asking),
+            Command::Add(args) => args.run(asking),
+            Command::Remove(args) => args.run(asking),
             Command::Clear(args) => asking.tell(&Ask::ClearPool { name: args.pool.clone() }),
             Command::History(args) => history::run(args, asking),
             Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),

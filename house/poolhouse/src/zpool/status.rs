@@ -61,7 +61,13 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
 }
 
 fn is_well(pool: &PoolStatus) -> bool {
-    pool.state == "ONLINE" && pool.vdevs.iter().all(|vdev| errors(vdev) == 0)
+    let vdevs = pool.vdevs.iter().chain(&pool.caches);
+    pool.state == "ONLINE" && lost_caches(pool) == 0 && vdevs.map(errors).all(|count| count == 0)
+}
+
+/// How many drives of the cache are not in use.
+fn lost_caches(pool: &PoolStatus) -> usize {
+    pool.caches.iter().filter(|cache| cache.state != "ONLINE").count()
 }
 
 /// How often something went wrong on a vdev and those below it.
@@ -90,10 +96,21 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
             pool.vdevs.iter().filter(|vdev| vdev.purpose.as_deref() == purpose).collect();
         if let Some(purpose) = purpose.filter(|_| !vdevs.is_empty()) {
             let head = if purpose == "log" { "logs" } else { purpose };
-            table.row([head.to_owned()].into_iter().chain((0..4).map(|_| String::new())));
+            header(&mut table, head);
         }
         for vdev in vdevs {
             add(&mut table, vdev, 1);
+        }
+    }
+    if !pool.caches.is_empty() {
+        header(&mut table, "cache");
+        pool.caches.iter().for_each(|cache| add(&mut table, cache, 1));
+    }
+    if !pool.spares.is_empty() {
+        header(&mut table, "spares");
+        for spare in &pool.spares {
+            let (name, state) = (format!("  {}", spare.name), spare.state.clone());
+            table.row([name, state].into_iter().chain((0..3).map(|_| String::new())));
         }
     }
     table.indent(8).print(out)?;
@@ -103,6 +120,11 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
         // there is no log of those that could not be mended yet
         _ => writeln!(out, "\nerrors: {wrong} on drives; whether all were mended is not kept yet"),
     }
+}
+
+/// The line above the drives for one purpose.
+fn header(table: &mut Table, head: &str) {
+    table.row([head.to_owned()].into_iter().chain((0..4).map(|_| String::new())));
 }
 
 fn add(table: &mut Table, vdev: &VdevStatus, depth: usize) {
@@ -127,6 +149,13 @@ fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
         let what =
             "drives are missing; what is in the pool is there, and bears the loss of fewer more";
         return Some((what.to_owned(), "bring the drives back, and import the pool again."));
+    }
+    let lost = lost_caches(pool);
+    if lost > 0 {
+        let what = format!("{lost} of the cache drives cannot be used; nothing is lost by that");
+        let action = "if it is there run `zpool clear`; or else bring it back and import the pool \
+                      again, or remove it with `zpool remove`.";
+        return Some((what, action));
     }
     (!is_well(pool)).then(|| {
         let what = "drives gave errors or wrong data, which were mended from the others";

@@ -96,7 +96,7 @@ fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
 }
 
 /// Where a drive is: a path, or the name of a device.
-fn place(word: &str) -> PathBuf {
+pub(super) fn place(word: &str) -> PathBuf {
     let path = Path::new(word);
     if !word.contains('/') && !path.exists() {
         let named = DEVICES.iter().map(|folder| Path::new(folder).join(word));

@@ -89,6 +89,44 @@ fn kill(state: &Path) {
 }
 
 #[test]
+fn cache_drives_and_spares_come_and_go() {
+    let nas = Nas::new("extra", 4);
+    nas.create("-O canmount=off tank", 1);
+    let drives = nas.drives(4);
+    let [_, cache, spare, other] = &drives[..] else { panic!("four drives") };
+    nas.good(&format!("zpool add tank cache {} spare {}", arg(cache), arg(spare)));
+    let has = |wanted: &[&str]| {
+        let text = nas.good("zpool status tank");
+        let words: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        for row in wanted {
+            let found = words.iter().any(|line| line.split_whitespace().eq(row.split(' ')));
+            assert!(found, "'{row}' in {text}");
+        }
+    };
+    let rows = [format!("{} ONLINE 0 0 0", arg(cache)), format!("{} AVAIL", arg(spare))];
+    has(&["cache", "spares", &rows[0], &rows[1]]);
+    nas.refused(&format!("zpool add tank cache {}", arg(spare)), 11);
+    nas.refused(&format!("zpool add tank {}", arg(other)), 2);
+    nas.refused(&format!("zpool remove tank {}", arg(other)), 2);
+    let json: Value = serde_json::from_str(&nas.good("zpool status --json tank")).unwrap();
+    assert_eq!(json[0]["caches"][0]["state"], "ONLINE");
+    assert_eq!(json[0]["spares"][0]["state"], "AVAIL");
+    assert!(json[0]["cache_counts"]["memory_hits"].is_u64());
+    // the daemon ends, and finds them again
+    nas.good("serve --stop");
+    has(&["cache", "spares", &rows[0], &rows[1]]);
+    nas.good("zpool export tank");
+    std::fs::remove_file(cache).unwrap();
+    nas.good(&format!("zpool import -d {} tank", arg(&nas.0.join("drives"))));
+    has(&[&format!("{} UNAVAIL 0 0 0", arg(cache)), &rows[1]]);
+    assert!(nas.good("zpool status -x").contains("cache drives cannot be used"));
+    nas.good(&format!("zpool remove tank {} {}", arg(cache), arg(spare)));
+    let text = nas.good("zpool status tank");
+    assert!(!text.contains("cache") && !text.contains("spares"), "{text}");
+    assert!(nas.good("zpool history tank").contains("zpool remove tank"));
+}
+
+#[test]
 fn encrypted_datasets_are_made_and_unlocked() {
     let nas = Nas::new("locked", 8);
     nas.create("-O canmount=off tank draid1:2d:1s", 5);

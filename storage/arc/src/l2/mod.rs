@@ -178,6 +178,14 @@ impl L2arc {
         Some(Arc::clone(&gone.device))
     }
 
+    /// Lets all drives go.
+    pub fn close(&self) {
+        let drives: Vec<Guid> = self.drives.read().iter().map(|drive| drive.guid).collect();
+        for guid in drives {
+            self.remove(guid);
+        }
+    }
+
     /// Says which blocks of a dataset it may take.
     pub fn set_kept(&self, objset: ObjsetId, kept: Kept) {
         let mut all = self.kept.write();

@@ -1,5 +1,6 @@
 //! Making pools, and taking pools over.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use units::{Ashift, Guid};
 use super::accounts::Accountant;
 use super::datasets::judge;
 use super::encrypt::{Keying, keying};
-use super::{Held, KnownKeys, NewDataset, Wishes, World};
+use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary};
 use crate::keys::EncryptionRoot;
 use crate::{Error, Result};
 
@@ -142,14 +143,14 @@ fn make(
     Ok(held)
 }
 
-fn drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> Drive {
+pub(super) fn drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> Drive {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let is_disk = !path.is_file();
     Drive { path: path.display().to_string(), size: device.size(), is_disk }
 }
 
 /// Opens a drive that is in nobody's use.
-fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
+pub(super) fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
     let device: Arc<dyn Device> =
         Arc::new(File::open_exclusive(path).map_err(|error| Error::of_device(&error))?);
     if force {
@@ -261,22 +262,34 @@ pub fn hold_as(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -
     if let Some(name) = &how.new_name {
         check_name(name)?;
     }
-    let (guid, drives) = drives_of(paths, wanted, how, world)?;
+    let Seen { pool, members, others } = drives_of(paths, wanted, how, world)?;
     let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-    for path in drives {
+    for path in members {
         let device = File::open_exclusive(&path).map_err(|error| Error::of_device(&error))?;
         devices.push(Arc::new(device));
     }
-    take(&devices, &guid.to_string(), how, world)
+    let opens = |guid| auxiliary::open(&others, guid);
+    take(&devices, &pool.to_string(), how, &opens, world)
 }
 
 /// Takes over the pool of that name or guid, which is on devices that are open for writing; from
 /// whom, is not asked.
 pub fn hold_on(devices: &[Arc<dyn Device>], wanted: &str, world: &World) -> Result<Held> {
-    take(devices, wanted, &TakeOver::default(), world)
+    let search = crate::search_on(devices);
+    let opens = |guid| {
+        let mut others = search.others_found().iter();
+        others.find(|other| other.guid() == guid).map(|other| Arc::clone(&other.device))
+    };
+    take(devices, wanted, &TakeOver::default(), &opens, world)
 }
 
-fn take(devices: &[Arc<dyn Device>], wanted: &str, how: &TakeOver, world: &World) -> Result<Held> {
+fn take(
+    devices: &[Arc<dyn Device>],
+    wanted: &str,
+    how: &TakeOver,
+    opens: auxiliary::Opens<'_>,
+    world: &World,
+) -> Result<Held> {
     let search = crate::search_on(devices);
     let candidate = search.choose(wanted)?;
     let options = spa::Options { cache: world.cache.clone(), ..spa::Options::default() };
@@ -289,6 +302,7 @@ fn take(devices: &[Arc<dyn Device>], wanted: &str, how: &TakeOver, world: &World
     let owned = Owned::new(pool, world.below())
         .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
     owned.take_over(world.host.clone());
+    auxiliary::take(&owned, opens);
     let held = Held::new(owned, world.clone(), how.known.clone());
     for (dataset, secret) in &how.keys {
         // it may be called otherwise from now on
@@ -299,13 +313,16 @@ fn take(devices: &[Arc<dyn Device>], wanted: &str, how: &TakeOver, world: &World
     Ok(held)
 }
 
+/// The drives of a pool, and which it is.
+struct Seen {
+    pool: Guid,
+    members: Vec<PathBuf>,
+    /// Spares and cache drives, of whatever pool.
+    others: BTreeMap<Guid, PathBuf>,
+}
+
 /// The drives of a pool, and which it is; nothing of it stays open.
-fn drives_of(
-    paths: &[PathBuf],
-    wanted: &str,
-    how: &TakeOver,
-    world: &World,
-) -> Result<(Guid, Vec<PathBuf>)> {
+fn drives_of(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -> Result<Seen> {
     let search = crate::search(paths).only(how.destroyed);
     let candidate = search.choose(wanted)?;
     let newest = candidate.devices.iter().max_by_key(|device| device.synced());
@@ -321,5 +338,6 @@ fn drives_of(
         }
     }
     let paths = candidate.devices.iter().map(|device| PathBuf::from(device.device.name()));
-    Ok((candidate.guid, paths.collect()))
+    let others = auxiliary::found(&search);
+    Ok(Seen { pool: candidate.guid, members: paths.collect(), others })
 }

@@ -146,6 +146,7 @@ impl Held {
             Some(set) => set,
             None => owned.adopt(dataset.open()?.to_live(), settings::of_blocks(dataset)),
         };
+        owned.l2arc().set_kept(id, settings::of_caching(dataset));
         let log = owned.begin_log(&set)?;
         let fs = zpl::Fs::open(set.objset.clone(), settings::of_reading(dataset), None)?.0;
         let begin = Arc::new(Beginner {
@@ -238,6 +239,8 @@ impl Held {
         for (name, files) in open {
             let Ok(dataset) = self.find(&name) else { continue };
             files.store().configure(settings::of_blocks(&dataset));
+            let caching = settings::of_caching(&dataset);
+            self.0.owned.l2arc().set_kept(files.store().objset.id(), caching);
             files.writer().set_settings(settings::of_writing(&dataset));
             files.begin.manners.set(settings::of_promises(&dataset), &files.log);
         }

@@ -48,6 +48,9 @@ impl Held {
     pub fn snapshot_files(&self, name: &str) -> Result<Files> {
         let dataset = self.find(name)?;
         let reading = settings::of_reading(&dataset);
+        if let Some(id) = dataset.id() {
+            self.0.owned.l2arc().set_kept(id, settings::of_caching(&dataset));
+        }
         let zpl::Options { posix_acls, user_xattrs, .. } = reading;
         let opened = Files::open(&dataset, Look { log: None, posix_acls, user_xattrs });
         let (files, _) = opened.map_err(|why| Error::Unreadable {

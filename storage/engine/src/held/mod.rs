@@ -7,7 +7,9 @@
 
 mod accounts;
 mod alike;
+mod auxiliary;
 mod begin;
+mod cache;
 mod change;
 mod create;
 mod datasets;
@@ -43,6 +45,7 @@ use spa::Owned;
 
 use crate::{Error, Result};
 pub use arc::Memory;
+pub use cache::CacheCounts;
 pub use change::{Caller, Move, New, Set};
 pub use create::{
     NewPool, NewVdev, TakeOver, create, create_keyed, create_on, create_with, encryption_roots,
@@ -54,6 +57,7 @@ pub use files::LiveFiles;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};
 pub use scan::{Mended, Watch};
+pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
@@ -173,7 +177,8 @@ impl Held {
         let leaves = config.tree.iter().flat_map(ondisk::label::VdevConfig::leaves);
         let found =
             leaves.filter_map(|leaf| self.0.owned.tree().leaf(leaf.guid)?.device().cloned());
-        found.map(|device| PathBuf::from(device.name())).collect()
+        let found = found.map(|device| PathBuf::from(device.name()));
+        found.chain(self.auxiliary_drives()).collect()
     }
 
     /// Gives the pool up, so that others can import it. All handles are of no use afterwards.

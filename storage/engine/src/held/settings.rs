@@ -1,5 +1,6 @@
 //! From a dataset's properties to how it is stored, read and written.
 
+use arc::Kept;
 use dsl::Dataset;
 use ondisk::{Checksum, Compression};
 use spa::{Redundant, Settings};
@@ -13,6 +14,15 @@ fn value(dataset: &Dataset, name: &str) -> String {
 fn number(dataset: &Dataset, name: &str) -> Option<u64> {
     let text = value(dataset, name);
     text.parse().ok().or_else(|| units::parse_bytes(&text))
+}
+
+/// Which of its blocks go to drives of the cache.
+pub(super) fn of_caching(dataset: &Dataset) -> Kept {
+    match value(dataset, "secondarycache").as_str() {
+        "none" => Kept::Nothing,
+        "metadata" => Kept::Metadata,
+        _ => Kept::All,
+    }
 }
 
 /// How its blocks are stored.

@@ -3,7 +3,7 @@
 use ondisk::label::VdevConfig;
 use serde::{Deserialize, Serialize};
 
-use super::Held;
+use super::{CacheCounts, Held};
 
 /// How a pool is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +28,12 @@ pub struct PoolStatus {
     pub trouble: Option<String>,
     /// Its top-level vdevs.
     pub vdevs: Vec<VdevStatus>,
+    /// Drives of the read cache.
+    pub caches: Vec<VdevStatus>,
+    /// Drives that can take the place of others.
+    pub spares: Vec<VdevStatus>,
+    /// How its read cache does.
+    pub cache_counts: CacheCounts,
 }
 
 /// How a vdev is.
@@ -35,7 +41,7 @@ pub struct PoolStatus {
 pub struct VdevStatus {
     /// Its path, or "raidz2-0".
     pub name: String,
-    /// ONLINE, DEGRADED or UNAVAIL.
+    /// ONLINE, DEGRADED or UNAVAIL; of a spare AVAIL; of a drive of the cache that failed FAULTED.
     pub state: String,
     /// How many times it could not be read.
     pub read_errors: u64,
@@ -53,6 +59,24 @@ pub struct VdevStatus {
     pub fragmentation: Option<u64>,
     /// The vdevs below.
     pub children: Vec<Self>,
+}
+
+impl VdevStatus {
+    /// A drive of which nothing else is known.
+    pub(super) fn of_drive(name: &str, state: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+            purpose: None,
+            size: 0,
+            allocated: 0,
+            fragmentation: None,
+            children: Vec::new(),
+        }
+    }
 }
 
 impl Held {
@@ -93,6 +117,9 @@ impl Held {
             dedup_ratio: owned.dedup_ratio(),
             trouble,
             vdevs,
+            caches: self.caches(),
+            spares: self.spares(),
+            cache_counts: self.cache_counts(),
         }
     }
 
@@ -111,16 +138,12 @@ impl Held {
         let known = here.or_else(|| config.path.clone());
         let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
         VdevStatus {
-            name,
-            state: state.to_owned(),
             read_errors,
             write_errors: leaf.map_or(0, vdev::Leaf::write_errors),
             checksum_errors,
-            purpose: None,
             size: leaf.and_then(vdev::Leaf::device).map_or(0, |device| device.size()),
-            allocated: 0,
-            fragmentation: None,
             children,
+            ..VdevStatus::of_drive(&name, state)
         }
     }
 }

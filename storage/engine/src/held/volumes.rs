@@ -187,6 +187,7 @@ impl Held {
             let live = dataset.open().map_err(failed)?.to_live();
             owned.adopt(live, settings::of_blocks(&dataset))
         };
+        owned.l2arc().set_kept(id, settings::of_caching(&dataset));
         let log = owned.begin_log(&set).map_err(|why| self.explain(&why))?;
         let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable {
             subject: format!("'{name}'"),
@@ -217,6 +218,8 @@ impl Held {
         for (name, LiveVolume(open)) in open {
             let Ok(dataset) = self.find(&name) else { continue };
             open.set.configure(settings::of_blocks(&dataset));
+            let caching = settings::of_caching(&dataset);
+            self.0.owned.l2arc().set_kept(open.set.objset.id(), caching);
             open.manners.set(settings::of_promises(&dataset), &open.log);
         }
     }

@@ -5,6 +5,7 @@
 //! ([`Owned::sync`]), by the tasks that were handed in for it and by the writing itself.
 
 mod account;
+mod auxiliary;
 mod away;
 mod config;
 mod history;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc::{Cache, Memory};
+use arc::{Cache, L2arc, Memory};
 use dmu::{Changed, Objset};
 use dsl::write::Moment;
 use ondisk::dnode::Flags;
@@ -174,6 +175,10 @@ pub struct Owned {
     pub(crate) noted: Mutex<BTreeMap<Guid, TxgRanges>>,
     /// Why no group will be written any more, if that is so.
     pub(crate) trouble: RwLock<Option<Error>>,
+    /// The second level of the cache.
+    pub(crate) l2arc: Arc<L2arc>,
+    /// Spares, and cache drives.
+    pub(crate) auxiliary: Mutex<auxiliary::Kept>,
     /// Signs of life for other hosts.
     pub(crate) signs: signs::Signs,
     /// Whether none can be written for now.
@@ -223,6 +228,10 @@ impl Owned {
         let groups = Groups::new(pool.uberblock.txg, world.limits);
         let standstill = Arc::new(standstill::Standstill::new(groups.clone()));
         pool.reader.set_patience(Arc::clone(&standstill) as Arc<dyn zio::Patience>);
+        let settled = groups.clone();
+        let l2arc = Arc::new(L2arc::new(pool.guid, &world.cache, move || settled.synced()));
+        pool.reader.set_aside(Arc::clone(&l2arc) as Arc<dyn zio::Aside>);
+        let auxiliary = Mutex::new(auxiliary::Kept::of(&pool.directory)?);
         Ok(Self {
             groups,
             allowed: Allowed::of(&pool.features),
@@ -247,6 +256,8 @@ impl Owned {
             faults: Mutex::default(),
             noted: Mutex::new(noted),
             trouble: RwLock::new(None),
+            l2arc,
+            auxiliary,
             signs,
             standstill,
         })
@@ -275,6 +286,11 @@ impl Owned {
     /// Where its blocks are read.
     pub fn source(&self) -> Arc<dyn Source> {
         Arc::clone(&self.cache) as Arc<dyn Source>
+    }
+
+    /// How many reads its cache in memory answered, and how many it passed on.
+    pub fn cache_counts(&self) -> (u64, u64) {
+        self.cache.counts()
     }
 
     /// What writes its blocks.

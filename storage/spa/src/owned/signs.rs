@@ -89,6 +89,7 @@ impl Owned {
     pub fn give_up(&self) {
         *self.trouble.write() = Some(Error::Silent);
         self.groups.stop();
+        self.l2arc.close();
     }
 
     /// Gives a sign of life; the next comes after `interval`. False: signs are not wanted. An error

@@ -105,6 +105,7 @@ impl Owned {
         for leaf in self.tree.leaves() {
             leaf.clear_errors();
         }
+        self.l2arc.clear();
         if let Some(trouble) = &*self.trouble.read() {
             return Err(trouble.clone());
         }
@@ -116,5 +117,7 @@ impl Owned {
     pub fn abandon(&self) {
         self.groups.stop();
         self.standstill.close();
+        // the drives may be another's from now on
+        self.l2arc.close();
     }
 }

@@ -1,0 +1,166 @@
+//! The spares and cache drives of a held pool.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Device, File};
+use spa::auxiliary::{Auxiliary, Named, Role};
+use units::Guid;
+
+use super::Held;
+use super::create::{NewVdev, drive, free_drive};
+use super::history::note_of_pool;
+use super::status::VdevStatus;
+use crate::{Error, Result};
+
+/// Opens the device of a drive that is none of the pool's vdevs, by its identity.
+pub(super) type Opens<'a> = &'a dyn Fn(Guid) -> Option<Arc<dyn Device>>;
+
+/// Spares and cache drives that were found, of whatever pool, by their identity.
+pub(super) fn found(search: &crate::Search) -> BTreeMap<Guid, PathBuf> {
+    let found = search.others_found().iter().rev();
+    found.map(|other| (other.guid(), PathBuf::from(other.device.name()))).collect()
+}
+
+/// Opens one of them for this program alone. One that cannot be opened is one that is not there.
+pub(super) fn open(found: &BTreeMap<Guid, PathBuf>, guid: Guid) -> Option<Arc<dyn Device>> {
+    let file = File::open_exclusive(found.get(&guid)?).ok()?;
+    Some(Arc::new(file))
+}
+
+/// Has the pool take those of its spares and cache drives that are there.
+pub(super) fn take(owned: &spa::Owned, opens: Opens<'_>) {
+    for (named, _) in owned.auxiliary() {
+        if let Some(device) = opens(named.guid) {
+            owned.open_auxiliary(named.guid, device);
+        }
+    }
+}
+
+impl Held {
+    /// The spares.
+    pub(super) fn spares(&self) -> Vec<VdevStatus> {
+        self.of_role(Role::Spare, |named, is_there| {
+            let state = if is_there || named.is_distributed { "AVAIL" } else { "UNAVAIL" };
+            VdevStatus::of_drive(&named.path, state)
+        })
+    }
+
+    /// The drives of the cache.
+    pub(super) fn caches(&self) -> Vec<VdevStatus> {
+        let known = self.0.owned.l2arc().drives();
+        self.of_role(Role::Cache, |named, _| {
+            let Some(drive) = known.iter().find(|drive| drive.guid == named.guid) else {
+                return VdevStatus::of_drive(&named.path, "UNAVAIL");
+            };
+            VdevStatus {
+                read_errors: drive.read_errors,
+                write_errors: drive.write_errors,
+                checksum_errors: drive.checksum_errors,
+                size: drive.size,
+                allocated: drive.allocated,
+                ..VdevStatus::of_drive(
+                    &drive.name,
+                    if drive.is_failed { "FAULTED" } else { "ONLINE" },
+                )
+            }
+        })
+    }
+
+    fn of_role(
+        &self,
+        role: Role,
+        describe: impl Fn(&Named, bool) -> VdevStatus,
+    ) -> Vec<VdevStatus> {
+        let all = self.0.owned.auxiliary();
+        let own = all.iter().filter(|(named, _)| named.role == role);
+        own.map(|(named, device)| describe(named, device.is_some())).collect()
+    }
+
+    /// The paths of those that are there.
+    pub(super) fn auxiliary_drives(&self) -> impl Iterator<Item = PathBuf> {
+        let all = self.0.owned.auxiliary().into_iter();
+        all.filter_map(|(_, device)| Some(PathBuf::from(device?.name())))
+    }
+
+    /// Adds spares and cache drives to the pool. What is on the drives is lost; `force` takes those
+    /// that hold something, too.
+    pub fn add_drives(&self, new: &[NewVdev], force: bool) -> Result<()> {
+        let mut opened = Vec::new();
+        for vdev in new {
+            let Some(role) = vdev.purpose.role() else {
+                let what = "only cache drives and spares can be added to a pool as yet".to_owned();
+                return Err(Error::Usage { what });
+            };
+            for path in &vdev.drives {
+                opened.push((role, path, free_drive(path, force)?));
+            }
+        }
+        self.add_opened(opened.iter().map(|(role, path, device)| (*role, *path, device)).collect())
+    }
+
+    /// The same for devices that are open already.
+    pub fn add_drives_on(&self, role: Role, drives: &[(PathBuf, Arc<dyn Device>)]) -> Result<()> {
+        let with = |(path, device)| (role, path, device);
+        self.add_opened(drives.iter().map(|(path, device)| with((path, device))).collect())
+    }
+
+    fn add_opened(&self, drives: Vec<(Role, &PathBuf, &Arc<dyn Device>)>) -> Result<()> {
+        let words: Vec<String> =
+            drives.iter().map(|(_, path, _)| path.display().to_string()).collect();
+        let with = |(role, path, device): (Role, &PathBuf, &Arc<dyn Device>)| Auxiliary {
+            role,
+            drive: drive((path, device)),
+            device: Arc::clone(device),
+        };
+        let new: Vec<Auxiliary> = drives.into_iter().map(with).collect();
+        if let Some(small) = new.iter().find(|each| each.drive.size < SMALLEST) {
+            let what = format!("'{}' is too small: a drive has 64 MiB at least", small.drive.path);
+            return Err(Error::Usage { what });
+        }
+        self.0.owned.add_auxiliary(&new).map_err(|why| self.explain(&why))?;
+        self.note("vdev add", words.join(" "))
+    }
+
+    /// Lets spares and cache drives of the pool go, by their paths or guids.
+    pub fn remove_drives(&self, names: &[String]) -> Result<()> {
+        let all = self.0.owned.auxiliary();
+        let mut gone = Vec::new();
+        for name in names {
+            let path = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
+            let is_it = |(named, device): &(Named, Option<Arc<dyn Device>>)| {
+                let paths =
+                    [Some(named.path.as_str()), device.as_ref().map(|device| device.name())];
+                named.guid.to_string() == *name
+                    || paths.iter().flatten().any(|known| Path::new(known) == path)
+            };
+            let found = all.iter().find(|each| is_it(each)).map(|(named, _)| named);
+            match found {
+                Some(named) if !named.is_distributed => gone.push(named.guid),
+                _ => {
+                    let what = format!(
+                        "'{name}' is no cache drive and no spare of pool '{}'; other drives cannot \
+                         be removed as yet",
+                        self.name()
+                    );
+                    return Err(Error::Usage { what });
+                }
+            }
+        }
+        for guid in gone {
+            self.0.owned.remove_auxiliary(guid).map_err(|why| self.explain(&why))?;
+        }
+        self.note("vdev remove", names.join(" "))
+    }
+
+    fn note(&self, what: &'static str, words: String) -> Result<()> {
+        self.change(move |owned, change| {
+            note_of_pool(owned, change, what, &words);
+            Ok(())
+        })
+    }
+}
+
+/// Smaller drives are refused, as OpenZFS does.
+const SMALLEST: u64 = 64 << 20;

@@ -1,0 +1,98 @@
+//! The spares and cache drives of a pool that is held.
+//!
+//! Which there are stands in the pool; a drive of them is found by its identity, which is all that
+//! its label says. One that is not found is no harm: the pool goes on without it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc::L2arc;
+use device::Device;
+use dsl::write::Change;
+use units::{Ashift, Guid};
+
+use super::Owned;
+use crate::auxiliary::{self, Auxiliary, Labelled, Named, Role};
+use crate::{Directory, Error};
+
+/// The spares and cache drives that a pool names, and those that are open.
+pub(crate) struct Kept {
+    named: Vec<Named>,
+    open: BTreeMap<Guid, Arc<dyn Device>>,
+}
+
+impl Kept {
+    /// None of them open yet.
+    pub(super) fn of(directory: &Directory) -> Result<Self, Error> {
+        Ok(Self { named: auxiliary::named(directory)?, open: BTreeMap::new() })
+    }
+}
+
+impl Owned {
+    /// The second level of its read cache.
+    pub fn l2arc(&self) -> &Arc<L2arc> {
+        &self.l2arc
+    }
+
+    /// Its spares and cache drives, and the devices of those that are open.
+    pub fn auxiliary(&self) -> Vec<(Named, Option<Arc<dyn Device>>)> {
+        let kept = self.auxiliary.lock();
+        let with = |named: &Named| (named.clone(), kept.open.get(&named.guid).cloned());
+        kept.named.iter().map(with).collect()
+    }
+
+    /// Takes the device of a spare or a cache drive that the pool names. False: it names none such,
+    /// or the drive is too small for anything.
+    pub fn open_auxiliary(&self, guid: Guid, device: Arc<dyn Device>) -> bool {
+        let mut kept = self.auxiliary.lock();
+        let Some(named) = kept.named.iter().find(|named| named.guid == guid) else { return false };
+        let ashift = named.ashift.unwrap_or(Ashift::MIN);
+        let fits = named.role == Role::Spare || self.l2arc.add(guid, ashift, Arc::clone(&device));
+        if fits {
+            kept.open.insert(guid, device);
+        }
+        fits
+    }
+
+    /// Makes drives into spares and cache drives of the pool; whatever they hold is lost.
+    pub fn add_auxiliary(&self, drives: &[Auxiliary]) -> Result<(), Error> {
+        let ashift =
+            auxiliary::ashift_of(&self.config().tree.map_or(Vec::new(), |tree| tree.children));
+        let new: Vec<Labelled> =
+            drives.iter().map(|each| Labelled::new(each, &self.world, ashift)).collect();
+        // a drive that the pool does not name yet is nobody's
+        new.iter().try_for_each(Labelled::write)?;
+        let named: Vec<Named> = new.iter().map(|each| each.named.clone()).collect();
+        self.perform(move |owned, change| {
+            owned.change_auxiliary(change, |known| known.extend(named))
+        })??;
+        for each in new {
+            self.open_auxiliary(each.named.guid, each.device);
+        }
+        Ok(())
+    }
+
+    /// Lets a spare or a cache drive of the pool go.
+    pub fn remove_auxiliary(&self, guid: Guid) -> Result<(), Error> {
+        self.perform(move |owned, change| {
+            owned.change_auxiliary(change, |known| known.retain(|named| named.guid != guid))
+        })??;
+        let device = self.auxiliary.lock().open.remove(&guid);
+        self.l2arc.remove(guid);
+        // what it was is of no use to anybody; it goes without that, too
+        device.map_or(Ok(()), |device| auxiliary::disown(&*device))
+    }
+
+    fn change_auxiliary(
+        &self,
+        change: &Change<'_>,
+        edit: impl FnOnce(&mut Vec<Named>),
+    ) -> Result<(), Error> {
+        let mut kept = self.auxiliary.lock();
+        let mut named = kept.named.clone();
+        edit(&mut named);
+        auxiliary::put(change, &named)?;
+        kept.named = named;
+        Ok(())
+    }
+}
