@@ -1,10 +1,15 @@
 //! A file or block device: opened read-only, or for this program alone.
+//!
+//! A disk that is pulled out and put in again is another one to the system, and the old handle leads
+//! nowhere. So the handle can be exchanged while the device is in use.
 
 use std::fs;
 use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
 use rustix::io::Errno;
@@ -20,12 +25,29 @@ const MOST_PARTS: usize = 1024;
 #[derive(Debug)]
 pub struct File {
     name: String,
-    handle: fs::File,
+    path: PathBuf,
+    handle: RwLock<Arc<Handle>>,
     size: u64,
     /// It lies in memory: nothing that is asked of it waits for hardware.
     in_memory: bool,
+    /// It has taken something that it has not said to have kept.
+    unkept: AtomicBool,
+    /// It went away before it had kept all, which the next flush tells.
+    doubtful: AtomicBool,
     // after the handle: what others may do again once it is dropped needs the handle closed
-    held: Option<Mark>,
+    held: Option<Mutex<Mark>>,
+}
+
+/// A handle with a lock on its file.
+#[derive(Debug)]
+struct Handle(fs::File);
+
+impl Drop for Handle {
+    /// Gives up its lock by name: a child that was just forked has the handle too until it becomes
+    /// another program, and merely closing ours would leave the file locked for that moment.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl File {
@@ -43,8 +65,7 @@ impl File {
         {
             return Err(Error::Busy { path: name });
         }
-        let in_memory = lies_in_memory(&handle);
-        Ok(Self { name, handle, size, in_memory, held: None })
+        Ok(Self::over(path, Arc::new(Handle(handle)), size, None))
     }
 
     /// Opens it for reading and writing, for this handle alone: a disk that is mounted or part of
@@ -54,25 +75,36 @@ impl File {
         let facts = facts(path, &name)?;
         let in_use = || Error::InUse { path: name.clone() };
         let mark = Mark::set(&facts).ok_or_else(in_use)?;
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true);
-        if facts.file_type().is_block_device() {
-            // for block devices alone it means: only if the system itself does not use it
-            let flag = rustix::fs::OFlags::EXCL.bits();
-            options.custom_flags(i32::try_from(flag).unwrap_or_default());
+        let (handle, size) = take(path, &name, &facts)?;
+        Ok(Self::over(path, handle, size, Some(Mutex::new(mark))))
+    }
+
+    fn over(path: &Path, handle: Arc<Handle>, size: u64, held: Option<Mutex<Mark>>) -> Self {
+        let in_memory = lies_in_memory(&handle.0);
+        let (unkept, doubtful) = Default::default();
+        let (name, path) = (path.display().to_string(), path.to_owned());
+        let handle = RwLock::new(handle);
+        Self { name, path, handle, size, in_memory, unkept, doubtful, held }
+    }
+
+    fn handle(&self) -> Arc<Handle> {
+        Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Another handle of what is at its path now, if that is as long and `judge` knows it.
+    fn another(
+        &self,
+        facts: &fs::Metadata,
+        judge: &dyn Fn(&Arc<dyn Device>) -> bool,
+    ) -> Result<Arc<Handle>, Error> {
+        let (handle, size) = take(&self.path, &self.name, facts)?;
+        let found: Arc<dyn Device> =
+            Arc::new(Self::over(&self.path, Arc::clone(&handle), size, None));
+        if size < self.size || !judge(&found) {
+            let reason = "it is not the one that was there before".to_owned();
+            return Err(Error::Open { path: self.name.clone(), reason });
         }
-        let (handle, size) = open(path, &name, &options)?;
-        // two kinds of lock, since programs look for one or the other
-        let locked = flock(&handle, FlockOperation::NonBlockingLockExclusive)
-            .and_then(|()| fcntl_lock(&handle, FlockOperation::NonBlockingLockExclusive));
-        match locked {
-            Ok(()) => {
-                let in_memory = lies_in_memory(&handle);
-                Ok(Self { name, handle, size, in_memory, held: Some(mark) })
-            }
-            Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(in_use()),
-            Err(errno) => Err(Error::Open { path: name, reason: plain(&errno.into()) }),
-        }
+        Ok(handle)
     }
 
     fn write_failed(&self, offset: u64, length: usize, error: &io::Error) -> Error {
@@ -82,7 +114,7 @@ impl File {
     /// Writes up to [`MOST_PARTS`] parts; how many bytes.
     fn write_some(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
-            match rustix::io::pwritev(&self.handle, parts, offset) {
+            match rustix::io::pwritev(&self.handle().0, parts, offset) {
                 Err(Errno::INTR) => {}
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 other => return Ok(other?),
@@ -93,6 +125,29 @@ impl File {
 
 fn facts(path: &Path, name: &str) -> Result<fs::Metadata, Error> {
     fs::metadata(path).map_err(|error| Error::Open { path: name.to_owned(), reason: plain(&error) })
+}
+
+/// Opens it for reading and writing, for this handle alone; gives its size, too.
+fn take(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Handle>, u64), Error> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true);
+    if facts.file_type().is_block_device() {
+        // for block devices alone it means: only if the system itself does not use it
+        let flag = rustix::fs::OFlags::EXCL.bits();
+        options.custom_flags(i32::try_from(flag).unwrap_or_default());
+    }
+    let (handle, size) = open(path, name, &options)?;
+    match lock(&handle) {
+        Ok(()) => Ok((Arc::new(Handle(handle)), size)),
+        Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(Error::InUse { path: name.to_owned() }),
+        Err(errno) => Err(Error::Open { path: name.to_owned(), reason: plain(&errno.into()) }),
+    }
+}
+
+/// Locks it for this handle alone: with two kinds of lock, since programs look for one or the other.
+fn lock(handle: &fs::File) -> rustix::io::Result<()> {
+    flock(handle, FlockOperation::NonBlockingLockExclusive)
+        .and_then(|()| fcntl_lock(handle, FlockOperation::NonBlockingLockExclusive))
 }
 
 /// Opens it and finds its size.
@@ -127,14 +182,6 @@ fn lock_of_another(file: &fs::File, kind: rustix::process::FlockType) -> bool {
     matches!(rustix::process::fcntl_getlk(file, &ask), Ok(Some(_)))
 }
 
-impl Drop for File {
-    /// Gives up its lock by name: a child that was just forked has the handle too until it becomes
-    /// another program, and merely closing ours would leave the file locked for that moment.
-    fn drop(&mut self) {
-        let _ = flock(&self.handle, FlockOperation::Unlock);
-    }
-}
-
 impl Device for File {
     fn size(&self) -> u64 {
         self.size
@@ -146,7 +193,7 @@ impl Device for File {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         Error::check_range(&self.name, self.size, offset, into.len())?;
-        self.handle.read_exact_at(into, offset).map_err(|error| Error::Read {
+        self.handle().0.read_exact_at(into, offset).map_err(|error| Error::Read {
             device: self.name.clone(),
             offset,
             length: into.len(),
@@ -163,7 +210,8 @@ impl Device for File {
             return Err(Error::ReadOnly { device: self.name.clone() });
         }
         Error::check_range(&self.name, self.size, offset, from.len())?;
-        let written = self.handle.write_all_at(from, offset);
+        self.unkept.store(true, Ordering::Release);
+        let written = self.handle().0.write_all_at(from, offset);
         written.map_err(|error| self.write_failed(offset, from.len(), &error))
     }
 
@@ -178,6 +226,7 @@ impl Device for File {
         Error::check_range(&self.name, self.size, offset, length)?;
         let mut slices: Vec<IoSlice<'_>> =
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
+        self.unkept.store(true, Ordering::Release);
         let mut rest = &mut slices[..];
         let mut at = offset;
         while !rest.is_empty() {
@@ -195,9 +244,44 @@ impl Device for File {
         if !self.is_writable() {
             return Ok(());
         }
-        self.handle
-            .sync_data()
-            .map_err(|error| Error::Flush { device: self.name.clone(), reason: plain(&error) })
+        let failed = |reason| Error::Flush { device: self.name.clone(), reason };
+        if self.doubtful.swap(false, Ordering::AcqRel) {
+            return Err(failed("it went away before it had kept what it had taken".to_owned()));
+        }
+        let unkept = self.unkept.swap(false, Ordering::AcqRel);
+        self.handle().0.sync_data().map_err(|error| {
+            self.unkept.fetch_or(unkept, Ordering::AcqRel);
+            failed(plain(&error))
+        })
+    }
+
+    fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
+        let Some(held) = &self.held else { return Ok(()) };
+        let facts = facts(&self.path, &self.name)?;
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = if held.is_of(&facts) {
+            None
+        } else {
+            let in_use = || Error::InUse { path: self.name.clone() };
+            Some(Mark::set(&facts).ok_or_else(in_use)?)
+        };
+        let old = self.handle();
+        let doubtful = self.unkept.load(Ordering::Acquire) && old.0.sync_data().is_err();
+        // where it is the same file after all, our own lock would be in our way
+        let _ = flock(&old.0, FlockOperation::Unlock);
+        let new = self.another(&facts, judge).inspect_err(|_| {
+            let _ = lock(&old.0);
+        })?;
+        *self.handle.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        self.doubtful.fetch_or(doubtful, Ordering::AcqRel);
+        drop(old);
+        if let Some(mark) = mark {
+            *held = mark;
+        } else {
+            // closing the old handle gave up what is locked for the process
+            let _ = lock(&new.0);
+        }
+        Ok(())
     }
 
     fn waits(&self) -> bool {
@@ -210,7 +294,7 @@ impl Device for File {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.handle, flags, offset, length) {
+        match fallocate(&self.handle().0, flags, offset, length) {
             // a hint that the system does not take
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(errno) => {
@@ -265,12 +349,59 @@ mod tests {
         for open in [File::open, File::open_exclusive] {
             let file = open(&image.0).unwrap();
             // what a child has of it between fork and exec
-            let inherited = file.handle.try_clone().unwrap();
+            let inherited = file.handle().0.try_clone().unwrap();
             assert!(File::open_exclusive(&image.0).is_err());
             drop(file);
             assert!(File::open_exclusive(&image.0).is_ok());
             drop(inherited);
         }
+    }
+
+    #[test]
+    fn a_file_that_came_back_is_opened_anew_if_it_is_known() {
+        let image = Image::new("device-back");
+        let file = File::open_exclusive(&image.0).unwrap();
+        file.write_at(0, b"before").unwrap();
+        file.flush().unwrap();
+        // it is the same still
+        file.reopen(&|_| true).unwrap();
+        assert!(matches!(File::open_exclusive(&image.0), Err(Error::InUse { .. })));
+        assert!(std::fs::File::open(&image.0).unwrap().try_lock().is_err(), "others see the lock");
+        let away = image.0.with_extension("away");
+        std::fs::rename(&image.0, &away).unwrap();
+        let gone = file.reopen(&|_| true);
+        assert!(matches!(gone, Err(Error::Open { .. })), "{gone:?}");
+        std::fs::copy(&away, &image.0).unwrap();
+        let unknown = file.reopen(&|found| {
+            let mut bytes = [0; 6];
+            found.read_at(0, &mut bytes).unwrap();
+            assert_eq!(&bytes, b"before");
+            assert!(!found.is_writable());
+            false
+        });
+        assert!(matches!(unknown, Err(Error::Open { .. })), "{unknown:?}");
+        file.write_at(0, b"others").unwrap();
+        assert_eq!(std::fs::read(&away).unwrap()[..6], *b"others", "it is the old one still");
+        file.reopen(&|_| true).unwrap();
+        file.write_at(0, b"behind").unwrap();
+        assert_eq!(std::fs::read(&away).unwrap()[..6], *b"others");
+        assert_eq!(std::fs::read(&image.0).unwrap()[..6], *b"behind");
+        file.flush().unwrap();
+        assert!(File::open_exclusive(&away).is_ok() && File::open_exclusive(&image.0).is_err());
+        std::fs::write(&image.0, b"short").unwrap();
+        assert!(file.reopen(&|_| true).is_err());
+        std::fs::remove_file(&away).unwrap();
+    }
+
+    #[test]
+    fn what_a_device_had_not_kept_when_it_went_is_told() {
+        // what is written to a full device is refused, and so is making it last
+        let image = Image::new("device-unkept");
+        let file = File::open_exclusive(&image.0).unwrap();
+        file.write_at(0, b"taken").unwrap();
+        file.doubtful.store(true, std::sync::atomic::Ordering::Release);
+        assert!(matches!(file.flush(), Err(Error::Flush { .. })));
+        file.flush().unwrap();
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Mark {
         held.insert(identity).then(|| Self(identity))
     }
 
+    /// Whether it is that of this file.
+    pub(crate) fn is_of(&self, facts: &Metadata) -> bool {
+        self.0 == (facts.dev(), facts.ino())
+    }
+
     /// Whether the file is held.
     pub(crate) fn is_set(facts: &Metadata) -> bool {
         let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);

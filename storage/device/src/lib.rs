@@ -16,6 +16,7 @@ mod signature;
 mod window;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use error::Error;
 pub use file::File;
@@ -68,6 +69,14 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Whether a request may wait for hardware, so that it is worth asking several devices at once.
     fn waits(&self) -> bool {
         false
+    }
+
+    /// Opens it anew where it was, if `judge` knows what is there: it may have gone away and come
+    /// back, so that what was opened first leads nowhere. If that was before it had kept all that it
+    /// had taken, the next flush fails.
+    fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
+        let _ = judge;
+        Ok(())
     }
 
     /// Says that what lies in the range (bytes) is of no use any more: a hint. What is read there

@@ -434,6 +434,123 @@ fn what_cannot_be_is_refused_in_sentences() {
     assert_eq!(nas.good("zfs list -Ho name"), "tank\ntank/a\n", "nothing is half made");
 }
 
+/// A NAS with a pool on a file in a file system of another NAS, which takes the drive away and
+/// brings it back under a new handle.
+struct Nested {
+    inner: Nas,
+    outer: Nas,
+}
+
+impl Nested {
+    fn new(name: &str) -> Self {
+        let (outer, inner) = (Nas::new(&format!("{name}-o"), 1), Nas::new(&format!("{name}-i"), 0));
+        outer.create("-O compression=lz4 base", 1);
+        let nested = Self { inner, outer };
+        File::create(nested.drive()).unwrap().set_len(128 << 20).unwrap();
+        let root = nested.inner.root();
+        let drive = nested.drive();
+        nested.inner.good(&format!("zpool create -R {} tank {}", arg(&root), arg(&drive)));
+        nested
+    }
+
+    fn drive(&self) -> PathBuf {
+        self.outer.root().join("base/drive.img")
+    }
+
+    fn pull(&self) {
+        self.outer.good("zfs unmount -f base");
+    }
+
+    fn put_back(&self) {
+        self.outer.good("zfs mount base");
+    }
+
+    /// Writes a file and waits until it lasts; gives whether that could be.
+    fn keep(&self, name: &str, content: &str) -> bool {
+        let path = self.inner.root().join("tank").join(name);
+        let written = File::create(path).and_then(|mut file| {
+            file.write_all(content.as_bytes())?;
+            file.sync_all()
+        });
+        written.is_ok()
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.inner.root().join("tank").join(name)).ok()
+    }
+}
+
+#[test]
+fn a_drive_that_was_pulled_out_and_put_in_again_is_used_again() {
+    if cannot_mount() {
+        return;
+    }
+    let nested = Nested::new("pulled");
+    let nas = &nested.inner;
+    nas.good("zpool set failmode=continue tank");
+    assert!(nested.keep("one", "first") && nested.keep("two", "second"));
+    nested.pull();
+    let refused = nas.run("zfs create tank/late");
+    assert_eq!(refused.status, 15, "{}{}", refused.out, refused.err);
+    assert_eq!(nas.good("zpool list -Ho health"), "SUSPENDED\n");
+    assert_eq!(nas.run("zpool clear tank").status, 15, "it is away still");
+    assert!(!nested.keep("three", "nowhere"));
+    nested.put_back();
+    let cleared = nas.run("zpool clear tank");
+    assert_eq!(cleared.status, 0, "{}", cleared.err);
+    assert_eq!(nas.good("zpool list -Ho health"), "ONLINE\n");
+    nas.good("zfs create tank/later");
+    assert!(nested.keep("after", "it is back"));
+    // whether it went on or was taken over anew, what was promised is there
+    for (name, content) in [("one", "first"), ("two", "second"), ("after", "it is back")] {
+        assert_eq!(nested.read(name).as_deref(), Some(content), "{name}");
+    }
+    nas.good("zpool export tank");
+    let base = nested.outer.root().join("base");
+    nas.good(&format!("zpool import -R {} -d {} tank", arg(&nas.root()), arg(&base)));
+    assert_eq!(nested.read("after").as_deref(), Some("it is back"));
+    nas.good("zpool export tank");
+    let verified = run(&["rescue", "verify", "-d", arg(&base), "tank"]);
+    assert_eq!(verified.status, 0, "{}{}", verified.out, verified.err);
+}
+
+#[test]
+fn what_a_drive_did_not_keep_is_said_to_be_lost() {
+    if cannot_mount() {
+        return;
+    }
+    let nested = Nested::new("unkept");
+    let nas = &nested.inner;
+    let words = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+    let key = nas.0.join("key");
+    std::fs::write(&key, "correct horse battery staple").unwrap();
+    nas.good(&format!("zfs create {words} -o keylocation=file://{} tank/secret", arg(&key)));
+    std::fs::remove_file(&key).unwrap();
+    nas.good("zpool set failmode=continue tank");
+    assert!(nested.keep("one", "first") && nested.keep("secret/two", "second"));
+    assert!(nested.keep("secret/three", "third"));
+    // taken by the drive, and not kept when it goes
+    std::fs::write(nas.root().join("tank/unkept"), vec![7; 3_000_000]).unwrap();
+    nested.pull();
+    let refused = nas.run("zfs create tank/late");
+    assert_eq!(refused.status, 15, "{}{}", refused.out, refused.err);
+    nested.put_back();
+    let mut cleared = nas.run("zpool clear tank");
+    assert_eq!(cleared.status, 0, "{}{}", cleared.err, nas.log());
+    // one that goes on has lost nothing; one that does not says so
+    if !cleared.err.contains("taken over anew") {
+        assert!(nas.root().join("tank/unkept").exists());
+        cleared = nas.run("zpool status tank");
+        assert_eq!(cleared.status, 0, "{}", cleared.err);
+    }
+    assert_eq!(nested.read("one").as_deref(), Some("first"));
+    for (name, content) in [("secret/two", "second"), ("secret/three", "third")] {
+        assert_eq!(nested.read(name).as_deref(), Some(content), "its key is known still");
+    }
+    assert_eq!(nas.good("zpool list -Ho health"), "ONLINE\n");
+    assert!(nested.keep("after", "it is back"));
+}
+
 /// The source of what is mounted at a folder, as the kernel says it.
 fn source(dir: &Path) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();

@@ -5,8 +5,10 @@
 //! For that, groups must be written by a thread that does nothing else ([`Owned::serve`]): where
 //! there is none, nobody could clear the pool, and the group is given up.
 
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
+use device::Device;
 use parking_lot::{Condvar, Mutex};
 use txg::Groups;
 
@@ -99,10 +101,14 @@ impl Owned {
         self.standstill.trouble().is_some()
     }
 
-    /// Counts the drives' errors anew, and has what failed tried again. What the pool's last
+    /// Counts the drives' errors anew, and has what failed tried again, on drives that are opened
+    /// anew, as they may have been pulled out and put in again. What the pool's last
     /// changes are to come to is known when the next sync is done. Fails where it cannot go on.
     pub fn clear(&self) -> Result<(), Error> {
         for leaf in self.tree.leaves() {
+            if leaf.errors().1 > 0 || leaf.write_errors() > 0 {
+                self.reopen(leaf);
+            }
             leaf.clear_errors();
         }
         self.l2arc.clear();
@@ -111,6 +117,18 @@ impl Owned {
         }
         self.standstill.clear();
         Ok(())
+    }
+
+    /// Opens a drive anew, if it is there and still this one. Else it goes on failing.
+    fn reopen(&self, leaf: &vdev::Leaf) {
+        let Some(device) = leaf.device() else { return };
+        let is_it = |found: &Arc<dyn Device>| {
+            let (labelled, _) = crate::read_labels(found);
+            labelled.is_some_and(|found| {
+                found.guid() == leaf.guid() && found.config.pool.pool_guid == Some(self.guid())
+            })
+        };
+        let _ = device.reopen(&is_it);
     }
 
     /// Gives up what is being written, and all that waits to be: whoever waits goes home.
