@@ -186,7 +186,7 @@ impl Inner {
 
     fn leaves(&self, tally: &Tally) -> Vec<LeafReport> {
         let leaves = self.pool.tree.leaves();
-        let report = |leaf: &&vdev::Leaf| {
+        let report = |leaf: &Arc<vdev::Leaf>| {
             let count = |trouble| tally.leaves.get(&(leaf.guid(), trouble)).copied().unwrap_or(0);
             let device = leaf.device().map(|device| device.name().to_owned());
             LeafReport {

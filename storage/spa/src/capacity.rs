@@ -92,7 +92,8 @@ fn metaslab(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
         return 0;
     };
     let size = 1_u64.checked_shl(shift).unwrap_or(0);
-    let Some(vdev::Kind::Draid(draid, _)) = pool.tree().top(top.id).map(|node| &node.kind) else {
+    let node = pool.tree().top(top.id);
+    let Some(vdev::Kind::Draid(draid, _)) = node.as_deref().map(|node| &node.kind) else {
         return size;
     };
     let row = draid.row_size();

@@ -13,6 +13,8 @@
 //!
 //! Learnt from: `vdev_label.c` of OpenZFS 2.3.2. Proved by: `a_cut_leaves_one_txg_or_the_other`.
 
+use std::sync::Arc;
+
 use ondisk::Checksum;
 use ondisk::label::{self, LabelConfig, PoolConfig, VdevConfig, VdevKind, config_field};
 use ondisk::uberblock::Uberblock;
@@ -61,15 +63,15 @@ impl Commit<'_> {
     pub fn blank(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
         let mut good = Vec::new();
         for leaf in self.writable() {
-            let written = copies(leaf, 0..label::COPIES)
+            let written = copies(&leaf, 0..label::COPIES)
                 .try_for_each(|start| leaf.write(start, &blank_copy(start)));
-            good.extend(blame(leaf, written, faults).then_some(leaf.guid()));
+            good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
         }
         self.settle(&good, faults)
     }
 
     /// The label of each leaf that can be written, with the top-level vdev it is part of.
-    fn labels(&self, config: &PoolConfig) -> Result<Vec<Written<'_>>, Error> {
+    fn labels(&self, config: &PoolConfig) -> Result<Vec<Written>, Error> {
         let mut labels = Vec::new();
         for top in config.tree.iter().flat_map(|root| &root.children) {
             for leaf in real_leaves(top) {
@@ -87,19 +89,19 @@ impl Commit<'_> {
 
     fn write_labels(
         &self,
-        labels: &[Written<'_>],
+        labels: &[Written],
         which: [u32; 2],
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
         let mut good = Vec::new();
         for each in labels {
-            let written = copies(each.leaf, which).try_for_each(|start| {
+            let written = copies(&each.leaf, which).try_for_each(|start| {
                 let place = start + label::CONFIG_OFFSET;
                 let mut field = each.field.clone();
                 seal(&mut field, place);
                 each.leaf.write(place, &field)
             });
-            if blame(each.leaf, written, faults) {
+            if blame(&each.leaf, written, faults) {
                 good.push(each.leaf.guid());
             }
         }
@@ -119,9 +121,9 @@ impl Commit<'_> {
         for leaf in self.writable() {
             let ashift = u64::from(leaf.ashift().get());
             let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
-            let written = copies(leaf, 0..label::COPIES)
-                .try_for_each(|start| write_slot(uberblock, leaf, start + within));
-            good.extend(blame(leaf, written, faults).then_some(leaf.guid()));
+            let written = copies(&leaf, 0..label::COPIES)
+                .try_for_each(|start| write_slot(uberblock, &leaf, start + within));
+            good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
         }
         self.settle(&good, faults)
     }
@@ -141,16 +143,24 @@ impl Commit<'_> {
 
     /// Flushes all leaves; gives those that failed.
     fn flush(&self, faults: &mut Vec<LeafFault>) -> Vec<Guid> {
-        let failed: Vec<Guid> = self.tree.flush_each().into_iter().map(Leaf::guid).collect();
+        let failed: Vec<Guid> =
+            self.tree.flush_each().into_iter().map(|leaf| leaf.guid()).collect();
         for leaf in &failed {
             note(LeafFault { leaf: *leaf, trouble: Trouble::Unwritten }, faults);
         }
         failed
     }
 
-    fn writable(&self) -> impl Iterator<Item = &Leaf> {
+    fn writable(&self) -> impl Iterator<Item = Arc<Leaf>> {
         self.tree.leaves().into_iter().filter(|leaf| leaf.is_writable())
     }
+}
+
+/// Makes a leaf into one without any past.
+pub(crate) fn blank_leaf(leaf: &Leaf) -> Result<(), Trouble> {
+    copies(leaf, 0..label::COPIES)
+        .try_for_each(|start| leaf.write(start, &blank_copy(start)))
+        .and_then(|()| leaf.flush())
 }
 
 /// A label that begins at `start`, without any past.
@@ -173,8 +183,8 @@ pub(crate) fn seal_copy(config: &[u8], start: u64) -> Vec<u8> {
 }
 
 /// A label to be written.
-struct Written<'a> {
-    leaf: &'a Leaf,
+struct Written {
+    leaf: Arc<Leaf>,
     top: Guid,
     log: bool,
     field: Vec<u8>,

@@ -35,7 +35,7 @@ pub const FIRST: Txg = Txg::new(4);
 /// The version of pools with features.
 pub(crate) const VERSION: u64 = 5000;
 /// What an object is whose type says no more than that it is a table of metadata.
-const TABLE: ObjectType = ObjectType(0x80 | 0x40 | 4);
+pub(crate) const TABLE: ObjectType = ObjectType(0x80 | 0x40 | 4);
 /// Bytes of the block of a list of metaslabs.
 const ARRAY_BLOCK: u32 = 512;
 /// Bytes of the block of the list of frees that are put off.

@@ -85,7 +85,9 @@ pub fn top(
         smallest = smallest.min(space.ok_or_else(|| Error::TooSmall { path: drive.path.clone() })?);
     }
     let mut config = match shape {
-        Shape::Single => drives.first().map_or_else(|| VdevConfig::new(VdevKind::Missing), leaf),
+        Shape::Single => {
+            drives.first().map_or_else(|| VdevConfig::new(VdevKind::Missing), leaf_config)
+        }
         Shape::Mirror => VdevConfig::new(VdevKind::Mirror),
         Shape::Raidz(_) => VdevConfig::new(VdevKind::Raidz),
         Shape::Draid(_) => VdevConfig::new(VdevKind::Draid),
@@ -113,7 +115,7 @@ pub fn top(
         }
     };
     if shape != Shape::Single {
-        config.children = drives.iter().map(leaf).collect();
+        config.children = drives.iter().map(leaf_config).collect();
     }
     let asize = capacity::vdev_space(&layout, smallest);
     config.asize = Some(asize);
@@ -128,7 +130,8 @@ pub fn top(
     Ok(config)
 }
 
-fn leaf(drive: &Drive) -> VdevConfig {
+/// The description of a new drive.
+pub(crate) fn leaf_config(drive: &Drive) -> VdevConfig {
     let kind = if drive.is_disk { VdevKind::Disk } else { VdevKind::File };
     let mut config = VdevConfig::new(kind);
     config.path = Some(drive.path.clone());

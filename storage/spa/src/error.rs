@@ -56,6 +56,9 @@ pub enum Error {
         /// What went wrong, and where.
         why: String,
     },
+    /// A drive may not come into the pool, or leave it.
+    #[error("{0}")]
+    Drive(#[from] crate::owned::Refusal),
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     CommitNowhere,

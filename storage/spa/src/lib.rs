@@ -33,7 +33,10 @@ pub use error::Error;
 pub use features::{FeatureState, Verdict};
 pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
 pub use open::{Between, Choice, Options};
-pub use owned::{Accounts, Allowed, Owned, Redundant, SIGNS_MISSED, Set, Settings, Task, World};
+pub use owned::{
+    Accounts, Allowed, NewSide, Owned, Redundant, Refusal, SIGNS_MISSED, Set, Settings, Stay, Task,
+    World,
+};
 pub use pool::Pool;
 pub use scan::{Damage, Mended, Watch};
 pub use space::{Space, TopSpace, space_map_entries};

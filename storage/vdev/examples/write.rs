@@ -112,7 +112,7 @@ fn open(folder: &Path) -> (Vec<PathBuf>, Vec<Arc<dyn Device>>) {
 fn tree(raidz: Raidz, devices: &[Arc<dyn Device>]) -> Tree {
     let leaf = |(device, number): (&Arc<dyn Device>, u64)| {
         let (guid, device) = (Guid::new(number), Some(Arc::clone(device)));
-        Node { guid, kind: Kind::Leaf(Leaf::new(guid, String::new(), device, TXG)) }
+        Node { guid, kind: Kind::Leaf(Leaf::new(guid, String::new(), device, TXG).into()) }
     };
     let leaves = devices.iter().zip(1..).map(leaf).collect();
     let kind = Kind::Raidz(Box::new(Expandable::from(raidz)), leaves);

@@ -72,7 +72,7 @@ fn leaf(config: &VdevConfig, around: &Surroundings<'_>, ashift: Ashift) -> Kind 
     let found = (around.find)(config.guid);
     let synced = found.as_ref().map_or(Txg::ZERO, |found| found.synced);
     let device = found.map(|found| found.device);
-    Kind::Leaf(Leaf::new(config.guid, path, device, synced).with_ashift(ashift))
+    Kind::Leaf(Arc::new(Leaf::new(config.guid, path, device, synced).with_ashift(ashift)))
 }
 
 fn raidz(

@@ -32,7 +32,7 @@ impl Tree {
     ) -> Result<(), Error> {
         let top = self.entry(vdev).ok_or(Error::NoVdev(vdev))?;
         if let Some((map, draid)) = top.node.map(request)? {
-            return examine_array(top, &map, top.node.children(), draid, request, into, faults);
+            return examine_array(&top, &map, top.node.children(), draid, request, into, faults);
         }
         match &top.node.kind {
             Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {

@@ -1,5 +1,7 @@
 //! Making what was written last.
 
+use std::sync::Arc;
+
 use units::Txg;
 
 use crate::{Error, Kind, Leaf, LeafFault, Node, Tree, Trouble};
@@ -14,9 +16,9 @@ impl Tree {
         }
         for (_, top) in self.tops() {
             let hit = |leaf: &Leaf| failed.iter().any(|bad| bad.guid() == leaf.guid());
-            if top.leaves().into_iter().any(hit) && !lasts(top, &hit) {
+            if top.leaves().into_iter().any(|leaf| hit(leaf)) && !lasts(&top, &hit) {
                 let missing = top.leaves().iter().filter(|leaf| !has(leaf, &hit)).count();
-                return Err(Error::Unavailable { missing, spare: spare(top) });
+                return Err(Error::Unavailable { missing, spare: spare(&top) });
             }
         }
         Ok(())
@@ -25,31 +27,34 @@ impl Tree {
     /// Whether blocks of a txg may be lost for good, since drives failed to keep what they had taken.
     pub fn may_lack(&self, txg: Txg) -> bool {
         let doubts = |leaf: &Leaf| leaf.doubts(txg);
-        self.tops().any(|(_, top)| top.leaves().into_iter().any(doubts) && !lasts(top, &doubts))
+        self.tops().iter().any(|(_, top)| {
+            top.leaves().into_iter().any(|leaf| doubts(leaf)) && !lasts(top, &doubts)
+        })
     }
 
     /// Flushes all leaves that can be written; gives those that failed.
-    pub fn flush_each(&self) -> Vec<&Leaf> {
-        let leaves: Vec<&Leaf> =
-            self.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect();
-        flush_all(&leaves)
+    pub fn flush_each(&self) -> Vec<Arc<Leaf>> {
+        let leaves = self.leaves();
+        let writable = leaves.iter().filter(|leaf| leaf.is_writable());
+        flush_all(&writable.collect::<Vec<_>>())
     }
 }
 
 /// Flushes leaves, those that must wait for hardware at the same time: one after the other, the
 /// drives of a wide array would take as many times as long. Gives those that failed.
-fn flush_all<'a>(leaves: &[&'a Leaf]) -> Vec<&'a Leaf> {
+fn flush_all(leaves: &[&Arc<Leaf>]) -> Vec<Arc<Leaf>> {
     let wanting = leaves.iter().copied().filter(|leaf| leaf.wants_flush());
-    let (slow, fast): (Vec<&Leaf>, Vec<&Leaf>) = wanting.partition(|leaf| leaf.waits());
-    let mut failed: Vec<&Leaf> = fast.into_iter().filter(|leaf| leaf.flush().is_err()).collect();
+    let (slow, fast): (Vec<&Arc<Leaf>>, Vec<_>) = wanting.partition(|leaf| leaf.waits());
+    let failing = fast.into_iter().filter(|leaf| leaf.flush().is_err());
+    let mut failed: Vec<Arc<Leaf>> = failing.cloned().collect();
     let Some((own, others)) = slow.split_first() else { return failed };
     std::thread::scope(|scope| {
-        let run = |leaf: &&'a Leaf| {
-            let leaf = *leaf;
-            (leaf, scope.spawn(move || leaf.flush().is_ok()))
+        let run = |leaf: &&Arc<Leaf>| {
+            let (leaf, flushed) = (Arc::clone(leaf), Arc::clone(leaf));
+            (leaf, scope.spawn(move || flushed.flush().is_ok()))
         };
         let running: Vec<_> = others.iter().map(run).collect();
-        failed.extend(own.flush().is_err().then_some(*own));
+        failed.extend(own.flush().is_err().then(|| Arc::clone(own)));
         for (leaf, thread) in running {
             if !thread.join().unwrap_or(false) {
                 failed.push(leaf);

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use units::VdevId;
 
 use crate::node::Spot;
-use crate::{Error, Kind, LeafFault, Node, Request, Tree, mirror};
+use crate::{Error, Kind, LeafFault, Request, Tree, mirror};
 
 /// More vdevs than this are never removed one into the other.
 const DEEPEST: u32 = 64;
@@ -78,6 +78,12 @@ impl Mapping {
 /// A removed vdev in the tree.
 #[derive(Debug, Default)]
 pub struct Indirect(RwLock<Option<Arc<Mapping>>>);
+
+impl Clone for Indirect {
+    fn clone(&self) -> Self {
+        Self(RwLock::new(self.mapping()))
+    }
+}
 
 impl Indirect {
     pub(crate) fn set(&self, mapping: Arc<Mapping>) {
@@ -162,7 +168,7 @@ fn versions(
     request: &Request<'_>,
     faults: &mut Vec<LeafFault>,
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let node: &Node = tree.top(piece.vdev).ok_or(Error::NoVdev(piece.vdev))?;
+    let node = &*tree.top(piece.vdev).ok_or(Error::NoVdev(piece.vdev))?;
     let size = usize::try_from(piece.length).unwrap_or(usize::MAX).min(request.size);
     let mut found: Vec<Vec<u8>> = Vec::new();
     for index in 0..node.sides() {

@@ -19,7 +19,7 @@ const LABEL: u64 = 256 << 10;
 /// One device of a pool.
 #[derive(Debug)]
 pub struct Leaf {
-    guid: Guid,
+    guid: AtomicU64,
     path: String,
     device: Option<Arc<dyn Device>>,
     ashift: Ashift,
@@ -49,7 +49,7 @@ impl Leaf {
     /// `synced` is the newest txg that its own labels know of.
     pub fn new(guid: Guid, path: String, device: Option<Arc<dyn Device>>, synced: Txg) -> Self {
         Self {
-            guid,
+            guid: AtomicU64::new(guid.get()),
             path,
             device,
             ashift: Ashift::MIN,
@@ -73,7 +73,12 @@ impl Leaf {
 
     /// Its identity.
     pub fn guid(&self) -> Guid {
-        self.guid
+        Guid::new(self.guid.load(Ordering::Acquire))
+    }
+
+    /// Gives it another: the last side of a top-level vdev takes over that one's.
+    pub fn set_guid(&self, guid: Guid) {
+        self.guid.store(guid.get(), Ordering::Release);
     }
 
     /// What the pool's configuration calls it.

@@ -27,7 +27,7 @@ impl Tree {
             let length = u64::try_from(block.size).unwrap_or(u64::MAX);
             let pieces = indirect::pieces(self, vdev, block.offset, length).unwrap_or_default();
             let below = |piece: &indirect::Segment| {
-                self.top(piece.vdev).is_some_and(|node| wants(node, None, birth, 0, wanting))
+                self.top(piece.vdev).is_some_and(|node| wants(&node, None, birth, 0, wanting))
             };
             return pieces.iter().any(below);
         }
@@ -36,7 +36,7 @@ impl Tree {
         }
         let Ok(map) = node.map_of(block, birth) else { return false };
         let Some((map, draid)) = map else {
-            return wants(node, None, birth, block.offset, wanting);
+            return wants(&node, None, birth, block.offset, wanting);
         };
         let family = draid.map(|draid| (draid, node.children()));
         let padding = if map.zero_padding() { map.padding() } else { &[] };
@@ -75,7 +75,8 @@ impl Tree {
     fn direct<'a>(&self, blocks: &[Outgoing<'a>]) -> Result<Vec<Outgoing<'a>>, Error> {
         let mut direct = Vec::with_capacity(blocks.len());
         for block in blocks {
-            let Some(Node { kind: Kind::Indirect(_), .. }) = self.top(block.vdev) else {
+            let node = self.top(block.vdev);
+            let Some(Kind::Indirect(_)) = node.as_deref().map(|node| &node.kind) else {
                 direct.push(*block);
                 continue;
             };
@@ -99,7 +100,7 @@ impl Tree {
         faults: &mut Vec<LeafFault>,
     ) -> Result<u64, Error> {
         let Some(Outgoing { vdev, birth, .. }) = blocks.first().copied() else { return Ok(0) };
-        let node = self.top(vdev).ok_or(Error::NoVdev(vdev))?;
+        let node = &*self.top(vdev).ok_or(Error::NoVdev(vdev))?;
         let layouts = blocks.iter().map(|block| Layout::of(node, block));
         let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         let sizes = blocks.iter().zip(&layouts).map(|(block, layout)| layout.scratch(block.data));

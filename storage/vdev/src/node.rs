@@ -1,5 +1,7 @@
 //! The tree's nodes, and reading one side of whatever a node is.
 
+use std::sync::Arc;
+
 use geometry::{Draid, Expandable};
 use units::{Ashift, Guid, Txg};
 
@@ -8,10 +10,10 @@ use crate::leaf::{FRONT, Leaf};
 use crate::{LeafFault, Trouble};
 
 /// What a node is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Kind {
     /// A disk or a file.
-    Leaf(Leaf),
+    Leaf(Arc<Leaf>),
     /// All children hold the same.
     Mirror(Vec<Node>),
     /// A child is being replaced by another: a mirror for the time.
@@ -33,7 +35,7 @@ pub enum Kind {
 }
 
 /// A vdev.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Node {
     /// Its identity.
     pub guid: Guid,
@@ -65,7 +67,7 @@ impl Spot {
 
 impl Node {
     /// The leaves below and at this node.
-    pub fn leaves(&self) -> Vec<&Leaf> {
+    pub fn leaves(&self) -> Vec<&Arc<Leaf>> {
         match &self.kind {
             Kind::Leaf(leaf) => vec![leaf],
             _ => self.children().iter().flat_map(Self::leaves).collect(),
@@ -81,6 +83,18 @@ impl Node {
             | Kind::Raidz(_, children)
             | Kind::Draid(_, children) => children,
             _ => &[],
+        }
+    }
+
+    /// The nodes right below, to be changed.
+    pub fn children_mut(&mut self) -> &mut [Self] {
+        match &mut self.kind {
+            Kind::Mirror(children)
+            | Kind::Replacing(children)
+            | Kind::Spare(children)
+            | Kind::Raidz(_, children)
+            | Kind::Draid(_, children) => children,
+            _ => &mut [],
         }
     }
 

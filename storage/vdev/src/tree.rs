@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use geometry::{Block, Draid, Map};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use units::{Guid, Txg, VdevId};
 
 use crate::{Error, Kind, Leaf, LeafFault, Mapping, Node, indirect, mirror, raidz};
@@ -28,54 +28,64 @@ pub struct Request<'a> {
 }
 
 /// A top-level vdev.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Top {
     /// The vdev.
-    pub(crate) node: Node,
+    pub(crate) node: Arc<Node>,
     /// Which children were found to lie when a block was last put together: tried first.
-    pub(crate) suspects: Mutex<Vec<usize>>,
+    pub(crate) suspects: Arc<Mutex<Vec<usize>>>,
 }
 
-/// A pool's vdevs.
+/// A pool's vdevs. Which leaves a top-level vdev has may change: whoever is at work on one goes on
+/// with those that it had.
 #[derive(Debug)]
 pub struct Tree {
-    tops: Vec<Top>,
+    tops: RwLock<Vec<Top>>,
 }
 
 impl Tree {
     /// From the top-level vdevs in the order of their ids.
     pub fn new(nodes: Vec<Node>) -> Self {
-        let tops = nodes.into_iter().map(|node| Top { node, suspects: Mutex::default() }).collect();
-        Self { tops }
+        let top = |node| Top { node: Arc::new(node), suspects: Arc::default() };
+        Self { tops: RwLock::new(nodes.into_iter().map(top).collect()) }
+    }
+
+    /// Has a top-level vdev be made up otherwise, which lays out blocks as it did.
+    pub fn set_top(&self, vdev: VdevId, node: Node) {
+        let index = usize::try_from(vdev.get()).unwrap_or(usize::MAX);
+        if let Some(top) = self.tops.write().get_mut(index) {
+            top.node = Arc::new(node);
+        }
     }
 
     /// The top-level vdevs.
-    pub fn tops(&self) -> impl ExactSizeIterator<Item = (VdevId, &Node)> {
-        self.tops.iter().enumerate().map(|(index, top)| (id(index), &top.node))
+    pub fn tops(&self) -> Vec<(VdevId, Arc<Node>)> {
+        let tops = self.tops.read();
+        tops.iter().enumerate().map(|(index, top)| (id(index), Arc::clone(&top.node))).collect()
     }
 
     /// One of them.
-    pub fn top(&self, vdev: VdevId) -> Option<&Node> {
-        self.entry(vdev).map(|top| &top.node)
+    pub fn top(&self, vdev: VdevId) -> Option<Arc<Node>> {
+        self.entry(vdev).map(|top| top.node)
     }
 
-    pub(crate) fn entry(&self, vdev: VdevId) -> Option<&Top> {
-        self.tops.get(usize::try_from(vdev.get()).ok()?)
+    pub(crate) fn entry(&self, vdev: VdevId) -> Option<Top> {
+        self.tops.read().get(usize::try_from(vdev.get()).ok()?).cloned()
     }
 
     /// All leaves.
-    pub fn leaves(&self) -> Vec<&Leaf> {
-        self.tops.iter().flat_map(|top| top.node.leaves()).collect()
+    pub fn leaves(&self) -> Vec<Arc<Leaf>> {
+        self.tops.read().iter().flat_map(|top| top.node.leaves()).cloned().collect()
     }
 
     /// The leaf of that identity.
-    pub fn leaf(&self, guid: Guid) -> Option<&Leaf> {
+    pub fn leaf(&self, guid: Guid) -> Option<Arc<Leaf>> {
         self.leaves().into_iter().find(|leaf| leaf.guid() == guid)
     }
 
     /// Tells where the blocks of a removed vdev went. Without it they cannot be read.
     pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<Mapping>) {
-        if let Some(Node { kind: Kind::Indirect(indirect), .. }) = self.top(vdev) {
+        if let Some(Kind::Indirect(indirect)) = self.top(vdev).as_deref().map(|node| &node.kind) {
             indirect.set(mapping);
         }
     }

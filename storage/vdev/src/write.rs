@@ -87,6 +87,7 @@ impl Tree {
         let Some(node) = self.top(vdev) else {
             return (0..blocks.len()).for_each(|index| failed(index, Error::NoVdev(vdev)));
         };
+        let node = &*node;
         let mut maps = Vec::with_capacity(blocks.len());
         for (index, block) in blocks.iter().enumerate() {
             match Layout::of(node, block) {

@@ -109,8 +109,8 @@ impl Writer {
     /// lie otherwise.
     fn used(&self, block: &Regular, bytes: &[u8]) -> usize {
         let plain = block.copies().all(|dva| {
-            let kind = self.tree().top(dva.vdev).map(|node| &node.kind);
-            matches!(kind, Some(Kind::Leaf(_) | Kind::Mirror(_)))
+            let node = self.tree().top(dva.vdev);
+            node.is_some_and(|node| matches!(node.kind, Kind::Leaf(_) | Kind::Mirror(_)))
         });
         let used = bytes.get(USED_AT..).and_then(|rest| rest.first_chunk());
         let used = used.map_or(0, |word| u64::from_le_bytes(*word));

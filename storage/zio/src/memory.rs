@@ -63,7 +63,7 @@ impl Drives {
             let guid = Guid::new(number);
             let device = Some(Arc::clone(device));
             let leaf = Leaf::new(guid, format!("drive{number}"), device, SYNCED);
-            Node { guid, kind: Kind::Leaf(leaf) }
+            Node { guid, kind: Kind::Leaf(leaf.into()) }
         });
         let mut leaves: Vec<Node> = leaves.collect();
         match self.raid(drives.len()) {

@@ -14,6 +14,7 @@ mod change;
 mod create;
 mod datasets;
 mod drive;
+mod drives;
 mod elsewhere;
 mod encrypt;
 mod ending;

@@ -40,10 +40,11 @@ impl Held {
     }
 
     /// Gives all drives that are there what they missed while they were away, or failed; until
-    /// that is done, or the watch says stop. What could not be mended stays noted. Everything else
+    /// that is done, or the watch says stop; drives that were replaced go. What could not be mended stays noted. Everything else
     /// goes on meanwhile. For a thread of its own, one at a time.
     pub fn resilver(&self, watch: &Watch) -> Result<Mended> {
         let mended = self.0.owned.resilver(watch).map_err(|why| self.explain(&why))?;
+        self.finish_replacing()?;
         Ok(Mended::of(mended))
     }
 }

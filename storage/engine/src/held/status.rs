@@ -126,22 +126,23 @@ impl Held {
     fn vdev(&self, config: &VdevConfig) -> VdevStatus {
         let children: Vec<_> = config.children.iter().map(|child| self.vdev(child)).collect();
         let leaf = self.0.owned.tree().leaf(config.guid);
-        let present = leaf.is_none_or(|leaf| leaf.device().is_some());
+        let present = leaf.as_ref().is_none_or(|leaf| leaf.device().is_some());
         let healthy = children.iter().all(|child| child.state == "ONLINE");
         let state = match (present, healthy) {
             (false, _) => "UNAVAIL",
             (true, true) => "ONLINE",
             (true, false) => "DEGRADED",
         };
-        let (checksum_errors, read_errors) = leaf.map_or((0, 0), vdev::Leaf::errors);
-        let here = leaf.and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
+        let (checksum_errors, read_errors) = leaf.as_ref().map_or((0, 0), |leaf| leaf.errors());
+        let here =
+            leaf.as_ref().and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
         let known = here.or_else(|| config.path.clone());
         let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
         VdevStatus {
             read_errors,
-            write_errors: leaf.map_or(0, vdev::Leaf::write_errors),
+            write_errors: leaf.as_ref().map_or(0, |leaf| leaf.write_errors()),
             checksum_errors,
-            size: leaf.and_then(vdev::Leaf::device).map_or(0, |device| device.size()),
+            size: leaf.as_ref().and_then(|leaf| leaf.device()).map_or(0, |device| device.size()),
             children,
             ..VdevStatus::of_drive(&name, state)
         }

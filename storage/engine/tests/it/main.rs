@@ -7,6 +7,7 @@ mod held;
 mod history;
 mod lasting;
 mod own;
+mod replace;
 mod resilver;
 mod room;
 mod shared;

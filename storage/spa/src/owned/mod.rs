@@ -8,6 +8,7 @@ mod account;
 mod auxiliary;
 mod away;
 mod config;
+mod drives;
 mod history;
 mod leave;
 mod policy;
@@ -39,6 +40,7 @@ use crate::space::Space;
 use crate::{Error, Pool, capacity};
 
 pub(crate) use config::put_packed;
+pub use drives::{NewSide, Refusal, Stay};
 pub(crate) use history::write_down;
 pub use policy::{Allowed, Redundant, Settings};
 pub use signs::FAILS as SIGNS_MISSED;

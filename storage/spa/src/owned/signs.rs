@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use ondisk::uberblock::{Multihost, Uberblock};
 use parking_lot::Mutex;
-use vdev::Leaf;
 
 use super::Owned;
 use crate::{Commit, Directory, Error};
@@ -112,7 +111,7 @@ impl Owned {
             ..self.uberblock.read().clone()
         };
         let leaves = self.tree.leaves();
-        let leaves: Vec<&Leaf> = leaves.into_iter().filter(|leaf| leaf.is_writable()).collect();
+        let leaves: Vec<_> = leaves.into_iter().filter(|leaf| leaf.is_writable()).collect();
         let first = usize::try_from(self.world.number()).unwrap_or(0).checked_rem(leaves.len());
         let (before, after) = leaves.split_at(first.unwrap_or(0));
         let label = u32::try_from(self.world.number() % 4).unwrap_or(0);

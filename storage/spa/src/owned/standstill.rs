@@ -107,7 +107,7 @@ impl Owned {
     pub fn clear(&self) -> Result<(), Error> {
         for leaf in self.tree.leaves() {
             if leaf.errors().1 > 0 || leaf.write_errors() > 0 {
-                self.reopen(leaf);
+                self.reopen(&leaf);
             }
             leaf.clear_errors();
         }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use std::sync::Arc;
+
 use ondisk::blkptr::Regular;
 use units::{Guid, Txg};
 use vdev::{Kind, Leaf, Tree, TxgRanges};
@@ -11,25 +13,25 @@ use super::{Mended, Watch};
 use crate::{Error, Owned};
 
 /// What one drive is to get.
-struct Missed<'a> {
-    leaf: &'a Leaf,
+struct Missed {
+    leaf: Arc<Leaf>,
     txgs: TxgRanges,
     /// How often it had missed something when this was noted.
     lapses: u64,
 }
 
 /// What drives are to get.
-struct Resilver<'a> {
-    missed: HashMap<Guid, Missed<'a>>,
+struct Resilver {
+    missed: HashMap<Guid, Missed>,
     /// All that any of them missed.
     any: TxgRanges,
     /// Blocks were moved from vdevs that were removed: when, their pointers do not say.
     moved: bool,
 }
 
-impl<'a> Resilver<'a> {
+impl Resilver {
     /// What the drives lack that are there.
-    fn of(tree: &'a Tree) -> Self {
+    fn of(tree: &Tree) -> Self {
         let mut missed = HashMap::new();
         let mut any = TxgRanges::default();
         for leaf in tree.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
@@ -41,17 +43,17 @@ impl<'a> Resilver<'a> {
                 missed.insert(leaf.guid(), Missed { leaf, txgs, lapses });
             }
         }
-        let moved = tree.tops().any(|(_, top)| matches!(top.kind, Kind::Indirect(_)));
+        let moved = tree.tops().iter().any(|(_, top)| matches!(top.kind, Kind::Indirect(_)));
         Self { missed, any, moved }
     }
 
     /// The drives that got all that they were written.
-    fn sound(&self) -> impl Iterator<Item = &Missed<'a>> {
+    fn sound(&self) -> impl Iterator<Item = &Missed> {
         self.missed.values().filter(|missed| missed.leaf.lapses() == missed.lapses)
     }
 }
 
-impl Aim for Resilver<'_> {
+impl Aim for Resilver {
     fn since(&self) -> Txg {
         let first = self.any.first().filter(|_| !self.moved).unwrap_or(Txg::ZERO);
         Txg::new(first.get().saturating_sub(1))
@@ -72,10 +74,11 @@ impl Aim for Resilver<'_> {
 }
 
 impl Owned {
-    /// Whether a drive that is there lacks what it missed.
+    /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
     pub fn wants_resilver(&self) -> bool {
         let leaves = self.tree.leaves();
-        leaves.iter().any(|leaf| leaf.is_writable() && !leaf.away().is_empty())
+        let lacks = |leaf: &Arc<Leaf>| leaf.is_writable() && !leaf.away().is_empty();
+        leaves.iter().any(lacks) || !self.replaced().is_empty()
     }
 
     /// Gives all drives that are there what they missed. When all of it is on them the pool takes
@@ -97,7 +100,7 @@ impl Owned {
     }
 
     /// Takes drives for whole, but for what was lost, as soon as what they got will last.
-    fn settle(&self, aim: &Resilver<'_>, lost: &TxgRanges) -> Result<(), Error> {
+    fn settle(&self, aim: &Resilver, lost: &TxgRanges) -> Result<(), Error> {
         for Missed { leaf, txgs, lapses } in aim.sound() {
             if leaf.flush().is_ok() {
                 leaf.recover(txgs, &txgs.common(lost), *lapses);

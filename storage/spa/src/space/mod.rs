@@ -24,3 +24,4 @@ pub use load::Space;
 pub(crate) use map::MapWriter;
 pub use map::space_map_entries;
 pub use tops::TopSpace;
+pub(crate) use write::free_map;

@@ -111,7 +111,7 @@ pub(crate) fn leaf(index: usize, bytes: Option<Bytes>, synced: Txg) -> Node {
     let name = format!("d{index}");
     let device = bytes.map(|bytes| Arc::new(Drive { name, bytes }) as Arc<dyn Device>);
     let guid = Guid::new(index as u64 + 1);
-    Node { guid, kind: Kind::Leaf(Leaf::new(guid, format!("d{index}"), device, synced)) }
+    Node { guid, kind: Kind::Leaf(Leaf::new(guid, format!("d{index}"), device, synced).into()) }
 }
 
 /// A tree of one array; drives that are none are missing.

@@ -26,7 +26,7 @@ fn node(index: usize, drive: &Arc<Memory>, away: bool) -> Node {
     if away {
         leaf.set_away(TxgRanges::new([(BIRTH, BIRTH)]));
     }
-    Node { guid, kind: Kind::Leaf(leaf) }
+    Node { guid, kind: Kind::Leaf(leaf.into()) }
 }
 
 fn array(shape: &Shape, drives: &[Arc<Memory>], away: &[usize]) -> Tree {
@@ -127,7 +127,7 @@ fn a_leaf_that_misses_more_meanwhile_is_not_taken_for_whole() {
     let lapses = leaf.lapses();
     assert!(leaf.recover(&missed, &TxgRanges::new([(txg(5), txg(5))]), lapses));
     assert_eq!(leaf.away(), TxgRanges::new([(txg(5), txg(5))]));
-    let tree = Tree::new(vec![Node { guid: Guid::new(1), kind: Kind::Leaf(leaf) }]);
+    let tree = Tree::new(vec![Node { guid: Guid::new(1), kind: Kind::Leaf(leaf.into()) }]);
     assert!(tree.write(TOP, 0, &[1; 512], txg(12), &mut Vec::new()).is_err());
     let leaf = tree.leaf(Guid::new(1)).unwrap();
     assert!(!leaf.recover(&leaf.away(), &TxgRanges::default(), lapses));

@@ -82,7 +82,7 @@ fn leaf(index: usize, drive: Option<&Arc<Drive>>) -> Node {
     let guid = Guid::new(index as u64 + 1);
     let device = drive.map(|drive| Arc::clone(drive) as Arc<dyn Device>);
     let leaf = Leaf::new(guid, format!("d{index}"), device, Txg::new(u64::MAX));
-    Node { guid, kind: Kind::Leaf(leaf.with_ashift(Ashift::new(12).unwrap())) }
+    Node { guid, kind: Kind::Leaf(leaf.with_ashift(Ashift::new(12).unwrap()).into()) }
 }
 
 fn array(shape: &Shape, drives: &[Arc<Drive>], missing: &[usize]) -> Tree {

@@ -303,7 +303,7 @@ proptest! {
         };
         let Blkptr::Regular(block) = &pointer else { return Ok(()) };
         let tree = pool.tree();
-        let leaf = tree.leaves()[lost.index(drives)];
+        let leaf = &tree.leaves()[lost.index(drives)];
         let device = leaf.device().unwrap();
         let image = || {
             let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];

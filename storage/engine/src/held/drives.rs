@@ -1,0 +1,124 @@
+//! Drives of a held pool: replaced, put beside others, taken away.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ondisk::label::{VdevConfig, VdevKind};
+use spa::{NewSide, Stay};
+use units::Guid;
+
+use super::Held;
+use super::create::{drive, free_drive};
+use super::drive::Drive;
+use super::history::note_of_pool;
+use crate::{Error, Result};
+
+impl Held {
+    /// Has another drive take the place of one, that of a path or guid; none: the one that is now
+    /// where the old one was. It has all when a resilver is done, and the old one is part of the
+    /// pool no more. `force` takes one that holds something.
+    pub fn replace(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
+        let found = self.find_drive(old)?;
+        let there = found.path.clone().unwrap_or_default();
+        let path = new.unwrap_or(Path::new(&there));
+        let device = self.free_drive(path, force)?;
+        self.add_side(old, &found, (path, device), Stay::Replace)
+    }
+
+    /// The same with a drive that is open already. Whatever it holds is lost.
+    pub fn replace_on(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
+        let found = self.find_drive(old)?;
+        self.add_side(old, &found, (new, Arc::clone(device)), Stay::Replace)
+    }
+
+    /// Puts a drive beside one that stands alone or in a mirror. It has all when a resilver is done.
+    pub fn attach(&self, beside: &str, new: &Path, force: bool) -> Result<()> {
+        let found = self.find_drive(beside)?;
+        let device = self.free_drive(new, force)?;
+        self.add_side(beside, &found, (new, device), Stay::Attach)
+    }
+
+    /// Takes a drive out of a mirror, or ends its being replaced, where the others have all.
+    pub fn detach(&self, drive: &str) -> Result<()> {
+        let found = self.find_drive(drive)?;
+        let done = self.0.owned.detach(found.guid);
+        done.map_err(|why| self.refused(drive, &why))?;
+        self.note_drives("detach", &found);
+        Ok(())
+    }
+
+    fn add_side(
+        &self,
+        name: &str,
+        old: &VdevConfig,
+        (path, device): (&Path, Drive),
+        stay: Stay,
+    ) -> Result<()> {
+        let new = NewSide { drive: drive((&path.to_owned(), &device)), device };
+        let done = self.0.owned.add_side(old.guid, new, stay);
+        done.map_err(|why| self.refused(name, &why))?;
+        self.note_drives(if stay == Stay::Replace { "replace" } else { "attach" }, old);
+        Ok(())
+    }
+
+    /// Takes away drives that were replaced, and whose successors have all.
+    pub(super) fn finish_replacing(&self) -> Result<()> {
+        let done = self.0.owned.finish_replacing();
+        done.map(drop).map_err(|why| self.explain(&why))
+    }
+
+    fn free_drive(&self, path: &Path, force: bool) -> Result<Drive> {
+        let same = |drive: &std::path::PathBuf| {
+            let real = |path: &Path| std::fs::canonicalize(path).ok();
+            real(drive).is_some_and(|here| Some(here) == real(path))
+        };
+        if self.drives().iter().any(same) {
+            let (path, pool) = (path.display().to_string(), self.name().to_owned());
+            return Err(Error::Taken { path, pool });
+        }
+        free_drive(path, force)
+    }
+
+    /// The drive of a path, the last part of one, or a guid.
+    fn find_drive(&self, wanted: &str) -> Result<VdevConfig> {
+        let config = self.0.owned.config();
+        let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let devices = leaves.filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File));
+        let all: Vec<&VdevConfig> = devices.collect();
+        let guid: Option<Guid> = wanted.parse().ok().map(Guid::new);
+        let absolute = std::path::absolute(wanted).unwrap_or_default();
+        let here = |leaf: &VdevConfig| {
+            let leaf = self.0.owned.tree().leaf(leaf.guid)?;
+            leaf.device().map(|device| device.name().to_owned())
+        };
+        let is = |leaf: &VdevConfig, path: &Path| {
+            here(leaf).iter().chain(&leaf.path).any(|known| Path::new(known) == path)
+        };
+        let named = |leaf: &VdevConfig| {
+            let name = leaf.path.as_deref().and_then(|path| Path::new(path).file_name());
+            name.is_some_and(|name| name == wanted)
+        };
+        let by_guid = all.iter().find(|leaf| Some(leaf.guid) == guid);
+        let by_path = || all.iter().find(|leaf| is(leaf, &absolute) || is(leaf, Path::new(wanted)));
+        let by_name = || all.iter().find(|leaf| named(leaf));
+        let found = by_guid.or_else(by_path).or_else(by_name);
+        found.map(|leaf| (*leaf).clone()).ok_or_else(|| Error::Usage {
+            what: format!("'{wanted}' is no drive of pool '{}'", self.name()),
+        })
+    }
+
+    fn refused(&self, drive: &str, why: &spa::Error) -> Error {
+        match why {
+            spa::Error::Drive(why) => Error::Usage { what: format!("'{drive}': {why}") },
+            other => self.explain(other),
+        }
+    }
+
+    fn note_drives(&self, what: &'static str, old: &VdevConfig) {
+        let path = old.path.clone().unwrap_or_default();
+        // it is done whether it is written down or not
+        let _ = self.0.owned.perform(move |owned, change| {
+            note_of_pool(owned, change, what, &format!("vdev={path}"));
+        });
+    }
+}

@@ -1,0 +1,427 @@
+//! Drives that come into a pool in use and leave it: a side is added to a drive, to stay (a mirror)
+//! or until it has all (a replacing), and taken away again.
+//!
+//! ```text
+//! replace    raidz ─ a b c    raidz ─ a ┌ replacing ─ b n ┐ c    resilver    raidz ─ a n c
+//! attach     a (a top)        mirror ─ a n
+//! detach     mirror ─ a n     n, with the identity that the mirror had: what was a top stays one
+//! ```
+//!
+//! Each step is one txg: the configuration in the pool and in all labels, the sum of all identities
+//! in the uberblock, the tables of the drives. A new drive is noted to miss all txgs up to those
+//! that are open, from before the first block is written to it.
+//!
+//! Learnt from: `vdev_add_parent`, `vdev_remove_parent`, `spa_vdev_attach` of OpenZFS 2.3.2, and
+//! pools that it made. Proved by: the engine's `tests/it/replace.rs`, and `zdb`.
+
+use std::sync::Arc;
+
+use device::Device;
+use dsl::write::Change;
+use geometry::Layout;
+use geometry::capacity;
+use ondisk::label::{VdevConfig, VdevKind};
+use units::{Ashift, Guid, ObjectId, Txg, VdevId};
+use vdev::{Kind, Leaf, Node, TxgRanges};
+use zap::{NewTable, Zap};
+
+use super::Owned;
+use crate::create::{FIRST, TABLE, guid_sum};
+use crate::design::{Drive, leaf_config};
+use crate::space::free_map;
+use crate::{Directory, Error, commit};
+
+/// The table of all tables of vdevs.
+const ALL_TABLES: &str = "com.delphix:vdev_zap_map";
+
+/// Why a drive may not come or go.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No drive of the pool is meant.
+    #[error("it is no drive of the pool")]
+    Unknown,
+    /// The new drive is too small.
+    #[error("the new drive has {has} bytes, and {needs} are needed")]
+    TooSmall {
+        /// Bytes of it.
+        has: u64,
+        /// Bytes that it must have.
+        needs: u64,
+    },
+    /// It, or what stands in for it, is being replaced.
+    #[error("it is being replaced already")]
+    Replacing,
+    /// Only drives and mirrors can get one more side.
+    #[error("only a drive by itself, or in a mirror, can get one more beside it")]
+    NoSides,
+    /// Nothing else holds what it holds.
+    #[error("it is no side of a mirror, so that what is on it is nowhere else")]
+    OnlySide,
+    /// The others lack something.
+    #[error("the drives beside it do not have all that it has")]
+    OthersLack,
+}
+
+/// A drive that is to be part of a pool.
+#[derive(Clone, Debug)]
+pub struct NewSide {
+    /// What it is called, and its size.
+    pub drive: Drive,
+    /// The drive itself.
+    pub device: Arc<dyn Device>,
+}
+
+/// What a new side is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stay {
+    /// To take the other's place.
+    Replace,
+    /// To stay beside it.
+    Attach,
+}
+
+impl Owned {
+    /// Puts a drive beside another. Returns when the pool knows of it; what it misses is to be given
+    /// to it by a resilver, and [`Owned::finish_replacing`] then takes the other one away.
+    pub fn add_side(&self, old: Guid, new: NewSide, stay: Stay) -> Result<(), Error> {
+        self.judge_side(old, &new, stay)?;
+        let blank = Leaf::new(old, String::new(), Some(Arc::clone(&new.device)), Txg::ZERO);
+        commit::blank_leaf(&blank).map_err(|_| Error::CommitNowhere)?;
+        self.perform(move |owned, change| owned.add_side_now(change, old, &new, stay))?
+    }
+
+    /// Takes a side of a mirror away; gives its device, if it was there.
+    pub fn detach(&self, leaf: Guid) -> Result<(), Error> {
+        let gone = self.tree.leaf(leaf);
+        self.perform(move |owned, change| owned.remove_side_now(change, leaf))??;
+        // nobody is to take it for part of the pool
+        if let Some(gone) = gone.filter(|gone| gone.is_writable()) {
+            let _ = commit::blank_leaf(&gone);
+        }
+        Ok(())
+    }
+
+    /// Takes away the drives that were replaced by others which have all by now; gives how many.
+    pub fn finish_replacing(&self) -> Result<usize, Error> {
+        let replaced = self.replaced();
+        for leaf in &replaced {
+            self.detach(*leaf)?;
+        }
+        Ok(replaced.len())
+    }
+
+    /// Drives that are replaced by others which have all.
+    pub(crate) fn replaced(&self) -> Vec<Guid> {
+        let config = self.config();
+        let mut found = Vec::new();
+        let mut stack: Vec<&VdevConfig> = config.tree.iter().collect();
+        while let Some(vdev) = stack.pop() {
+            stack.extend(&vdev.children);
+            if let (VdevKind::Replacing, [old, new]) = (&vdev.kind, &vdev.children[..])
+                && old.children.is_empty()
+                && self.has_all(new)
+            {
+                found.push(old.guid);
+            }
+        }
+        found
+    }
+
+    /// Whether a vdev of one leaf is there and lacks nothing.
+    fn has_all(&self, vdev: &VdevConfig) -> bool {
+        let leaf = self.tree.leaf(vdev.guid);
+        leaf.is_some_and(|leaf| leaf.is_writable() && leaf.away().is_empty())
+    }
+
+    fn judge_side(&self, old: Guid, new: &NewSide, stay: Stay) -> Result<(), Refusal> {
+        let config = self.config();
+        let root = config.tree.as_ref().ok_or(Refusal::Unknown)?;
+        let top = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
+        let top = top.ok_or(Refusal::Unknown)?;
+        let parent = parent_of(root, old).ok_or(Refusal::Unknown)?;
+        match (stay, &parent.kind) {
+            (_, VdevKind::Replacing | VdevKind::Spare) => return Err(Refusal::Replacing),
+            (Stay::Attach, VdevKind::Root | VdevKind::Mirror) | (Stay::Replace, _) => {}
+            (Stay::Attach, _) => return Err(Refusal::NoSides),
+        }
+        let node = self.tree.top(top.id).ok_or(Refusal::Unknown)?;
+        let layout = match &node.kind {
+            Kind::Raidz(raidz, _) => Layout::Raidz((**raidz).clone()),
+            Kind::Draid(draid, _) => Layout::Draid((**draid).clone()),
+            _ => Layout::Plain(node.ashift()),
+        };
+        let shift = top.metaslab_shift.unwrap_or(0).min(63);
+        let wanted = (top.asize.unwrap_or(0) >> shift) << shift;
+        let fits = |size| {
+            let space = capacity::leaf_space(size).unwrap_or(0);
+            space > 0 && capacity::vdev_space(&layout, space) >= wanted
+        };
+        let has = new.device.size();
+        if fits(has) { Ok(()) } else { Err(Refusal::TooSmall { has, needs: least(wanted, &fits) }) }
+    }
+
+    fn add_side_now(
+        &self,
+        change: &Change<'_>,
+        old: Guid,
+        new: &NewSide,
+        stay: Stay,
+    ) -> Result<(), Error> {
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(Refusal::Unknown)?;
+        let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
+        let (vdev, ashift) = place.map(|top| (top.id, top.ashift)).ok_or(Refusal::Unknown)?;
+        let mut side = leaf_config(&new.drive);
+        side.guid = self.unused(root, Guid::new(0));
+        side.create_txg = Some(change.tx.txg());
+        if config.has_vdev_zaps {
+            side.leaf_zap = Some(make_table(change)?);
+        }
+        let node = self.new_leaf(&side, new, ashift);
+        let parent = self.unused(root, side.guid);
+        let beside = Beside { old, parent, stay };
+        beside.in_config(root, &side);
+        let mut top = self.tree.top(vdev).map(|top| (*top).clone()).ok_or(Refusal::Unknown)?;
+        beside.in_tree(&mut top, node);
+        self.tree.set_top(vdev, top);
+        self.rearranged(root.clone());
+        Ok(())
+    }
+
+    /// An identity that no vdev has, nor `other`.
+    fn unused(&self, root: &VdevConfig, other: Guid) -> Guid {
+        fn has(vdev: &VdevConfig, guid: Guid) -> bool {
+            vdev.guid == guid || vdev.children.iter().any(|child| has(child, guid))
+        }
+        loop {
+            let guid = Guid::new(self.world.number().max(1));
+            if guid != other && !has(root, guid) {
+                return guid;
+            }
+        }
+    }
+
+    /// A leaf that misses all up to now: whoever writes with the tree as it was writes to groups
+    /// that are open at most.
+    fn new_leaf(&self, config: &VdevConfig, new: &NewSide, ashift: Option<u64>) -> Node {
+        let (path, device) = (new.drive.path.clone(), Some(Arc::clone(&new.device)));
+        let ashift = ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
+        let leaf = Leaf::new(config.guid, path, device, Txg::new(u64::MAX)).with_ashift(ashift);
+        leaf.set_away(TxgRanges::new([(FIRST, self.groups.open())]));
+        Node { guid: config.guid, kind: Kind::Leaf(Arc::new(leaf)) }
+    }
+
+    /// The vdevs are others from this group on.
+    fn rearranged(&self, root: VdevConfig) {
+        self.uberblock.write().guid_sum = guid_sum(&root);
+        let mut config = self.config.lock();
+        config.now.tree = Some(root);
+        config.changed = true;
+    }
+
+    fn remove_side_now(&self, change: &Change<'_>, gone: Guid) -> Result<(), Error> {
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(Refusal::Unknown)?;
+        let parent = parent_of(root, gone).ok_or(Refusal::Unknown)?;
+        if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing) {
+            return Err(Refusal::OnlySide.into());
+        }
+        let mut others = parent.children.iter().filter(|side| side.guid != gone);
+        if !others.any(|side| self.has_all(side)) {
+            return Err(Refusal::OthersLack.into());
+        }
+        let (parent, left) = (parent.guid, parent.children.len() - 1);
+        let vdev = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == gone));
+        let vdev = vdev.map(|top| top.id).ok_or(Refusal::Unknown)?;
+        let is_top = root.children.iter().any(|top| top.guid == parent);
+        let mut removed = None;
+        edit(root, parent, &mut |vdev| {
+            let at = vdev.children.iter().position(|side| side.guid == gone);
+            removed = at.map(|at| vdev.children.remove(at));
+            if let (1, [_]) = (left, &vdev.children[..]) {
+                let last = vdev.children.remove(0);
+                *vdev =
+                    if is_top { take_top(vdev, last) } else { VdevConfig { id: vdev.id, ..last } };
+            }
+            number(vdev);
+        });
+        if let Some(removed) = removed {
+            forget_tables(change, &removed)?;
+        }
+        let mut top = self.tree.top(vdev).map(|top| (*top).clone()).ok_or(Refusal::Unknown)?;
+        let renamed = drop_side(&mut top, gone, is_top.then_some(parent));
+        self.tree.set_top(vdev, top);
+        let mut noted = self.noted.lock();
+        noted.remove(&gone);
+        if let Some(known) = renamed.and_then(|before| noted.remove(&before)) {
+            noted.insert(parent, known);
+        }
+        drop(noted);
+        self.rearranged(root.clone());
+        Ok(())
+    }
+}
+
+/// The least bytes of a device that fit.
+fn least(wanted: u64, fits: &dyn Fn(u64) -> bool) -> u64 {
+    let (mut fails, mut enough) = (0, wanted.saturating_add(16 << 20));
+    while enough.saturating_sub(fails) > 1 << 18 {
+        let middle = fails + (enough - fails) / 2;
+        if fits(middle) { enough = middle } else { fails = middle }
+    }
+    enough.next_multiple_of(1 << 18)
+}
+
+fn parent_of(vdev: &VdevConfig, leaf: Guid) -> Option<&VdevConfig> {
+    let is = |child: &VdevConfig| child.guid == leaf && child.children.is_empty();
+    if vdev.children.iter().any(is) {
+        return Some(vdev);
+    }
+    vdev.children.iter().find_map(|child| parent_of(child, leaf))
+}
+
+/// Changes the vdev of that identity.
+fn edit(vdev: &mut VdevConfig, guid: Guid, change: &mut dyn FnMut(&mut VdevConfig)) {
+    if vdev.guid == guid {
+        return change(vdev);
+    }
+    vdev.children.iter_mut().for_each(|child| edit(child, guid, change));
+}
+
+/// Numbers what is below a vdev by its order.
+fn number(vdev: &mut VdevConfig) {
+    for (index, child) in vdev.children.iter_mut().enumerate() {
+        child.id = VdevId::new(u32::try_from(index).unwrap_or(u32::MAX));
+    }
+}
+
+/// `below` takes the place of a top-level vdev, with what only those have, and its identity.
+fn take_top(top: &VdevConfig, below: VdevConfig) -> VdevConfig {
+    VdevConfig { guid: top.guid, create_txg: top.create_txg, ..with_top_facts(below, top) }
+}
+
+/// A vdev with what only top-level vdevs have.
+fn with_top_facts(vdev: VdevConfig, top: &VdevConfig) -> VdevConfig {
+    VdevConfig {
+        id: top.id,
+        asize: top.asize,
+        ashift: top.ashift,
+        metaslab_array: top.metaslab_array,
+        metaslab_shift: top.metaslab_shift,
+        is_log: top.is_log,
+        non_allocating: top.non_allocating,
+        bias: top.bias.clone(),
+        expansion_time: top.expansion_time,
+        top_zap: top.top_zap,
+        ..vdev
+    }
+}
+
+/// A new side beside an old one.
+struct Beside {
+    old: Guid,
+    /// What both are below, if there is nothing yet.
+    parent: Guid,
+    stay: Stay,
+}
+
+impl Beside {
+    fn in_config(&self, root: &mut VdevConfig, side: &VdevConfig) {
+        let parent = parent_of(root, self.old).map(|parent| (parent.guid, parent.kind.clone()));
+        if let (Stay::Attach, Some((mirror, VdevKind::Mirror))) = (self.stay, parent) {
+            edit(root, mirror, &mut |mirror| {
+                mirror.children.push(side.clone());
+                number(mirror);
+            });
+            return;
+        }
+        let is_top = root.children.iter().any(|top| top.guid == self.old);
+        edit(root, self.old, &mut |vdev| {
+            let kind = match self.stay {
+                Stay::Replace => VdevKind::Replacing,
+                Stay::Attach => VdevKind::Mirror,
+            };
+            let mut pair = VdevConfig::new(kind);
+            (pair.id, pair.guid, pair.create_txg) = (vdev.id, self.parent, vdev.create_txg);
+            let mut old = vdev.clone();
+            if is_top {
+                pair = with_top_facts(pair, vdev);
+                old = with_top_facts(old, &VdevConfig::new(VdevKind::Missing));
+            }
+            pair.children = vec![old, side.clone()];
+            number(&mut pair);
+            *vdev = pair;
+        });
+    }
+
+    fn in_tree(&self, node: &mut Node, side: Node) {
+        let mut side = Some(side);
+        self.in_node(node, &mut side);
+    }
+
+    fn in_node(&self, node: &mut Node, side: &mut Option<Node>) {
+        let is_old = |node: &Node| matches!(node.kind, Kind::Leaf(_)) && node.guid == self.old;
+        if let (Stay::Attach, Kind::Mirror(sides)) = (self.stay, &mut node.kind)
+            && sides.iter().any(is_old)
+        {
+            sides.extend(side.take());
+        }
+        if is_old(node) {
+            let Some(side) = side.take() else { return };
+            let pair = vec![node.clone(), side];
+            let kind = match self.stay {
+                Stay::Replace => Kind::Replacing(pair),
+                Stay::Attach => Kind::Mirror(pair),
+            };
+            *node = Node { guid: self.parent, kind };
+            return;
+        }
+        node.children_mut().iter_mut().for_each(|child| self.in_node(child, side));
+    }
+}
+
+/// Takes a side out of a node; where only one is left below `top`, or below anything else, that
+/// takes its place: as a top-level vdev with its identity. Gives what that one was before.
+fn drop_side(node: &mut Node, gone: Guid, top: Option<Guid>) -> Option<Guid> {
+    if let Kind::Mirror(sides) | Kind::Replacing(sides) = &mut node.kind
+        && sides.iter().any(|side| side.guid == gone)
+    {
+        sides.retain(|side| side.guid != gone);
+        let [last] = &mut sides[..] else { return None };
+        let mut last = last.clone();
+        let before = last.guid;
+        if let (Some(guid), Kind::Leaf(leaf)) = (top, &last.kind) {
+            leaf.set_guid(guid);
+            last.guid = guid;
+        }
+        *node = last;
+        return top.map(|_| before);
+    }
+    node.children_mut().iter_mut().find_map(|child| drop_side(child, gone, top))
+}
+
+/// Makes a table for a vdev.
+fn make_table(change: &Change<'_>) -> Result<ObjectId, Error> {
+    let new = NewTable { salt: (change.random)(), ..NewTable::default() };
+    let table = Zap::create(change.mos, change.tx, TABLE, &new)?.object().id();
+    if let Some(all) = Directory::open(change.mos.clone())?.object(ALL_TABLES)? {
+        let name = format!("{:x}", table.get());
+        Zap::open(all)?.insert_u64(change.tx, name.as_bytes(), table.get())?;
+    }
+    Ok(table)
+}
+
+/// Frees what the pool keeps of a drive that is no more in it.
+fn forget_tables(change: &Change<'_>, gone: &VdevConfig) -> Result<(), Error> {
+    if let Some(map) = gone.dtl {
+        free_map(change.mos, change.tx, map)?;
+    }
+    if let Some(table) = gone.leaf_zap {
+        if let Some(all) = Directory::open(change.mos.clone())?.object(ALL_TABLES)? {
+            let name = format!("{:x}", table.get());
+            Zap::open(all)?.remove(change.tx, name.as_bytes())?;
+        }
+        change.mos.free(change.tx, table)?;
+    }
+    Ok(())
+}
