@@ -1,91 +1,66 @@
 //! From the tree's words to the kernel's.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use fuser::{Errno, FileAttr, FileType, INodeNo};
-use vfs::{Attributes, Error, Kind, Reason, Time};
-
-/// ENOKEY of Linux: "Required key not available".
-const ENOKEY: i32 = 126;
+use fusedev::{Attributes, Moment};
+use rustix::io::Errno;
+use vfs::{Error, Kind, Reason, Time};
 
 pub(crate) fn errno(why: &Error) -> Errno {
     match why {
-        Error::Absent => Errno::ENOENT,
-        Error::NotDirectory => Errno::ENOTDIR,
-        Error::IsDirectory => Errno::EISDIR,
-        Error::NotSymlink => Errno::EINVAL,
-        Error::Locked { .. } => Errno::from_i32(ENOKEY),
-        Error::Unreadable { .. } => Errno::EIO,
-        Error::TooHigh => Errno::EOVERFLOW,
+        Error::Absent => Errno::NOENT,
+        Error::NotDirectory => Errno::NOTDIR,
+        Error::IsDirectory => Errno::ISDIR,
+        Error::NotSymlink => Errno::INVAL,
+        Error::Locked { .. } => Errno::NOKEY,
+        Error::Unreadable { .. } => Errno::IO,
+        Error::TooHigh => Errno::OVERFLOW,
         Error::Refused { reason } => refusal(*reason),
     }
 }
 
+/// What came of something, as the kernel is told.
+pub(crate) fn told<T>(what: Result<T, Error>) -> Result<T, Errno> {
+    what.map_err(|why| errno(&why))
+}
+
 fn refusal(reason: Reason) -> Errno {
     match reason {
-        Reason::Absent => Errno::ENOENT,
-        Reason::NoXattr => Errno::NO_XATTR,
-        Reason::NotDirectory => Errno::ENOTDIR,
-        Reason::IsDirectory => Errno::EISDIR,
-        Reason::NotSymlink | Reason::Invalid => Errno::EINVAL,
-        Reason::Locked => Errno::from_i32(ENOKEY),
-        Reason::ReadOnly => Errno::EROFS,
-        Reason::Exists => Errno::EEXIST,
-        Reason::NotEmpty => Errno::ENOTEMPTY,
-        Reason::NotPermitted => Errno::EPERM,
-        Reason::NotSupported => Errno::EOPNOTSUPP,
-        Reason::NameTooLong => Errno::ENAMETOOLONG,
-        Reason::NameNotUtf8 => Errno::EILSEQ,
-        Reason::Elsewhere => Errno::EXDEV,
-        Reason::TooLarge => Errno::EFBIG,
-        Reason::NoSpace => Errno::ENOSPC,
-        Reason::OverQuota => Errno::EDQUOT,
-        Reason::Stopped | Reason::Unreadable => Errno::EIO,
+        Reason::Absent => Errno::NOENT,
+        Reason::NoXattr => Errno::NODATA,
+        Reason::NotDirectory => Errno::NOTDIR,
+        Reason::IsDirectory => Errno::ISDIR,
+        Reason::NotSymlink | Reason::Invalid => Errno::INVAL,
+        Reason::Locked => Errno::NOKEY,
+        Reason::ReadOnly => Errno::ROFS,
+        Reason::Exists => Errno::EXIST,
+        Reason::NotEmpty => Errno::NOTEMPTY,
+        Reason::NotPermitted => Errno::PERM,
+        Reason::NotSupported => Errno::OPNOTSUPP,
+        Reason::NameTooLong => Errno::NAMETOOLONG,
+        Reason::NameNotUtf8 => Errno::ILSEQ,
+        Reason::Elsewhere => Errno::XDEV,
+        Reason::TooLarge => Errno::FBIG,
+        Reason::NoSpace => Errno::NOSPC,
+        Reason::OverQuota => Errno::DQUOT,
+        Reason::Stopped | Reason::Unreadable => Errno::IO,
     }
 }
 
-pub(crate) fn file_type(kind: Kind) -> FileType {
+/// The kind of a node, as the upper bits of a mode have it.
+pub(crate) fn kind_bits(kind: Kind) -> u32 {
     match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::CharDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
+        Kind::File => 0o100_000,
+        Kind::Directory => 0o040_000,
+        Kind::Symlink => 0o120_000,
+        Kind::Fifo => 0o010_000,
+        Kind::CharDevice => 0o020_000,
+        Kind::BlockDevice => 0o060_000,
         // Linux has no doors nor event ports; like a socket they have no content
-        Kind::Socket | Kind::Other => FileType::Socket,
+        Kind::Socket | Kind::Other => 0o140_000,
     }
 }
 
-/// A time; one that the system's clock cannot have becomes 1970.
-fn time(time: Time) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole = if time.seconds < 0 {
-        UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        UNIX_EPOCH.checked_add(seconds)
-    };
-    let rest = Duration::from_nanos(time.nanoseconds.into());
-    whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(UNIX_EPOCH)
-}
-
-/// The same backwards.
-pub(crate) fn moment(time: SystemTime) -> Time {
-    let seconds = |length: Duration| i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Time { seconds: seconds(since), nanoseconds: since.subsec_nanos() },
-        Err(before) => {
-            let before = before.duration();
-            let whole = seconds(before).saturating_neg();
-            match before.subsec_nanos() {
-                0 => Time { seconds: whole, nanoseconds: 0 },
-                part => Time {
-                    seconds: whole.saturating_sub(1),
-                    nanoseconds: 1_000_000_000_u32.saturating_sub(part),
-                },
-            }
-        }
-    }
+fn moment(time: Time) -> Moment {
+    Moment(time.seconds, time.nanoseconds)
 }
 
 /// Major and minor of a device's number as Linux packs it into 32 bits.
@@ -93,29 +68,22 @@ pub(crate) fn numbers(device: u32) -> (u32, u32) {
     (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
 }
 
-/// A device's number as Linux packs it into 32 bits.
-fn device((major, minor): (u32, u32)) -> u32 {
-    (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
-}
-
-pub(crate) fn attributes(from: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(from.number),
+pub(crate) fn attributes(from: &vfs::Attributes) -> Attributes {
+    Attributes {
+        number: from.number,
         // the kernel refuses a file whose size is no signed number
         size: from.size.min(i64::MAX.unsigned_abs()),
         blocks: from.space.div_ceil(512),
-        atime: time(from.atime),
-        mtime: time(from.mtime),
-        ctime: time(from.ctime),
-        crtime: time(from.crtime),
-        kind: file_type(from.kind),
-        perm: u16::try_from(from.mode & 0o7777).unwrap_or(0),
-        nlink: u32::try_from(from.links).unwrap_or(u32::MAX),
+        atime: moment(from.atime),
+        mtime: moment(from.mtime),
+        ctime: moment(from.ctime),
+        btime: moment(from.crtime),
+        mode: kind_bits(from.kind) | from.mode & 0o7777,
+        links: u32::try_from(from.links).unwrap_or(u32::MAX),
         uid: from.uid,
         gid: from.gid,
-        rdev: device(from.rdev),
-        blksize: block_size(from.block_size),
-        flags: 0,
+        device: from.rdev,
+        block_size: block_size(from.block_size),
     }
 }
 
@@ -127,34 +95,12 @@ fn block_size(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
-
-    use vfs::Time;
-
-    use super::{block_size, device, moment, numbers, time};
-
-    #[test]
-    fn times_before_1970_and_after_2106() {
-        let before = Time { seconds: -1, nanoseconds: 250_000_000 };
-        assert_eq!(time(before), UNIX_EPOCH - Duration::from_millis(750));
-        assert_eq!(moment(time(before)), before);
-        let whole = Time { seconds: -7, nanoseconds: 0 };
-        assert_eq!(moment(time(whole)), whole);
-        let after = Time { seconds: 1 << 33, nanoseconds: 1 };
-        assert_eq!(time(after), UNIX_EPOCH + Duration::new(1 << 33, 1));
-        assert_eq!(moment(time(after)), after);
-        // further away than any clock goes, but no panic
-        let _ = time(Time { seconds: i64::MIN, nanoseconds: 999_999_999 });
-        let _ = time(Time { seconds: i64::MAX, nanoseconds: u32::MAX });
-    }
+    use super::{block_size, numbers};
 
     #[test]
     fn devices_are_packed_as_linux_does() {
-        assert_eq!(device((8, 1)), 0x801);
-        assert_eq!(device((0xfff, 0xf_ffff)), u32::MAX);
-        for pair in [(8, 1), (0xfff, 0xf_ffff), (259, 0x12345)] {
-            assert_eq!(numbers(device(pair)), pair);
-        }
+        assert_eq!(numbers(0x801), (8, 1));
+        assert_eq!(numbers(u32::MAX), (0xfff, 0xf_ffff));
     }
 
     #[test]

@@ -18,3 +18,6 @@ mod server;
 
 pub use mount::{Error, LiveOptions, Options, check, mount, mount_live};
 pub use mounted::{Mounted, take_away_dead};
+
+/// What the kernel calls the root.
+const ROOT: u64 = 1;

@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
+use fusedev::{Answers, Mount};
+use rustix::io::Errno;
 use vfs::{Live, Tree};
 
 use crate::live::LiveServer;
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, take_away_dead};
 use crate::server::{LARGEST, Server};
 
 /// How a tree is mounted.
@@ -20,6 +21,8 @@ pub struct Options {
     pub allow_other: bool,
     /// What `mount` and `df` show as the source: the pool's name.
     pub source: String,
+    /// Questions do not come by io_uring, even where they could.
+    pub without_rings: bool,
 }
 
 /// How a file system that can be written is mounted. Most are properties of the dataset.
@@ -36,7 +39,12 @@ pub struct LiveOptions {
     pub no_setuid: bool,
     /// Its device nodes are dead (devices=off).
     pub no_devices: bool,
+    /// Questions do not come by io_uring, even where they could.
+    pub without_rings: bool,
 }
+
+/// What follows `fuse.` where the kernel shows kinds of file systems.
+const KIND: &str = "poolhouse";
 
 /// Why a tree could not be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -76,40 +84,36 @@ pub enum Error {
     Root(#[from] vfs::Error),
 }
 
-/// How many threads answer the kernel.
-const FEWEST_THREADS: usize = 4;
-const MOST_THREADS: usize = 16;
-
 /// Mounts a tree on an empty folder, read-only.
-pub fn mount(tree: Tree, dir: &Path, options: &Options) -> Result<Mounted, Error> {
+pub fn mount(tree: &Tree, dir: &Path, options: &Options) -> Result<Mounted, Error> {
     check(dir)?;
     let root = tree.root()?;
     let failed = |why: &io::Error| Error::Mount {
         dir: dir.display().to_string(),
         why: why.to_string().trim().to_owned(),
-        hint: hint(why, options),
+        hint: hint(why, options.allow_other),
     };
-    let server = Server::new(tree, root, options.allow_other);
-    start(server, dir, &config(options)).map_err(|why| failed(&why))
+    let server = || Server::new(tree.clone(), root, options.allow_other);
+    start(server, dir, &still(options), !options.without_rings).map_err(|why| failed(&why))
 }
 
 /// Mounts a file system of a held pool on a folder, which is made if need be; what is in it is
 /// hidden meanwhile. The kernel checks permissions.
 ///
 /// Unmount it before the file system is rolled back, renamed or destroyed, or the pool given up.
-pub fn mount_live(live: Live, dir: &Path, options: &LiveOptions) -> Result<Mounted, Error> {
+pub fn mount_live(files: &Live, dir: &Path, options: &LiveOptions) -> Result<Mounted, Error> {
     let shown = || dir.display().to_string();
     fs::create_dir_all(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
-    let asked = Options { allow_other: options.allow_other, source: live.dataset().to_owned() };
-    let config = live_config(&asked, options);
-    start(LiveServer::new(live), dir, &config).map_err(|why| Error::Mount {
+    let how = live(files.dataset(), options);
+    let server = || LiveServer::new(files.clone());
+    start(server, dir, &how, !options.without_rings).map_err(|why| Error::Mount {
         dir: shown(),
         why: why.to_string().trim().to_owned(),
         hint: if is_within_another(dir) && !options.allow_other {
             "an ordinary user can mount within what is mounted already only where \
              /etc/fuse.conf has a line user_allow_other"
         } else {
-            hint(&why, &asked)
+            hint(&why, options.allow_other)
         },
     })
 }
@@ -121,17 +125,45 @@ fn is_within_another(dir: &Path) -> bool {
     rustix::fs::statfs(dir).is_ok_and(|facts| facts.f_type == FUSE)
 }
 
-/// Has the kernel's questions answered.
-fn start(server: impl Filesystem + 'static, dir: &Path, config: &Config) -> io::Result<Mounted> {
-    let session = Session::new(server, dir, config)?;
+/// Has the kernel's questions answered: by io_uring where that is to be had.
+fn start<A: Answers>(
+    server: impl Fn() -> A,
+    dir: &Path,
+    how: &Mount,
+    rings: bool,
+) -> io::Result<Mounted> {
+    if rings {
+        allow_rings();
+    }
+    let mounted = serve(server(), dir, how, rings)?;
+    // the first question; were the rings refused, nothing would be mounted any more
+    if rings && fs::metadata(dir).is_err_and(|why| is_dead(&why)) {
+        take_away_dead(dir);
+        return start(server, dir, how, false);
+    }
+    read_ahead(dir);
+    Ok(mounted)
+}
+
+fn is_dead(why: &io::Error) -> bool {
+    [Some(Errno::NOTCONN), Some(Errno::CONNABORTED)].contains(&Errno::from_io_error(why))
+}
+
+fn serve(server: impl Answers, dir: &Path, how: &Mount, rings: bool) -> io::Result<Mounted> {
+    let device = fusedev::mount(dir, how)?;
     let (sender, ended) = channel();
+    let folder = std::path::absolute(dir)?;
     let run = move || {
         // nobody may be waiting for the end any more
-        let _ = sender.send(session.run());
+        let _ = sender.send(fusedev::serve(device, &folder, Box::new(server), rings));
     };
     std::thread::Builder::new().name("fuse".to_owned()).spawn(run)?;
-    read_ahead(dir);
     Ok(Mounted::new(dir, ended))
+}
+
+/// Has the kernel offer rings, which only root may ask of it; all works without.
+fn allow_rings() {
+    let _ = fs::write("/sys/module/fuse/parameters/enable_uring", "1");
 }
 
 /// Whether a pool can be mounted there: it is an empty folder.
@@ -147,53 +179,41 @@ pub fn check(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn config(options: &Options) -> Config {
-    let threads = std::thread::available_parallelism().map_or(FEWEST_THREADS, usize::from);
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::RO,
-        MountOption::NoAtime,
-        MountOption::NoDev,
-        MountOption::NoSuid,
-        MountOption::Subtype("poolhouse".to_owned()),
-        MountOption::FSName(options.source.replace(',', "_")),
-    ];
-    if options.allow_other {
-        config.mount_options.push(MountOption::DefaultPermissions);
-        config.acl = SessionACL::All;
+/// As a tree is mounted that cannot be changed.
+fn still(options: &Options) -> Mount {
+    Mount {
+        source: options.source.clone(),
+        kind: KIND.to_owned(),
+        read_only: true,
+        no_exec: false,
+        no_setuid: true,
+        no_devices: true,
+        no_atime: true,
+        allow_other: options.allow_other,
+        default_permissions: options.allow_other,
     }
-    config.n_threads = Some(threads.clamp(FEWEST_THREADS, MOST_THREADS));
-    config.clone_fd = true;
-    config
 }
 
-fn live_config(asked: &Options, options: &LiveOptions) -> Config {
-    let mut config = config(asked);
-    let either = |no, a, b| if no { a } else { b };
-    config.mount_options = vec![
-        MountOption::DefaultPermissions,
-        MountOption::Subtype("poolhouse".to_owned()),
-        MountOption::FSName(asked.source.replace(',', "_")),
-        either(options.read_only, MountOption::RO, MountOption::RW),
-        either(options.no_exec, MountOption::NoExec, MountOption::Exec),
-    ];
-    // only root may have them at all
-    if rustix::process::geteuid().is_root() {
-        let more = [
-            either(options.no_setuid, MountOption::NoSuid, MountOption::Suid),
-            either(options.no_devices, MountOption::NoDev, MountOption::Dev),
-        ];
-        config.mount_options.extend(more);
+fn live(source: &str, options: &LiveOptions) -> Mount {
+    Mount {
+        source: source.to_owned(),
+        kind: KIND.to_owned(),
+        read_only: options.read_only,
+        no_exec: options.no_exec,
+        no_setuid: options.no_setuid,
+        no_devices: options.no_devices,
+        no_atime: false,
+        allow_other: options.allow_other,
+        default_permissions: true,
     }
-    config
 }
 
-fn hint(why: &io::Error, options: &Options) -> &'static str {
+fn hint(why: &io::Error, allow_other: bool) -> &'static str {
     match why.kind() {
         io::ErrorKind::NotFound => {
             "it takes /dev/fuse (modprobe fuse) and fusermount3 (package fuse3)"
         }
-        io::ErrorKind::PermissionDenied if options.allow_other => {
+        io::ErrorKind::PermissionDenied if allow_other => {
             "--allow-other takes root, or a line user_allow_other in /etc/fuse.conf"
         }
         _ => "is the folder yours, and are /dev/fuse and fusermount3 (package fuse3) there?",

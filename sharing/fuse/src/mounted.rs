@@ -22,6 +22,11 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// How long the answers that are under way may take once a tree is unmounted.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 
+/// How often it is tried to unmount what is in use. A program that somebody here has just started
+/// has all our files open for a moment.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(40);
+
 /// A mounted tree. It is unmounted by force when this is dropped.
 pub struct Mounted {
     dir: PathBuf,
@@ -61,7 +66,12 @@ impl Mounted {
         if self.wait(Duration::ZERO).is_some() {
             return true;
         }
-        let is_done = take_away(&self.dir, UnmountFlags::empty());
+        let is_done = (0..TRIES).any(|tried| {
+            if tried > 0 {
+                std::thread::sleep(PAUSE);
+            }
+            take_away(&self.dir, UnmountFlags::empty())
+        });
         if is_done {
             let _ = self.wait(LAST_ANSWERS);
         }

@@ -1,19 +1,13 @@
 //! The kernel's questions, answered from the tree.
 
-use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use fuser::{
-    AccessFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyXattr, Request,
-};
+use fusedev::{Ability, Answer, Answers, Ask, Asker, Figures, Opened, Out, Page, Validity};
+use rustix::io::Errno;
 use vfs::{Attributes, Error, Listing, Reader, Result, Tree};
 
-use crate::convert::{attributes, errno, file_type};
+use crate::ROOT;
+use crate::convert::{attributes, errno, kind_bits};
 use crate::handles::Handles;
 
 /// Answers the kernel.
@@ -28,9 +22,13 @@ pub(crate) struct Server {
 
 /// Nothing changes while the pool is mounted.
 const FOR_EVER: Duration = Duration::from_hours(365 * 24);
+const ALWAYS: Validity = Validity { name: FOR_EVER, attributes: FOR_EVER };
 /// Bytes of the largest request.
 pub(crate) const LARGEST: u32 = 1 << 20;
 
+const O_ACCMODE: i32 = 3;
+/// Writing, as access(2) is asked about it.
+const W_OK: u32 = 2;
 const GETFLAGS: u32 = 0x8008_6601;
 const GETFLAGS_32: u32 = 0x8004_6601;
 const FSGETXATTR: u32 = 0x801c_581f;
@@ -45,18 +43,20 @@ impl Server {
     }
 
     /// The kernel calls the root 1, whatever its number is.
-    fn number(&self, inode: INodeNo) -> u64 {
-        if inode == INodeNo::ROOT { self.root } else { inode.0 }
+    fn number(&self, node: u64) -> u64 {
+        if node == ROOT { self.root } else { node }
     }
 
-    /// What to tell the kernel of an error; what cannot be read is also told to the user.
-    fn failed(&self, inode: INodeNo, why: &Error) -> Errno {
-        self.tree.complain(self.number(inode), why);
-        errno(why)
+    /// Gives what was found, or tells the user too what cannot be read.
+    fn found<T>(&self, number: u64, found: Result<T>) -> std::result::Result<T, Errno> {
+        found.map_err(|why| {
+            self.tree.complain(number, &why);
+            errno(&why)
+        })
     }
 
-    fn sought(&self, handle: FileHandle, offset: i64, whence: i32) -> Result<Option<u64>> {
-        let reader = self.readers.find(handle.0).ok_or(Error::Absent)?;
+    fn sought(&self, handle: u64, offset: i64, whence: i32) -> Result<Option<u64>> {
+        let reader = self.readers.find(handle).ok_or(Error::Absent)?;
         let Ok(from) = u64::try_from(offset) else { return Ok(None) };
         if from >= reader.size() {
             return Ok(None);
@@ -68,13 +68,20 @@ impl Server {
     }
 }
 
-pub(crate) fn xattr(reply: ReplyXattr, value: &[u8], room: u32) {
-    let Ok(size) = u32::try_from(value.len()) else { return reply.error(Errno::E2BIG) };
+/// The value of an attribute, or its size where no room is offered.
+pub(crate) fn xattr(value: Option<Vec<u8>>, room: u32) -> std::result::Result<Answer, Errno> {
+    let value = value.ok_or(Errno::NODATA)?;
+    let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
     match room {
-        0 => reply.size(size),
-        room if room < size => reply.error(Errno::ERANGE),
-        _ => reply.data(value),
+        0 => Ok(Answer::size(size)),
+        room if room < size => Err(Errno::RANGE),
+        _ => Ok(Answer::bytes(value)),
     }
+}
+
+/// Names, each with a zero byte at its end.
+pub(crate) fn names(names: &[Vec<u8>]) -> Vec<u8> {
+    names.iter().flat_map(|name| name.iter().chain(&[0])).copied().collect()
 }
 
 /// struct fsxattr: flags, extent size, extents, project, CoW extent size, 8 unused bytes.
@@ -92,266 +99,153 @@ fn fsxattr(of: &Attributes) -> [u8; 28] {
     out
 }
 
-impl Filesystem for Server {
-    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // without any of them the mount works all the same
-        for wish in [
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_HAS_IOCTL_DIR,
-            InitFlags::FUSE_SPLICE_READ,
-        ] {
-            let _ = config.add_capabilities(wish);
-        }
-        if self.checks_permissions {
-            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
-        }
-        let _ = config.set_max_write(LARGEST);
-        if let Err(most) = config.set_max_readahead(LARGEST) {
-            let _ = config.set_max_readahead(most);
-        }
-        let _ = config.set_max_background(64);
-        Ok(())
+type Told = std::result::Result<Answer, Errno>;
+
+impl Answers for Server {
+    fn wishes(&self, _offered: Ability) -> Ability {
+        let wishes = Ability::all(&[
+            Ability::READDIRPLUS,
+            Ability::READDIRPLUS_AUTO,
+            Ability::PARALLEL_DIROPS,
+            Ability::CACHE_SYMLINKS,
+            Ability::IOCTL_DIR,
+        ]);
+        if self.checks_permissions { wishes.and(Ability::POSIX_ACL) } else { wishes }
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.tree.lookup(self.number(parent), name.as_bytes()) {
-            Ok(found) => {
-                reply.entry(&FOR_EVER, &attributes(&found), Generation(found.generation));
+    fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Told {
+        let node = self.number(asker.node);
+        match ask {
+            Ask::Read { handle, offset, size } => {
+                let reader = self.readers.find(handle).ok_or(Errno::BADF)?;
+                let length = usize::try_from(size.min(LARGEST)).unwrap_or(0);
+                let mut answer = None;
+                let read = reader.read(offset, length, |bytes| answer = Some(out.give(bytes)));
+                self.found(node, read)?;
+                Ok(answer.unwrap_or_else(Answer::done))
             }
-            Err(why) => reply.error(self.failed(parent, &why)),
-        }
-    }
-
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match self.tree.attributes(self.number(ino)) {
-            Ok(found) => reply.attr(&FOR_EVER, &attributes(&found)),
-            Err(why) => reply.error(self.failed(ino, &why)),
-        }
-    }
-
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.tree.target(self.number(ino)) {
-            Ok(target) => reply.data(&target),
-            Err(why) => reply.error(self.failed(ino, &why)),
-        }
-    }
-
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if flags.acc_mode() != OpenAccMode::O_RDONLY {
-            return reply.error(Errno::EROFS);
-        }
-        match self.tree.read(self.number(ino)) {
-            Ok(reader) => {
-                let handle = FileHandle(self.readers.add(reader));
-                reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+            Ask::Readdir { .. } | Ask::Readdirplus { .. } => self.list(node, ask),
+            Ask::Open { flags } => {
+                if flags & O_ACCMODE != 0 {
+                    return Err(Errno::ROFS);
+                }
+                let reader = self.found(node, self.tree.read(node))?;
+                let file = Opened::new(self.readers.add(reader));
+                Ok(Answer::opened(file.keeps_content().without_flush()))
             }
-            Err(why) => reply.error(self.failed(ino, &why)),
-        }
-    }
-
-    fn read(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let Some(reader) = self.readers.find(fh.0) else { return reply.error(Errno::EBADF) };
-        let length = usize::try_from(size.min(LARGEST)).unwrap_or(0);
-        let mut reply = Some(reply);
-        let read = reader.read(offset, length, |bytes| {
-            if let Some(reply) = reply.take() {
-                reply.data(bytes);
+            Ask::Opendir => {
+                let listing = self.found(node, self.tree.list(node))?;
+                let listing = Opened::new(self.listings.add(listing.into()));
+                Ok(Answer::opened(listing.keeps_content().keeps_listing()))
             }
-        });
-        if let (Err(why), Some(reply)) = (read, reply) {
-            reply.error(self.failed(ino, &why));
-        }
-    }
-
-    fn flush(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
-    }
-
-    fn release(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.readers.remove(fh.0);
-        reply.ok();
-    }
-
-    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.tree.list(self.number(ino)) {
-            Ok(listing) => {
-                let handle = FileHandle(self.listings.add(listing.into()));
-                let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
-                reply.opened(handle, flags);
+            Ask::Lseek { handle, offset, whence } => self.seek(node, handle, (offset, whence)),
+            Ask::Release { handle } => {
+                self.readers.remove(handle);
+                Ok(Answer::done())
             }
-            Err(why) => reply.error(self.failed(ino, &why)),
+            Ask::Releasedir { handle } => {
+                self.listings.remove(handle);
+                Ok(Answer::done())
+            }
+            _ => self.facts(node, ask),
+        }
+    }
+}
+
+impl Server {
+    /// Answers questions about a node itself.
+    fn facts(&self, node: u64, ask: Ask<'_>) -> Told {
+        let tree = &self.tree;
+        match ask {
+            Ask::Lookup { name } => {
+                let found = self.found(node, tree.lookup(node, name))?;
+                Ok(Answer::entry(&attributes(&found), found.generation, ALWAYS))
+            }
+            Ask::Getattr => {
+                let found = self.found(node, tree.attributes(node))?;
+                Ok(Answer::attributes(&attributes(&found), FOR_EVER))
+            }
+            Ask::Statx => {
+                let found = self.found(node, tree.attributes(node))?;
+                Ok(Answer::statx(&attributes(&found), FOR_EVER))
+            }
+            Ask::Readlink => Ok(Answer::bytes(self.found(node, tree.target(node))?)),
+            Ask::Access { mask } if mask & W_OK != 0 => Err(Errno::ROFS),
+            Ask::Access { .. } | Ask::Flush => Ok(Answer::done()),
+            Ask::Statfs => self.figures(node),
+            Ask::Getxattr { name, size } => xattr(self.found(node, tree.xattr(node, name))?, size),
+            Ask::Listxattr { size } => {
+                let found = self.found(node, tree.xattr_names(node))?;
+                if found.is_empty() && size != 0 {
+                    return Ok(Answer::done());
+                }
+                xattr(Some(names(&found)), size)
+            }
+            Ask::Ioctl { command, room } => self.ioctl(node, command, room),
+            _ => Err(Errno::NOSYS),
         }
     }
 
-    fn readdir(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let Some(listing) = self.listings.find(fh.0) else { return reply.error(Errno::EBADF) };
+    fn figures(&self, node: u64) -> Told {
+        let room = self.tree.room(node).map_err(|why| errno(&why))?;
+        let free = room.available / 512;
+        Ok(Answer::figures(&Figures {
+            sectors: free.saturating_add(room.referenced / 512),
+            free_sectors: free,
+            files: 0,
+            free_files: 0,
+            sector_size: 512,
+            block_size: 128 << 10,
+            longest_name: 255,
+        }))
+    }
+
+    fn list(&self, node: u64, ask: Ask<'_>) -> Told {
+        let (handle, offset, size, is_plain) = match ask {
+            Ask::Readdir { handle, offset, size } => (handle, offset, size, true),
+            Ask::Readdirplus { handle, offset, size } => (handle, offset, size, false),
+            _ => return Err(Errno::INVAL),
+        };
+        let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
+        let mut page = Page::new(size);
         let listed = listing.from(offset, &mut |item| {
-            let name = OsStr::from_bytes(&item.name);
-            !reply.add(INodeNo(item.number), item.next, file_type(item.kind), name)
-        });
-        match listed {
-            Ok(()) => reply.ok(),
-            Err(why) => reply.error(self.failed(ino, &why)),
-        }
-    }
-
-    fn readdirplus(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let Some(listing) = self.listings.find(fh.0) else { return reply.error(Errno::EBADF) };
-        let listed = listing.from(offset, &mut |item| {
-            let name = OsStr::from_bytes(&item.name);
+            if is_plain {
+                return page.add((item.number, kind_bits(item.kind)), item.next, &item.name);
+            }
             let (found, time) = match listing.attributes(item) {
                 Ok(found) if !item.is_preliminary => (found, FOR_EVER),
                 Ok(found) => (found, Duration::ZERO),
                 // the name is told of; what is wrong with it, to who looks it up
                 Err(_) => (Attributes::unknown(item), Duration::ZERO),
             };
-            let generation = Generation(found.generation);
-            let found = attributes(&found);
-            !reply.add(INodeNo(item.number), item.next, name, &time, &found, generation)
+            let how = (found.generation, Validity { name: time, attributes: time });
+            page.add_with(item.next, &item.name, &attributes(&found), how)
         });
-        match listed {
-            Ok(()) => reply.ok(),
-            Err(why) => reply.error(self.failed(ino, &why)),
-        }
+        self.found(node, listed)?;
+        Ok(page.answer())
     }
 
-    fn releasedir(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
-        self.listings.remove(fh.0);
-        reply.ok();
-    }
-
-    fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.tree.room(self.number(ino)) {
-            Ok(room) => {
-                let free = room.available / 512;
-                let all = free.saturating_add(room.referenced / 512);
-                reply.statfs(all, free, free, 0, 0, 128 << 10, 255, 512);
-            }
-            Err(why) => reply.error(errno(&why)),
-        }
-    }
-
-    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        match self.tree.xattr(self.number(ino), name.as_bytes()) {
-            Ok(Some(value)) => xattr(reply, &value, size),
-            Ok(None) => reply.error(Errno::NO_XATTR),
-            Err(why) => reply.error(self.failed(ino, &why)),
-        }
-    }
-
-    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        match self.tree.xattr_names(self.number(ino)) {
-            Ok(names) => {
-                let ended = names.iter().flat_map(|name| name.iter().chain(&[0])).copied();
-                xattr(reply, &ended.collect::<Vec<u8>>(), size);
-            }
-            Err(why) => reply.error(self.failed(ino, &why)),
-        }
-    }
-
-    fn access(&self, _req: &Request, _ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
-        if mask.contains(AccessFlags::W_OK) {
-            return reply.error(Errno::EROFS);
-        }
-        reply.ok();
-    }
-
-    fn ioctl(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        _flags: IoctlFlags,
-        cmd: u32,
-        _in_data: &[u8],
-        out_size: u32,
-        reply: ReplyIoctl,
-    ) {
-        let found = match self.tree.attributes(self.number(ino)) {
-            Ok(found) => found,
-            Err(why) => return reply.error(self.failed(ino, &why)),
-        };
-        let room = usize::try_from(out_size).unwrap_or(0);
-        match cmd {
+    fn ioctl(&self, node: u64, command: u32, room: u32) -> Told {
+        let found = self.found(node, self.tree.attributes(node))?;
+        match command {
             GETFLAGS | GETFLAGS_32 => {
                 let mut flags = found.flags.to_ne_bytes().to_vec();
-                flags.resize(room.clamp(4, 8), 0);
-                reply.ioctl(0, &flags);
+                flags.resize(usize::try_from(room).unwrap_or(0).clamp(4, 8), 0);
+                Ok(Answer::ioctl(&flags))
             }
-            FSGETXATTR => reply.ioctl(0, &fsxattr(&found)),
-            _ => reply.error(Errno::ENOTTY),
+            FSGETXATTR => Ok(Answer::ioctl(&fsxattr(&found))),
+            _ => Err(Errno::NOTTY),
         }
     }
 
-    fn lseek(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn seek(&self, node: u64, handle: u64, (offset, whence): (i64, i32)) -> Told {
         if whence != SEEK_DATA && whence != SEEK_HOLE {
-            return reply.error(Errno::EINVAL);
+            return Err(Errno::INVAL);
         }
-        match self.sought(fh, offset, whence) {
-            Ok(Some(found)) => match i64::try_from(found) {
-                Ok(found) => reply.offset(found),
-                Err(_) => reply.error(Errno::EOVERFLOW),
-            },
-            Ok(None) => reply.error(Errno::ENXIO),
-            Err(why) => reply.error(self.failed(ino, &why)),
+        match self.found(node, self.sought(handle, offset, whence))? {
+            Some(found) if i64::try_from(found).is_ok() => Ok(Answer::offset(found)),
+            Some(_) => Err(Errno::OVERFLOW),
+            None => Err(Errno::NXIO),
         }
     }
 }

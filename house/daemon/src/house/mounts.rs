@@ -160,13 +160,15 @@ impl Pool {
             no_exec: is("exec", "off"),
             no_setuid: is("setuid", "off"),
             no_devices: is("devices", "off"),
+            without_rings: false,
         };
         fuse::take_away_dead(dir);
         let made = !dir.exists();
         let said = |why: String| Error::refused(why);
         let live = vfs::Live::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
-        let mounted = fuse::mount_live(live, dir, &options).map_err(|why| said(why.to_string()))?;
+        let mounted =
+            fuse::mount_live(&live, dir, &options).map_err(|why| said(why.to_string()))?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
         self.mounts.lock().push(Mount { dataset, dir, mounted, made });
         Ok(())

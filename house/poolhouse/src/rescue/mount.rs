@@ -43,12 +43,15 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     // said before any passphrase is asked for
     fuse::check(&args.dir).map_err(|why| failed(&args.dir, &why))?;
     let pool = common.open_unlocked(&args.target)?;
-    let options = Options { allow_other: args.allow_other, source: pool.name().to_owned() };
+    let options = Options {
+        allow_other: args.allow_other,
+        source: pool.name().to_owned(),
+        without_rings: false,
+    };
     let report = Box::new(|what: &str| print::warning(&what));
     stop::listen();
     let tree = Tree::open(pool, &args.target, report)?;
-    let mounted =
-        fuse::mount(tree.clone(), &args.dir, &options).map_err(|why| failed(&args.dir, &why))?;
+    let mounted = fuse::mount(&tree, &args.dir, &options).map_err(|why| failed(&args.dir, &why))?;
     let dir = args.dir.display();
     let mut out = std::io::stdout().lock();
     writeln!(

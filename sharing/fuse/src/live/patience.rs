@@ -1,14 +1,16 @@
 //! Changes to a pool whose drives have failed: where it says so (failmode=wait), who asks for one
 //! waits until the pool is cleared, and can be killed meanwhile. Those who read are not kept
-//! waiting by them: each has a thread of its own. (The kernel has one at a time change a folder;
-//! who waits there for another's turn is out of reach.)
+//! waiting by them: others take the place of the threads that wait. (The kernel has one at a time
+//! change a folder; who waits there for another's turn is out of reach.)
 
 use std::time::Duration;
 
-use fuser::Request;
+use fusedev::Asker;
+use rustix::io::Errno;
 use vfs::{Error, Reason};
 
 use super::LiveServer;
+use crate::convert::errno;
 
 /// How often is looked whether the pool goes on, and whether the caller still wants it.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -18,33 +20,36 @@ const TRIES: u32 = 5;
 const KILL: u64 = 1 << 8;
 
 impl LiveServer {
-    /// Does something, and tells what came of it, at once or when the pool goes on.
-    pub(super) fn patiently<T: Send + 'static>(
+    /// Does something, at once or when the pool goes on.
+    pub(super) fn patiently<T>(
         &self,
-        req: &Request,
-        ask: impl Fn(&Self) -> Result<T, Error> + Send + 'static,
-        tell: impl FnOnce(&Self, Result<T, Error>) + Send + 'static,
-    ) {
-        let first = ask(self);
-        if !self.is_to_wait(&first) {
-            return tell(self, first);
+        asker: &Asker<'_>,
+        work: impl Fn() -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let mut done = work();
+        if self.is_to_wait(&done) {
+            done = asker.at_leisure(|| self.wait(asker.pid, done, &work));
         }
-        let (server, caller) = (self.clone(), req.pid());
-        // without a thread the caller is told at once
-        let waiting = move || {
-            let (mut answer, mut tries) = (first, 0);
-            while server.is_to_wait(&answer) && tries < TRIES && !is_killed(caller) {
-                // it may have been cleared just now
-                tries += u32::from(!server.live.is_standing_still());
-                std::thread::sleep(PAUSE);
-                answer = ask(&server);
-            }
-            tell(&server, answer);
-        };
-        let _ = std::thread::Builder::new().name("fuse waits".to_owned()).spawn(waiting);
+        done.map_err(|why| errno(&why))
     }
 
-    pub(super) fn is_to_wait<T>(&self, answer: &Result<T, Error>) -> bool {
+    fn wait<T>(
+        &self,
+        caller: u32,
+        first: Result<T, Error>,
+        work: &impl Fn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (mut done, mut tries) = (first, 0);
+        while self.is_to_wait(&done) && tries < TRIES && !is_killed(caller) {
+            // it may have been cleared just now
+            tries += u32::from(!self.live.is_standing_still());
+            std::thread::sleep(PAUSE);
+            done = work();
+        }
+        done
+    }
+
+    fn is_to_wait<T>(&self, answer: &Result<T, Error>) -> bool {
         let stopped = matches!(answer, Err(Error::Refused { reason: Reason::Stopped }));
         stopped && self.live.waits()
     }

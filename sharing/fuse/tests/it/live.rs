@@ -53,10 +53,11 @@ struct Place {
     stop: Arc<AtomicBool>,
     writing: Option<std::thread::JoinHandle<()>>,
     mounted: Option<Mounted>,
+    without_rings: bool,
 }
 
 impl Place {
-    fn over(folder: PathBuf, held: Held) -> Self {
+    fn over(folder: PathBuf, held: Held, without_rings: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (told, pool) = (Arc::clone(&stop), held.clone());
         let writing = std::thread::spawn(move || {
@@ -69,8 +70,11 @@ impl Place {
         };
         let live = Live::open(&held, "tank", now).expect("a file system");
         let dir = folder.join("mnt");
-        let mounted = fuse::mount_live(live, &dir, &LiveOptions::default()).expect("a mount");
-        Self { folder, held, stop, writing: Some(writing), mounted: Some(mounted) }
+        let mounted = {
+            let options = LiveOptions { without_rings, ..LiveOptions::default() };
+            fuse::mount_live(&live, &dir, &options).expect("a mount")
+        };
+        Self { folder, held, stop, writing: Some(writing), mounted: Some(mounted), without_rings }
     }
 
     fn make(name: &str) -> Self {
@@ -90,7 +94,7 @@ impl Place {
             force: false,
         };
         let held = engine::held::create(&new, &world()).expect("a pool");
-        Self::over(folder, held)
+        Self::over(folder, held, false)
     }
 
     fn dir(&self) -> PathBuf {
@@ -112,12 +116,14 @@ impl Place {
         self.held.export().unwrap();
     }
 
+    /// Mounted again, its questions coming the other way.
     fn again(mut self) -> Self {
         self.leave();
+        let without_rings = !self.without_rings;
         let folder = self.folder.clone();
         drop(self);
         let held = engine::held::hold(&[folder.join("drives")], "tank", false, &world());
-        Self::over(folder, held.expect("a pool"))
+        Self::over(folder, held.expect("a pool"), without_rings)
     }
 
     /// Leaves the pool and has it examined.
@@ -250,6 +256,59 @@ fn what_is_done_through_the_kernel_is_what_is_done_to_any_file_system() {
         assert_same(&place);
         place = place.again();
         assert_same(&place);
+    }
+    place.end();
+}
+
+/// More than there are threads for.
+const LAST: u8 = 47;
+
+#[test]
+fn many_do_it_at_a_time_whichever_way_they_are_heard() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("many");
+    for way in 0..2_u8 {
+        let dir = place.dir().join(format!("way{way}"));
+        fs::create_dir(&dir).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..=LAST {
+                let dir = &dir;
+                scope.spawn(move || {
+                    let path = dir.join(format!("file{thread}"));
+                    for round in 1..6_usize {
+                        let bytes = vec![thread ^ way; round * 70_001];
+                        fs::write(&path, &bytes).unwrap();
+                        File::open(&path).unwrap().sync_all().unwrap();
+                        assert!(fs::read(&path).unwrap() == bytes, "{thread}");
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), usize::from(LAST) + 1);
+        place = place.again();
+        let read = fs::read(dir.join(format!("file{LAST}"))).unwrap();
+        assert!(read == vec![LAST ^ way; 5 * 70_001]);
+    }
+    place.end();
+}
+
+#[test]
+fn when_a_file_was_made_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("birth");
+    let path = place.dir().join("file");
+    fs::write(&path, b"first").unwrap();
+    let made = fs::metadata(&path).unwrap().created();
+    // kernels before 6.6 do not ask
+    if let Ok(made) = made {
+        fs::write(&path, b"second").unwrap();
+        let facts = fs::metadata(&path).unwrap();
+        assert_eq!(facts.created().unwrap(), made);
+        assert!(facts.modified().unwrap() > made);
     }
     place.end();
 }

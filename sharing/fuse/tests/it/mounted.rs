@@ -59,9 +59,9 @@ fn mount(name: &str, pool: Pool, target: &str) -> Mount {
     let complaints = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&complaints);
     let report = Box::new(move |what: &str| heard.lock().push(what.to_owned()));
-    let options = Options { allow_other: false, source: pool.name().to_owned() };
+    let options = Options { source: pool.name().to_owned(), ..Options::default() };
     let tree = Tree::open(pool, target, report).expect("a tree");
-    let mounted = fuse::mount(tree, &dir, &options).expect("a mount");
+    let mounted = fuse::mount(&tree, &dir, &options).expect("a mount");
     Mount { dir, complaints, mounted: Some(mounted) }
 }
 

@@ -37,7 +37,7 @@ impl Place {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = Live::open(&held, &name, now).unwrap();
         let dir = fixtures::scratch(&format!("standstill-{name}"));
-        let mounted = fuse::mount_live(live, &dir, &LiveOptions::default()).unwrap();
+        let mounted = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
         Self { storm, held, dir, mounted }
     }
 }

@@ -1,0 +1,226 @@
+//! The kernel's questions that change something.
+
+use fusedev::{Answer, Ask, Asker, SetWish, When};
+use rustix::io::Errno;
+use vfs::{By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
+
+use super::{LiveServer, SHORT, by, kind_of};
+use crate::convert::{attributes, numbers};
+
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 16;
+const O_EXCL: i32 = 0o200;
+/// O_DSYNC; O_SYNC has it as well.
+const O_DSYNC: i32 = 0o10000;
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+/// A write that comes from the kernel's memory, so that nobody knows who wrote.
+const FROM_CACHE: u32 = 1;
+/// A write that takes set-id bits away.
+const DROPS_SETID: u32 = 4;
+/// Bytes that are copied before the caller is asked again, so that it can be stopped.
+const MOST_COPIED: u64 = 64 << 20;
+/// Permissions with set-id and sticky bits.
+const PERMISSIONS: u32 = 0o7777;
+
+/// What is to be made: its name, and what the caller's umask takes away.
+struct Made<'a> {
+    name: &'a [u8],
+    kind: Kind,
+    mode: u32,
+    umask: u32,
+    device: (u32, u32),
+    target: &'a [u8],
+}
+
+impl LiveServer {
+    /// Answers what changes a node, or something in it.
+    pub(super) fn change(
+        &self,
+        asker: &Asker<'_>,
+        node: u64,
+        ask: Ask<'_>,
+    ) -> Result<Answer, Errno> {
+        let live = &self.live;
+        match ask {
+            Ask::Setattr(wish) => self.set(asker, node, &wish),
+            Ask::Symlink { name, target } => {
+                let kind = Kind::Symlink;
+                self.make(
+                    asker,
+                    node,
+                    &Made { name, kind, mode: 0o777, umask: 0, device: (0, 0), target },
+                )
+            }
+            Ask::Mknod { name, mode, umask, device } => {
+                let kind = kind_of(mode).ok_or(Errno::INVAL)?;
+                let device = numbers(device);
+                self.make(asker, node, &Made { name, kind, mode, umask, device, target: b"" })
+            }
+            Ask::Mkdir { name, mode, umask } => {
+                let (kind, device) = (Kind::Directory, (0, 0));
+                self.make(asker, node, &Made { name, kind, mode, umask, device, target: b"" })
+            }
+            Ask::Create { .. } => self.create(asker, node, ask),
+            Ask::Unlink { name } => self.done(asker, || live.unlink(by(asker), node, name)),
+            Ask::Rmdir { name } => self.done(asker, || live.rmdir(by(asker), node, name)),
+            Ask::Rename { name, dir, new_name, flags } => {
+                let kind = kind_of_move(flags)?;
+                let to = (self.number(dir), new_name);
+                self.done(asker, || live.rename(by(asker), (node, name), to, kind))
+            }
+            Ask::Link { file, name } => {
+                let file = self.number(file);
+                let link = || live.link(by(asker), file, (node, name));
+                self.patiently(asker, link).map(|found| self.entry(&found))
+            }
+            Ask::Fsync => self.done(asker, || live.fsync(node)),
+            Ask::Fsyncdir => self.done(asker, || live.fsync_all()),
+            Ask::Setxattr { .. } | Ask::Removexattr { .. } => self.set_xattr(asker, node, ask),
+            Ask::Fallocate { offset, length, mode } => {
+                if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0 {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                let by = By { keeps_setid: asker.uid == 0, ..by(asker) };
+                self.done(asker, || self.allocated(by, node, (offset, length), mode))
+            }
+            Ask::CopyFileRange { .. } => self.copy(asker, ask),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn done(
+        &self,
+        asker: &Asker<'_>,
+        work: impl Fn() -> Result<(), Error>,
+    ) -> Result<Answer, Errno> {
+        self.patiently(asker, work).map(|()| Answer::done())
+    }
+
+    fn make(&self, asker: &Asker<'_>, dir: u64, made: &Made<'_>) -> Result<Answer, Errno> {
+        let Made { name, kind, umask, device, target, .. } = *made;
+        let new = New { kind, mode: made.mode & PERMISSIONS, umask, device, target };
+        let make = || self.live.make(by(asker), dir, name, &new);
+        self.patiently(asker, make).map(|found| self.entry(&found))
+    }
+
+    fn create(&self, asker: &Asker<'_>, dir: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
+        let Ask::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
+        let (kind, mode) = (Kind::File, mode & PERMISSIONS);
+        let new = New { kind, mode, umask, device: (0, 0), target: b"" };
+        let (found, file) = self.patiently(asker, || {
+            let found = match self.live.make(by(asker), dir, name, &new) {
+                Err(Error::Refused { reason: vfs::Reason::Exists }) if flags & O_EXCL == 0 => {
+                    self.live.lookup(dir, name)?
+                }
+                made => made?,
+            };
+            Ok((found, self.open_file(found.number, flags)?))
+        })?;
+        let validity = fusedev::Validity { name: SHORT, attributes: SHORT };
+        Ok(Answer::created(&attributes(&found), found.generation, validity, file))
+    }
+
+    fn set(&self, asker: &Asker<'_>, node: u64, wish: &SetWish) -> Result<Answer, Errno> {
+        let time = |when: When| match when {
+            When::Now => self.live.now(),
+            When::At(seconds, nanoseconds) => Time { seconds, nanoseconds },
+        };
+        let set = Set {
+            mode: wish.mode.map(|mode| mode & PERMISSIONS),
+            uid: wish.uid,
+            gid: wish.gid,
+            size: wish.size,
+            atime: wish.atime.map(time),
+            mtime: wish.mtime.map(time),
+            crtime: None,
+            project: None,
+        };
+        let by = By { keeps_setid: asker.uid == 0, ..by(asker) };
+        let drops = set.uid.is_some() || set.gid.is_some() || set.size.is_some();
+        let work = || {
+            if drops {
+                self.live.drop_capabilities(by, node)?;
+            }
+            self.live.set(by, node, &set)
+        };
+        self.patiently(asker, work).map(|found| self.facts(&found))
+    }
+
+    pub(super) fn write(&self, asker: &Asker<'_>, ask: Ask<'_>) -> Result<Answer, Errno> {
+        let Ask::Write { handle, offset, data, how, flags } = ask else {
+            return Err(Errno::INVAL);
+        };
+        let file = self.files.find(handle).ok_or(Errno::BADF)?;
+        let by = By { keeps_setid: how & DROPS_SETID == 0, ..by(asker) };
+        let lasts = flags & O_DSYNC != 0 && how & FROM_CACHE == 0;
+        self.patiently(asker, || self.written(by, &file, (offset, data), lasts))?;
+        Ok(Answer::written(u32::try_from(data.len()).unwrap_or(u32::MAX)))
+    }
+
+    /// Writes bytes; `lasts`: it is to outlast a power cut at once.
+    fn written(
+        &self,
+        by: By,
+        file: &Open,
+        (offset, bytes): (u64, &[u8]),
+        lasts: bool,
+    ) -> Result<(), Error> {
+        if file.is_first_change() {
+            self.live.drop_capabilities(by, file.number())?;
+        }
+        self.live.write(by, file.number(), Position::At(offset), bytes)?;
+        if lasts { self.live.fsync(file.number()) } else { Ok(()) }
+    }
+
+    fn allocated(&self, by: By, file: u64, range: (u64, u64), mode: i32) -> Result<(), Error> {
+        let (offset, length) = range;
+        let range = offset..offset.saturating_add(length);
+        if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
+            self.live.punch(by, file, range.clone())?;
+        }
+        if mode & KEEP_SIZE == 0 { self.live.reach(by, file, &range) } else { Ok(()) }
+    }
+
+    fn set_xattr(&self, asker: &Asker<'_>, node: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
+        let (name, value, flags) = match ask {
+            Ask::Setxattr { name, value, flags } => (name, Some(value), flags),
+            Ask::Removexattr { name } => (name, None, 0),
+            _ => return Err(Errno::INVAL),
+        };
+        let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
+            XATTR_CREATE => XattrMode::New,
+            XATTR_REPLACE => XattrMode::There,
+            _ => XattrMode::Any,
+        };
+        self.done(asker, || self.live.set_xattr(by(asker), node, name, value, mode))
+    }
+
+    fn copy(&self, asker: &Asker<'_>, ask: Ask<'_>) -> Result<Answer, Errno> {
+        let Ask::CopyFileRange { handle, offset, file, to, length, is_long } = ask else {
+            return Err(Errno::INVAL);
+        };
+        let source = self.files.find(handle).ok_or(Errno::BADF)?;
+        let by = By { keeps_setid: asker.uid == 0, ..by(asker) };
+        // the caller goes on where this ends
+        let length = length.min(MOST_COPIED);
+        let to = (self.number(file), to);
+        let copied = self.patiently(asker, || self.live.copy(by, (&source, offset), to, length))?;
+        Ok(if is_long {
+            Answer::copied(copied)
+        } else {
+            Answer::written(u32::try_from(copied).unwrap_or(u32::MAX))
+        })
+    }
+}
+
+fn kind_of_move(flags: u32) -> Result<MoveKind, Errno> {
+    match flags {
+        0 => Ok(MoveKind::Replace),
+        1 => Ok(MoveKind::NoReplace),
+        2 => Ok(MoveKind::Exchange),
+        4 => Ok(MoveKind::Whiteout),
+        _ => Err(Errno::INVAL),
+    }
+}

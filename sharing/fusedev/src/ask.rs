@@ -1,0 +1,430 @@
+//! What the kernel asks.
+//!
+//! A message is a head, a body of fields that depends on what is asked, and what follows them: names,
+//! each ended by a zero byte, or data. All numbers are in the machine's byte order.
+//!
+//! ```text
+//! offset  size  field
+//!      0     4  length of all
+//!      4     4  what is asked
+//!      8     8  number of the question; the answer bears it
+//!     16     8  of which node
+//!     24     4  user, 28 group, 32 process of who asks
+//!     36     2  length of extensions at the end, in eights; 2 unused
+//! ```
+//!
+//! /dev/fuse gives head, body and the rest in one piece, a ring apart.
+//! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45).
+
+use crate::fields::Fields;
+
+/// Bytes of a message's head.
+pub(crate) const HEAD: usize = 40;
+
+/// The head of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) length: u32,
+    pub(crate) code: u32,
+    pub(crate) unique: u64,
+    pub(crate) node: u64,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) pid: u32,
+}
+
+impl Head {
+    /// Reads a head; none if the bytes do not suffice.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let (length, code) = (fields.u32()?, fields.u32()?);
+        let (unique, node) = (fields.u64()?, fields.u64()?);
+        let (uid, gid, pid) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        Some(Self { length, code, unique, node, uid, gid, pid })
+    }
+}
+
+/// A time that is to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// The time at which the question is answered.
+    Now,
+    /// Seconds since 1970, and nanoseconds.
+    At(i64, u32),
+}
+
+/// Attributes that are to be set; none: that one stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct SetWish {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<When>,
+    pub mtime: Option<When>,
+}
+
+/// A question. Handles are those that were given when something was opened; names have no
+/// zero byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the arguments of the system calls of these names")]
+pub enum Ask<'a> {
+    Lookup {
+        name: &'a [u8],
+    },
+    Getattr,
+    Statx,
+    Setattr(SetWish),
+    Readlink,
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    Mknod {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+        device: u32,
+    },
+    Mkdir {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    Rmdir {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        dir: u64,
+        new_name: &'a [u8],
+        flags: u32,
+    },
+    Link {
+        file: u64,
+        name: &'a [u8],
+    },
+    Open {
+        flags: i32,
+    },
+    Read {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    Write {
+        handle: u64,
+        offset: u64,
+        data: &'a [u8],
+        how: u32,
+        flags: i32,
+    },
+    Statfs,
+    Release {
+        handle: u64,
+    },
+    Fsync,
+    Setxattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: i32,
+    },
+    Getxattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    Listxattr {
+        size: u32,
+    },
+    Removexattr {
+        name: &'a [u8],
+    },
+    Flush,
+    Opendir,
+    Readdir {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    Readdirplus {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    Releasedir {
+        handle: u64,
+    },
+    Fsyncdir,
+    Access {
+        mask: u32,
+    },
+    Create {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+        flags: i32,
+    },
+    /// A file without a name, in the directory that is asked of.
+    Tmpfile {
+        mode: u32,
+        umask: u32,
+        flags: i32,
+    },
+    Ioctl {
+        command: u32,
+        room: u32,
+    },
+    Fallocate {
+        offset: u64,
+        length: u64,
+        mode: i32,
+    },
+    Lseek {
+        handle: u64,
+        offset: i64,
+        whence: i32,
+    },
+    CopyFileRange {
+        handle: u64,
+        offset: u64,
+        file: u64,
+        to: u64,
+        length: u64,
+        is_long: bool,
+    },
+}
+
+mod code {
+    pub(super) const LOOKUP: u32 = 1;
+    pub(super) const FORGET: u32 = 2;
+    pub(super) const GETATTR: u32 = 3;
+    pub(super) const SETATTR: u32 = 4;
+    pub(super) const READLINK: u32 = 5;
+    pub(super) const SYMLINK: u32 = 6;
+    pub(super) const MKNOD: u32 = 8;
+    pub(super) const MKDIR: u32 = 9;
+    pub(super) const UNLINK: u32 = 10;
+    pub(super) const RMDIR: u32 = 11;
+    pub(super) const RENAME: u32 = 12;
+    pub(super) const LINK: u32 = 13;
+    pub(super) const OPEN: u32 = 14;
+    pub(super) const READ: u32 = 15;
+    pub(super) const WRITE: u32 = 16;
+    pub(super) const STATFS: u32 = 17;
+    pub(super) const RELEASE: u32 = 18;
+    pub(super) const FSYNC: u32 = 20;
+    pub(super) const SETXATTR: u32 = 21;
+    pub(super) const GETXATTR: u32 = 22;
+    pub(super) const LISTXATTR: u32 = 23;
+    pub(super) const REMOVEXATTR: u32 = 24;
+    pub(super) const FLUSH: u32 = 25;
+    pub(super) const INIT: u32 = 26;
+    pub(super) const OPENDIR: u32 = 27;
+    pub(super) const READDIR: u32 = 28;
+    pub(super) const RELEASEDIR: u32 = 29;
+    pub(super) const FSYNCDIR: u32 = 30;
+    pub(super) const ACCESS: u32 = 34;
+    pub(super) const CREATE: u32 = 35;
+    pub(super) const INTERRUPT: u32 = 36;
+    pub(super) const IOCTL: u32 = 39;
+    pub(super) const BATCH_FORGET: u32 = 42;
+    pub(super) const FALLOCATE: u32 = 43;
+    pub(super) const READDIRPLUS: u32 = 44;
+    pub(super) const RENAME2: u32 = 45;
+    pub(super) const LSEEK: u32 = 46;
+    pub(super) const COPY_FILE_RANGE: u32 = 47;
+    pub(super) const TMPFILE: u32 = 51;
+    pub(super) const STATX: u32 = 52;
+    pub(super) const COPY_FILE_RANGE_64: u32 = 53;
+}
+
+/// The first message of all.
+pub(crate) const INIT: u32 = code::INIT;
+
+/// Whether a message waits for no answer: what the kernel no longer needs to know of, and whom a
+/// signal has reached.
+pub(crate) fn is_unanswered(code: u32) -> bool {
+    [code::FORGET, code::BATCH_FORGET, code::INTERRUPT].contains(&code)
+}
+
+/// Bytes of the fields in front of names and data.
+pub(crate) fn body_size(code: u32) -> usize {
+    match code {
+        code::LINK
+        | code::OPEN
+        | code::OPENDIR
+        | code::MKDIR
+        | code::ACCESS
+        | code::RENAME
+        | code::SETXATTR
+        | code::GETXATTR
+        | code::LISTXATTR => 8,
+        code::GETATTR
+        | code::MKNOD
+        | code::RENAME2
+        | code::FSYNC
+        | code::FSYNCDIR
+        | code::CREATE
+        | code::TMPFILE => 16,
+        code::RELEASE | code::RELEASEDIR | code::FLUSH | code::LSEEK | code::STATX => 24,
+        code::IOCTL | code::FALLOCATE => 32,
+        code::READ | code::WRITE | code::READDIR | code::READDIRPLUS => 40,
+        code::COPY_FILE_RANGE | code::COPY_FILE_RANGE_64 => 56,
+        code::SETATTR => 88,
+        _ => 0,
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// Reads a question; none for those that are not known, or are not whole.
+    pub(crate) fn read(code: u32, body: &[u8], rest: &'a [u8]) -> Option<Self> {
+        let (body, rest) = (Fields(body), Fields(rest));
+        Self::of_names(code, body, rest)
+            .or_else(|| Self::of_open(code, body, rest))
+            .or_else(|| Self::of_nodes(code, body, rest))
+    }
+
+    /// Questions about names in directories.
+    fn of_names(code: u32, mut body: Fields<'_>, mut rest: Fields<'a>) -> Option<Self> {
+        Some(match code {
+            code::LOOKUP => Self::Lookup { name: rest.word()? },
+            code::SYMLINK => Self::Symlink { name: rest.word()?, target: rest.word()? },
+            code::MKNOD => {
+                let (mode, device, umask) = (body.u32()?, body.u32()?, body.u32()?);
+                Self::Mknod { name: rest.word()?, mode, umask, device }
+            }
+            code::MKDIR => {
+                let (mode, umask) = (body.u32()?, body.u32()?);
+                Self::Mkdir { name: rest.word()?, mode, umask }
+            }
+            code::UNLINK => Self::Unlink { name: rest.word()? },
+            code::RMDIR => Self::Rmdir { name: rest.word()? },
+            code::RENAME | code::RENAME2 => {
+                let dir = body.u64()?;
+                let flags = if code == code::RENAME2 { body.u32()? } else { 0 };
+                Self::Rename { name: rest.word()?, dir, new_name: rest.word()?, flags }
+            }
+            code::LINK => Self::Link { file: body.u64()?, name: rest.word()? },
+            code::CREATE | code::TMPFILE => {
+                let (flags, mode, umask) = (body.i32()?, body.u32()?, body.u32()?);
+                match code {
+                    code::CREATE => Self::Create { name: rest.word()?, mode, umask, flags },
+                    _ => Self::Tmpfile { mode, umask, flags },
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Questions about what is open.
+    fn of_open(code: u32, mut body: Fields<'_>, mut rest: Fields<'a>) -> Option<Self> {
+        Some(match code {
+            code::OPEN => Self::Open { flags: body.i32()? },
+            code::OPENDIR => Self::Opendir,
+            code::READ | code::READDIR | code::READDIRPLUS => {
+                let (handle, offset, size) = (body.u64()?, body.u64()?, body.u32()?);
+                match code {
+                    code::READ => Self::Read { handle, offset, size },
+                    code::READDIR => Self::Readdir { handle, offset, size },
+                    _ => Self::Readdirplus { handle, offset, size },
+                }
+            }
+            code::WRITE => {
+                let (handle, offset) = (body.u64()?, body.u64()?);
+                let (size, how) = (body.u32()?, body.u32()?);
+                body.skip(8)?;
+                let data = rest.bytes(usize::try_from(size).ok()?)?;
+                Self::Write { handle, offset, data, how, flags: body.i32()? }
+            }
+            code::RELEASE => Self::Release { handle: body.u64()? },
+            code::RELEASEDIR => Self::Releasedir { handle: body.u64()? },
+            code::FLUSH => Self::Flush,
+            code::FSYNC => Self::Fsync,
+            code::FSYNCDIR => Self::Fsyncdir,
+            code::FALLOCATE => {
+                body.skip(8)?;
+                let (offset, length) = (body.u64()?, body.u64()?);
+                Self::Fallocate { offset, length, mode: body.i32()? }
+            }
+            code::LSEEK => {
+                let (handle, offset) = (body.u64()?, body.u64()?.cast_signed());
+                Self::Lseek { handle, offset, whence: body.i32()? }
+            }
+            code::COPY_FILE_RANGE | code::COPY_FILE_RANGE_64 => {
+                let (handle, offset, file) = (body.u64()?, body.u64()?, body.u64()?);
+                body.skip(8)?;
+                let (to, length) = (body.u64()?, body.u64()?);
+                let is_long = code == code::COPY_FILE_RANGE_64;
+                Self::CopyFileRange { handle, offset, file, to, length, is_long }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Questions about a node itself.
+    fn of_nodes(code: u32, mut body: Fields<'_>, mut rest: Fields<'a>) -> Option<Self> {
+        Some(match code {
+            code::GETATTR => Self::Getattr,
+            code::STATX => Self::Statx,
+            code::SETATTR => Self::Setattr(wish(body)?),
+            code::READLINK => Self::Readlink,
+            code::STATFS => Self::Statfs,
+            code::ACCESS => Self::Access { mask: body.u32()? },
+            code::SETXATTR => {
+                let (size, flags) = (body.u32()?, body.i32()?);
+                let name = rest.word()?;
+                Self::Setxattr { name, value: rest.bytes(usize::try_from(size).ok()?)?, flags }
+            }
+            code::GETXATTR => Self::Getxattr { name: rest.word()?, size: body.u32()? },
+            code::LISTXATTR => Self::Listxattr { size: body.u32()? },
+            code::REMOVEXATTR => Self::Removexattr { name: rest.word()? },
+            code::IOCTL => {
+                body.skip(12)?;
+                let command = body.u32()?;
+                body.skip(12)?;
+                Self::Ioctl { command, room: body.u32()? }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// ```text
+/// offset  size  field
+///      0     4  which are set: 1 mode, 2 user, 4 group, 8 size, 16 atime, 32 mtime,
+///               128 atime as it is now, 256 mtime as it is now
+///      8     8  handle
+///     16     8  size
+///     32     8  atime, 40 mtime, 48 ctime: seconds
+///     56     4  atime, 60 mtime, 64 ctime: nanoseconds
+///     68     4  mode, 4 unused
+///     76     4  user, 80 group, 4 unused
+/// ```
+fn wish(mut body: Fields<'_>) -> Option<SetWish> {
+    let bits = body.u32()?;
+    body.skip(12)?;
+    let size = body.u64()?;
+    body.skip(8)?;
+    let seconds = [body.u64()?, body.u64()?, body.u64()?].map(u64::cast_signed);
+    let parts = [body.u32()?, body.u32()?, body.u32()?];
+    let mode = body.u32()?;
+    body.skip(4)?;
+    let (uid, gid) = (body.u32()?, body.u32()?);
+    let time = |bit, now, index: usize| match (bits & bit, bits & now) {
+        (0, _) => None,
+        (_, 0) => Some(When::At(*seconds.get(index)?, *parts.get(index)?)),
+        _ => Some(When::Now),
+    };
+    Some(SetWish {
+        mode: (bits & 1 != 0).then_some(mode),
+        uid: (bits & 2 != 0).then_some(uid),
+        gid: (bits & 4 != 0).then_some(gid),
+        size: (bits & 8 != 0).then_some(size),
+        atime: time(16, 128, 0),
+        mtime: time(32, 256, 1),
+    })
+}

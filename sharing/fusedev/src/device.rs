@@ -1,0 +1,124 @@
+//! Questions read from /dev/fuse, one a read, and answered by one write each.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+
+use rustix::io::Errno;
+
+use crate::answer;
+use crate::ask::{self, Head};
+use crate::init::LARGEST;
+
+/// Bytes besides the data of the largest write.
+const BESIDES: usize = 4096;
+
+/// One way to /dev/fuse.
+pub(crate) struct Channel {
+    pub(crate) device: File,
+    buffer: Vec<u8>,
+}
+
+/// A message, taken apart.
+pub(crate) struct Message<'a> {
+    pub(crate) head: Head,
+    pub(crate) body: &'a [u8],
+    pub(crate) rest: &'a [u8],
+}
+
+impl Channel {
+    pub(crate) fn new(device: File) -> Self {
+        let room = usize::try_from(LARGEST).unwrap_or(0) + BESIDES;
+        Self { device, buffer: vec![0; room] }
+    }
+
+    /// Waits for the next message; none: nothing is mounted any more.
+    pub(crate) fn take(&mut self) -> io::Result<Option<(&File, Message<'_>)>> {
+        let length = loop {
+            match (&self.device).read(&mut self.buffer) {
+                Ok(length) => break length,
+                Err(why) => match Errno::from_io_error(&why) {
+                    // the question was taken back, or a signal came
+                    Some(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                    Some(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
+                    _ => return Err(why),
+                },
+            }
+        };
+        let message = self.buffer.get(..length).and_then(parts);
+        let message = message.ok_or_else(|| io::Error::other("the kernel sent half a message"))?;
+        Ok(Some((&self.device, message)))
+    }
+}
+
+/// Takes a message apart.
+fn parts(message: &[u8]) -> Option<Message<'_>> {
+    let head = Head::read(message)?;
+    let after = message.get(ask::HEAD..usize::try_from(head.length).ok()?)?;
+    let (body, rest) = after.split_at_checked(ask::body_size(head.code))?;
+    Some(Message { head, body, rest })
+}
+
+/// Gives an answer. Nobody is told if nobody waits for it any more.
+pub(crate) fn answer(mut device: &File, unique: u64, told: Result<&[u8], Errno>) {
+    let (error, bytes) = match told {
+        Ok(bytes) => (0, bytes),
+        Err(why) => (-why.raw_os_error(), &[][..]),
+    };
+    let head = answer::head(unique, error, bytes.len());
+    let _ = device.write_vectored(&[IoSlice::new(&head), IoSlice::new(bytes)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop, proptest};
+
+    use super::parts;
+    use crate::ask::{Ask, Head};
+
+    fn message(code: u32, after: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(40 + after.len()).unwrap();
+        let mut message = [length.to_ne_bytes(), code.to_ne_bytes()].concat();
+        message.extend(7_u64.to_ne_bytes());
+        message.extend(9_u64.to_ne_bytes());
+        message.extend([1_u32, 2, 3, 0].map(u32::to_ne_bytes).concat());
+        message.extend(after);
+        message
+    }
+
+    #[test]
+    fn a_rename_is_taken_apart() {
+        let after = [&5_u64.to_ne_bytes()[..], &2_u32.to_ne_bytes(), &[0; 4], b"old\0new\0"];
+        let message = message(45, &after.concat());
+        let found = parts(&message).unwrap();
+        let head = Head { length: 64, code: 45, unique: 7, node: 9, uid: 1, gid: 2, pid: 3 };
+        assert_eq!(found.head, head);
+        let asked = Ask::read(45, found.body, found.rest).unwrap();
+        assert_eq!(asked, Ask::Rename { name: b"old", dir: 5, new_name: b"new", flags: 2 });
+    }
+
+    #[test]
+    fn a_write_has_its_bytes() {
+        let fields = [[3_u64, 4096].map(u64::to_ne_bytes).concat(), vec![5, 0, 0, 0, 4, 0, 0, 0]];
+        let rest = [vec![0; 8], 0o10001_u32.to_ne_bytes().to_vec(), vec![0; 4], b"bytes".to_vec()];
+        let message = message(16, &[fields.concat(), rest.concat()].concat());
+        let found = parts(&message).unwrap();
+        let asked = Ask::read(16, found.body, found.rest).unwrap();
+        let flags = 0o10001;
+        assert_eq!(asked, Ask::Write { handle: 3, offset: 4096, data: b"bytes", how: 4, flags });
+        let short = parts(message.get(..message.len()).unwrap()).unwrap();
+        assert!(Ask::read(16, short.body, b"byte").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_question_or_none(
+            code in 0_u32..60,
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = parts(&bytes);
+            if let Some(found) = parts(&message(code, &bytes)) {
+                let _ = Ask::read(code, found.body, found.rest);
+            }
+        }
+    }
+}
