@@ -11,6 +11,7 @@
 //! The kernel has a slot that becomes free look for questions that wait, but not one that is new: so
 //! where all others may take long, a question of our own is sent along, after whose answer it looks.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,28 @@ enum Way<'a> {
 }
 
 impl Out<'_> {
+    /// Has `fill` put bytes into a stretch of at most `length`; so many as it says are the answer.
+    pub fn fill<E>(
+        &mut self,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Answer, E> {
+        if let Way::Slot { room, used } = &mut self.0 {
+            let length = length.min(room.len());
+            let (room, _) = room.split_at_mut(length);
+            *used = fill(room)?.min(length);
+            return Ok(Answer::given());
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            if scratch.len() < length {
+                scratch.resize(length, 0);
+            }
+            let (room, _) = scratch.split_at_mut(length);
+            let count = fill(room)?;
+            Ok(self.give(room.get(..count).unwrap_or_default()))
+        })
+    }
+
     /// Gives all bytes at once; what comes after that is lost.
     pub fn give(&mut self, bytes: &[u8]) -> Answer {
         match &mut self.0 {
@@ -104,6 +127,11 @@ impl Out<'_> {
         }
         Answer::given()
     }
+}
+
+thread_local! {
+    /// The touch of fresh pages costs more than the copying.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Those who wait for the same questions.

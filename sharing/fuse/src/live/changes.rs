@@ -1,6 +1,6 @@
 //! The kernel's questions that change something.
 
-use fusedev::{Answer, Ask, Asker, SetWish, When};
+use fusedev::{Answer, Ask, Asker, SetWish, Validity, When};
 use rustix::io::Errno;
 use vfs::{By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
 
@@ -21,6 +21,8 @@ const FROM_CACHE: u32 = 1;
 const DROPS_SETID: u32 = 4;
 /// Bytes that are copied before the caller is asked again, so that it can be stopped.
 const MOST_COPIED: u64 = 64 << 20;
+/// What was just made may not have its space yet.
+const BRIEFLY: Validity = Validity { name: SHORT, attributes: SHORT };
 /// Permissions with set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -63,6 +65,9 @@ impl LiveServer {
                 self.make(asker, node, &Made { name, kind, mode, umask, device, target: b"" })
             }
             Ask::Create { .. } => self.create(asker, node, ask),
+            Ask::Tmpfile { mode, umask, flags } => {
+                self.make_unnamed(asker, node, (mode, umask, flags))
+            }
             Ask::Unlink { name } => self.done(asker, || live.unlink(by(asker), node, name)),
             Ask::Rmdir { name } => self.done(asker, || live.rmdir(by(asker), node, name)),
             Ask::Rename { name, dir, new_name, flags } => {
@@ -118,8 +123,22 @@ impl LiveServer {
             };
             Ok((found, self.open_file(found.number, flags)?))
         })?;
-        let validity = fusedev::Validity { name: SHORT, attributes: SHORT };
-        Ok(Answer::created(&attributes(&found), found.generation, validity, file))
+        Ok(Answer::created(&attributes(&found), found.generation, BRIEFLY, file))
+    }
+
+    /// Makes a file without a name, and opens it (O_TMPFILE).
+    fn make_unnamed(
+        &self,
+        asker: &Asker<'_>,
+        dir: u64,
+        (mode, umask, flags): (u32, u32, i32),
+    ) -> Result<Answer, Errno> {
+        let (kind, mode) = (Kind::File, mode & PERMISSIONS);
+        let new = New { kind, mode, umask, device: (0, 0), target: b"" };
+        let make = || self.live.make_unnamed(by(asker), dir, &new);
+        let (found, file) = self.patiently(asker, make)?;
+        let file = self.opened(file, flags);
+        Ok(Answer::created(&attributes(&found), found.generation, BRIEFLY, file))
     }
 
     fn set(&self, asker: &Asker<'_>, node: u64, wish: &SetWish) -> Result<Answer, Errno> {

@@ -71,13 +71,16 @@ impl LiveServer {
         Answer::attributes(&attributes(found), self.keeps(found))
     }
 
+    fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
+        Ok(self.opened(self.live.read(number)?, flags))
+    }
+
     /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
     /// memory on its way; whoever reads the file elsewhere keeps what was read there.
-    fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
-        let file = Opened::new(self.files.add(self.live.read(number)?.into()));
-        let file = file.keeps_content().without_flush();
+    fn opened(&self, file: Open, flags: i32) -> Opened {
+        let file = Opened::new(self.files.add(file.into())).keeps_content().without_flush();
         let only_written = flags & O_ACCMODE == O_WRONLY;
-        Ok(if only_written && self.direct.load(Relaxed) { file.direct() } else { file })
+        if only_written && self.direct.load(Relaxed) { file.direct() } else { file }
     }
 }
 

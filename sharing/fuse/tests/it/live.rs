@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World};
 use fuse::{LiveOptions, Mounted};
-use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use vfs::{Live, Time};
 
 use crate::mounted::can_mount;
@@ -290,6 +291,38 @@ fn many_do_it_at_a_time_whichever_way_they_are_heard() {
         place = place.again();
         let read = fs::read(dir.join(format!("file{LAST}"))).unwrap();
         assert!(read == vec![LAST ^ way; 5 * 70_001]);
+    }
+    place.end();
+}
+
+#[test]
+fn files_without_a_name_go_or_are_given_one() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("unnamed");
+    for way in 0..2 {
+        let dir = place.dir();
+        let unnamed = |bytes: &[u8]| {
+            let flags = OFlags::TMPFILE | OFlags::RDWR;
+            let file = rustix::fs::open(&dir, flags, Mode::from_raw_mode(0o640));
+            // kernels before 6.0 have none
+            let mut file = File::from(file.ok()?);
+            file.write_all(bytes).unwrap();
+            Some(file)
+        };
+        let (Some(goes), Some(stays)) = (unnamed(b"goes"), unnamed(b"stays")) else { break };
+        assert_eq!(stays.metadata().unwrap().nlink(), 0);
+        let name = format!("named{way}");
+        let from = format!("/proc/self/fd/{}", stays.as_raw_fd());
+        let root = rustix::fs::open(&dir, OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, from, &root, &*name, follow).unwrap();
+        drop((goes, stays, root));
+        assert_eq!(fs::read(dir.join(&name)).unwrap(), b"stays");
+        assert_eq!(fs::metadata(dir.join(&name)).unwrap().mode() & 0o7777, 0o640);
+        place = place.again();
+        assert_eq!(fs::read_dir(place.dir()).unwrap().count(), way + 1);
     }
     place.end();
 }

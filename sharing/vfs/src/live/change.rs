@@ -49,6 +49,17 @@ impl Live {
         shown(HEAD, &made)
     }
 
+    /// Makes a file without a name, which goes when it is closed unless it was given one.
+    pub fn make_unnamed(&self, by: By, dir: u64, new: &New<'_>) -> Result<(Attributes, Open)> {
+        let New { kind, mode, umask, device, target } = *new;
+        let new = engine::held::New { kind, mode, umask, device, target };
+        let made = self.0.files.make_unnamed(&self.caller(by), Self::object(dir)?, &new)?;
+        let file = self.0.files.files().file(made.id)?;
+        let found = shown(HEAD, &file)?;
+        let open = Open::unnamed(self, found.number, file.content());
+        Ok((found, open))
+    }
+
     /// Gives a file one more name.
     pub fn link(&self, by: By, file: u64, (dir, name): (u64, &[u8])) -> Result<Attributes> {
         let (object, dir) = (Self::object(file)?, Self::object(dir)?);
@@ -140,7 +151,7 @@ impl Live {
         while done < length {
             let left = usize::try_from(length.saturating_sub(done)).unwrap_or(usize::MAX);
             let (piece, _) = buffer.split_at_mut(left.min(COPIED));
-            let count = source.fill(start.saturating_add(done), piece)?;
+            let count = source.read(start.saturating_add(done), piece)?;
             if count == 0 {
                 break;
             }

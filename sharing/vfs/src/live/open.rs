@@ -44,6 +44,11 @@ impl Open {
         Ok(Self::with(live, number, how))
     }
 
+    /// A file without a name that is held already.
+    pub(super) fn unnamed(live: &Live, number: u64, content: Content) -> Self {
+        Self::with(live, number, How::Live { ahead: Mutex::default(), content })
+    }
+
     pub(super) fn of_volume(live: &Live, number: u64, volume: LiveVolume) -> Self {
         Self::with(live, number, How::Volume(volume))
     }
@@ -63,13 +68,18 @@ impl Open {
         !self.is_plain.swap(true, Ordering::Relaxed)
     }
 
-    /// Reads up to `length` bytes from `offset` on and shows them to `give`: fewer at the end.
-    pub fn read<R>(&self, offset: u64, length: usize, give: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    /// Reads bytes from `offset` on; gives how many: fewer than there is room for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let length = into.len();
         let (content, ahead) = match &self.how {
-            How::Still(reader) => return reader.read(offset, length, give),
-            How::Volume(volume) => {
-                return copied(length, give, |into| Ok(volume.read(offset, into)?));
+            How::Still(reader) => {
+                return reader.read(offset, length, |bytes| {
+                    let (filled, _) = into.split_at_mut(bytes.len());
+                    filled.copy_from_slice(bytes);
+                    bytes.len()
+                });
             }
+            How::Volume(volume) => return Ok(volume.read(offset, into)?),
             How::Live { content, ahead } => (content, ahead),
         };
         self.note_access();
@@ -78,17 +88,7 @@ impl Open {
         if let Some(until) = until.filter(|until| *until > end) {
             self.live.0.workers.errands().warm(content, end..until);
         }
-        copied(length, give, |into| Ok(content.read(offset, into)?))
-    }
-
-    /// Fills a buffer from `offset` on; gives how many bytes it were.
-    pub(super) fn fill(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let length = into.len();
-        self.read(offset, length, |bytes| {
-            let (filled, _) = into.split_at_mut(bytes.len());
-            filled.copy_from_slice(bytes);
-            bytes.len()
-        })
+        Ok(content.read(offset, into)?)
     }
 
     /// Notes that the file was read; more than once a second would tell nobody more.
@@ -138,25 +138,4 @@ impl Drop for Open {
             let _ = self.live.0.files.release(object);
         }
     }
-}
-
-/// Reads into a buffer of this thread and shows what was read.
-fn copied<R>(
-    length: usize,
-    give: impl FnOnce(&[u8]) -> R,
-    read: impl FnOnce(&mut [u8]) -> Result<usize>,
-) -> Result<R> {
-    COPY.with_borrow_mut(|buffer| {
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        let (into, _) = buffer.split_at_mut(length);
-        let count = read(into)?;
-        Ok(give(into.get(..count).unwrap_or_default()))
-    })
-}
-
-thread_local! {
-    /// The touch of fresh pages costs more than the copying.
-    static COPY: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
 }
