@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ::daemon::PoolReport;
-use engine::held::VdevStatus;
+use engine::held::{PoolStatus, VdevStatus};
 use units::human_bytes;
 
 use super::reports;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     for pool in &found {
         table.row(columns.iter().map(|column| cell(pool, column, args.parsable)));
         if args.verbose {
-            vdevs(&mut table, &columns, &pool.status.vdevs, args.parsable);
+            vdevs(&mut table, &columns, &pool.status, args.parsable);
         }
     }
     if args.scripted {
@@ -171,19 +171,30 @@ fn percent(share: Option<u64>, parsable: bool) -> String {
 }
 
 /// The vdevs, each kind that is not for data below its own head.
-fn vdevs(table: &mut Table, columns: &[&'static str], all: &[VdevStatus], parsable: bool) {
-    let of = |purpose: Option<&'static str>| {
-        all.iter().filter(move |vdev| vdev.purpose.as_deref() == purpose)
+fn vdevs(table: &mut Table, columns: &[&'static str], pool: &PoolStatus, parsable: bool) {
+    let of = |purpose: Option<&str>| {
+        let own = pool.vdevs.iter().filter(|vdev| vdev.purpose.as_deref() == purpose);
+        own.collect::<Vec<_>>()
     };
-    of(None).for_each(|vdev| add(table, columns, (vdev, 1), parsable));
-    for (purpose, head) in [("dedup", "dedup"), ("special", "special"), ("log", "logs")] {
-        if of(Some(purpose)).next().is_some() {
+    for vdev in of(None) {
+        add(table, columns, (vdev, 1), parsable);
+    }
+    for (head, all) in [
+        ("dedup", of(Some("dedup"))),
+        ("special", of(Some("special"))),
+        ("logs", of(Some("log"))),
+        ("cache", pool.caches.iter().collect()),
+        ("spare", pool.spares.iter().collect()),
+    ] {
+        if !all.is_empty() {
             table.row(columns.iter().map(|column| match *column {
                 "name" => head.to_owned(),
                 _ => "-".to_owned(),
             }));
         }
-        of(Some(purpose)).for_each(|vdev| add(table, columns, (vdev, 1), parsable));
+        for vdev in all {
+            add(table, columns, (vdev, 1), parsable);
+        }
     }
 }
 
@@ -194,7 +205,8 @@ fn add(
     parsable: bool,
 ) {
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
-    let is_top = depth == 1;
+    // a spare, or a drive that is not there, has nothing in it that is known
+    let is_top = depth == 1 && vdev.size > 0;
     table.row(columns.iter().map(|column| match *column {
         "name" => format!("{}{}", "  ".repeat(depth), vdev.name),
         "health" => vdev.state.clone(),

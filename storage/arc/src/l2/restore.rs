@@ -2,10 +2,10 @@
 //!
 //! The header leads to the log from its newest block back; what the log tells of goes into the
 //! index as what it is: a guess where a block may be, to be judged when it is read. A header that
-//! is not this drive's, or damaged, is put out by an empty one before anything is written.
+//! is not this drive's, damaged, or of a past that the pool left, is put out by an empty one before anything is written.
 
 use ondisk::Compression;
-use ondisk::l2arc::{Header, LogBlock, LogPointer};
+use ondisk::l2arc::{Entry, Header, LogBlock, LogPointer};
 use parking_lot::Mutex;
 use transform::compress;
 use units::{Guid, Txg};
@@ -22,25 +22,40 @@ pub(super) fn restore(drive: &Drive, pool: Guid, settled: Txg, index: &Mutex<Ind
         return;
     }
     let header = drive.read_header().filter(|header| is_own(header, &pen, pool, drive.guid));
-    match header {
-        Some(header) if begin(&mut pen, &header, drive) => {
+    let blank = pen.clone();
+    let found = header.is_some_and(|header| {
+        let past = begin(&mut pen, &header, drive).then(|| {
             follow(&mut pen, &header, drive, settled, &|blocks| {
                 let mut index = index.lock();
-                for (name, at, size) in blocks {
+                for (name, at, size) in blocks.iter().copied() {
                     if index.has_room(most) {
                         index.put_older(drive.number, name, at, size);
                     }
                 }
                 index.has_room(most)
-            });
-            if !pen.ring.first && pen.ring.evict < pen.ring.hand {
-                // it went on at the start when nothing was logged of that yet
-                pen.ring.hand = pen.ring.start;
-            }
-        }
-        _ => pen.tell(drive, pool),
+            })
+        });
+        past == Some(Past::Own)
+    });
+    if !found {
+        *pen = blank;
+        index.lock().forget_drive(drive.number);
+        pen.tell(drive, pool);
+    } else if !pen.ring.first && pen.ring.evict < pen.ring.hand {
+        // it went on at the start when nothing was logged of that yet
+        pen.ring.hand = pen.ring.start;
     }
     pen.restored = true;
+}
+
+/// Whose past a log tells of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// This pool's, as far as the log was there.
+    Own,
+    /// One that did not happen: the pool was taken back to before it. What is born from now on may
+    /// have the names that the log has.
+    Another,
 }
 
 /// Whether a header is this drive's, in this pool, as it is now.
@@ -71,33 +86,40 @@ fn begin(pen: &mut Pen, header: &Header, drive: &Drive) -> bool {
 /// A block that the log tells of: what names it, where it is, and its bytes there.
 type Told = (Name, u64, u32);
 
-/// Follows the log back as long as it is there and whole, and `take` wants more.
+/// Follows the log back as long as it is there and whole, and `take` wants more; it gets the
+/// youngest first.
 fn follow(
     pen: &mut Pen,
     header: &Header,
     drive: &Drive,
     settled: Txg,
-    take: &dyn Fn(&mut dyn Iterator<Item = Told>) -> bool,
-) {
+    take: &dyn Fn(&[Told]) -> bool,
+) -> Past {
     let [mut this, mut next] = header.logs;
     // each is further back than the one before: so this ends
     let mut last = 0;
     loop {
         let end = this.at.saturating_add(this.psize.into());
         if !pen.ring.holds(this.payload_start, end) || pen.ring.back(this.payload_start) <= last {
-            return;
+            return Past::Own;
         }
         last = pen.ring.back(this.payload_start);
-        let Some(block) = read_log(drive, &this, pen.per_log) else { return };
+        let Some(block) = read_log(drive, &this, pen.per_log) else {
+            return Past::Own;
+        };
+        if block.entries.iter().any(|entry| entry.birth > settled) {
+            return Past::Another;
+        }
         pen.known.push_front(this);
         let ring = &pen.ring;
-        let mut blocks = block.entries.iter().rev().filter_map(|entry| {
+        let told = |entry: &Entry| {
             let end = entry.at.checked_add(entry.psize.into())?;
-            let fits = entry.birth <= settled && ring.holds(entry.at, end);
-            fits.then(|| (Name::new(entry.dva, entry.birth), entry.at, entry.psize))
-        });
-        if !take(&mut blocks) {
-            return;
+            let named = (Name::new(entry.dva, entry.birth), entry.at, entry.psize);
+            ring.holds(entry.at, end).then_some(named)
+        };
+        let blocks: Vec<Told> = block.entries.iter().rev().filter_map(told).collect();
+        if !take(&blocks) {
+            return Past::Own;
         }
         (this, next) = (next, block.before);
     }

@@ -275,6 +275,25 @@ fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
     early.drives.read()[0].pen.lock().per_log = 5;
     early.feed(0);
     assert_eq!(told(&early, &pool), 0);
+    let device = early.remove(DRIVE).unwrap();
+    assert_eq!(found(DRIVE, POOL, 5, device), 0, "not later either");
+}
+
+#[test]
+fn the_header_is_openzfs_s_own() {
+    let real = include_bytes!("../../../ondisk/tests/golden/cache-header.bin");
+    let device = Arc::new(Bytes::blank("cache", 64 << 20));
+    device.write_at(4 << 20, real).unwrap();
+    let drive = super::Drive::new(0, DRIVE, ashift(), device.clone()).unwrap();
+    let header = drive.read_header().expect("its checksum is right");
+    device.write_at(4 << 20, &[0; 4096]).unwrap();
+    assert!(drive.write_header(&header));
+    let mut ours = [0; 4096];
+    device.read_at(4 << 20, &mut ours).unwrap();
+    assert_eq!(ours, *real);
+    let pen = drive.pen.lock();
+    assert_eq!((header.start, header.end), (pen.ring.start, pen.ring.end));
+    assert_eq!(pen.header(header.pool, header.drive), header, "so it begins");
 }
 
 #[test]

@@ -41,9 +41,10 @@ pub(super) fn take(owned: &spa::Owned, opens: Opens<'_>) {
 impl Held {
     /// The spares.
     pub(super) fn spares(&self) -> Vec<VdevStatus> {
-        self.of_role(Role::Spare, |named, is_there| {
-            let state = if is_there || named.is_distributed { "AVAIL" } else { "UNAVAIL" };
-            VdevStatus::of_drive(&named.path, state)
+        self.of_role(Role::Spare, |named, device| {
+            let is_there = device.is_some() || named.is_distributed;
+            let state = if is_there { "AVAIL" } else { "UNAVAIL" };
+            VdevStatus::of_drive(device.map_or(&named.path, |device| device.name()), state)
         })
     }
 
@@ -71,11 +72,11 @@ impl Held {
     fn of_role(
         &self,
         role: Role,
-        describe: impl Fn(&Named, bool) -> VdevStatus,
+        describe: impl Fn(&Named, Option<&dyn Device>) -> VdevStatus,
     ) -> Vec<VdevStatus> {
         let all = self.0.owned.auxiliary();
         let own = all.iter().filter(|(named, _)| named.role == role);
-        own.map(|(named, device)| describe(named, device.is_some())).collect()
+        own.map(|(named, device)| describe(named, device.as_deref())).collect()
     }
 
     /// The paths of those that are there.

@@ -257,6 +257,27 @@ fn a_dataset_keeps_off_the_cache_drive_what_its_property_says() {
 }
 
 #[test]
+fn what_is_encrypted_stays_so_on_a_cache_drive() {
+    let (storm, held) = storm_pool();
+    let properties = [("encryption", "on"), ("keyformat", "passphrase"), ("checksum", "sha512")];
+    let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let new = NewDataset { name: "tank/secret".to_owned(), properties };
+    held.create_filesystem_with(&new, Some(b"correct horse battery staple")).unwrap();
+    write_file(&held, "tank/secret", "file", &noise(1, FILE));
+    held.sync().unwrap();
+    read(&held, "tank/secret");
+    let again = during(&held, || read(&held, "tank/secret"));
+    assert!(again.drive_hits > 100, "{again:?}");
+    let cache = storm.disks()[2].memory().bytes();
+    let plain = noise(1, FILE);
+    let stored = plain.chunks(128 << 10).filter(|piece| {
+        let start = &piece[..64];
+        cache.chunks(4096).any(|sector| sector.starts_with(start))
+    });
+    assert_eq!(stored.count(), 0, "nothing of it lies there in the clear");
+}
+
+#[test]
 fn cache_drives_and_spares_come_and_go() {
     let folder = Folder::new("come-and-go", 4, DRIVE);
     let drives = folder.drives(4);

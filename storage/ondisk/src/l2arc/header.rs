@@ -23,7 +23,7 @@
 //!
 //! On drives with larger sectors the header fills one, and its checksum stands at the end of that.
 //!
-//! Learnt from: `arc_impl.h` of OpenZFS 2.3.2. Proved by: `a_header_comes_back`.
+//! Learnt from: `arc_impl.h` of OpenZFS 2.3.2. Proved by: `golden_cache_header`.
 
 use units::Guid;
 

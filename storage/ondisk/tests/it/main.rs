@@ -2,6 +2,7 @@
 
 mod gang;
 mod history;
+mod l2arc;
 mod label;
 mod space;
 mod uberblock;
