@@ -259,7 +259,9 @@ impl L2arc {
 
     fn write(&self, drive: &Drive, offers: &[Offer]) -> usize {
         let evict = |range| self.index.lock().evict(drive.number, &range);
-        let Some(places) = drive.pen.lock().write(drive, self.pool, offers, evict) else {
+        // held until the index knows: whoever lets the drive go waits for that
+        let mut pen = drive.pen.lock();
+        let Some(places) = pen.write(drive, self.pool, offers, evict) else {
             if !drive.is_usable() {
                 self.index.lock().forget_drive(drive.number);
             }
@@ -271,7 +273,7 @@ impl L2arc {
         }
         index.shrink(self.most_indexed());
         let used = index.memory();
-        drop(index);
+        drop((index, pen));
         if let Some(reserve) = &*self.reserve.lock() {
             reserve.set(used + self.offers.lock().limit());
         }

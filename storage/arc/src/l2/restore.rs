@@ -18,7 +18,7 @@ use super::pen::{Pen, sum_of};
 /// this pool's past. The index takes `most` bytes of memory at most.
 pub(super) fn restore(drive: &Drive, pool: Guid, settled: Txg, index: &Mutex<Index>, most: usize) {
     let mut pen = drive.pen.lock();
-    if pen.restored {
+    if pen.restored || !drive.is_usable() {
         return;
     }
     let header = drive.read_header().filter(|header| is_own(header, &pen, pool, drive.guid));
@@ -96,11 +96,11 @@ fn follow(
     take: &dyn Fn(&[Told]) -> bool,
 ) -> Past {
     let [mut this, mut next] = header.logs;
-    // each is further back than the one before: so this ends
+    // each lies behind all that the one before tells of: so this ends
     let mut last = 0;
     loop {
         let end = this.at.saturating_add(this.psize.into());
-        if !pen.ring.holds(this.payload_start, end) || pen.ring.back(this.payload_start) <= last {
+        if !pen.ring.holds(this.payload_start, end) || pen.ring.back(end) < last {
             return Past::Own;
         }
         last = pen.ring.back(this.payload_start);

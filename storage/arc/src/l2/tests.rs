@@ -279,6 +279,103 @@ fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
     assert_eq!(found(DRIVE, POOL, 5, device), 0, "not later either");
 }
 
+/// What the header of a drive with log blocks of five entries can be made to say, its checksum right.
+fn hostile(seed: u64, image: &Bytes) -> Arc<dyn Device> {
+    use ondisk::l2arc::LogBlock;
+    let mut seed = Seed::new(seed);
+    let device = Arc::new(image.clone());
+    let drive = super::Drive::new(0, DRIVE, ashift(), device.clone()).unwrap();
+    let mut header = drive.read_header().unwrap();
+    let anywhere = |seed: &mut Seed| match seed.below(4) {
+        0 => seed.next_u64(),
+        1 => seed.below(SMALL),
+        2 => seed.below(SMALL) & !4095,
+        _ => header.logs[0].at,
+    };
+    let (first, second) = (anywhere(&mut seed), anywhere(&mut seed));
+    let (third, flag) = (anywhere(&mut seed), seed.percent(50));
+    match seed.below(5) {
+        0 => header.evict = first,
+        1 => (header.evict, header.first_sweep) = (first, flag),
+        2 => header.logs[0].payload_start = first,
+        3 => (header.logs[1].at, header.logs[1].payload_start) = (first, second),
+        _ => {
+            // a log block that leads anywhere, itself among that, and tells of anything
+            let pointer = &mut header.logs[0];
+            let mut stored = vec![0; pointer.psize as usize];
+            device.read_at(pointer.at, &mut stored).unwrap();
+            let mut plain = vec![0; LogBlock::SIZE];
+            let method = pointer.compression.unwrap();
+            transform::compress::decompress(method, &stored, &mut plain).unwrap();
+            let mut block = LogBlock::parse(&plain, 5).unwrap();
+            (block.before.at, block.before.payload_start) = (first, second);
+            block.entries[2].at = third;
+            block.entries[3].psize = 16 << 20;
+            let short = transform::compress::compress(method, 0, &block.encode(), stored.len());
+            stored.fill(0);
+            let short = short.unwrap();
+            stored[..short.len()].copy_from_slice(&short);
+            device.write_at(pointer.at, &stored).unwrap();
+            pointer.sum = super::pen::sum_of(&stored);
+        }
+    }
+    drive.write_header(&header);
+    device
+}
+
+#[test]
+fn whatever_a_header_and_a_log_say_what_is_returned_is_right() {
+    let pool = Pool::with(200, 30 << 10);
+    let image = Arc::new(Bytes::blank("cache", SMALL));
+    let l2 = on(image.clone(), 5);
+    pool.read(&l2);
+    feed(&l2);
+    let mut found = 0;
+    for seed in 0..400 {
+        let l2 = on(hostile(seed, &image), 5);
+        l2.feed(0);
+        found += pool.read(&l2);
+        feed(&l2);
+        assert_eq!(pool.read(&l2), 200, "seed {seed}");
+    }
+    assert!(found > 1000, "{found}");
+}
+
+#[test]
+fn drives_come_and_go_while_many_read() {
+    let pool = Pool::with(100, 60 << 10);
+    let l2 = on(drive(SMALL), 5);
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..20).map(|_| pool.read(&l2)).sum::<u64>());
+        }
+        let feeder = scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Acquire) {
+                l2.feed(1 << 20);
+                l2.drives();
+            }
+        });
+        for round in 0..30 {
+            let guid = Guid::new(round + 1000);
+            assert!(l2.add(guid, ashift(), drive(SMALL)));
+            l2.clear();
+            std::thread::yield_now();
+            assert!(l2.remove(guid).is_some());
+        }
+        ended.store(true, std::sync::atomic::Ordering::Release);
+        feeder.join().unwrap();
+    });
+    feed(&l2);
+    pool.read(&l2);
+    feed(&l2);
+    assert_eq!(pool.read(&l2), 100);
+    assert_eq!(l2.drives()[0].checksum_errors, 0);
+    l2.close();
+    assert_eq!((l2.drives().len(), l2.counts().blocks, pool.read(&l2)), (0, 0, 0));
+    assert_eq!(l2.index.lock().memory(), 0);
+}
+
 #[test]
 fn the_header_is_openzfs_s_own() {
     let real = include_bytes!("../../../ondisk/tests/golden/cache-header.bin");

@@ -158,7 +158,8 @@ pub(super) fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
     }
     if let (Some(labelled), _) = spa::read_labels(&device) {
         let pool = &labelled.config.pool;
-        if !matches!(pool.state, PoolState::Destroyed) {
+        // a spare or a cache drive that no pool has open holds nothing that anybody would miss
+        if !matches!(pool.state, PoolState::Destroyed | PoolState::Spare | PoolState::Cache) {
             let pool = pool.name.clone().unwrap_or_else(|| "?".to_owned());
             return Err(Error::Taken { path: path.display().to_string(), pool });
         }
