@@ -16,7 +16,7 @@ use std::sync::Arc;
 use device::Device;
 use dsl::write::Change;
 use ondisk::l2arc;
-use ondisk::label::{self, VdevConfig, VdevKind, config_field};
+use ondisk::label::{self, PoolState, VdevConfig, VdevKind, config_field};
 use ondisk::nvlist::{Nvlist, Value};
 use units::{Ashift, Guid};
 
@@ -218,6 +218,15 @@ impl Labelled {
         }
         self.device.flush().map_err(failed)
     }
+}
+
+/// Whether the label of a drive says that it is this one.
+pub fn is_labelled(device: &Arc<dyn Device>, guid: Guid) -> bool {
+    let (labelled, _) = crate::read_labels(device);
+    labelled.is_some_and(|found| {
+        let state = found.config.pool.state;
+        found.guid() == guid && matches!(state, PoolState::Spare | PoolState::Cache)
+    })
 }
 
 /// Takes from a drive what says that it is one: its labels, and the header of a cache.

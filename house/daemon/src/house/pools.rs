@@ -198,6 +198,8 @@ impl House {
         let ended = match pool.held.clear() {
             Ok(()) => {
                 self.log.say(&format!("pool '{name}' is cleared"));
+                // cache drives may have been found again
+                self.remember()?;
                 return Ok(Vec::new());
             }
             Err(why) if pool.held.is_standing_still() => return Err(why.into()),

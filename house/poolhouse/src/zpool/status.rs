@@ -153,8 +153,7 @@ fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
     let lost = lost_caches(pool);
     if lost > 0 {
         let what = format!("{lost} of the cache drives cannot be used; nothing is lost by that");
-        let action = "if it is there run `zpool clear`; or else bring it back and import the pool \
-                      again, or remove it with `zpool remove`.";
+        let action = "bring it back and run `zpool clear`, or remove it with `zpool remove`.";
         return Some((what, action));
     }
     (!is_well(pool)).then(|| {

@@ -85,6 +85,18 @@ impl Held {
         all.filter_map(|(_, device)| Some(PathBuf::from(device?.name())))
     }
 
+    /// Opens spares and cache drives that were not there, where they are now where the pool says.
+    pub(super) fn find_auxiliary(&self) {
+        let lost = self.0.owned.auxiliary().into_iter().filter(|(_, device)| device.is_none());
+        for (named, _) in lost.filter(|(named, _)| !named.is_distributed) {
+            let Ok(file) = File::open_exclusive(Path::new(&named.path)) else { continue };
+            let device: Arc<dyn Device> = Arc::new(file);
+            if spa::auxiliary::is_labelled(&device, named.guid) {
+                self.0.owned.open_auxiliary(named.guid, device);
+            }
+        }
+    }
+
     /// Adds spares and cache drives to the pool. What is on the drives is lost; `force` takes those
     /// that hold something, too.
     pub fn add_drives(&self, new: &[NewVdev], force: bool) -> Result<()> {

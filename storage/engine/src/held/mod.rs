@@ -161,8 +161,9 @@ impl Held {
 
     /// Counts the errors of drives anew, and has the pool go on that stands still because drives
     /// failed: what was being written is tried again, and nothing is lost. Returns when all that
-    /// waited is on the drives.
+    /// waited is on the drives. Spares and cache drives that were not there are looked for.
     pub fn clear(&self) -> Result<()> {
+        self.find_auxiliary();
         self.0.owned.clear().map_err(|why| self.explain(&why))?;
         self.sync()
     }

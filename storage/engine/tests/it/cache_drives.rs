@@ -150,10 +150,14 @@ fn a_pool_goes_on_without_its_cache_drive() {
     let status = held.status();
     assert_eq!((status.state.as_str(), status.caches[0].state.as_str()), ("ONLINE", "UNAVAIL"));
     read(&held, "tank");
+    // where it was, it is found when the pool is cleared
+    std::fs::rename(&elsewhere, &path).unwrap();
+    held.clear().unwrap();
+    assert_eq!(held.status().caches[0].state, "ONLINE");
     held.export().unwrap();
     drop(held);
     // found by its identity, wherever it is
-    std::fs::rename(&elsewhere, folder.path().join("moved.img")).unwrap();
+    std::fs::rename(&path, folder.path().join("moved.img")).unwrap();
     let held = hold(&folder);
     assert_eq!(held.status().caches[0].state, "ONLINE");
     held.export().unwrap();

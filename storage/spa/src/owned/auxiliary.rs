@@ -83,6 +83,19 @@ impl Owned {
         device.map_or(Ok(()), |device| auxiliary::disown(&*device))
     }
 
+    /// Counts the errors of cache drives anew, on drives that are opened anew where they failed.
+    pub(super) fn clear_caches(&self) {
+        let failed = self.l2arc.drives().into_iter();
+        let failed = failed.filter(|drive| drive.read_errors + drive.write_errors > 0);
+        for guid in failed.map(|drive| drive.guid) {
+            let device = self.auxiliary.lock().open.get(&guid).cloned();
+            // one that is not there, or is another, goes on failing
+            let _ =
+                device.map(|device| device.reopen(&|found| auxiliary::is_labelled(found, guid)));
+        }
+        self.l2arc.clear();
+    }
+
     fn change_auxiliary(
         &self,
         change: &Change<'_>,

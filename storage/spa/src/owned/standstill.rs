@@ -111,7 +111,7 @@ impl Owned {
             }
             leaf.clear_errors();
         }
-        self.l2arc.clear();
+        self.clear_caches();
         if let Some(trouble) = &*self.trouble.read() {
             return Err(trouble.clone());
         }

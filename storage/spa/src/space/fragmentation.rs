@@ -64,8 +64,8 @@ fn of_counts(counts: &[u64], shift: usize) -> u64 {
         let place = shift.saturating_sub(LEAST).saturating_add(at).min(FIGURES.len() - 1);
         let size = u32::try_from(at.saturating_add(shift)).unwrap_or(u32::MAX);
         let bytes = u128::from(*count).checked_shl(size.min(63)).unwrap_or(0);
-        sum += bytes * u128::from(FIGURES[place]);
-        all += bytes;
+        sum = bytes.saturating_mul(u128::from(FIGURES[place])).saturating_add(sum);
+        all = bytes.saturating_add(all);
     }
     mean(sum, all).unwrap_or(0)
 }
