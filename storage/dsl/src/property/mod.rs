@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use facts::{Facts, Wanted};
 pub(crate) use parse::is_settable;
-pub use parse::parse;
+pub use parse::{parse, parse_once};
 pub use space::available;
 use table::{BOOKMARK, FILESYSTEM, Fallback, Flavor, Form, Row, SNAPSHOT, TABLE, VOLUME};
 

@@ -34,6 +34,13 @@ pub fn parse(name: &str, kind: Kind, text: &str) -> Result<Setting> {
     Ok(value)
 }
 
+/// The number of a word for a property that is chosen when a dataset is made.
+pub fn parse_once(name: &str, text: &str) -> Option<u64> {
+    let row = find(name).filter(|row| row.flavor == Flavor::Once)?;
+    let Form::Index(words) = row.form else { return None };
+    words.iter().find(|(word, _)| *word == text).map(|(_, number)| *number)
+}
+
 /// The row of a property that can be set, or none for a user's own.
 pub(crate) fn is_settable(name: &str, kind: Kind) -> Result<()> {
     settable(name, kind).map(drop)

@@ -14,6 +14,7 @@ use units::{Ashift, Guid};
 use super::accounts::Accountant;
 use super::datasets::judge;
 use super::encrypt::{Keying, keying};
+use super::naming::Naming;
 use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary};
 use crate::keys::EncryptionRoot;
 use crate::{Error, Result};
@@ -91,6 +92,7 @@ fn make(
 ) -> Result<Held> {
     let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
     let keying = keying(world, &mut root, None, secret)?;
+    let naming = Naming::take(&mut root, None)?;
     judge(&root, dsl::Kind::Filesystem)?;
     let wanted = new.ashift.unwrap_or(USUAL_ASHIFT);
     let ashift = Ashift::new(wanted)
@@ -127,7 +129,7 @@ fn make(
     };
     let mut fill = |owned: &Owned, set: &spa::Set, tx: &txg::Tx| {
         owned.set_accounts(Arc::new(Accountant::of(owned, world)));
-        super::files::fill(owned, set, tx, world)
+        super::files::fill(owned, set, tx, (world, naming))
             .map_err(|why| spa::Error::Content { why: why.to_string() })
     };
     let made = spa::create(below, world.below(), &mut fill);

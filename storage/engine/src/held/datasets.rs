@@ -11,6 +11,7 @@ use zio::Key;
 
 use super::encrypt::{Keying, keying};
 use super::history::{assignment, id_of, note, note_of};
+use super::naming::Naming;
 use super::{Held, files};
 use crate::dataset::{Dataset, Wanted};
 use crate::{Error, Event, Result};
@@ -43,17 +44,22 @@ impl Held {
         let (mut new, world) = (new.clone(), self.0.world.clone());
         let source = self.0.owned.source();
         let keying = self.keying_below(&mut new, secret)?;
+        let above = self.above(&new.name)?;
+        let naming = Naming::take(&mut new, above.as_ref())?;
         judge(&new, dsl::Kind::Filesystem)?;
         let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
         let make = move |owned: &spa::Owned, change: &write::Change<'_>| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
             let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
+            if naming.case == zpl::Case::Insensitive {
+                write::make_caseless(change, id).map_err(failed)?;
+            }
             note(owned, change, "create", &new.name, "");
             put_all(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)?;
             let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, key.clone());
             let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
-            files::fill(owned, &set, change.tx, &world)
+            files::fill(owned, &set, change.tx, (&world, naming))
                 .map_err(|why| Error::Refused { what: why.to_string() })?;
             Ok(id)
         };
@@ -67,8 +73,13 @@ impl Held {
         new: &mut NewDataset,
         secret: Option<&[u8]>,
     ) -> Result<Option<Keying>> {
-        let above = new.name.rsplit_once('/').map(|(above, _)| self.find(above));
-        keying(&self.0.world, new, above.transpose()?.as_ref(), secret)
+        let above = self.above(&new.name)?;
+        keying(&self.0.world, new, above.as_ref(), secret)
+    }
+
+    /// What is above a dataset that is to be.
+    fn above(&self, name: &str) -> Result<Option<dsl::Dataset>> {
+        name.rsplit_once('/').map(|(above, _)| self.find(above)).transpose()
     }
 
     /// Keeps the user's key of a dataset that was just made.

@@ -15,6 +15,7 @@ use zpl::{NewFs, Writer};
 use super::accounts::Accountant;
 use super::begin::Beginner;
 use super::keep::{Keeps, Manners};
+use super::naming::Naming;
 use super::room::Rooms;
 use super::{Held, World, settings};
 use crate::files::Files;
@@ -88,11 +89,12 @@ impl LiveFiles {
 }
 
 /// What a new file system is, where nothing else is said.
-fn new_fs(now: Time) -> NewFs {
+fn new_fs(now: Time, naming: Naming) -> NewFs {
+    let Naming { case, normalization, utf8_only } = naming;
     NewFs {
-        case: zpl::Case::Sensitive,
-        normalization: 0,
-        utf8_only: false,
+        case,
+        normalization,
+        utf8_only,
         owner: (0, 0),
         now,
         projects: true,
@@ -102,10 +104,15 @@ fn new_fs(now: Time) -> NewFs {
 }
 
 /// Makes the content of a new file system.
-pub(super) fn fill(owned: &Owned, set: &Set, tx: &Tx, world: &World) -> zpl::Result<()> {
+pub(super) fn fill(
+    owned: &Owned,
+    set: &Set,
+    tx: &Tx,
+    (world, naming): (&World, Naming),
+) -> zpl::Result<()> {
     let flags = Accountant::of(owned, world).flags();
     set.edit(tx, move |header| header.flags = flags);
-    zpl::create(&set.objset, tx, &new_fs(world.time()), &mut || world.number())
+    zpl::create(&set.objset, tx, &new_fs(world.time(), naming), &mut || world.number())
 }
 
 impl Held {

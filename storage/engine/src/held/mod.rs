@@ -22,6 +22,7 @@ mod files;
 mod history;
 mod keep;
 mod look;
+mod naming;
 mod own;
 mod owners;
 mod rekey;

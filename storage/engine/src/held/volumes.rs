@@ -132,9 +132,7 @@ impl Held {
         check_size(&new.name, size, block_size)?;
         let (mut new, salt) = (new.clone(), self.0.world.number());
         if !sparse {
-            let own = new.properties.iter().rev().find(|(name, _)| name == "copies");
-            let copies = own.and_then(|(_, copies)| copies.parse().ok()).unwrap_or(1);
-            let reserved = self.reservation(Shape { size, block: block_size.into(), copies });
+            let reserved = self.reservation(Shape { size, block: block_size.into() });
             // what is asked for itself counts
             let asked = |(name, _): &(String, String)| {
                 matches!(name.as_str(), "refreservation" | "refreserv")

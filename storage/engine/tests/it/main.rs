@@ -6,6 +6,7 @@ mod encrypted;
 mod held;
 mod history;
 mod lasting;
+mod naming;
 mod own;
 mod replace;
 mod resilver;

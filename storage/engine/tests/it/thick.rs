@@ -48,7 +48,7 @@ fn what_a_volume_reserves_follows_its_size() {
         .unwrap();
     assert_eq!(reserved(&held, "tank/own"), (4 << 20, 1 << 20));
     held.create_volume(&new("tank/twice", &[("copies", "2")]), 4 << 20, 8 << 10, false).unwrap();
-    assert_eq!(reserved(&held, "tank/twice"), (4 << 20, (8 << 20) + METADATA / 2 * 3));
+    assert_eq!(reserved(&held, "tank/twice"), (4 << 20, (4 << 20) + METADATA));
     held.create_volume(&new("tank/thin", &[]), 4 << 20, 8 << 10, true).unwrap();
     assert_eq!(reserved(&held, "tank/thin"), (4 << 20, 0));
     held.export().unwrap();
@@ -63,6 +63,9 @@ fn with_parity_a_volume_reserves_what_its_blocks_take() {
     // with sectors of 4 KiB: 8 KiB take 16 KiB, and 128 KiB take 192 KiB
     held.create_volume(&new("tank/vol", &[]), 6 << 20, 8 << 10, false).unwrap();
     assert_eq!(reserved(&held, "tank/vol"), (6 << 20, (8 << 20) + METADATA));
+    // as OpenZFS rounds it
+    held.create_volume(&new("tank/small", &[]), 10 << 20, 4 << 10, false).unwrap();
+    assert_eq!(reserved(&held, "tank/small"), (10 << 20, 16_864_512));
     // as large as they are told
     held.create_volume(&new("tank/large", &[]), 6 << 20, 128 << 10, false).unwrap();
     assert_eq!(reserved(&held, "tank/large"), (6 << 20, (6 << 20) + METADATA));
