@@ -136,6 +136,46 @@ pub enum Ask {
         /// Their paths or guids.
         drives: Vec<String>,
     },
+    /// Have a drive take the place of another.
+    ReplaceDrive {
+        /// The pool.
+        name: String,
+        /// The path or guid of the old one.
+        old: String,
+        /// The path of the new one; none: where the old one was.
+        #[serde(default)]
+        new: Option<PathBuf>,
+        /// One that holds something, too.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Put a drive beside another.
+    AttachDrive {
+        /// The pool.
+        name: String,
+        /// The path or guid of the one that is there.
+        beside: String,
+        /// The path of the new one.
+        new: PathBuf,
+        /// One that holds something, too.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Take a drive out of a mirror.
+    DetachDrive {
+        /// The pool.
+        name: String,
+        /// Its path or guid.
+        drive: String,
+    },
+    /// Have all of a pool read and mended, or no more.
+    ScrubPool {
+        /// Its name.
+        name: String,
+        /// No more.
+        #[serde(default)]
+        stop: bool,
+    },
     /// Count the errors of a pool's drives anew, and have it go on if it stands still.
     ClearPool {
         /// Its name.
@@ -496,6 +536,10 @@ impl Ask {
             | Self::ClearPool { name }
             | Self::AddDrives { name, .. }
             | Self::RemoveDrives { name, .. }
+            | Self::ReplaceDrive { name, .. }
+            | Self::AttachDrive { name, .. }
+            | Self::DetachDrive { name, .. }
+            | Self::ScrubPool { name, .. }
             | Self::CreateFilesystem { name, .. }
             | Self::CreateVolume { name, .. }
             | Self::Destroy { name, .. }

@@ -66,6 +66,17 @@ impl Layout {
         self.vdevs.iter().map(|vdev| vdev.1).sum()
     }
 
+    /// The first drive whose loss its vdev bears.
+    fn spare(&self) -> Option<usize> {
+        let bears = |shape: Shape, width: usize| match shape {
+            Shape::Single => false,
+            Shape::Mirror => width > 1,
+            Shape::Raidz(_) | Shape::Draid(_) => true,
+        };
+        let at = self.vdevs.iter().position(|&(shape, width)| bears(shape, width))?;
+        Some(self.vdevs[..at].iter().map(|vdev| vdev.1).sum())
+    }
+
     /// How many drives hold the same, if all its vdevs are mirrors alike.
     fn copies(&self) -> u64 {
         match self.vdevs.first() {
@@ -289,8 +300,8 @@ impl Opened {
             "Poolhouse's own engine was measured, in this program: no kernel, mount or network \
              lies between."
                 .to_owned(),
-            "Resilvering was not measured: our engine does not replace drives yet. The scrub reads \
-             and checks every copy and all parity."
+            "The scrub reads and checks every copy and all parity. The resilver gives one drive, \
+             which was emptied, all that it held, from the others; its rate is what that drive took."
                 .to_owned(),
         ];
         if work.zeros {

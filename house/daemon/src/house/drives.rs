@@ -1,8 +1,8 @@
 //! Drives that come to a pool and go.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use engine::held::{Groups, NewVdev, Purpose, Shape};
+use engine::held::{Groups, Held, NewVdev, Purpose, Shape};
 
 use super::House;
 use crate::{Group, Result, Role};
@@ -21,6 +21,57 @@ impl House {
         pool.held.add_drives(&new, force)?;
         self.log.say(&format!("pool '{name}' has more drives"));
         self.remember()
+    }
+
+    /// Has a drive take the place of another, and get all that it is to have.
+    pub(super) fn replace_drive(
+        &self,
+        name: &str,
+        old: &str,
+        new: Option<&Path>,
+        force: bool,
+    ) -> Result<()> {
+        let pool = self.pool(name)?;
+        let _changing = pool.changing.lock();
+        pool.held.replace(old, new, force)?;
+        self.log.say(&format!("pool '{name}': drive '{old}' is being replaced"));
+        self.has_more(&pool.held)
+    }
+
+    /// Puts a drive beside another, and has it get all that it is to have.
+    pub(super) fn attach_drive(
+        &self,
+        name: &str,
+        beside: &str,
+        new: &Path,
+        force: bool,
+    ) -> Result<()> {
+        let pool = self.pool(name)?;
+        let _changing = pool.changing.lock();
+        pool.held.attach(beside, new, force)?;
+        self.log.say(&format!("pool '{name}': '{}' is put beside '{beside}'", new.display()));
+        self.has_more(&pool.held)
+    }
+
+    fn has_more(&self, held: &Held) -> Result<()> {
+        held.start_resilver();
+        self.remember()
+    }
+
+    /// Takes a drive out of a mirror.
+    pub(super) fn detach_drive(&self, name: &str, drive: &str) -> Result<()> {
+        let pool = self.pool(name)?;
+        let _changing = pool.changing.lock();
+        pool.held.detach(drive)?;
+        self.log.say(&format!("pool '{name}': drive '{drive}' is detached"));
+        self.remember()
+    }
+
+    /// Has all of a pool read and mended, or no more.
+    pub(super) fn scrub(&self, name: &str, stop: bool) -> Result<()> {
+        let held = &self.pool(name)?.held;
+        let done = if stop { held.stop_scrub() } else { held.start_scrub() };
+        Ok(done?)
     }
 
     /// Lets drives of a pool go.

@@ -122,10 +122,14 @@ impl House {
         let (keeper, ends) = (held.clone(), Arc::clone(&stop));
         let caches = std::thread::Builder::new().name(format!("cache {name}"));
         let caches = caches.spawn(move || keeper.keep_cache(CACHING, &ends));
+        let (mender, ends) = (held.clone(), Arc::clone(&stop));
+        let mends = std::thread::Builder::new().name(format!("mends {name}"));
+        let mends = mends.spawn(move || mender.keep_mended(&ends));
         for (started, what) in [
             (writes, "write its changes"),
             (signs, "give signs of life"),
             (caches, "write to its cache drives"),
+            (mends, "mend its drives"),
         ] {
             match started {
                 Ok(thread) => threads.push(thread),
@@ -233,6 +237,14 @@ impl House {
             Ask::AddDrives { name, vdevs, force } => {
                 self.add_drives(&name, &vdevs, force).map(done)?
             }
+            Ask::ReplaceDrive { name, old, new, force } => {
+                self.replace_drive(&name, &old, new.as_deref(), force).map(done)?
+            }
+            Ask::AttachDrive { name, beside, new, force } => {
+                self.attach_drive(&name, &beside, &new, force).map(done)?
+            }
+            Ask::DetachDrive { name, drive } => self.detach_drive(&name, &drive).map(done)?,
+            Ask::ScrubPool { name, stop } => self.scrub(&name, stop).map(done)?,
             Ask::RemoveDrives { name, drives } => self.remove_drives(&name, &drives).map(done)?,
             Ask::ClearPool { name } => self.clear(&name).and_then(warn),
             other => self.answer_of_datasets(other),

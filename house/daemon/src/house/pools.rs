@@ -200,6 +200,9 @@ impl House {
                 self.log.say(&format!("pool '{name}' is cleared"));
                 // cache drives may have been found again
                 self.remember()?;
+                if pool.held.wants_resilver() {
+                    pool.held.start_resilver();
+                }
                 return Ok(Vec::new());
             }
             Err(why) if pool.held.is_standing_still() => return Err(why.into()),

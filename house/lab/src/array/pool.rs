@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::OpenOptions;
 use engine::check::Verify;
-use engine::held::{self, NewPool, NewVdev, Purpose, World};
+use engine::held::{self, NewPool, NewVdev, Purpose, Watch, World};
 use job::Job;
 
 use super::drives::Drive;
@@ -18,6 +18,9 @@ use crate::{Error, System};
 /// How often is looked whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The same where that costs what is measured.
+const GLANCE: Duration = Duration::from_millis(5);
+
 /// A pool. Its drives are empty again when it goes.
 pub(super) struct Pool {
     drives: Vec<Arc<Drive>>,
@@ -28,7 +31,7 @@ pub(super) struct Pool {
     session: RwLock<Option<Session>>,
 }
 
-/// All that a pool holds was read.
+/// All that a pool holds was read, or all of a drive written.
 pub(super) struct Scrub {
     pub(super) bytes: u64,
     pub(super) time: Duration,
@@ -156,6 +159,45 @@ impl Pool {
             )));
         }
         Ok(Some(Scrub { bytes: findings.examined_bytes, time }))
+    }
+
+    /// Empties a drive, and has it get all that it held from the others. None if it was stopped.
+    /// The bytes are those that the drive took.
+    pub(super) fn resilver(
+        &self,
+        which: usize,
+        course: &Course<'_>,
+    ) -> Result<Option<Scrub>, Error> {
+        self.close()?;
+        let missing = || Error::asked("the pool has fewer drives than its layout");
+        let drive = self.drives.get(which).ok_or_else(missing)?;
+        drive.clean(self.part)?;
+        let mut devices = self.opened()?;
+        let device = devices.remove(which);
+        let held = held::hold_on(&devices, &self.name, &self.world)?;
+        self.put(Some(Session::new(held)));
+        self.with(|session| {
+            let (held, path) = (session.held(), drive.path());
+            held.replace_on(&path.display().to_string(), path, &device)?;
+            let watch = Watch::new();
+            let began = Instant::now();
+            let mended = std::thread::scope(|scope| {
+                let work = scope.spawn(|| held.resilver(&watch));
+                while !work.is_finished() {
+                    std::thread::sleep(GLANCE);
+                    if course.stopped() {
+                        watch.job.cancel.cancel();
+                    }
+                }
+                work.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
+            })?;
+            let time = began.elapsed();
+            if mended.errors > 0 {
+                let what = format!("{} blocks could not be resilvered", mended.errors);
+                return Err(Error::asked(what));
+            }
+            Ok(mended.complete.then_some(Scrub { bytes: mended.written, time }))
+        })
     }
 
     fn round(&self, verify: &Verify, job: &Job, course: &Course<'_>) {

@@ -100,7 +100,8 @@ impl Turns<'_> {
         let rounds = Rounds { place: &place, wish, size, course, system };
         let done = rounds.some(number..number + 1, &mut column.tally)?
             && self.small_records(&pool, layout, number, column)?
-            && self.scrub(&pool, size, column)?;
+            && self.scrub(&pool, size, column)?
+            && self.resilver(&pool, layout, size, column)?;
         if done {
             pool.destroy()?;
             column.turns += 1;
@@ -193,6 +194,29 @@ impl Turns<'_> {
         };
         let figure = per_second(scrub.bytes, scrub.time);
         column.tally.add_figure(name, figure, scrub.time, None);
+        Ok(true)
+    }
+
+    /// Empties a drive and gives it all that it held, where the others know; whether it was done to
+    /// its end.
+    fn resilver(
+        &self,
+        pool: &Pool,
+        layout: &Layout,
+        size: Size,
+        column: &mut Column,
+    ) -> Result<bool, Error> {
+        let Some(drive) = layout.spare() else { return Ok(true) };
+        self.course.begin("an emptied drive gets all that it held", size.pass());
+        let Some(resilver) = pool.resilver(drive, self.course)? else { return Ok(false) };
+        let name = Name {
+            id: "resilver".to_owned(),
+            what: "resilver: one drive gets all".to_owned(),
+            group: "scrub".to_owned(),
+            unit: Unit::Rate,
+        };
+        let figure = per_second(resilver.bytes, resilver.time);
+        column.tally.add_figure(name, figure, resilver.time, None);
         Ok(true)
     }
 }

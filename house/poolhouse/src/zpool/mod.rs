@@ -5,7 +5,9 @@ mod drives;
 mod history;
 mod import;
 mod list;
+mod mend;
 mod properties;
+mod scan;
 mod status;
 mod vdevs;
 
@@ -50,6 +52,14 @@ enum Command {
     Add(drives::Add),
     /// Remove cache drives and spares from a pool
     Remove(drives::Remove),
+    /// Have another drive take the place of one
+    Replace(mend::Replace),
+    /// Put a drive beside one, so that both hold the same
+    Attach(mend::Attach),
+    /// Take a drive out of a mirror, or end its being replaced
+    Detach(mend::Detach),
+    /// Read all that is in pools, and mend what is wrong
+    Scrub(mend::Scrub),
     /// Have a pool go on whose drives failed, and count their errors anew
     Clear(Clear),
     /// Have all that was changed written
@@ -137,6 +147,10 @@ impl Zpool {
             Command::Set(args) => args.run(asking),
             Command::Add(args) => args.run(asking),
             Command::Remove(args) => args.run(asking),
+            Command::Replace(args) => args.run(asking),
+            Command::Attach(args) => args.run(asking),
+            Command::Detach(args) => args.run(asking),
+            Command::Scrub(args) => args.run(asking),
             Command::Clear(args) => asking.tell(&Ask::ClearPool { name: args.pool.clone() }),
             Command::History(args) => history::run(args, asking),
             Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),

@@ -81,6 +81,9 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
     if let Some((status, action)) = advice(pool) {
         writeln!(out, "status: {}\naction: {action}", safe(&status))?;
     }
+    if let Some(scan) = &pool.scan {
+        super::scan::describe(scan, out)?;
+    }
     writeln!(out, "config:\n")?;
     let mut table = Table::with_head(&[
         ("NAME", Align::Left),
@@ -115,7 +118,9 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
     }
     table.indent(8).print(out)?;
     let wrong: u64 = pool.vdevs.iter().map(errors).fold(0, u64::saturating_add);
+    let lost = pool.scan.as_ref().map_or(0, |scan| scan.errors);
     match wrong {
+        _ if lost > 0 => writeln!(out, "\nerrors: {lost} data errors"),
         0 => writeln!(out, "\nerrors: No known data errors"),
         // there is no log of those that could not be mended yet
         _ => writeln!(out, "\nerrors: {wrong} on drives; whether all were mended is not kept yet"),
@@ -148,7 +153,9 @@ fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
     if pool.state != "ONLINE" {
         let what =
             "drives are missing; what is in the pool is there, and bears the loss of fewer more";
-        return Some((what.to_owned(), "bring the drives back, and import the pool again."));
+        let action = "bring the drives back and import the pool again, or replace them \
+                      (`zpool replace`).";
+        return Some((what.to_owned(), action));
     }
     let lost = lost_caches(pool);
     if lost > 0 {

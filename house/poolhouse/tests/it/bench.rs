@@ -249,7 +249,7 @@ fn arrays_are_measured_compared_and_held_against_the_plan() {
     let all: Vec<&str> = kept.iter().map(|path| arg(path)).collect();
     let comparison = json(&[&["bench", "compare"], &all[..], &["--json"]].concat());
     assert_eq!(comparison["columns"].as_array().map(Vec::len), Some(4));
-    assert_eq!(comparison["rows"].as_array().map(Vec::len), Some(4 + 3));
+    assert_eq!(comparison["rows"].as_array().map(Vec::len), Some(4 + 4));
     let judged = json(&["bench", "plan", all[0], "--json"]);
     assert_eq!(judged["layout"], "raidz1 3");
     assert_eq!(judged["rows"].as_array().map(Vec::len), Some(3));

@@ -127,6 +127,49 @@ fn cache_drives_and_spares_come_and_go() {
 }
 
 #[test]
+fn drives_are_replaced_and_mended_by_commands() {
+    let nas = Nas::new("mend", 5);
+    nas.create("-O canmount=off tank raidz1", 3);
+    let drives = nas.drives(5);
+    let [_, one, two, new, other] = &drives[..] else { panic!("five drives") };
+    nas.good("zfs create -V 8M tank/volume");
+    nas.refused(&format!("zpool replace tank {} {}", arg(new), arg(other)), 2);
+    nas.refused(&format!("zpool replace tank {} {}", arg(one), arg(two)), 11);
+    nas.good(&format!("zpool replace -w tank {} {}", arg(one), arg(new)));
+    let text = nas.good("zpool status tank");
+    assert!(text.contains("scan: resilvered ") && text.contains("with 0 errors"), "{text}");
+    assert!(text.contains(arg(new)) && !text.contains(arg(one)), "{text}");
+    assert!(!text.contains("replacing"), "{text}");
+    nas.good("zpool scrub -w tank");
+    let json: Value = serde_json::from_str(&nas.good("zpool status --json tank")).unwrap();
+    assert_eq!(
+        (&json[0]["scan"]["scan"], &json[0]["scan"]["errors"]),
+        (&"scrub".into(), &0.into())
+    );
+    assert_eq!(json[0]["scan"]["state"], "finished");
+    nas.refused("zpool scrub -s tank", 2);
+    nas.refused(&format!("zpool detach tank {}", arg(two)), 2);
+    // a drive that is gone is replaced, even if the daemon ends meanwhile
+    nas.good("zpool export tank");
+    std::fs::remove_file(two).unwrap();
+    nas.good(&format!("zpool import -d {} tank", arg(&nas.0.join("drives"))));
+    assert!(nas.good("zpool status tank").contains("DEGRADED"));
+    nas.good(&format!("zpool replace tank {} {}", arg(two), arg(other)));
+    nas.good("serve --stop");
+    nas.good("zpool status tank");
+    let is_over = || {
+        let text = nas.good("zpool status tank");
+        !text.contains("in progress") && !text.contains("replacing")
+    };
+    while !is_over() {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let text = nas.good("zpool status -x");
+    assert!(text.contains("all pools are healthy"), "{text}");
+    nas.good("zpool export tank");
+}
+
+#[test]
 fn encrypted_datasets_are_made_and_unlocked() {
     let nas = Nas::new("locked", 8);
     nas.create("-O canmount=off tank draid1:2d:1s", 5);

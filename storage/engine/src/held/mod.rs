@@ -58,7 +58,7 @@ pub use drive::{Drive, open_drive};
 pub use files::LiveFiles;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};
-pub use scan::{Mended, Watch};
+pub use scan::{Mended, Scan, ScanStatus, Watch};
 pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
@@ -84,6 +84,8 @@ struct Inner {
     /// Whoever wants to change something of a pool that stands still is told so at once, instead
     /// of being made to wait (failmode=continue).
     goes_on: AtomicBool,
+    /// The walk over it that goes on, or was the last.
+    scans: scan::Scans,
 }
 
 impl std::fmt::Debug for Held {
@@ -107,7 +109,8 @@ impl Held {
         });
         let goes_on = AtomicBool::new(false);
         let keys = keys.map(|known| known.0).unwrap_or_default();
-        let held = Self(Arc::new(Inner { owned, world, files, volumes, keys, goes_on }));
+        let scans = scan::Scans::default();
+        let held = Self(Arc::new(Inner { owned, world, files, volumes, keys, goes_on, scans }));
         held.learn_failmode();
         held
     }
@@ -153,6 +156,7 @@ impl Held {
     /// Writes out what was changed and ends: this host has the pool still, and takes it over again
     /// when it comes back. All handles are of no use afterwards.
     pub fn release(&self) -> Result<()> {
+        self.end_scans();
         self.0.files.lock().clear();
         self.0.volumes.lock().clear();
         let done = self.sync();
@@ -195,6 +199,7 @@ impl Held {
     }
 
     fn leave(&self, state: PoolState) -> Result<()> {
+        self.end_scans();
         self.0.files.lock().clear();
         self.0.volumes.lock().clear();
         self.0.owned.leave(state).map_err(|why| self.explain(&why))

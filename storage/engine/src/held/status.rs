@@ -3,7 +3,7 @@
 use ondisk::label::VdevConfig;
 use serde::{Deserialize, Serialize};
 
-use super::{CacheCounts, Held};
+use super::{CacheCounts, Held, ScanStatus};
 
 /// How a pool is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct PoolStatus {
     pub dedup_ratio: u64,
     /// Why it is suspended, if it is.
     pub trouble: Option<String>,
+    /// The walk over it that goes on, or was the last since it was taken over.
+    pub scan: Option<ScanStatus>,
     /// Its top-level vdevs.
     pub vdevs: Vec<VdevStatus>,
     /// Drives of the read cache.
@@ -116,6 +118,7 @@ impl Held {
             fragmentation: owned.fragmentation(None).ok().flatten(),
             dedup_ratio: owned.dedup_ratio(),
             trouble,
+            scan: self.scan_status(),
             vdevs,
             caches: self.caches(),
             spares: self.spares(),

@@ -237,6 +237,52 @@ fn what_is_lost_is_named_and_stays_noted() {
     held.release().unwrap();
 }
 
+/// Breaks some of what a drive holds, but not its labels.
+fn rot(drive: &std::path::Path) {
+    let mut image = std::fs::read(drive).unwrap();
+    let data = (5 << 20)..image.len() - (1 << 20);
+    let mut broken = 0;
+    for sector in image[data].chunks_exact_mut(4096).step_by(5) {
+        if sector.iter().any(|byte| *byte != 0) {
+            sector[..64].fill(0x5a);
+            broken += 1;
+        }
+    }
+    assert!(broken > 20);
+    std::fs::write(drive, image).unwrap();
+}
+
+#[test]
+fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
+    for (name, shape, count) in [
+        ("scrub-mirror", Shape::Mirror, 2),
+        ("scrub-raidz1", Shape::Raidz(1), 3),
+        ("scrub-raidz2", Shape::Raidz(2), 5),
+    ] {
+        let folder = Folder::new(name, count, DRIVE);
+        miss(&folder, shape, count, 0);
+        let drives = folder.drives(count);
+        rot(&drives[1]);
+        assert!(!faults(&folder, "tank").is_empty());
+        let held = hold(&drives);
+        let stop = AtomicBool::new(false);
+        let mended = std::thread::scope(|scope| {
+            scope.spawn(|| churn(&held, &stop));
+            let mended = held.scrub(&Watch::new());
+            stop.store(true, Ordering::Release);
+            mended.unwrap()
+        });
+        assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
+        assert!(mended.written > 0, "{name}: {mended:?}");
+        let again = held.scrub(&Watch::new()).unwrap();
+        assert!(again.complete && again.written == 0, "{name}: {again:?}");
+        compare_kept(&held, name);
+        held.export().unwrap();
+        drop(held);
+        judge(&folder, name);
+    }
+}
+
 #[test]
 fn one_that_is_stopped_begins_anew() {
     let folder = Folder::new("resilver-stopped", 2, DRIVE);

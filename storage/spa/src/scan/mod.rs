@@ -22,6 +22,7 @@ mod datasets;
 mod log;
 mod resilver;
 mod round;
+mod scrub;
 mod walk;
 
 use std::sync::Arc;

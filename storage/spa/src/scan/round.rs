@@ -36,6 +36,11 @@ pub(super) trait Aim: Sync {
 
     /// Whether there is nothing left to win.
     fn is_lost(&self) -> bool;
+
+    /// Whether blocks are examined, and those get something who turn out to lack it.
+    fn examines(&self) -> bool {
+        false
+    }
 }
 
 /// A block to be mended.
@@ -170,6 +175,10 @@ impl Round<'_> {
     /// Mends the blocks of a batch, in the order in which they lie on the drives.
     pub(super) fn batch(&self, mut batch: Vec<Item>) {
         batch.sort_unstable_by_key(|item| item.block.dvas[0].map(|dva| (dva.vdev, dva.offset)));
+        if self.scan.aim.examines() {
+            let left = batch.iter().take_while(|_| !self.scan.is_stopped());
+            return left.for_each(|item| self.examine(item));
+        }
         let wants = |leaf: &Leaf, birth: Txg| self.scan.aim.wants(leaf, birth);
         let mut mending = Mending::new(&self.scan.reader, &wants);
         let mut read = 0;
@@ -196,7 +205,7 @@ impl Round<'_> {
         }
     }
 
-    fn write(&self, mending: &mut Mending<'_>, batch: &[Item]) {
+    pub(super) fn write(&self, mending: &mut Mending<'_>, batch: &[Item]) {
         // a leaf that fails remembers it, and is not taken for whole
         match mending.write(&mut Vec::new()) {
             Ok(written) => drop(self.scan.watch.written.fetch_add(written, Relaxed)),

@@ -17,6 +17,10 @@ pub(crate) fn load_away(pool: &Pool) {
         let (Some(object), true) = (config.dtl, is_device(config)) else { continue };
         let Ok(ranges) = away(pool.mos(), object) else { continue };
         if let Some(leaf) = leaves.iter().find(|leaf| leaf.guid() == config.guid) {
+            if !ranges.is_empty() {
+                // what it gave before that was known is no fault of its
+                leaf.clear_errors();
+            }
             leaf.set_away(ranges);
         }
     }

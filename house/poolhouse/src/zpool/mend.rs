@@ -1,0 +1,149 @@
+//! `poolhouse zpool replace, attach, detach, scrub`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::daemon::Ask;
+
+use super::{reports, vdevs};
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure, Outcome};
+
+/// How often it is asked whether the pool is mended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Have another drive take the place of one
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The pool is in use all the while. The old drive is part of it until the new one
+has all (`zpool status`), and may be missing. Without NEW, a new drive is where the old one was.
+
+Examples:
+  poolhouse zpool replace tank sdb sdg
+  poolhouse zpool replace -w tank 8435651852292359418 /dev/sdg"
+)]
+pub(super) struct Replace {
+    /// Use a drive that holds something
+    #[arg(short = 'f')]
+    force: bool,
+    /// Wait until it has all
+    #[arg(short = 'w')]
+    wait: bool,
+    /// The pool
+    pool: String,
+    /// The drive that goes, by path or guid
+    old: String,
+    /// The drive that comes
+    new: Option<String>,
+}
+
+/// Put a drive beside one, so that both hold the same
+#[derive(clap::Args, Debug)]
+#[command(after_help = "A drive by itself becomes a mirror; a mirror gets one more side.
+
+Example:
+  poolhouse zpool attach tank sda sdb")]
+pub(super) struct Attach {
+    /// Use a drive that holds something
+    #[arg(short = 'f')]
+    force: bool,
+    /// Wait until it has all
+    #[arg(short = 'w')]
+    wait: bool,
+    /// The pool
+    pool: String,
+    /// The drive that is there, by path or guid
+    drive: String,
+    /// The drive that comes
+    new: String,
+}
+
+/// Take a drive out of a mirror, or end its being replaced
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse zpool detach tank sdb")]
+pub(super) struct Detach {
+    /// The pool
+    pool: String,
+    /// The drive, by path or guid
+    drive: String,
+}
+
+/// Read all that is in pools, and mend what is wrong
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Each copy on each drive is read, and parity. `zpool status` tells how far it is.
+
+Examples:
+  poolhouse zpool scrub tank
+  poolhouse zpool scrub -s tank      end it"
+)]
+pub(super) struct Scrub {
+    /// End it
+    #[arg(short = 's', conflicts_with = "wait")]
+    stop: bool,
+    /// Wait until it is done
+    #[arg(short = 'w')]
+    wait: bool,
+    /// Their names
+    #[arg(value_name = "POOL", required = true)]
+    pools: Vec<String>,
+}
+
+/// A drive by guid, or by its path.
+fn named(drive: &str) -> String {
+    let is_guid = drive.parse::<u64>().is_ok();
+    if is_guid { drive.to_owned() } else { vdevs::place(drive).display().to_string() }
+}
+
+impl Replace {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let (name, old, force) = (self.pool.clone(), named(&self.old), self.force);
+        let new: Option<PathBuf> = self.new.as_deref().map(vdevs::place);
+        asking.tell(&Ask::ReplaceDrive { name, old, new, force })?;
+        wait(self.wait, asking, &self.pool)
+    }
+}
+
+impl Attach {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let (name, beside, force) = (self.pool.clone(), named(&self.drive), self.force);
+        let new = vdevs::place(&self.new);
+        asking.tell(&Ask::AttachDrive { name, beside, new, force })?;
+        wait(self.wait, asking, &self.pool)
+    }
+}
+
+impl Detach {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        asking.tell(&Ask::DetachDrive { name: self.pool.clone(), drive: named(&self.drive) })
+    }
+}
+
+impl Scrub {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        for name in &self.pools {
+            asking.tell(&Ask::ScrubPool { name: name.clone(), stop: self.stop })?;
+        }
+        for name in &self.pools {
+            wait(self.wait, asking, name)?;
+        }
+        Ok(Outcome::Complete)
+    }
+}
+
+/// Waits, if that is wanted, until a pool is not walked over any more.
+fn wait(wanted: bool, asking: &Asking, pool: &str) -> Done {
+    let names = [pool.to_owned()];
+    let is_over = || {
+        let found = reports(asking, &names)?;
+        let scan = found.first().and_then(|pool| pool.status.scan.as_ref());
+        Ok::<_, Failure>(scan.is_none_or(|scan| scan.state != "scanning"))
+    };
+    if wanted {
+        while !is_over()? {
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(Outcome::Complete)
+}

@@ -1,0 +1,117 @@
+//! How far a walk over a pool is, or what came of it, in the words of zpool(8).
+
+use std::io::{self, Write};
+
+use engine::held::{Scan, ScanStatus};
+use units::human_bytes;
+
+use crate::table::safe;
+use crate::time::local;
+
+/// So many damaged places are shown.
+const MOST: usize = 20;
+
+/// Says it, on lines of its own.
+pub(super) fn describe(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
+    let word = if scan.scan == Scan::Scrub { "scrub" } else { "resilver" };
+    let written = human_bytes(scan.written);
+    let time = clock(scan.ended.saturating_sub(scan.started));
+    let (errors, ended) = (scan.errors, local(scan.ended));
+    match scan.state.as_str() {
+        "scanning" => return progress(scan, word, out),
+        "finished" if scan.scan == Scan::Scrub => writeln!(
+            out,
+            "  scan: scrub repaired {written} in {time} with {errors} errors on {ended}"
+        )?,
+        "finished" => {
+            writeln!(
+                out,
+                "  scan: resilvered {written} in {time} with {errors} errors on {ended}"
+            )?;
+        }
+        other => writeln!(out, "  scan: {word} {other} on {ended}")?,
+    }
+    for place in scan.damage.iter().take(MOST) {
+        writeln!(out, "\t{}", safe(place))?;
+    }
+    Ok(())
+}
+
+fn progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()> {
+    let seconds = scan.ended.saturating_sub(scan.started).max(1);
+    let (done, total) = (scan.scanned.min(scan.total), scan.total);
+    let rate = done / seconds;
+    writeln!(out, "  scan: {word} in progress since {}", local(scan.started))?;
+    writeln!(
+        out,
+        "\t{} / {} scanned at {}/s, {} read",
+        human_bytes(done),
+        human_bytes(total),
+        human_bytes(rate),
+        human_bytes(scan.read)
+    )?;
+    let hundredths = done.saturating_mul(10_000).checked_div(total).unwrap_or(0);
+    let left = match total.saturating_sub(done).checked_div(rate) {
+        Some(left) => format!("{} to go", clock(left)),
+        None => "no estimated completion time".to_owned(),
+    };
+    let verb = if scan.scan == Scan::Scrub { "repaired" } else { "resilvered" };
+    let (whole, part) = (hundredths / 100, hundredths % 100);
+    writeln!(out, "\t{} {verb}, {whole}.{part:02}% done, {left}", human_bytes(scan.written))
+}
+
+/// Hours, minutes and seconds, and days before them if there are any.
+fn clock(seconds: u64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let time = format!("{:02}:{:02}:{:02}", hours % 24, minutes % 60, seconds % 60);
+    match hours / 24 {
+        0 => time,
+        days => format!("{days} days {time}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(scan: Scan, state: &str) -> ScanStatus {
+        ScanStatus {
+            scan,
+            state: state.to_owned(),
+            started: 1_000_000_000,
+            ended: 1_000_000_010,
+            scanned: 1 << 30,
+            total: 4 << 30,
+            read: 1 << 29,
+            written: 3 << 20,
+            errors: 0,
+            damage: Vec::new(),
+        }
+    }
+
+    fn said(scan: &ScanStatus) -> String {
+        let mut out = Vec::new();
+        describe(scan, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn how_far_it_is_is_said() {
+        let text = said(&scan(Scan::Resilver, "scanning"));
+        assert!(text.contains("resilver in progress since "), "{text}");
+        assert!(text.contains("25.00% done, 00:00:30 to go"), "{text}");
+        let none = ScanStatus { scanned: 0, ..scan(Scan::Scrub, "scanning") };
+        assert!(said(&none).contains("0.00% done, no estimated completion time"));
+    }
+
+    #[test]
+    fn what_came_of_it_is_said() {
+        let text = said(&scan(Scan::Resilver, "finished"));
+        assert!(
+            text.starts_with("  scan: resilvered 3.0 MiB in 00:00:10 with 0 errors on "),
+            "{text}"
+        );
+        assert!(said(&scan(Scan::Scrub, "canceled")).starts_with("  scan: scrub canceled on "));
+        assert_eq!(clock(90_061), "1 days 01:01:01");
+    }
+}
