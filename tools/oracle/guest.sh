@@ -24,9 +24,16 @@ trouble() { echo "$*" >>"$from/trouble"; }
 
 take() { # OPTION...: imports the images in $place, and mounts what is in them, with no trace there
   local said ds format value n=0
-  said=$(zpool import -d "$place" -N -o cachefile=none "$@" tank 2>&1) || { trouble "zpool import $*: $said"; return 1; }
+  said=$(zpool import $force -d "$place" -N -o cachefile=none "$@" tank 2>&1) || { trouble "zpool import $*: $said"; return 1; }
   [[ -z $said ]] || trouble "zpool import $*: $said"
   while read -r ds format value; do
+    # the key that some had before opens nothing
+    case $format in
+      passphrase) printf 'wrong horse battery' ;;
+      hex) printf '0b1e%.0s' {1..16} ;;
+      *) printf '\x0b\x1e%.0s' {1..16} ;;
+    esac >/run/keys/old
+    ! zfs load-key -L file:///run/keys/old "$ds" 2>/dev/null || trouble "the old key of $ds opens it"
     said=$(zfs load-key -L "file:///run/keys/${ds//\//_}" "$ds" 2>&1) || trouble "load-key $ds: $said"
   done <"$from/keys"
   # asking who uses how much of what is not mounted never ends in a pool that is only read
@@ -88,7 +95,10 @@ one() { # NAME
   [[ -e $from/keys ]] || : >"$from/keys"
   load_keys
   images "$from" "$place"
+  # the power was cut in it: its logs are replayed when what is in it is mounted
+  force=; [[ ! -e $from/cut ]] || force=-f
   take
+  force=
   sound "ours"
   manifest ours >"$from/theirs.json"
   scrub "ours"
@@ -102,10 +112,12 @@ one() { # NAME
   take -o readonly=on
   python3 /share/manifest.py restate tank "$from/after/manifest.json"
   let_go
-  images "$from" "$place"
-  take -o readonly=on
-  python3 /share/manifest.py restate tank "$from/theirs.json"
-  let_go
+  if [[ ! -e $from/cut ]]; then
+    images "$from" "$place"
+    take -o readonly=on
+    python3 /share/manifest.py restate tank "$from/theirs.json"
+    let_go
+  fi
   : >"$from/done"
 }
 

@@ -106,7 +106,11 @@ impl<'a> Churn<'a> {
             usize::try_from(self.chance.below(self.names.len() as u64)).unwrap_or(0)
         };
         let named = self.names[at].clone();
-        match self.chance.below(20) {
+        match self.chance.below(21) {
+            20 => self.set(&named, |chance| Set {
+                project: Some(one(chance, &[0, 7, 4_000_000])),
+                ..Set::default()
+            }),
             0..=3 => self.write(&named),
             4 => self.truncate(&named),
             5 => self.punch(&named),
@@ -142,9 +146,13 @@ impl<'a> Churn<'a> {
     }
 
     fn place(&mut self) -> (ObjectId, Vec<u8>) {
-        let length = one(self.chance, &[1, 2, 5, 9, 20, 49, 50, 90, 200]);
+        // what is longer the manifest's own program cannot look at
+        let longest = self.live.longest_name().min(255);
+        let length = one(self.chance, &[1, 2, 5, 9, 20, 49, 50, 90, 200, longest]);
         let letters = (0..length).map(|_| one(self.chance, &LETTERS)).collect::<String>();
-        let end = letters.char_indices().map(|(at, _)| at).take_while(|at| *at <= 200).last();
+        let most = if length == longest { longest } else { 200 };
+        let ends = letters.char_indices().map(|(at, _)| at).chain([letters.len()]);
+        let end = ends.take_while(|at| *at <= most).last();
         let name = letters[..end.filter(|end| *end > 0).unwrap_or(letters.len())].trim();
         let name = if name.is_empty() { "n" } else { name };
         (one(self.chance, &self.dirs), name.as_bytes().to_vec())

@@ -27,8 +27,29 @@ const CHECKSUM: [&str; 8] =
 const RECORDSIZE: [&str; 11] =
     ["512", "1K", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "1M", "4M"];
 const DNODESIZE: [&str; 7] = ["legacy", "auto", "1k", "2k", "4k", "8k", "16k"];
+const DEDUP: [&str; 7] =
+    ["on", "sha256", "sha256,verify", "sha512", "skein", "blake3", "edonr,verify"];
+/// What is chosen when a file system is made: of each, in how many of a hundred cases, and values.
+const NAMING: [(u64, &str, &[&str]); 2] = [
+    (15, "normalization", &["formC", "formD", "formKC", "formKD"]),
+    (15, "casesensitivity", &["insensitive", "mixed"]),
+];
+/// What datasets may take, and what owners may in them.
+const LIMITS: [(&str, &str); 10] = [
+    ("quota", "60M"),
+    ("refquota", "50M"),
+    ("reservation", "2M"),
+    ("quota", "none"),
+    ("userquota@1001", "20M"),
+    ("groupquota@100", "30M"),
+    ("projectquota@7", "10M"),
+    ("userobjquota@1001", "500"),
+    ("groupobjquota@4000000001", "300"),
+    ("projectobjquota@7", "none"),
+];
 /// Of each: in how many of a hundred cases a dataset has it, and its values.
-const PROPERTIES: [(u64, &str, &[&str]); 13] = [
+const PROPERTIES: [(u64, &str, &[&str]); 14] = [
+    (15, "dedup", &DEDUP),
     (80, "compression", &COMPRESSION),
     (50, "checksum", &CHECKSUM),
     (60, "recordsize", &RECORDSIZE),
@@ -89,6 +110,13 @@ pub(super) fn encryption(chance: &mut Seed) -> (Vec<(String, String)>, Vec<u8>) 
 /// There is one key of each form.
 fn secret(format: &str) -> String {
     if format == "passphrase" { "correct horse battery".to_owned() } else { "5a0f".repeat(16) }
+}
+
+/// The key that some had before: it opens nothing (the guest tries).
+fn old_key(format: &str) -> Vec<u8> {
+    let phrase = format == "passphrase";
+    let secret = if phrase { "wrong horse battery".to_owned() } else { "0b1e".repeat(16) };
+    fixtures::Key { dataset: String::new(), format: format.to_owned(), secret }.file_content()
 }
 
 /// The keys of a pool, a line each.
@@ -163,6 +191,50 @@ impl<'a> History<'a> {
         self.steps(3, 8)
     }
 
+    /// The end of a life that is cut short: what is done now is in no group, and all of it is
+    /// promised. Where nobody keeps promises (sync=disabled) nothing is done.
+    pub(super) fn promise(&mut self) -> Result<(), Trouble> {
+        self.look()?;
+        let keeps = self.with("sync", |value| value != "disabled")?;
+        let (mut filesystems, volumes) = (self.filesystems.clone(), self.volumes.clone());
+        filesystems.retain(|name| keeps.contains(name));
+        let told = |name: &str, why: &dyn std::fmt::Display| format!("{name}: promise: {why}");
+        for name in &filesystems {
+            // the first promise takes a group, in which the log comes to be
+            let live = self.held.files(name).map_err(|why| told(name, &why))?;
+            live.fsync(None).map_err(|why| told(name, &why))?;
+            self.churn(name, 1)?;
+            live.fsync(None).map_err(|why| told(name, &why))?;
+        }
+        self.held.sync().map_err(|why| format!("sync: {why}"))?;
+        for name in &filesystems {
+            let steps = one(self.chance, &[10, 25, 50]);
+            self.churn(name, steps)?;
+            let live = self.held.files(name).map_err(|why| told(name, &why))?;
+            live.fsync(None).map_err(|why| told(name, &why))?;
+        }
+        for name in volumes.iter().filter(|name| keeps.contains(name)) {
+            self.volumes = vec![name.clone()];
+            self.scribble()?;
+            let volume = self.held.volume(name).map_err(|why| told(name, &why))?;
+            volume.flush().map_err(|why| told(name, &why))?;
+        }
+        Ok(())
+    }
+
+    /// The datasets of which a property has such a value.
+    fn with(&self, property: &str, fits: impl Fn(&str) -> bool) -> Result<Vec<String>, Trouble> {
+        let mut found = Vec::new();
+        let mut show = |dataset: engine::dataset::Dataset| {
+            if dataset.value(property).is_some_and(&fits) {
+                found.push(dataset.name);
+            }
+        };
+        let wanted = Wanted { properties: vec![property.to_owned()], ..Wanted::default() };
+        let listed = self.held.list(POOL, &wanted, &mut show, &mut |_| ());
+        listed.map_err(|why| format!("list: {why}")).map(|()| found)
+    }
+
     fn steps(&mut self, least: u64, most: u64) -> Result<(), Trouble> {
         for _ in 0..least + self.chance.below(most - least) {
             self.step()?;
@@ -173,7 +245,8 @@ impl<'a> History<'a> {
 
     fn step(&mut self) -> Result<(), Trouble> {
         let name = self.filesystem();
-        match self.chance.below(16) {
+        match self.chance.below(17) {
+            16 => self.inherit_key(&name),
             0..=2 => self.snapshot(),
             3 => self.clone_one(),
             4 => self.destroy_snapshot(),
@@ -209,14 +282,21 @@ impl<'a> History<'a> {
     fn new_filesystem(&mut self) -> Result<(), Trouble> {
         let name = format!("{}/{}", self.filesystem(), self.name('d'));
         let (mut properties, mut secret) = (properties(self.chance, false), None);
+        for (percent, name, values) in NAMING {
+            if self.chance.percent(percent) {
+                properties.push((name.to_owned(), one(self.chance, values).to_owned()));
+            }
+        }
         if self.chance.percent(25) {
             let (more, key) = encryption(self.chance);
             properties.extend(more);
             secret = Some(key);
         }
         let new = NewDataset { name: name.clone(), properties };
-        let made = self.held.create_filesystem_with(&new, secret.as_deref());
+        let first = self.first_key(&new, secret);
+        let made = self.held.create_filesystem_with(&new, first.as_deref());
         made.map_err(|why| format!("create {new:?}: {why}"))?;
+        self.rekey(&new, first.as_deref())?;
         self.filesystems.push(name.clone());
         let steps = one(self.chance, &[15, 30, 60]);
         self.churn(&name, steps)
@@ -235,12 +315,49 @@ impl<'a> History<'a> {
             secret = Some(key);
         }
         let new = NewDataset { name: name.clone(), properties };
+        let first = self.first_key(&new, secret);
         let block = one(self.chance, &[4096, 8192, 16384, 32768, 131_072]);
         let (size, sparse) = (one(self.chance, &[1, 2, 5]) << 20, self.chance.percent(40));
-        let made = self.held.create_volume_with(&new, (size, block), sparse, secret.as_deref());
+        let made = self.held.create_volume_with(&new, (size, block), sparse, first.as_deref());
         made.map_err(|why| format!("create {new:?} of {size} in {block}: {why}"))?;
+        self.rekey(&new, first.as_deref())?;
         self.volumes.push(name);
         self.scribble()
+    }
+
+    /// The key with which an encryption root is made: some are made with the old one.
+    fn first_key(&mut self, new: &NewDataset, key: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let key = key?;
+        let format = new.properties.iter().find(|(name, _)| name == "keyformat");
+        match format.filter(|_| self.chance.percent(50)) {
+            Some((_, format)) => Some(old_key(format)),
+            None => Some(key),
+        }
+    }
+
+    /// One that was made with the old key gets another, maybe of another form.
+    fn rekey(&mut self, new: &NewDataset, first: Option<&[u8]>) -> Result<(), Trouble> {
+        let old = ["passphrase", "hex", "raw"].iter().any(|form| first == Some(&*old_key(form)));
+        if !old {
+            return Ok(());
+        }
+        let format = one(self.chance, &["passphrase", "hex", "raw"]);
+        let mut properties = vec![("keyformat".to_owned(), format.to_owned())];
+        if format == "passphrase" {
+            properties.push(("pbkdf2iters".to_owned(), "100000".to_owned()));
+        }
+        let key = fixtures::Key {
+            dataset: String::new(),
+            format: format.to_owned(),
+            secret: secret(format),
+        };
+        let done = self.held.change_key(&new.name, &properties, &key.file_content());
+        done.map_err(|why| format!("change-key {}: {why}", new.name))
+    }
+
+    /// Those that have a key of their own below others that are encrypted may lose it.
+    fn inherit_key(&mut self, name: &str) -> Result<(), Trouble> {
+        refused_or_done(&format!("change-key -i {name}"), self.held.inherit_key(name))
     }
 
     /// Random writes to a volume.
@@ -324,10 +441,8 @@ impl<'a> History<'a> {
     }
 
     fn set(&mut self, name: &str) -> Result<(), Trouble> {
-        let limits =
-            [("quota", "60M"), ("refquota", "50M"), ("reservation", "2M"), ("quota", "none")];
-        let (property, value) = if self.chance.percent(30) {
-            one(self.chance, &limits)
+        let (property, value) = if self.chance.percent(40) {
+            one(self.chance, &LIMITS)
         } else {
             let (_, property, values) = one(self.chance, &PROPERTIES);
             (property, one(self.chance, values))

@@ -35,6 +35,11 @@ pub struct Round {
 }
 
 impl Round {
+    /// Whether the power is cut at the end of its first life, instead of an export: every third.
+    pub fn is_cut(&self) -> bool {
+        self.number % 3 == 2
+    }
+
     /// Its name.
     pub fn name(&self) -> String {
         format!("w{}-{}", self.seed, self.number)
@@ -58,8 +63,12 @@ impl Round {
         History::of(&held, &mut chance)
             .and_then(|mut all| all.begin())
             .map_err(|why| told(&why))?;
-        leave(&held, folder).map_err(|why| told(&why))?;
-        Ok(about)
+        if !self.is_cut() {
+            leave(&held, folder).map_err(|why| told(&why))?;
+            return Ok(about);
+        }
+        cut(&held, &mut chance, folder).map_err(|why| told(&why))?;
+        Ok(format!("{about}, cut"))
     }
 
     /// Takes the pool in a folder over, changes it, and gives it up again.
@@ -71,6 +80,54 @@ impl Round {
         History::of(&held, &mut chance)?.go_on()?;
         leave(&held, folder)
     }
+}
+
+/// Where the images of a pool lie that goes on after the power was cut in those of its folder.
+pub const WHOLE: &str = "whole";
+
+/// Cuts the power after all that was done last was promised. What the drives hold then stays in the
+/// folder; the pool goes on elsewhere and is given up, to say what was promised.
+fn cut(held: &Held, chance: &mut Seed, folder: &Path) -> Result<(), Trouble> {
+    let mut history = History::of(held, chance)?;
+    history.promise()?;
+    let whole = folder.join(WHOLE);
+    let told = |why: std::io::Error| format!("{}: {why}", whole.display());
+    std::fs::create_dir_all(&whole).map_err(told)?;
+    let drives = held.drives();
+    for drive in &drives {
+        // the pool has its images open, wherever they are called
+        let to = whole.join(drive.file_name().unwrap_or_default());
+        std::fs::rename(drive, &to).and_then(|()| copy_sparse(&to, drive)).map_err(told)?;
+    }
+    let left = std::fs::read_dir(folder).map_err(told)?.flatten().map(|entry| entry.path());
+    for drive in left.filter(|path| path.extension().is_some_and(|end| end == "img")) {
+        // spares and caches are no part of what was promised
+        let to = whole.join(drive.file_name().unwrap_or_default());
+        if !to.exists() {
+            copy_sparse(&drive, &to).map_err(told)?;
+        }
+    }
+    leave(held, &whole)?;
+    std::fs::copy(whole.join("keys"), folder.join("keys")).map_err(told)?;
+    std::fs::write(folder.join("cut"), "").map_err(told)
+}
+
+/// Copies a file, and leaves holes where it has zeros.
+fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom, Write};
+    let (mut from, mut to) = (std::fs::File::open(from)?, std::fs::File::create(to)?);
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        let length = from.read(&mut piece)?;
+        let Some(bytes) = piece.get(..length).filter(|bytes| !bytes.is_empty()) else { break };
+        if bytes.iter().all(|byte| *byte == 0) {
+            to.seek(SeekFrom::Current(i64::try_from(length).unwrap_or(0)))?;
+        } else {
+            to.write_all(bytes)?;
+        }
+    }
+    let end = to.stream_position()?;
+    to.set_len(end)
 }
 
 /// Gives a pool up; its keys are listed in the folder, `DATASET FORMAT SECRET` each.

@@ -124,7 +124,9 @@ fn our_random_pools_are_sound() {
         let round = Round { seed: 1, number };
         let folder = fixtures::scratch(&format!("ours-{number}"));
         let about = round.make(&folder).unwrap_or_else(|why| panic!("{}: {why}", round.name()));
-        assert_eq!(oracle::zdb(&folder), None, "{}: {about}", round.name());
+        if !round.is_cut() {
+            assert_eq!(oracle::zdb(&folder), None, "{}: {about}", round.name());
+        }
         round.go_on(&folder).unwrap_or_else(|why| panic!("{}: {about}: {why}", round.name()));
         assert_eq!(oracle::zdb(&folder), None, "{} again: {about}", round.name());
         let _ = std::fs::remove_dir_all(&folder);
