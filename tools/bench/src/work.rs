@@ -162,8 +162,13 @@ fn settle(dir: &Path) {
     }
 }
 
-/// Has the kernel forget names and facts, where that is allowed (root).
+/// So long after a change all sides have written it out by themselves.
+const SETTLED: Duration = Duration::from_secs(6);
+
+/// Has the kernel forget names and facts, where that is allowed (root). What waits to be written is
+/// on the drives then, on all sides: not all can be told to do that now.
 fn forget(dir: &Path) {
     settle(dir);
+    std::thread::sleep(SETTLED);
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "2");
 }
