@@ -407,13 +407,12 @@ impl Allocator {
     }
 
     /// Keeps what is freed from now on from being used, as long as the pin is not dropped: what the
-    /// last txg leads to, which is `synced`, can be read and written in its place meanwhile. There
-    /// is one pin at a time.
+    /// last txg leads to, which is `synced`, can be read and written in its place meanwhile.
     pub fn pin(&self, synced: Txg) -> Pin {
         Pins::pin(&self.pins, synced)
     }
 
-    /// Room is short: who holds the pin is asked to drop it, and waited for.
+    /// Room is short: who holds a pin is asked to drop it, and waited for.
     pub fn make_room(&self) {
         self.pins.wait();
     }

@@ -32,6 +32,7 @@ pub use directory::Directory;
 pub use error::Error;
 pub use features::{FeatureState, Verdict};
 pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
+pub use metaslab::Pin;
 pub use open::{Between, Choice, Options};
 pub use owned::{
     Accounts, Allowed, NewSide, Owned, Redundant, Refusal, SIGNS_MISSED, Set, Settings, Stay, Task,

@@ -242,6 +242,7 @@ impl Held {
         show: &mut dyn FnMut(Dataset),
         trouble: &mut dyn FnMut(Event),
     ) -> Result<()> {
+        let _pin = self.pin();
         crate::dataset::list(&self.tree()?, target, wanted, show, trouble)
     }
 }

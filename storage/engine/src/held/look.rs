@@ -16,6 +16,7 @@ pub struct Snapshot {
 impl Held {
     /// The snapshots of a file system, oldest first.
     pub fn snapshots(&self, dataset: &str) -> Result<Vec<Snapshot>> {
+        let _pin = self.pin();
         let snapshots = self.find(dataset)?.snapshots();
         let snapshots = snapshots.map_err(|why| Error::of_dataset(dataset, &why))?;
         let named = snapshots.iter().filter_map(|each| {
@@ -26,6 +27,7 @@ impl Held {
 
     /// The volumes just below a file system, by their names there, sorted.
     pub fn volumes(&self, filesystem: &str) -> Result<Vec<String>> {
+        let _pin = self.pin();
         let tree = self.tree()?;
         let above = format!("{filesystem}/");
         let mut names = Vec::new();
@@ -46,6 +48,7 @@ impl Held {
 
     /// A snapshot's files, by its full name.
     pub fn snapshot_files(&self, name: &str) -> Result<Files> {
+        let _pin = self.pin();
         let dataset = self.find(name)?;
         let reading = settings::of_reading(&dataset);
         if let Some(id) = dataset.id() {
@@ -63,6 +66,7 @@ impl Held {
     /// What a dataset takes and may still take, as the last group on the drives has it; zeros
     /// where that cannot be told.
     pub fn room(&self, dataset: &str) -> Room {
+        let _pin = self.pin();
         let Ok(found) = self.find(dataset) else { return Room::default() };
         let number = |name: &str| {
             let value = found.property(name).ok().flatten();

@@ -205,8 +205,15 @@ impl Held {
         self.0.owned.leave(state).map_err(|why| self.explain(&why))
     }
 
+    /// As long as this is there, all that the last group on the drives leads to can be read, however
+    /// many more are written. It should be there briefly.
+    fn pin(&self) -> spa::Pin {
+        self.0.owned.pin()
+    }
+
     /// The datasets, as they are on the drives.
     fn tree(&self) -> Result<Tree> {
+        let _pin = self.pin();
         let facts = dsl::PoolFacts { name: self.name().to_owned(), usable: self.0.owned.usable() };
         let keys = Arc::clone(&self.0.keys);
         Tree::open_with(self.0.owned.mos().synced(), facts, keys).map_err(|error| Error::Damaged {
@@ -216,6 +223,7 @@ impl Held {
     }
 
     fn find(&self, name: &str) -> Result<dsl::Dataset> {
+        let _pin = self.pin();
         self.tree()?.find(name).map_err(|error| Error::of_dataset(name, &error))
     }
 

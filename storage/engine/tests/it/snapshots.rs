@@ -24,21 +24,52 @@ fn promise(held: &Held, name: &str, stop: &AtomicBool) {
     }
 }
 
-#[test]
-fn what_is_promised_meanwhile_does_no_harm_to_snapshots() {
+fn pool(world: &held::World) -> (Held, Arc<dyn Device>) {
     let drive: Arc<dyn Device> = Arc::new(Memory::blank("drive", 256 << 20));
+    let drives = vec!["drive".into()];
     let new = NewPool {
         name: "tank".to_owned(),
-        vdevs: vec![NewVdev {
-            shape: Shape::Single,
-            drives: vec!["drive".into()],
-            purpose: Purpose::Data,
-        }],
+        vdevs: vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }],
         ashift: None,
         properties: Vec::new(),
         force: false,
     };
-    let held = held::create_on(&new, &[Arc::clone(&drive)], &world()).unwrap();
+    (held::create_on(&new, &[Arc::clone(&drive)], world).unwrap(), drive)
+}
+
+/// What the drives lead to is read from them, while much more is written to them.
+#[test]
+fn a_listing_that_takes_long_finds_all() {
+    // nothing is kept in memory
+    let (held, _) = pool(&held::World { cache: held::Memory::of(0), ..world() });
+    let property = |value: &str| ("user:fact".to_owned(), value.to_owned());
+    for number in 0..60 {
+        let name = format!("tank/{number}");
+        let new = NewDataset { name, properties: vec![property(&"first".repeat(99))] };
+        held.create_filesystem(&new).unwrap();
+    }
+    held.sync().unwrap();
+    let (mut found, mut trouble) = (0, Vec::new());
+    let wanted = engine::dataset::Wanted::default();
+    let show = &mut |_| {
+        if found == 0 {
+            for round in 0..12 {
+                for number in 0..60 {
+                    let value = format!("{round}").repeat(500);
+                    held.set(&format!("tank/{number}"), "user:fact", &value).unwrap();
+                }
+                held.sync().unwrap();
+            }
+        }
+        found += 1;
+    };
+    held.list("tank", &wanted, show, &mut |event| trouble.push(event)).unwrap();
+    assert_eq!((found, trouble.len()), (61, 0), "{trouble:?}");
+}
+
+#[test]
+fn what_is_promised_meanwhile_does_no_harm_to_snapshots() {
+    let (held, drive) = pool(&world());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for name in ["one", "two", "three"] {

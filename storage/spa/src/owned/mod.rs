@@ -280,6 +280,11 @@ impl Owned {
         &self.mos
     }
 
+    /// As long as this is there, nothing is used again that the last group on the drives leads to.
+    pub fn pin(&self) -> metaslab::Pin {
+        self.space.allocator().pin(self.groups.synced())
+    }
+
     /// Its vdevs.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree

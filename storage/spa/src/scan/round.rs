@@ -101,7 +101,7 @@ impl<'a> Scan<'a> {
     }
 
     fn round(&self) -> Result<End, Error> {
-        let pin = self.owned.space.allocator().pin(self.owned.groups.synced());
+        let pin = self.owned.pin();
         // read when the pin is there: nothing that this leads to is used anew
         let uberblock = self.owned.uberblock.read().clone();
         let source = Arc::clone(&self.reader) as Arc<dyn Source>;
