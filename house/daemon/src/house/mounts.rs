@@ -174,8 +174,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Unmounts those that are chosen, the inner ones first, and gives their names. If a program is
-    /// in one, and no force is used, all stay as they were.
+    /// Unmounts those that are chosen, what was mounted last first, and gives their names. If a
+    /// program is in one, and no force is used, all stay as they were.
     pub(super) fn unmount(
         &self,
         chosen: &dyn Fn(&str) -> bool,
@@ -183,7 +183,8 @@ impl Pool {
     ) -> Result<Vec<String>> {
         let mut wanted = self.mounted();
         wanted.retain(|(dataset, _)| chosen(dataset));
-        wanted.sort_by(|one, other| other.1.cmp(&one.1));
+        // the inner ones before the outer, but for what was hidden by an outer one later
+        wanted.reverse();
         let mut done: Vec<String> = Vec::new();
         for (dataset, dir) in wanted {
             if self.unmount_one(&dataset, force) {
@@ -205,11 +206,11 @@ impl Pool {
         let Some(at) = mounts.iter().position(|mount| mount.dataset == dataset) else {
             return true;
         };
-        let mut mount = mounts.swap_remove(at);
+        let mut mount = mounts.remove(at);
         if force {
             mount.mounted.unmount();
         } else if !mount.mounted.try_unmount() {
-            mounts.push(mount);
+            mounts.insert(at, mount);
             return false;
         }
         drop(mounts);

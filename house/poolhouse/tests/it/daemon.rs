@@ -743,6 +743,15 @@ fn properties_say_where_file_systems_are_mounted() {
     assert_eq!(nas.good("zfs mount"), "");
     nas.good("zfs mount -a");
     assert_eq!(source(&root.join("pool")).as_deref(), Some("tank"));
+    // what is mounted in a folder goes even if something was mounted over that later
+    nas.good("zfs create -o canmount=noauto tank/up");
+    nas.good("zfs create tank/up/down");
+    let down = root.join("pool/up/down");
+    assert_eq!(source(&down).as_deref(), Some("tank/up/down"));
+    nas.good("zfs mount tank/up");
+    nas.good("zfs unmount -a");
+    assert_eq!((nas.good("zfs mount"), source(&down)), (String::new(), None));
+    nas.good("zfs mount -a");
     nas.good("zfs create -u tank/quiet");
     assert_eq!(source(&root.join("pool/quiet")), None);
     nas.good("zfs destroy tank/quiet");
