@@ -107,10 +107,7 @@ mod tests {
     #[test]
     fn what_came_of_it_is_said() {
         let text = said(&scan(Scan::Resilver, "finished"));
-        assert!(
-            text.starts_with("  scan: resilvered 3.0 MiB in 00:00:10 with 0 errors on "),
-            "{text}"
-        );
+        assert!(text.starts_with("  scan: resilvered 3M in 00:00:10 with 0 errors on "), "{text}");
         assert!(said(&scan(Scan::Scrub, "canceled")).starts_with("  scan: scrub canceled on "));
         assert_eq!(clock(90_061), "1 days 01:01:01");
     }
