@@ -140,7 +140,8 @@ impl Place {
     /// The facts of each are asked for, each for the first time: per second.
     pub(crate) fn stat(&self) -> Rate {
         forget(&self.dir);
-        self.each_file(|path| std::fs::symlink_metadata(path).map(|_| ()))
+        // as ls and find ask: not for the birth time, which is a question of its own on FUSE
+        self.each_file(|path| Ok(rustix::fs::lstat(path).map(|_| ())?))
     }
 
     /// They are removed: per second.
