@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Runs inside the VM: real OpenZFS judges pools that we made, and goes on with them.
 #
-#   guest.sh NAME...     each /share/NAME has images d0.img, ... of an exported pool `tank`, maybe
-#                        a list `keys` (DATASET FORMAT SECRET)
+#   guest.sh NAME...     each /share/NAME has images.tar, in it d0.img, ... of an exported pool `tank`,
+#                        and maybe a list `keys` (DATASET FORMAT SECRET); `logged` says how many blocks
+#                        the log of its cache drive tells of
 #
 # Left in /share/NAME: trouble (a line for each thing that is not as it should be), theirs.json (what
 # OpenZFS sees in the pool), after/ with the images as OpenZFS left them and their manifest, and done.
 set -euo pipefail
 shopt -s nullglob
 source /share/words.sh
+# what is compiled once is there for all
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX=/run/compiled
 
 load_keys() {
   local ds format value file
@@ -26,23 +30,63 @@ take() { # OPTION...: imports the images in $place, and mounts what is in them, 
   local said ds format value n=0
   said=$(zpool import $force -d "$place" -N -o cachefile=none "$@" tank 2>&1) || { trouble "zpool import $*: $said"; return 1; }
   [[ -z $said ]] || trouble "zpool import $*: $said"
+  [[ ! -e $from/logged || $* == *readonly* ]] || follow_log
   while read -r ds format value; do
-    # the key that some had before opens nothing
-    case $format in
-      passphrase) printf 'wrong horse battery' ;;
-      hex) printf '0b1e%.0s' {1..16} ;;
-      *) printf '\x0b\x1e%.0s' {1..16} ;;
-    esac >/run/keys/old
-    ! zfs load-key -L file:///run/keys/old "$ds" 2>/dev/null || trouble "the old key of $ds opens it"
+    [[ $* == *readonly* ]] || old_key_opens_nothing "$ds" "$format"
     said=$(zfs load-key -L "file:///run/keys/${ds//\//_}" "$ds" 2>&1) || trouble "load-key $ds: $said"
   done <"$from/keys"
-  # asking who uses how much of what is not mounted never ends in a pool that is only read
+  if [[ $* == *readonly* ]]; then
+    said=$(zfs list -Ho name -t filesystem -r tank | mount_readonly 2>&1) || trouble "mount: $said"
+    return
+  fi
   while read -r ds; do
     mkdir -p "/run/mounts/$n"
-    said=$(mount -t zfs -o zfsutil$([[ "$*" != *readonly* ]] || echo ,ro) "$ds" "/run/mounts/$n" 2>&1) ||
-      trouble "mount $ds: $said"
+    said=$(mount -t zfs -o zfsutil "$ds" "/run/mounts/$n" 2>&1) || trouble "mount $ds: $said"
     n=$((n + 1))
   done < <(zfs list -Ho name -t filesystem -r tank)
+}
+
+old_key_opens_nothing() { # DATASET FORMAT: the key that some had before
+  case $2 in
+    passphrase) printf 'wrong horse battery' ;;
+    hex) printf '0b1e%.0s' {1..16} ;;
+    *) printf '\x0b\x1e%.0s' {1..16} ;;
+  esac >/run/keys/old
+  ! zfs load-key -L file:///run/keys/old "$1" 2>/dev/null || trouble "the old key of $1 opens it"
+}
+
+# Asking who uses how much of what is not mounted never ends in a pool that is only read. All at once:
+# starting programs takes most of the time here.
+mount_readonly() {
+  python3 -c '
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for n, name in enumerate(sys.stdin.read().split()):
+    place = "/run/mounts/%d" % n
+    os.makedirs(place, exist_ok=True)
+    if libc.mount(name.encode(), place.encode(), b"zfs", 1, None) != 0:
+        sys.exit(name + ": " + os.strerror(ctypes.get_errno()))'
+}
+
+l2() { awk -v name="l2_$1" '$1 == name { print $3 }' /proc/spl/kstat/zfs/arcstats; }
+
+l2_troubles() {
+  local each
+  for each in rebuild_{unsupported,io_errors,dh_errors,cksum_lb_errors,lowmem} cksum_bad io_error writes_error; do
+    echo "$each $(l2 $each)"
+  done
+}
+
+follow_log() { # our cache drive's log: all that we found again by it, OpenZFS finds
+  local blocks try; blocks=$(<"$from/logged")
+  [[ $blocks != 0 ]] || return 0
+  for try in {1..50}; do
+    [[ $(l2 rebuild_success) == "${followed[0]}" ]] || break
+    sleep 0.3
+  done
+  found=$(($(l2 rebuild_bufs) - followed[1]))
+  [[ $(l2 rebuild_success) != "${followed[0]}" && $found -ge $blocks ]] ||
+    trouble "l2arc: $found blocks are found again by a log of $blocks: $(zpool history -i tank | grep L2ARC | tr '\n' '|')"
 }
 
 let_go() { # right after an import the pool may be busy for a while
@@ -79,13 +123,13 @@ more() { # OpenZFS's own changes: new files, snapshots, datasets, and some that 
   zpool sync tank
 }
 
-images() { # FROM TO
-  mkdir -p "$2"
-  rm -f "$2"/*.img
-  cp --sparse=always "$1"/*.img "$2/"
+images() { # ours, in $place
+  mkdir -p "$place"
+  rm -f "$place"/*.img
+  tar -C "$place" -xf "$from/images.tar"
 }
 
-manifest() { echo "${1:-}" >/run/notes/state; python3 /share/manifest.py record "$name" tank /run/notes; }
+manifest() { echo "${1:-}" >/run/notes/state; python3 /share/manifest.py draft "$name" tank /run/notes; }
 
 one() { # NAME
   name=$1 from=/share/$1 place=/ram/$1
@@ -94,26 +138,32 @@ one() { # NAME
   [[ ! -s $from/keys ]] || cp "$from/keys" /run/notes/keys
   [[ -e $from/keys ]] || : >"$from/keys"
   load_keys
-  images "$from" "$place"
+  images
   # the power was cut in it: its logs are replayed when what is in it is mounted
   force=; [[ ! -e $from/cut ]] || force=-f
+  followed=("$(l2 rebuild_success)" "$(l2 rebuild_bufs)") found=
+  before=$(l2_troubles) hits=$(l2 hits)
   take
   force=
   sound "ours"
   manifest ours >"$from/theirs.json"
+  [[ -z $found ]] || echo ", $found blocks of the cache found again, $(($(l2 hits) - hits)) times used" >"$from/cached"
+  [[ ! -e $from/logged || $before == "$(l2_troubles)" ]] ||
+    trouble "l2arc: $(diff <(echo "$before") <(l2_troubles) | grep '^>' | tr '\n' '|')"
   scrub "ours"
   more
   sound "gone on with"
   mkdir -p "$from/after"
   manifest exported >"$from/after/manifest.json"
   let_go
-  images "$place" "$from/after"
+  cp --sparse=always "$place"/*.img "$from/after/"
+  [[ ! -e $from/logged ]] || cp "$from/logged" "$from/after/"
   # the figures are those of the images only in an import that changes nothing
   take -o readonly=on
   python3 /share/manifest.py restate tank "$from/after/manifest.json"
   let_go
   if [[ ! -e $from/cut ]]; then
-    images "$from" "$place"
+    images
     take -o readonly=on
     python3 /share/manifest.py restate tank "$from/theirs.json"
     let_go
@@ -127,7 +177,7 @@ if [[ $1 == one ]]; then
 fi
 for each; do
   begun=$SECONDS
-  if bash "$0" one "$each" >/ram/log 2>&1; then echo "$each: $((SECONDS - begun)) s"
+  if bash "$0" one "$each" >/ram/log 2>&1; then echo "$each: $((SECONDS - begun)) s$(cat "/share/$each/cached" 2>/dev/null)"
   else
     echo "$each: FAILED ($((SECONDS - begun)) s)"
     tail -n 20 /ram/log >>"/share/$each/trouble"

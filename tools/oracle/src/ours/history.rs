@@ -191,6 +191,11 @@ impl<'a> History<'a> {
         self.steps(3, 8)
     }
 
+    /// Reads all files, and gives how many blocks came from cache drives.
+    pub(super) fn read_all(&self) -> Result<u64, Trouble> {
+        super::cached::read_all(self.held, &self.filesystems)
+    }
+
     /// The end of a life that is cut short: what is done now is in no group, and all of it is
     /// promised. Where nobody keeps promises (sync=disabled) nothing is done.
     pub(super) fn promise(&mut self) -> Result<(), Trouble> {

@@ -8,11 +8,16 @@ use sim::Seed;
 use super::history::{encryption, properties};
 use super::{POOL, Trouble, one};
 
+/// Cache drives of a gigabyte and more keep a log of what they hold.
+const LOGGED: u64 = 1200 << 20;
+
 /// A pool that is to be made.
 pub(super) struct Layout {
     pub(super) new: NewPool,
     /// What it is, in a line.
     pub(super) about: String,
+    /// Whether it has a cache drive that keeps a log of what it holds.
+    pub(super) logged: bool,
     /// The key of its topmost file system, if that is encrypted.
     pub(super) secret: Option<Vec<u8>>,
 }
@@ -72,10 +77,13 @@ pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble
             vdevs.push(NewVdev { shape, drives, purpose });
         }
     }
+    let mut logged = false;
     for (percent, purpose) in [(20, Purpose::Spare), (15, Purpose::Cache)] {
         if chance.percent(percent) {
-            let drives = images.more(1, size)?;
-            about += &format!(", {purpose:?}");
+            let grown = purpose == Purpose::Cache && size > 96 << 20;
+            let drives = images.more(1, if grown { LOGGED } else { size })?;
+            about += &format!(", {purpose:?}{}", if grown { " with a log" } else { "" });
+            logged |= grown;
             vdevs.push(NewVdev { shape: Shape::Single, drives, purpose });
         }
     }
@@ -89,5 +97,5 @@ pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble
     }
     let name = POOL.to_owned();
     let new = NewPool { name, vdevs, ashift: Some(ashift), properties, force: true };
-    Ok(Layout { new, about, secret })
+    Ok(Layout { new, about, logged, secret })
 }

@@ -4,6 +4,7 @@
 //! [`Round::make`] carries it out on images in a folder; [`Round::go_on`] takes over what OpenZFS
 //! made of it meanwhile, and goes on.
 
+mod cached;
 mod files;
 mod history;
 mod layout;
@@ -59,10 +60,13 @@ impl Round {
         let told = |why: &dyn std::fmt::Display| format!("{about}: {why}");
         let (wishes, key) = (Wishes::of(&[], false), layout.secret.as_deref());
         let made = wishes.and_then(|all| create_keyed(&layout.new, all, key, &world(&mut chance)));
-        let held = made.map_err(|why| told(&why))?;
+        let mut held = made.map_err(|why| told(&why))?;
         History::of(&held, &mut chance)
             .and_then(|mut all| all.begin())
             .map_err(|why| told(&why))?;
+        if layout.logged {
+            held = self.fill_cache(held, folder).map_err(|why| told(&why))?;
+        }
         if !self.is_cut() {
             leave(&held, folder).map_err(|why| told(&why))?;
             return Ok(about);
@@ -71,16 +75,47 @@ impl Round {
         Ok(format!("{about}, cut"))
     }
 
+    /// Has the cache drives of a pool hold what it holds, and says in its folder how many blocks
+    /// their logs tell of.
+    fn fill_cache(self, mut held: Held, folder: &Path) -> Result<Held, Trouble> {
+        let mut chance = self.chance(3);
+        let world = world(&mut chance);
+        let again = |held: Held| {
+            leave(&held, folder)?;
+            drop(held);
+            hold(&[folder.to_owned()], POOL, false, &world).map_err(|why| format!("hold: {why}"))
+        };
+        // what was just written is in memory: only what is read from drives is offered to the cache
+        held = again(held)?;
+        History::of(&held, &mut chance)?.read_all()?;
+        held = again(held)?;
+        let path = folder.join(LOGGED);
+        let written = std::fs::write(&path, cached::logged(&held).to_string());
+        written.map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(held)
+    }
+
     /// Takes the pool in a folder over, changes it, and gives it up again.
     pub fn go_on(&self, folder: &Path) -> Result<(), Trouble> {
         let mut chance = self.chance(2);
         let world = world(&mut chance);
         let paths = [folder.to_owned()];
         let held = hold(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
-        History::of(&held, &mut chance)?.go_on()?;
+        let mut history = History::of(&held, &mut chance)?;
+        // OpenZFS's log of a cache drive leads to what is there, and that is right
+        let told = cached::logged(&held);
+        let used = history.read_all()?;
+        let filled = std::fs::read_to_string(folder.join(LOGGED)).is_ok_and(|text| text != "0");
+        if filled && (told == 0 || used == 0) {
+            return Err(format!("of {told} blocks on the cache drive {used} were used"));
+        }
+        history.go_on()?;
         leave(&held, folder)
     }
 }
+
+/// The file that says how many blocks the logs of a pool's cache drives tell of.
+const LOGGED: &str = "logged";
 
 /// Where the images of a pool lie that goes on after the power was cut in those of its folder.
 pub const WHOLE: &str = "whole";

@@ -1,0 +1,56 @@
+//! Drives of the read cache: what a pool holds comes to lie on them, and is found there again.
+
+use engine::files::{File, Files, Kind};
+use engine::held::Held;
+
+use super::Trouble;
+
+/// Of each file so much is read.
+const MOST: usize = 4 << 20;
+
+/// Reads what the file systems of a pool hold, from its cache drives where they have it; what they
+/// have not comes to lie there. Gives how many blocks came from them: none of them was wrong.
+pub(super) fn read_all(held: &Held, filesystems: &[String]) -> Result<u64, Trouble> {
+    for name in filesystems {
+        let live = held.files(name).map_err(|why| format!("{name}: {why}"))?;
+        read_below(held, live.files()).map_err(|why| format!("{name}: {why}"))?;
+    }
+    match held.status().caches.iter().find(|cache| cache.checksum_errors > 0) {
+        Some(cache) => Err(format!("{} gave what is wrong: {cache:?}", cache.name)),
+        None => Ok(held.cache_counts().drive_hits),
+    }
+}
+
+fn read_below(held: &Held, files: &Files) -> engine::files::Result<()> {
+    let mut left = vec![files.root()?];
+    while let Some(dir) = left.pop() {
+        for name in files.sorted(&dir)? {
+            match name.kind {
+                Kind::Directory => left.push(files.file(name.id)?),
+                Kind::File => read(&files.file(name.id)?)?,
+                _ => {}
+            }
+            held.fill_cache(u64::MAX);
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &File) -> engine::files::Result<()> {
+    let (content, mut bytes) = (file.content(), vec![0; 128 << 10]);
+    let mut at = 0;
+    while at < MOST {
+        match content.read(at as u64, &mut bytes)? {
+            0 => break,
+            length => at += length,
+        }
+    }
+    Ok(())
+}
+
+/// How many blocks the logs of a pool's cache drives tell of.
+pub(super) fn logged(held: &Held) -> u64 {
+    // this finds them, and writes nothing
+    held.fill_cache(0);
+    held.cache_counts().drive_blocks
+}
