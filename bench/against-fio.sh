@@ -4,16 +4,20 @@
 #   bench/against-fio.sh [FOLDER, default target/bench-fio] [ROUNDS, default 5]
 #   POOLHOUSE=PROGRAM bench/against-fio.sh ...      with a program that is built already
 #
-# Like with like: a file of SIZE (1G) made anew by each side, direct I/O, data that cannot be
-# compressed, one operation at a time per thread (fio: psync with as many jobs), SECONDS (5) of random
-# work. Rates count until the data is safe (fio: end_fsync). Both sides are run ROUNDS times in turns;
-# medians and the median of the pairs' ratios are printed. The aim is a ratio within 10 % of 1; the
+# Like with like: every figure is of a file of SIZE (1G) that its side has just made, direct I/O, data
+# that cannot be compressed, one operation at a time per thread (fio: psync with as many jobs),
+# SECONDS_PER_RUN (3) of random work; rates count until the data is safe (fio: end_fsync). fio makes
+# its content once and changes a little of it before every write, as we do (with --refill_buffers it
+# would measure its own random numbers). The two take turns, workload by workload, and who goes first
+# changes from round to round: what a drive still does for one side then falls on both alike.
+#
+# Medians and the median of the pairs' ratios are printed. The aim is a ratio within 10 % of 1; the
 # script fails if one is not, which on a machine that does other things as well says more about these
 # than about either.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-target/bench-fio} rounds=${2:-5}
-size=${SIZE:-1G} seconds=${SECONDS_PER_RUN:-5}
+size=${SIZE:-1G} seconds=${SECONDS_PER_RUN:-3}
 command -v fio >/dev/null || { echo "left out: fio is not installed (Debian: fio)"; exit 0; }
 ours=${POOLHOUSE:-${CARGO_TARGET_DIR:-target}/release/poolhouse}
 [[ -n ${POOLHOUSE:-} ]] || cargo build --quiet --locked --release -p poolhouse
@@ -32,28 +36,41 @@ random-write-4k-q1 randwrite 4k 1 iops
 random-write-4k-q32 randwrite 4k 32 iops
 random-write-128k-q32 randwrite 128k 32 iops'
 
-fio_run() { # NAME RW BLOCK JOBS UNIT
-  local rw=$2 timed=() side=read
-  case $rw in rand*) timed=(--time_based --runtime="$seconds" --norandommap) ;; esac
-  case $rw in *write) side=write ;; esac
-  [[ $1 != write-1m-q1 ]] || rm -f "$folder/fio-large"
-  fio --name="$1" --filename="$folder/fio-large" --rw="$rw" --bs="$3" --size="$size" --direct=1 \
-    --ioengine=psync --numjobs="$4" --thread --group_reporting --refill_buffers --end_fsync=1 \
-    --fallocate=none --output-format=json "${timed[@]}" |
-    python3 -c "import json,sys; j=json.load(sys.stdin)['jobs'][0]['$side']
-print('fio', '$1', j['bw_bytes'] if '$5' == 'bw' else j['iops'])"
+fio_on() { # RW BLOCK JOBS [OPTION...]
+  local rw=$1 block=$2 jobs=$3
+  shift 3
+  fio --name=bench --filename="$folder/fio-large" --rw="$rw" --bs="$block" --size="$size" --direct=1 \
+    --ioengine=psync --numjobs="$jobs" --thread --group_reporting --end_fsync=1 --fallocate=none \
+    --output-format=json "$@"
 }
 
-names=$(cut -d' ' -f1 <<<"$work" | paste -sd,)
+fio_run() { # NAME RW BLOCK JOBS UNIT
+  local timed=() side=read
+  case $2 in rand*) timed=(--time_based --runtime="$seconds" --norandommap) ;; esac
+  case $2 in *write) side=write ;; esac
+  rm -f "$folder/fio-large"
+  [[ $1 == write-* ]] || fio_on write 1M 1 >"$scratch/made"
+  fio_on "$2" "$3" "$4" "${timed[@]}" |
+    python3 -c "import json,sys; j=json.load(sys.stdin)['jobs'][0]['$side']
+print('fio', '$1', j['bw_bytes'] if '$5' == 'bw' else j['iops'])"
+  rm -f "$folder/fio-large"
+}
+
+our_run() { # NAME ...
+  "$ours" bench path "$folder" -q --json --runs 1 --size "$size" --seconds "$seconds" --only "$1" |
+    python3 -c "import json,sys
+for m in json.load(sys.stdin)['measures']: print('ours', m['id'], m['runs'][0])"
+}
+
 for ((round = 1; round <= rounds; round++)); do
   echo "round $round of $rounds" >&2
-  while read -r line; do # shellcheck disable=SC2086
-    fio_run $line </dev/null
+  while read -r line; do
+    turns=(fio_run our_run)
+    ((round % 2)) || turns=(our_run fio_run)
+    for side in "${turns[@]}"; do # shellcheck disable=SC2086
+      $side $line </dev/null
+    done
   done <<<"$work" >>"$scratch/all"
-  rm -f "$folder/fio-large"
-  "$ours" bench path "$folder" -q --json --runs 1 --size "$size" --seconds "$seconds" \
-    --only "$names" | python3 -c "import json,sys
-for m in json.load(sys.stdin)['measures']: print('ours', m['id'], m['runs'][0])" >>"$scratch/all"
 done
 python3 - "$scratch/all" <<'EOF'
 import statistics, sys
