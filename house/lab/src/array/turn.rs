@@ -1,6 +1,7 @@
 //! One layout's turn: a pool is made of empty drives, measured, read whole, and destroyed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::held::NewDataset;
 use serde_json::{Map, Value, json};
@@ -53,6 +54,17 @@ pub(super) struct Small {
 }
 
 impl Column {
+    /// How fast a walk over the pool was: its bytes, and the time that it took.
+    fn add_walk(&mut self, id: &str, what: &str, (bytes, time): (u64, Duration)) {
+        let name = Name {
+            id: id.to_owned(),
+            what: what.to_owned(),
+            group: "scrub".to_owned(),
+            unit: Unit::Rate,
+        };
+        self.tally.add_figure(name, per_second(bytes, time), time, None);
+    }
+
     /// What is known besides the figures.
     pub(super) fn facts(&self) -> Map<String, Value> {
         let small = self.small.map(|small| {
@@ -186,14 +198,7 @@ impl Turns<'_> {
     fn scrub(&self, pool: &Pool, size: Size, column: &mut Column) -> Result<bool, Error> {
         self.course.begin("all is read and checked", size.pass());
         let Some(scrub) = pool.scrub(self.course)? else { return Ok(false) };
-        let name = Name {
-            id: "scrub".to_owned(),
-            what: "scrub: all read and checked".to_owned(),
-            group: "scrub".to_owned(),
-            unit: Unit::Rate,
-        };
-        let figure = per_second(scrub.bytes, scrub.time);
-        column.tally.add_figure(name, figure, scrub.time, None);
+        column.add_walk("scrub", "scrub: all read and checked", (scrub.bytes, scrub.time));
         Ok(true)
     }
 
@@ -209,14 +214,8 @@ impl Turns<'_> {
         let Some(drive) = layout.spare() else { return Ok(true) };
         self.course.begin("an emptied drive gets all that it held", size.pass());
         let Some(resilver) = pool.resilver(drive, self.course)? else { return Ok(false) };
-        let name = Name {
-            id: "resilver".to_owned(),
-            what: "resilver: one drive gets all".to_owned(),
-            group: "scrub".to_owned(),
-            unit: Unit::Rate,
-        };
-        let figure = per_second(resilver.bytes, resilver.time);
-        column.tally.add_figure(name, figure, resilver.time, None);
+        let done = (resilver.bytes, resilver.time);
+        column.add_walk("resilver", "resilver: one drive gets all", done);
         Ok(true)
     }
 }

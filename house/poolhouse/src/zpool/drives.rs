@@ -65,10 +65,7 @@ impl Add {
 
 impl Remove {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        let drives = self.drives.iter().map(|name| {
-            let is_guid = name.parse::<u64>().is_ok();
-            if is_guid { name.clone() } else { vdevs::place(name).display().to_string() }
-        });
+        let drives = self.drives.iter().map(|drive| vdevs::named(drive));
         let (name, drives) = (self.pool.clone(), drives.collect());
         asking.tell(&Ask::RemoveDrives { name, drives })
     }

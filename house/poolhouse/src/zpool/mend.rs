@@ -90,15 +90,9 @@ pub(super) struct Scrub {
     pools: Vec<String>,
 }
 
-/// A drive by guid, or by its path.
-fn named(drive: &str) -> String {
-    let is_guid = drive.parse::<u64>().is_ok();
-    if is_guid { drive.to_owned() } else { vdevs::place(drive).display().to_string() }
-}
-
 impl Replace {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        let (name, old, force) = (self.pool.clone(), named(&self.old), self.force);
+        let (name, old, force) = (self.pool.clone(), vdevs::named(&self.old), self.force);
         let new: Option<PathBuf> = self.new.as_deref().map(vdevs::place);
         asking.tell(&Ask::ReplaceDrive { name, old, new, force })?;
         wait(self.wait, asking, &self.pool)
@@ -107,7 +101,7 @@ impl Replace {
 
 impl Attach {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        let (name, beside, force) = (self.pool.clone(), named(&self.drive), self.force);
+        let (name, beside, force) = (self.pool.clone(), vdevs::named(&self.drive), self.force);
         let new = vdevs::place(&self.new);
         asking.tell(&Ask::AttachDrive { name, beside, new, force })?;
         wait(self.wait, asking, &self.pool)
@@ -116,7 +110,7 @@ impl Attach {
 
 impl Detach {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Ask::DetachDrive { name: self.pool.clone(), drive: named(&self.drive) })
+        asking.tell(&Ask::DetachDrive { name: self.pool.clone(), drive: vdevs::named(&self.drive) })
     }
 }
 

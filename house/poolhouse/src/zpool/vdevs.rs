@@ -95,6 +95,12 @@ fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A drive by guid, or by its path.
+pub(super) fn named(drive: &str) -> String {
+    let is_guid = drive.parse::<u64>().is_ok();
+    if is_guid { drive.to_owned() } else { place(drive).display().to_string() }
+}
+
 /// Where a drive is: a path, or the name of a device.
 pub(super) fn place(word: &str) -> PathBuf {
     let path = Path::new(word);

@@ -166,15 +166,15 @@ impl Held {
 
     /// Has all read and mended. Refused while the pool is walked over already.
     pub fn start_scrub(&self) -> Result<()> {
-        let state = self.0.scans.state.lock();
+        let mut state = self.0.scans.state.lock();
         let busy = state.running.as_ref().map(|running| running.0).or(state.wanted);
         if let Some(scan) = busy {
             let scan = if scan == Scan::Scrub { "scrubbed" } else { "resilvered" };
             let what = format!("pool '{}' is being {scan} already", self.name());
             return Err(Error::Usage { what });
         }
-        drop(state);
-        self.want(Scan::Scrub);
+        state.wanted = Some(Scan::Scrub);
+        self.0.scans.changed.notify_all();
         Ok(())
     }
 

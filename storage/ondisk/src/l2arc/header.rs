@@ -28,8 +28,8 @@
 use units::Guid;
 
 use super::LogPointer;
+use crate::Result;
 use crate::words::Room;
-use crate::{Order, Reader, Result};
 
 const MAGIC: u64 = 0x5a46_5343_4143_4845;
 const VERSION: u64 = 1;
@@ -69,13 +69,7 @@ impl Header {
 
     /// Reads a header; whether its checksum is right is the reader's to check.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let magic = Reader::new(WHAT, bytes, Order::Little).u64()?;
-        let order = if magic.swap_bytes() == MAGIC { Order::Big } else { Order::Little };
-        let mut reader = Reader::new(WHAT, bytes, order);
-        let magic = reader.u64()?;
-        if magic != MAGIC {
-            return Err(reader.broken(8, "the magic number is there", magic));
-        }
+        let mut reader = super::behind_magic(WHAT, bytes, MAGIC)?;
         let version = reader.u64()?;
         if version != VERSION {
             return Err(reader.broken(8, "the version is 1", version));

@@ -45,7 +45,7 @@ use units::Txg;
 
 use super::{size_at, size_bits};
 use crate::words::Room;
-use crate::{Checksum, Compression, Dva, Order, Reader, Result};
+use crate::{Checksum, Compression, Dva, Reader, Result};
 
 const MAGIC: u64 = 0x4c4f_4742_4c4b_4844;
 const WHAT: &str = "log block of a cache drive";
@@ -191,13 +191,7 @@ impl LogBlock {
 
     /// Reads a log block of which the first `count` entries count.
     pub fn parse(bytes: &[u8], count: u64) -> Result<Self> {
-        let magic = Reader::new(WHAT, bytes, Order::Little).u64()?;
-        let order = if magic.swap_bytes() == MAGIC { Order::Big } else { Order::Little };
-        let mut reader = Reader::new(WHAT, bytes, order);
-        let magic = reader.u64()?;
-        if magic != MAGIC {
-            return Err(reader.broken(8, "the magic number is there", magic));
-        }
+        let mut reader = super::behind_magic(WHAT, bytes, MAGIC)?;
         let before = LogPointer::read(&mut reader)?;
         reader.seek(Self::HEAD);
         let mut entries = Vec::new();

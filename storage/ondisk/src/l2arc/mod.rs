@@ -27,6 +27,8 @@ mod log;
 pub use header::Header;
 pub use log::{Entry, LogBlock, LogPointer};
 
+use crate::{Order, Reader, Result};
+
 /// Where the header stands on a drive, bytes: where on other drives the data begin.
 pub const HEADER_AT: u64 = crate::label::DATA_START;
 /// No log block has more entries.
@@ -45,6 +47,18 @@ pub fn entries_per_log(start: u64, end: u64) -> u64 {
         return 0;
     }
     (end.saturating_sub(start) >> LARGEST_SHIFT).min(MOST_ENTRIES)
+}
+
+/// A reader behind the magic number, which also says in which byte order all is.
+fn behind_magic<'a>(what: &'static str, bytes: &'a [u8], wanted: u64) -> Result<Reader<'a>> {
+    let first = Reader::new(what, bytes, Order::Little).u64()?;
+    let order = if first.swap_bytes() == wanted { Order::Big } else { Order::Little };
+    let mut reader = Reader::new(what, bytes, order);
+    let magic = reader.u64()?;
+    if magic != wanted {
+        return Err(reader.broken(8, "the magic number is there", magic));
+    }
+    Ok(reader)
 }
 
 /// A size in bytes, from the bits of a word.
