@@ -8,6 +8,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use units::ObjectId;
 use zap::{Matching, Normalization};
 
+use crate::create::names_of;
 use crate::fs::Inner;
 use crate::{Attributes, Case, Error, Fs, Kind, Node, Result};
 
@@ -32,6 +33,12 @@ pub enum Cursor {
     /// Behind a name that the intent log brought: these come last.
     Logged(Vec<u8>),
 }
+
+/// The most bytes of a name.
+pub(crate) const SHORT_NAME: usize = 255;
+
+/// The same where names may be long (the property longname).
+pub(crate) const LONG_NAME: usize = 1023;
 
 /// So many names of a directory that may change are shown at once.
 const AT_ONCE: usize = 256;
@@ -207,6 +214,20 @@ impl Inner {
             (Case::Mixed, _) => Matching::NormalizedCase,
             _ => Matching::Normalized,
         }
+    }
+
+    /// Whether there is room for a name as tables hash it and as it is compared: as much as for the
+    /// name itself. OpenZFS finds no other.
+    pub(crate) fn check_folded(&self, name: &[u8]) -> Result<()> {
+        if self.matching() == Matching::Exact {
+            return Ok(());
+        }
+        let most = if name.len() > SHORT_NAME { LONG_NAME } else { SHORT_NAME };
+        let hashed = zap::normalize(name, names_of(self.master.case, self.master.normalization));
+        if hashed.len().max(self.folded(name).len()) > most {
+            return Err(Error::FoldedTooLong { objset: self.objset.id(), most });
+        }
+        Ok(())
     }
 
     /// A name as it is compared.

@@ -167,6 +167,17 @@ pub enum Error {
         /// The most bytes of a name.
         most: usize,
     },
+    /// A name becomes longer than there is room for where it is compared: normalized, in upper case.
+    #[error(
+        "objset {objset}: a name has at most {most} bytes as it is compared here (see the \
+         properties normalization and casesensitivity)"
+    )]
+    FoldedTooLong {
+        /// The file system.
+        objset: ObjsetId,
+        /// The most bytes of such a name.
+        most: usize,
+    },
     /// A name is not UTF-8, and the file system takes nothing else.
     #[error("objset {objset}: names must be UTF-8")]
     NameNotUtf8 {

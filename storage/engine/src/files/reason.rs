@@ -69,7 +69,9 @@ impl Error {
             zpl::Error::NotPermitted { .. } => Reason::NotPermitted,
             zpl::Error::Invalid { .. } => Reason::Invalid,
             zpl::Error::NotSupported { .. } => Reason::NotSupported,
-            zpl::Error::NameTooLong { .. } => Reason::NameTooLong,
+            zpl::Error::NameTooLong { .. } | zpl::Error::FoldedTooLong { .. } => {
+                Reason::NameTooLong
+            }
             zpl::Error::NameNotUtf8 { .. } => Reason::NameNotUtf8,
             zpl::Error::OtherProject { .. } => Reason::Elsewhere,
             zpl::Error::TooLarge { .. } => Reason::TooLarge,

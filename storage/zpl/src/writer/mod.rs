@@ -30,6 +30,7 @@ use parking_lot::{Mutex, RwLock};
 use units::ObjectId;
 use zap::Zap;
 
+use crate::dir::{LONG_NAME, SHORT_NAME};
 use crate::sheet::Sheet;
 use crate::{Attributes, Begin, Error, Fs, Need, Result, layouts};
 pub use content::Position;
@@ -212,7 +213,7 @@ impl Writer {
 
     /// The most bytes of a name.
     pub fn longest_name(&self) -> usize {
-        if self.settings.read().long_names { 1023 } else { 255 }
+        if self.settings.read().long_names { LONG_NAME } else { SHORT_NAME }
     }
 
     /// Whether a name can be one.
@@ -227,6 +228,6 @@ impl Writer {
         if self.fs.master().utf8_only && std::str::from_utf8(name).is_err() {
             return Err(Error::NameNotUtf8 { objset });
         }
-        Ok(())
+        self.fs.inner.check_folded(name)
     }
 }

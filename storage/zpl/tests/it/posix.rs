@@ -1,6 +1,7 @@
 //! What POSIX and Linux want, case by case.
 
 use ondisk::acl::{PosixEntry, encode_posix};
+use ondisk::zap::Normalization;
 use ondisk::znode::flag;
 use units::ObjectId;
 use zpl::{
@@ -242,6 +243,36 @@ fn names_have_a_length() {
         let refused = writer.make(&caller(2), top, name, &New::default());
         assert!(matches!(refused, Err(Error::Invalid { .. })));
     }
+    sound::check(&pool.cold());
+}
+
+/// OpenZFS makes the form in as much room, and finds nothing whose form does not fit.
+#[test]
+fn names_have_a_length_as_they_are_compared() {
+    let new = NewFs { normalization: Normalization::NFKD.0, ..new_fs() };
+    let pool = Pool::of(&new, Settings::default());
+    let (writer, top) = (&pool.writer, root(&pool));
+    // two bytes each, which become three; three bytes, which become two
+    let (fits, long) = ("\u{e9}".repeat(85), "\u{e9}".repeat(86));
+    writer.make(&caller(2), top, fits.as_bytes(), &New::default()).expect("255 bytes at last");
+    let refused = writer.make(&caller(2), top, long.as_bytes(), &New::default());
+    assert!(matches!(refused, Err(Error::FoldedTooLong { most: 255, .. })), "{refused:?}");
+    let how = Move {
+        from_dir: top,
+        from: fits.as_bytes(),
+        to_dir: top,
+        to: long.as_bytes(),
+        kind: MoveKind::Replace,
+    };
+    assert!(matches!(writer.rename(&caller(3), &how), Err(Error::FoldedTooLong { .. })));
+    let becomes_short = "\u{fb01}".repeat(85);
+    writer.make(&caller(4), top, becomes_short.as_bytes(), &New::default()).expect("170 bytes");
+    // longer names have more room
+    writer.set_settings(Settings { long_names: true, ..Settings::default() });
+    let refused = writer.make(&caller(5), top, long.as_bytes(), &New::default());
+    assert!(matches!(refused, Err(Error::FoldedTooLong { most: 255, .. })), "{refused:?}");
+    let longer = "\u{e9}".repeat(128);
+    writer.make(&caller(5), top, longer.as_bytes(), &New::default()).expect("384 bytes at last");
     sound::check(&pool.cold());
 }
 
