@@ -95,6 +95,17 @@ impl Round {
         Ok(held)
     }
 
+    /// Takes the pool in a folder over, whose power was cut, and gives it up: what was promised is
+    /// replayed.
+    pub fn replay(&self, folder: &Path) -> Result<(), Trouble> {
+        let mut chance = self.chance(4);
+        let world = world(&mut chance);
+        let paths = [folder.to_owned()];
+        let held = hold(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
+        History::of(&held, &mut chance)?.read_all()?;
+        leave(&held, folder)
+    }
+
     /// Takes the pool in a folder over, changes it, and gives it up again.
     pub fn go_on(&self, folder: &Path) -> Result<(), Trouble> {
         let mut chance = self.chance(2);
