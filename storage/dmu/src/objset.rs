@@ -192,8 +192,8 @@ impl Objset {
     /// An object by its number. A number within a large dnode is no object's.
     pub fn object(&self, id: ObjectId) -> Result<Object> {
         if let Some(live) = self.live() {
-            let (entry, dnode) = live.existing(id)?;
-            return Ok(Object::live(self.clone(), live.tree(id, dnode), entry));
+            let (entry, tree) = live.existing(id)?;
+            return Ok(Object::live(self.clone(), tree, entry));
         }
         let dnode = self.dnode(id)?;
         Ok(self.with(id, dnode))
@@ -210,7 +210,7 @@ impl Objset {
     /// A dnode by its number.
     pub fn dnode(&self, id: ObjectId) -> Result<Dnode> {
         if let Some(live) = self.live() {
-            return live.existing(id).map(|(_, dnode)| dnode);
+            return live.existing(id).map(|(_, tree)| tree.dnode.clone());
         }
         let place = live_place(self.0.id, id);
         let absent = Error::NoSuchObject { place };
@@ -262,8 +262,8 @@ impl Objset {
     /// One of the objects in the root block; `None` if it has none.
     pub fn special(&self, which: Special) -> Option<Object> {
         if let Some(live) = self.live().filter(|_| which != Special::Meta) {
-            let (entry, dnode) = live.existing(which.id()).ok()?;
-            return Some(Object::live(self.clone(), live.tree(which.id(), dnode), entry));
+            let (entry, tree) = live.existing(which.id()).ok()?;
+            return Some(Object::live(self.clone(), tree, entry));
         }
         if which == Special::Meta {
             return self.0.meta.clone().map(|tree| Object::new(self.clone(), tree));

@@ -152,7 +152,7 @@ impl Object {
         let mut state = entry.state.write();
         forget(&mut state, tx.txg(), 0..1);
         state.change_facts(tx.txg(), &|dnode| dnode.block_size = bytes);
-        for (_, facts) in state.facts.iter_mut().filter(|(txg, _)| *txg == tx.txg()) {
+        for (_, facts) in state.facts_mut().iter_mut().filter(|(txg, _)| *txg == tx.txg()) {
             facts.afresh = true;
         }
         drop(state);
@@ -204,7 +204,8 @@ fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
     }
 }
 
-/// A block is read, if need be, and changed in this group and in all later ones.
+/// A block is read, if need be, and changed in this group and in all later ones. A version that is
+/// there already is changed where it is: nothing else may hold its memory meanwhile.
 fn change_block(
     entry: &Entry,
     tx: &Tx,
@@ -212,19 +213,23 @@ fn change_block(
     size: usize,
     change: &mut dyn FnMut(&mut [u8]),
 ) -> Result<()> {
-    let before = match content_at(entry, tx.txg(), block) {
-        Then::Here(content) => Some(content),
-        Then::Hole => None,
-        Then::Below => see::block(entry, block)?,
+    let before = if is_here(entry, tx.txg(), block) {
+        None
+    } else {
+        match content_at(entry, tx.txg(), block) {
+            Then::Here(content) => Some(content),
+            Then::Hole => None,
+            Then::Below => see::block(entry, block)?,
+        }
     };
-    let before = match before {
-        Some(content) if content.len() == size => content,
-        _ => Block::new(vec![0; size], Order::Little),
+    let mut before = before.filter(|content| content.len() == size);
+    let mut first = || {
+        let zeros = || Block::new(vec![0; size], Order::Little);
+        Content::Bytes(before.take().unwrap_or_else(zeros))
     };
     let mut state = entry.state.write();
     reach(&mut state, tx.txg(), block);
     let versions = state.blocks.entry(block).or_default();
-    let first = || Content::Bytes(before.clone());
     let (made, versions) = State::versions_from(versions, tx.txg(), |_| first());
     for (known, version) in versions {
         if *known == tx.txg() && matches!(version, Content::Cloned(_)) {
@@ -240,6 +245,14 @@ fn change_block(
         tx.dirtied(u64::try_from(size).unwrap_or(u64::MAX));
     }
     Ok(())
+}
+
+/// Whether a group has bytes of its own for a block.
+fn is_here(entry: &Entry, txg: Txg, block: u64) -> bool {
+    let state = entry.state.read();
+    let versions = state.blocks.get(&block).into_iter().flatten();
+    let mut own = versions.filter(|(known, _)| *known == txg);
+    own.any(|(_, content)| matches!(content, Content::Bytes(_)))
 }
 
 /// What a group sees in a block.
@@ -260,7 +273,7 @@ fn content_at(entry: &Entry, txg: Txg, block: u64) -> Then {
         .get(&block)
         .and_then(|versions| versions.iter().rev().find(|(known, _)| older(known)).cloned());
     let freed = state.freed.iter().filter(|(known, range)| older(known) && range.contains(&block));
-    let afresh = state.facts.iter().filter(|(known, facts)| older(known) && facts.afresh);
+    let afresh = state.facts().iter().filter(|(known, facts)| older(known) && facts.afresh);
     let gone = freed.map(|(known, _)| *known).chain(afresh.map(|(known, _)| *known)).max();
     match (written, gone) {
         (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => match content {
@@ -306,7 +319,7 @@ pub(super) fn reach(state: &mut State, txg: Txg, block: u64) {
     let short = |dnode: &ondisk::dnode::Dnode| dnode.max_block < block;
     let newest = state.dnode().is_some_and(short);
     let later = state
-        .facts
+        .facts()
         .iter()
         .any(|(known, facts)| *known >= txg && facts.dnode.as_ref().is_some_and(short));
     if newest || later {

@@ -121,7 +121,7 @@ impl Objset {
     ) -> Object {
         let mut state = entry.state.write();
         let fresh = Facts { dnode: Some(dnode.clone()), afresh: true };
-        let (_, versions) = State::versions_from(&mut state.facts, tx.txg(), |_| fresh.clone());
+        let (_, versions) = State::versions_from(state.facts_mut(), tx.txg(), |_| fresh.clone());
         for (_, version) in versions {
             *version = fresh.clone();
         }
@@ -137,7 +137,7 @@ impl Objset {
         let (entry, _) = live.existing(id)?;
         let mut state = entry.state.write();
         let gone = Facts { dnode: None, afresh: true };
-        let (_, versions) = State::versions_from(&mut state.facts, tx.txg(), |_| gone.clone());
+        let (_, versions) = State::versions_from(state.facts_mut(), tx.txg(), |_| gone.clone());
         for (_, version) in versions {
             *version = gone.clone();
         }

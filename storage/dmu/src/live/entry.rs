@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ondisk::Blkptr;
 use ondisk::dnode::Dnode;
@@ -74,7 +74,9 @@ pub(crate) type Versions<T> = Vec<(Txg, T)>;
 pub(crate) struct State {
     /// What is on the drives; none if nothing is.
     pub(crate) base: Option<Arc<Tree>>,
-    pub(crate) facts: Versions<Facts>,
+    facts: Versions<Facts>,
+    /// The newest facts as who opens the object is given them: worked out when first wanted.
+    shown: OnceLock<Arc<Tree>>,
     pub(crate) blocks: BTreeMap<u64, Versions<Content>>,
     /// Blocks that became holes.
     pub(crate) freed: Versions<Range<u64>>,
@@ -106,6 +108,25 @@ impl Entry {
 }
 
 impl State {
+    /// What groups say of the object as a whole.
+    pub(crate) fn facts(&self) -> &Versions<Facts> {
+        &self.facts
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn facts_mut(&mut self) -> &mut Versions<Facts> {
+        self.shown.take();
+        &mut self.facts
+    }
+
+    /// The object as it is now, and its tree that is on the drives; none if it is not. `make` is
+    /// asked for the tree of a dnode.
+    pub(crate) fn tree(&self, make: impl FnOnce(Dnode) -> Arc<Tree>) -> Option<Arc<Tree>> {
+        let Some((_, newest)) = self.facts.last() else { return self.base.clone() };
+        let dnode = newest.dnode.as_ref()?;
+        Some(Arc::clone(self.shown.get_or_init(|| make(dnode.clone()))))
+    }
+
     /// What the object is now; none if it is not.
     pub(crate) fn dnode(&self) -> Option<&Dnode> {
         match self.facts.last() {
@@ -185,7 +206,7 @@ impl State {
             Some(facts) => Facts { dnode: facts.dnode.clone(), afresh: false },
             None => Facts { dnode: base, afresh: false },
         };
-        let (_, versions) = Self::versions_from(&mut self.facts, txg, before);
+        let (_, versions) = Self::versions_from(self.facts_mut(), txg, before);
         for dnode in versions.iter_mut().filter_map(|(_, facts)| facts.dnode.as_mut()) {
             change(dnode);
         }
@@ -193,7 +214,7 @@ impl State {
 
     /// A group is on the drives: what it changed is below now.
     pub(crate) fn settle(&mut self, txg: Txg, base: Option<Arc<Tree>>) {
-        for (_, facts) in self.facts.iter_mut().filter(|(known, _)| *known > txg) {
+        for (_, facts) in self.facts_mut().iter_mut().filter(|(known, _)| *known > txg) {
             // what is made anew has nothing of this tree
             let (Some(base), Some(dnode), false) = (&base, &mut facts.dnode, facts.afresh) else {
                 break;
@@ -204,7 +225,7 @@ impl State {
             dnode.used_bytes = base.dnode.used_bytes;
         }
         self.base = base;
-        self.facts.retain(|(known, _)| *known != txg);
+        self.facts_mut().retain(|(known, _)| *known != txg);
         self.freed.retain(|(known, _)| *known != txg);
         self.spill.retain(|(known, _)| *known != txg);
         self.blocks.retain(|_, versions| {

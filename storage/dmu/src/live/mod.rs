@@ -86,12 +86,12 @@ impl Live {
         }
     }
 
-    /// The entry of one that exists.
-    pub(crate) fn existing(&self, id: ObjectId) -> Result<(Arc<Entry>, Dnode)> {
+    /// The entry of one that exists, and its tree, which has the dnode as it is now.
+    pub(crate) fn existing(&self, id: ObjectId) -> Result<(Arc<Entry>, Arc<Tree>)> {
         let entry = self.entry(id)?;
-        let dnode = entry.state.read().dnode().cloned();
-        match dnode {
-            Some(dnode) => Ok((entry, dnode)),
+        let tree = entry.state.read().tree(|dnode| self.tree(id, dnode));
+        match tree {
+            Some(tree) => Ok((entry, tree)),
             None => Err(self.absent(id)),
         }
     }

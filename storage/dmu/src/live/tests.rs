@@ -82,6 +82,24 @@ fn a_later_group_does_not_change_what_an_earlier_one_writes() {
 }
 
 #[test]
+fn what_a_group_has_changed_already_is_changed_where_it_is() {
+    let set = blank();
+    let table = set.create(&tx(4), &NewObject::new(ObjectType::DIRECTORY, 16 << 10)).unwrap();
+    let memory = || match &table.entry().unwrap().state.read().blocks[&0][..] {
+        [(_, Content::Bytes(block))] => block.as_ptr(),
+        other => panic!("{other:?}"),
+    };
+    table.change(&tx(4), BlockId::new(0), &mut |bytes| bytes[0] = 1).unwrap();
+    let first = memory();
+    table.change(&tx(4), BlockId::new(0), &mut |bytes| bytes[9] = 2).unwrap();
+    table.write(&tx(4), 17, b"3").unwrap();
+    assert_eq!(memory(), first, "a copy was made of 16 KiB to change a byte");
+    let mut bytes = [0; 18];
+    table.read(0, &mut bytes).unwrap();
+    assert_eq!((bytes[0], bytes[9], bytes[17]), (1, 2, b'3'));
+}
+
+#[test]
 fn a_hole_of_exabytes_is_passed_at_once() {
     let set = blank();
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();

@@ -33,7 +33,7 @@ fn version(entry: &Entry, syncing: &Syncing<'_>) -> Version {
         found.map(|(_, content)| (*block, content.clone()))
     });
     let freed = state.freed.iter().filter(|(known, _)| *known == txg);
-    let facts = state.facts.iter().find(|(known, _)| *known == txg);
+    let facts = state.facts().iter().find(|(known, _)| *known == txg);
     let spill = state.spill.iter().find(|(known, _)| *known == txg);
     Version {
         base: state.base.clone(),
