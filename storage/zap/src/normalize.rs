@@ -7,6 +7,8 @@
 //! Learnt from: what the real system makes of every character and of a million words of them.
 //! Proved by: the tests below, `real_names_hash_as_the_real_system_hashed_them`.
 
+use std::borrow::Cow;
+
 use ondisk::zap::Normalization;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::{
@@ -16,12 +18,12 @@ use unicode_normalization::char::{
 use crate::later::came_later;
 
 /// A name as it is hashed or compared.
-pub fn normalize(name: &[u8], how: Normalization) -> Vec<u8> {
-    if how.is_none() {
-        return name.to_vec();
+pub fn normalize(name: &[u8], how: Normalization) -> Cow<'_, [u8]> {
+    if how.is_none() || name.is_ascii() && !how.folds_case() {
+        return Cow::Borrowed(name);
     }
     if name.is_ascii() {
-        return if how.folds_case() { name.to_ascii_uppercase() } else { name.to_vec() };
+        return Cow::Owned(name.to_ascii_uppercase());
     }
     let mut out = Vec::with_capacity(name.len());
     for piece in name.utf8_chunks() {
@@ -37,7 +39,7 @@ pub fn normalize(name: &[u8], how: Normalization) -> Vec<u8> {
         fold(text, how, &mut out);
         out.extend_from_slice(piece.invalid());
     }
-    out
+    Cow::Owned(out)
 }
 
 /// Whether the real system makes the same of the name, whatever it is made into. Of characters that
@@ -110,16 +112,18 @@ mod tests {
     #[test]
     fn forms_and_case_are_folded() {
         let both = Normalization(Normalization::UPPER.0 | Normalization::NFD.0);
-        assert_eq!(normalize("é".as_bytes(), both), "E\u{301}".as_bytes());
-        assert_eq!(normalize("e\u{301}".as_bytes(), Normalization::NFC), "é".as_bytes());
-        assert_eq!(normalize("ﬁ".as_bytes(), Normalization::NFKC), b"fi");
-        assert_eq!(normalize("Straße".as_bytes(), Normalization::UPPER), "STRAßE".as_bytes());
-        assert_eq!(normalize(b"a\xff\xc3", Normalization::UPPER), b"A\xff\xc3");
+        assert_eq!(&*normalize("é".as_bytes(), both), "E\u{301}".as_bytes());
+        assert_eq!(&*normalize("e\u{301}".as_bytes(), Normalization::NFC), "é".as_bytes());
+        assert_eq!(&*normalize("ﬁ".as_bytes(), Normalization::NFKC), b"fi");
+        assert_eq!(&*normalize("Straße".as_bytes(), Normalization::UPPER), "STRAßE".as_bytes());
+        assert_eq!(&*normalize(b"a\xff\xc3", Normalization::UPPER), b"A\xff\xc3");
     }
 
     #[test]
     fn what_came_later_is_left_alone() {
-        let made = |name: &str, how| String::from_utf8(normalize(name.as_bytes(), how)).unwrap();
+        let made = |name: &str, how| {
+            String::from_utf8(normalize(name.as_bytes(), how).into_owned()).unwrap()
+        };
         for (name, upper) in [
             ("\u{19b}\u{250}", "\u{19b}\u{250}"),
             ("\u{10d0}\u{13f8}", "\u{10d0}\u{13f8}"),

@@ -1,5 +1,6 @@
 //! A table: opened by its block 0, looked up by name.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dmu::Object;
@@ -267,7 +268,7 @@ pub(crate) struct Wanted<'a> {
     matching: Matching,
     /// How names are made equal before they are compared.
     how: Normalization,
-    normalized: Vec<u8>,
+    normalized: Cow<'a, [u8]>,
     /// The name with its NUL.
     pub(crate) on_disk: Vec<u8>,
 }

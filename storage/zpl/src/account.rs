@@ -59,8 +59,8 @@ impl Counting {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ids([u64; 3]);
 
-/// What a group changes in one table.
-type Deltas = BTreeMap<Vec<u8>, i64>;
+/// What a group changes in one table: bytes and objects of each owner.
+type Deltas = BTreeMap<u64, [i64; 2]>;
 
 /// Takes what became of objects into the tables, within the group that wrote them. `random` stirs
 /// the hashes of tables that have to be made.
@@ -90,8 +90,12 @@ pub fn account(
             let new = NewTable { salt: random(), ..NewTable::default() };
             Zap::create_at(objset, tx, which.id(), ObjectType::USED, &new)?
         };
-        for (name, delta) in deltas.into_iter().filter(|(_, delta)| *delta != 0) {
-            table.add_u64(tx, &name, delta)?;
+        for (id, [bytes, objects]) in deltas {
+            for (name, delta) in [(format!("{id:x}"), bytes), (format!("obj-{id:x}"), objects)] {
+                if delta != 0 {
+                    table.add_u64(tx, name.as_bytes(), delta)?;
+                }
+            }
         }
     }
     Ok(())
@@ -101,16 +105,13 @@ pub fn account(
 fn count(dnode: &Dnode, sign: i64, deltas: &mut [Deltas; 3]) {
     let Some(Ids(ids)) = ids(dnode) else { return };
     let space = i64::try_from(dnode.used_bytes.saturating_add(DNODE)).unwrap_or(i64::MAX);
-    let add = |deltas: &mut Deltas, name: String, by: i64| {
-        let sum = deltas.entry(name.into_bytes()).or_default();
-        *sum = sum.saturating_add(by.saturating_mul(sign));
-    };
+    let counted = [
+        if dnode.flags.space_accounted() { space } else { 0 },
+        i64::from(dnode.flags.object_accounted()),
+    ];
     for (deltas, id) in deltas.iter_mut().zip(ids) {
-        if dnode.flags.space_accounted() {
-            add(deltas, format!("{id:x}"), space);
-        }
-        if dnode.flags.object_accounted() {
-            add(deltas, format!("obj-{id:x}"), 1);
+        for (sum, by) in deltas.entry(id).or_default().iter_mut().zip(counted) {
+            *sum = sum.saturating_add(by.saturating_mul(sign));
         }
     }
 }

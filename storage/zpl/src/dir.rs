@@ -237,7 +237,7 @@ impl Inner {
             Case::Insensitive => Normalization(form.0 | Normalization::UPPER.0),
             Case::Sensitive | Case::Mixed => form,
         };
-        zap::normalize(name, how)
+        zap::normalize(name, how).into_owned()
     }
 
     pub(crate) fn read_dir(

@@ -217,12 +217,24 @@ impl Sheet {
     }
 
     pub(crate) fn set_word(&mut self, attribute: Attribute, word: u64) -> bool {
-        self.set(attribute, word.to_le_bytes().to_vec())
+        self.set_bytes(attribute, &word.to_le_bytes())
     }
 
     pub(crate) fn set_time(&mut self, attribute: Attribute, time: Time) -> bool {
         let [seconds, rest] = time.to_words();
-        self.set(attribute, [seconds.to_le_bytes(), rest.to_le_bytes()].concat())
+        self.set_bytes(attribute, [seconds.to_le_bytes(), rest.to_le_bytes()].as_flattened())
+    }
+
+    /// The same as [`Sheet::set`]; what has the same length is written where it is.
+    fn set_bytes(&mut self, attribute: Attribute, bytes: &[u8]) -> bool {
+        let known = self.values.iter_mut().find(|value| value.known == Some(attribute));
+        match known.filter(|value| value.bytes.len() == bytes.len()) {
+            Some(value) => {
+                value.bytes.copy_from_slice(bytes);
+                true
+            }
+            None => self.set(attribute, bytes.to_vec()),
+        }
     }
 
     /// Sets a legacy file's ACL.
