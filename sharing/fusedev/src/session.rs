@@ -8,6 +8,10 @@
 //! Wherever the last that waited has got a question, one more thread is started, until there are
 //! many. Those that say that they may take long do not count.
 //!
+//! What the kernel forgets it tells by the device, one by one, and a thread that waits there is woken
+//! for each. Where questions come by rings nothing else comes there, so the thread that has been told
+//! lets more gather before it asks again.
+//!
 //! The kernel has a slot that becomes free look for questions that wait, but not one that is new: so
 //! where all others may take long, a question of our own is sent along, after whose answer it looks.
 
@@ -18,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -31,6 +36,8 @@ use crate::ring::{Ring, Slot};
 
 /// Threads of a queue that may be busy at a time.
 const MOST: usize = 16;
+/// So long what the kernel forgets may gather: some bytes each, in its memory.
+const GATHER: Duration = Duration::from_millis(20);
 /// Where Linux tells how many processors there can ever be.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
@@ -342,6 +349,10 @@ fn read(session: &Arc<Session>, device: File, alive: &Alive) {
     let mut channel = Channel::new(device);
     while let Ok(Some((device, message))) = channel.take() {
         if ask::is_unanswered(message.head.code) {
+            // questions are not kept waiting by this
+            if !session.queues.is_empty() {
+                std::thread::sleep(GATHER);
+            }
             continue;
         }
         let unique = message.head.unique;
