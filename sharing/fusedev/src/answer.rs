@@ -200,6 +200,12 @@ impl Answer {
         Self::fields(|to| entry(to, of, generation, validity))
     }
 
+    /// There is no such name, for so long. (An entry of node 0; an error is not kept.)
+    pub fn absent(valid: Duration) -> Self {
+        let validity = Validity { name: valid, attributes: Duration::ZERO };
+        Self::entry(&Attributes::default(), 0, validity)
+    }
+
     /// A file that was made and opened.
     pub fn created(of: &Attributes, generation: u64, validity: Validity, file: Opened) -> Self {
         Self::fields(|to| {

@@ -56,7 +56,7 @@ impl LiveServer {
     /// Answers what changes nothing; none: something else was asked.
     fn looked(&self, node: u64, ask: Ask<'_>) -> Result<Option<Answer>, Error> {
         Ok(Some(match ask {
-            Ask::Lookup { name } => self.entry(&self.live.lookup(node, name)?),
+            Ask::Lookup { name } => self.looked_up(node, name)?,
             Ask::Getattr => self.facts(&self.live.attributes(node)?),
             Ask::Statx => {
                 let found = self.live.attributes(node)?;

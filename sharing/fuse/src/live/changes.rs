@@ -1,11 +1,11 @@
 //! The kernel's questions that change something.
 
-use fusedev::{Answer, Ask, Asker, SetWish, Validity, When};
+use fusedev::{Answer, Ask, Asker, SetWish, When};
 use rustix::io::Errno;
 use vfs::{By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
 
-use super::{LiveServer, SHORT, by, kind_of};
-use crate::convert::{attributes, numbers};
+use super::{LiveServer, by, kind_of};
+use crate::convert::numbers;
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
@@ -21,8 +21,6 @@ const FROM_CACHE: u32 = 1;
 const DROPS_SETID: u32 = 4;
 /// Bytes that are copied before the caller is asked again, so that it can be stopped.
 const MOST_COPIED: u64 = 64 << 20;
-/// What was just made may not have its space yet.
-const BRIEFLY: Validity = Validity { name: SHORT, attributes: SHORT };
 /// Permissions with set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
 
@@ -123,7 +121,7 @@ impl LiveServer {
             };
             Ok((found, self.open_file(found.number, flags)?))
         })?;
-        Ok(Answer::created(&attributes(&found), found.generation, BRIEFLY, file))
+        Ok(self.created(&found, file))
     }
 
     /// Makes a file without a name, and opens it (O_TMPFILE).
@@ -138,7 +136,7 @@ impl LiveServer {
         let make = || self.live.make_unnamed(by(asker), dir, &new);
         let (found, file) = self.patiently(asker, make)?;
         let file = self.opened(file, flags);
-        Ok(Answer::created(&attributes(&found), found.generation, BRIEFLY, file))
+        Ok(self.created(&found, file))
     }
 
     fn set(&self, asker: &Asker<'_>, node: u64, wish: &SetWish) -> Result<Answer, Errno> {

@@ -67,6 +67,23 @@ impl LiveServer {
         Answer::entry(&attributes(found), found.generation, validity)
     }
 
+    /// What a name names, if anything: that there is none is kept, too.
+    fn looked_up(&self, dir: u64, name: &[u8]) -> Result<Answer, Error> {
+        match self.live.lookup(dir, name) {
+            // snapshots and volumes come and go
+            Err(Error::Absent) if Live::is_of_files(dir) && !self.names.is_zero() => {
+                Ok(Answer::absent(self.names))
+            }
+            found => found.map(|found| self.entry(&found)),
+        }
+    }
+
+    /// A file that was made and opened. Its space may not be known yet.
+    fn created(&self, found: &Attributes, file: Opened) -> Answer {
+        let validity = Validity { name: self.names, attributes: SHORT };
+        Answer::created(&attributes(found), found.generation, validity, file)
+    }
+
     fn facts(&self, found: &Attributes) -> Answer {
         Answer::attributes(&attributes(found), self.keeps(found))
     }

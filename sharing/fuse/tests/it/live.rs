@@ -424,16 +424,46 @@ fn attributes_and_snapshots_are_there() {
     let mut value = [0; 16];
     let count = rustix::fs::getxattr(&path, "user.colour", &mut value[..]).unwrap();
     assert_eq!(&value[..count], b"green");
+    let old = place.dir().join(".zfs/snapshot/one/file");
+    assert!(!old.exists(), "there is none yet");
     place.held.snapshot(&["tank@one".to_owned()]).unwrap();
     fs::write(&path, b"afterwards").unwrap();
     rustix::fs::removexattr(&path, "user.colour").unwrap();
-    let old = place.dir().join(".zfs/snapshot/one/file");
     assert_eq!(fs::read(&old).unwrap(), b"before");
     assert_eq!(fs::read(&path).unwrap(), b"afterwards");
     let refused = fs::write(&old, b"x").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::ROFS.raw_os_error()));
     assert_eq!(fs::read_dir(place.dir().join(".zfs/snapshot")).unwrap().count(), 1);
     assert!(fs::read_dir(place.dir()).unwrap().all(|entry| entry.unwrap().file_name() != ".zfs"));
+    place.end();
+}
+
+#[test]
+fn the_kernel_keeps_that_a_name_is_not_there() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("absent");
+    let [file, link, dir] = ["file", "link", "dir"].map(|name| place.dir().join(name));
+    assert!(!file.exists() && !link.exists() && !dir.exists());
+    // beside the kernel, which nobody else does: it would have seen it, had it asked again
+    let live = Live::open(&place.held, "tank", Time::default).unwrap();
+    let by = vfs::By { uid: 0, gid: 0, keeps_setid: true };
+    let kind = vfs::Kind::File;
+    let new = vfs::New { kind, mode: 0o644, umask: 0, device: (0, 0), target: b"" };
+    live.make(by, live.root(), b"file", &new).unwrap();
+    assert!(!file.exists(), "it was asked for again");
+    live.unlink(by, live.root(), b"file").unwrap();
+
+    fs::write(&file, b"made").unwrap();
+    fs::hard_link(&file, &link).unwrap();
+    fs::create_dir(&dir).unwrap();
+    assert!(file.exists() && link.exists() && dir.exists());
+    fs::remove_file(&link).unwrap();
+    fs::remove_dir(&dir).unwrap();
+    fs::rename(&file, &dir).unwrap();
+    assert!(!file.exists() && !link.exists() && dir.is_file());
+    drop(live);
     place.end();
 }
 

@@ -113,6 +113,12 @@ impl Live {
         Ok(self.0.files.fsync(None)?)
     }
 
+    /// Whether a directory is one of the file system's or of a snapshot's, so that its names are
+    /// changed by nobody but who changes them here. Those below `.zfs` come and go by themselves.
+    pub fn is_of_files(number: u64) -> bool {
+        matches!(Self::node(number), Ok(Node::File(..)))
+    }
+
     fn node(number: u64) -> Result<Node> {
         Node::of(number).ok_or(Error::Absent)
     }
