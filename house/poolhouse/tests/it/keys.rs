@@ -1,0 +1,105 @@
+//! A daemon's keys: datasets and whole pools are encrypted, locked, unlocked and given other keys.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use crate::nas::{Nas, cannot_mount, kill};
+use crate::poolhouse::arg;
+
+#[test]
+fn encrypted_datasets_are_made_and_unlocked() {
+    let nas = Nas::new("locked", 8);
+    nas.create("-O canmount=off tank draid1:2d:1s", 5);
+    assert!(nas.good("zpool status tank").contains("draid1"));
+    let key = nas.0.join("key");
+    std::fs::write(&key, "correct horse battery staple\n").unwrap();
+    let place = format!("-o keylocation=file://{}", arg(&key));
+    let words = "-o encryption=on -o keyformat=passphrase -o canmount=off";
+    nas.refused(&format!("zfs create -o encryption=on {place} tank/private"), 2);
+    nas.good(&format!("zfs create {words} {place} tank/private"));
+    nas.good("zfs create -o canmount=off tank/private/letters");
+    let facts = "zfs get -H -o value encryption,encryptionroot,keystatus tank/private/letters";
+    assert_eq!(nas.good(facts), "aes-256-gcm\ntank/private\navailable\n");
+    nas.good("zfs unload-key tank/private");
+    assert_eq!(nas.good(facts), "aes-256-gcm\ntank/private\nunavailable\n");
+    nas.refused("zfs create tank/private/more", 9);
+    nas.refused("zfs load-key tank/private/letters", 2);
+    nas.good("zfs load-key -a");
+    nas.good("zfs create -o canmount=off tank/private/more");
+    nas.good("zfs unload-key -r tank");
+    std::fs::write(&key, "another phrase").unwrap();
+    nas.refused("zfs load-key tank/private", 8);
+}
+
+#[test]
+fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
+    let nas = Nas::new("rekeyed", 1);
+    let [old, new] = ["old", "new"].map(|name| nas.0.join(name));
+    std::fs::write(&old, "correct horse battery staple\n").unwrap();
+    std::fs::write(&new, "5".repeat(64)).unwrap();
+    let place = |path: &Path| format!("keylocation=file://{}", arg(path));
+    let words = "-O canmount=off -O encryption=on -O keyformat=passphrase -O pbkdf2iters=100000";
+    nas.create(&format!("{words} -O {} tank", place(&old)), 1);
+    nas.good("zfs create tank/letters");
+    let facts = "zfs get -H -o value encryption,encryptionroot,keyformat,keystatus tank/letters";
+    assert_eq!(nas.good(facts), "aes-256-gcm\ntank\npassphrase\navailable\n");
+    nas.good(&format!("zfs change-key -o keyformat=hex -o {} tank", place(&new)));
+    nas.good("zpool export tank");
+    let from = nas.0.join("drives");
+    nas.good(&format!("zpool import -N -d {} tank", arg(&from)));
+    assert_eq!(nas.good(facts), "aes-256-gcm\ntank\nhex\nunavailable\n");
+    nas.refused(&format!("zfs load-key -L file://{} tank", arg(&old)), 8);
+    nas.good("zpool export tank");
+    nas.good(&format!("zpool import -l -d {} tank", arg(&from)));
+    assert_eq!(nas.good(facts), "aes-256-gcm\ntank\nhex\navailable\n");
+    nas.refused("zfs change-key -i tank", 2);
+    // a key of its own from the same file, and back to the one above
+    let own = format!("zfs change-key -o keyformat=hex -o {} tank/letters", place(&new));
+    nas.good(&own);
+    let root = "zfs get -H -o value encryptionroot tank/letters";
+    assert_eq!(nas.good(root), "tank/letters\n");
+    nas.good("zfs unmount -a");
+    nas.good("zfs unload-key -a");
+    nas.refused("zfs change-key -i tank/letters", 9);
+    nas.good("zfs change-key -l -i tank/letters");
+    assert_eq!(nas.good(root), "tank\n");
+    let told = nas.good("zpool history -il tank");
+    for secret in ["correct horse", "55555"] {
+        assert!(!told.contains(secret) && !nas.log().contains(secret), "{told}");
+    }
+    for wanted in ["zpool create -R", "zfs change-key -o", "zpool import -l", "zpool export tank"] {
+        assert!(told.contains(wanted), "{wanted}: {told}");
+    }
+}
+
+#[test]
+fn a_killed_daemon_reads_keys_that_promises_need() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("promised", 1);
+    nas.create("tank", 1);
+    let key = nas.0.join("key");
+    std::fs::write(&key, "correct horse battery staple").unwrap();
+    let words = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+    nas.good(&format!("zfs create {words} -o keylocation=file://{} tank/secret", arg(&key)));
+    let letter = nas.root().join("tank/secret/letter");
+    let mut file = File::create(&letter).unwrap();
+    // the first promise takes a group, in which the log comes to be
+    for word in [&b"promised"[..], b" twice"] {
+        file.write_all(word).unwrap();
+        file.sync_all().unwrap();
+    }
+    drop(file);
+    kill(&nas.state());
+    // without its key the pool cannot be had, and the log says why
+    let away = nas.0.join("away");
+    std::fs::rename(&key, &away).unwrap();
+    nas.refused("zfs list tank", 3);
+    assert!(nas.log().contains("zpool import -l tank"), "{}", nas.log());
+    nas.good("serve --stop");
+    std::fs::rename(&away, &key).unwrap();
+    nas.good("zfs list tank");
+    assert_eq!(std::fs::read(&letter).unwrap(), b"promised twice");
+}

@@ -1,0 +1,158 @@
+//! What a daemon mounts: where, for whom, and for how long.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::nas::{Nas, cannot_mount, kill, source};
+use crate::poolhouse::arg;
+
+#[test]
+fn file_systems_are_mounted_while_their_pool_is_there() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("mounted", 6);
+    nas.create("tank raidz2", 6);
+    let (tank, media) = (nas.root().join("tank"), nas.root().join("tank/media"));
+    nas.good("zfs create tank/media");
+    assert_eq!(source(&tank).as_deref(), Some("tank"));
+    assert_eq!(source(&media).as_deref(), Some("tank/media"));
+    assert_eq!(nas.good("zfs get -Ho value mounted tank/media"), "yes\n");
+    let shown = nas.good("zfs mount");
+    assert!(shown.contains("tank/media") && shown.contains(arg(&media)), "{shown}");
+    std::fs::write(media.join("letter"), "dear grandma").unwrap();
+    nas.good("zfs snapshot tank/media@sent");
+    std::fs::write(media.join("letter"), "all wrong").unwrap();
+
+    // the daemon ends, two drives die, and whoever asks next starts it again
+    nas.good("serve --stop");
+    assert_eq!(source(&media), None);
+    for drive in nas.drives(2) {
+        std::fs::remove_file(drive).unwrap();
+    }
+    nas.good("zpool status tank");
+    assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "all wrong");
+    let before = media.join(".zfs/snapshot/sent/letter");
+    assert_eq!(std::fs::read_to_string(before).unwrap(), "dear grandma");
+
+    // what is synced outlasts a kill; what the killed one left mounted is taken away
+    let mut last = File::create(media.join("last")).unwrap();
+    last.write_all(b"synced").unwrap();
+    last.sync_all().unwrap();
+    drop(last);
+    kill(&nas.state());
+    nas.good("zpool status tank");
+    assert_eq!(std::fs::read_to_string(media.join("last")).unwrap(), "synced");
+
+    nas.good("zfs rollback tank/media@sent");
+    assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "dear grandma");
+    assert!(!media.join("last").exists());
+    nas.good("zpool export tank");
+    assert_eq!((source(&tank), source(&media)), (None, None));
+    assert!(!media.exists(), "folders made for it go with it");
+}
+
+/// Runs `poolhouse` as somebody who is not root; none: that cannot be done here.
+fn as_user(state: &Path, words: &str) -> Option<(bool, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(words.split_whitespace()).arg("--state").arg(state).stdin(Stdio::null());
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().ok()?;
+    Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+#[test]
+fn users_have_file_systems_of_their_own() {
+    let nas = Nas::new("user", 1);
+    let drive = nas.drives(1).remove(0);
+    for path in [&nas.0, &drive, &nas.0.join("drives")] {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+    }
+    let (state, root) = (nas.state(), nas.root());
+    let user = |words: &str| as_user(&state, words);
+    if cannot_mount() || !user("zpool list").is_some_and(|(good, _)| good) {
+        eprintln!("nothing is tried as an ordinary user: this program is out of their reach");
+        return;
+    }
+    let create = format!("zpool create -R {} tank {}", arg(&root), arg(&drive));
+    let (good, said) = user(&create).unwrap();
+    assert!(good, "{said}");
+    if said.is_empty() {
+        // the root of each belongs to the user
+        let (good, said) = user("zfs create -o mountpoint=/beside tank/x").unwrap();
+        assert_eq!((good, said.as_str()), (true, ""));
+        assert_eq!(source(&root.join("beside")).as_deref(), Some("tank/x"));
+        let (good, said) = user("zfs create tank/x/y").unwrap();
+        assert!(good && (said.is_empty() || said.contains("user_allow_other")), "{said}");
+    } else {
+        eprintln!("nothing is mounted by an ordinary user: {said}");
+    }
+    assert_eq!(user("zpool export tank"), Some((true, String::new())));
+    assert_eq!(user("serve --stop"), Some((true, String::new())));
+    assert_eq!(source(&root.join("tank")), None);
+}
+
+#[test]
+fn properties_say_where_file_systems_are_mounted() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("places", 2);
+    nas.create("-m /pool tank mirror", 2);
+    let root = nas.root();
+    nas.good("zfs create -p tank/a/b");
+    assert_eq!(source(&root.join("pool/a/b")).as_deref(), Some("tank/a/b"));
+    nas.good("zfs set mountpoint=/elsewhere tank/a");
+    assert_eq!(source(&root.join("pool/a")), None);
+    assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"));
+    assert_eq!(source(&root.join("elsewhere/b")).as_deref(), Some("tank/a/b"));
+    let shown = nas.good("zfs get -Ho value mountpoint tank/a tank");
+    let wanted = format!("{0}/elsewhere\n{0}/pool\n", arg(&root));
+    assert_eq!(shown, wanted, "as zfs(8) shows them behind an altroot");
+    nas.good("zfs rename tank/a/b tank/c");
+    assert_eq!(source(&root.join("pool/c")).as_deref(), Some("tank/c"));
+
+    // what is open stays, unless by force
+    let open = File::create(root.join("pool/c/open")).unwrap();
+    assert!(nas.refused("zfs unmount tank/c", 14).contains("in use"));
+    assert!(nas.refused("zpool export tank", 14).contains("in use"));
+    assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"), "all stay mounted");
+    nas.good("zfs unmount -f tank/c");
+    drop(open);
+    assert_eq!(source(&root.join("pool/c")), None);
+    nas.good("zfs mount tank/c");
+    assert!(nas.refused("zfs mount tank/c", 14).contains("mounted already"));
+
+    nas.good("zfs set readonly=on tank/c");
+    let refused = std::fs::write(root.join("pool/c/more"), "x").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    nas.good("zfs set canmount=off tank/c");
+    assert_eq!(source(&root.join("pool/c")), None);
+    assert!(nas.refused("zfs mount tank/c", 14).contains("canmount=off"));
+    nas.good("zfs set mountpoint=none tank/a");
+    assert_eq!(source(&root.join("elsewhere")), None);
+    nas.good("zfs unmount -a");
+    assert_eq!(nas.good("zfs mount"), "");
+    nas.good("zfs mount -a");
+    assert_eq!(source(&root.join("pool")).as_deref(), Some("tank"));
+    // what is mounted in a folder goes even if something was mounted over that later
+    nas.good("zfs create -o canmount=noauto tank/up");
+    nas.good("zfs create tank/up/down");
+    let down = root.join("pool/up/down");
+    assert_eq!(source(&down).as_deref(), Some("tank/up/down"));
+    nas.good("zfs mount tank/up");
+    nas.good("zfs unmount -a");
+    assert_eq!((nas.good("zfs mount"), source(&down)), (String::new(), None));
+    nas.good("zfs mount -a");
+    nas.good("zfs create -u tank/quiet");
+    assert_eq!(source(&root.join("pool/quiet")), None);
+    nas.good("zfs destroy tank/quiet");
+    nas.good("zpool destroy tank");
+}

@@ -1,0 +1,100 @@
+//! A daemon in a folder of its own, with files for drives, and what is asked of the kernel about it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::poolhouse::{Run, arg, run};
+
+/// A daemon's folder, with sparse files for drives. In the end the daemon ends, and all goes.
+pub(crate) struct Nas(pub(crate) PathBuf);
+
+impl Nas {
+    pub(crate) fn new(name: &str, drives: usize) -> Self {
+        // short: a socket has a path of 107 bytes at most
+        let path = std::env::temp_dir().join(format!("ph-{name}-{}", std::process::id()));
+        let nas = Self(path);
+        std::fs::create_dir_all(nas.0.join("drives")).unwrap();
+        for drive in nas.drives(drives) {
+            File::create(drive).unwrap().set_len(256 << 20).unwrap();
+        }
+        nas
+    }
+
+    pub(crate) fn drives(&self, count: usize) -> Vec<PathBuf> {
+        (0..count).map(|index| self.0.join(format!("drives/d{index}.img"))).collect()
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+
+    /// Runs `poolhouse` with the daemon of this folder.
+    pub(crate) fn run(&self, words: &str) -> Run {
+        let state = self.state();
+        let mut args: Vec<&str> = words.split_whitespace().collect();
+        args.extend(["--state", arg(&state)]);
+        run(&args)
+    }
+
+    pub(crate) fn good(&self, words: &str) -> String {
+        let run = self.run(words);
+        assert_eq!(run.status, 0, "{words}: {}{}", run.err, self.log());
+        run.out
+    }
+
+    pub(crate) fn refused(&self, words: &str, status: i32) -> String {
+        let run = self.run(words);
+        assert_eq!(run.status, status, "{words}: {}{}", run.out, run.err);
+        run.err
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.state().join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn create(&self, words: &str, count: usize) {
+        let drives: Vec<_> = self.drives(count).iter().map(|path| arg(path).to_owned()).collect();
+        let root = self.root();
+        self.good(&format!("zpool create -R {} {words} {}", arg(&root), drives.join(" ")));
+    }
+
+    /// What stands before the mountpoints.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.0.join("root")
+    }
+}
+
+impl Drop for Nas {
+    fn drop(&mut self) {
+        self.run("serve --stop");
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Kills whoever answers there, as a power cut would.
+pub(crate) fn kill(state: &Path) {
+    let log = std::fs::read_to_string(state.join("log")).unwrap();
+    let pid = log.lines().filter_map(|line| line.split(" as process ").nth(1)).next_back().unwrap();
+    let killed = Command::new("kill").args(["-9", pid]).stdin(Stdio::null()).status().unwrap();
+    assert!(killed.success());
+    while Path::new("/proc").join(pid).join("exe").exists() {
+        std::thread::yield_now();
+    }
+}
+
+/// The source of what is mounted at a folder, as the kernel says it.
+pub(crate) fn source(dir: &Path) -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let at = |line: &str| line.split(' ').nth(1) == dir.to_str();
+    mounts.lines().rfind(|line| at(line)).map(|line| line.split(' ').next().unwrap().to_owned())
+}
+
+/// A machine without FUSE has nothing to be mounted with.
+pub(crate) fn cannot_mount() -> bool {
+    let cannot = !Path::new("/dev/fuse").exists();
+    if cannot {
+        eprintln!("nothing is mounted: there is no /dev/fuse");
+    }
+    cannot
+}
