@@ -30,8 +30,7 @@ fn cut(folder: &Folder, name: &str) -> String {
         assert!(copy.arg("--sparse=always").args([&from, &to]).status().unwrap().success());
     }
     // what the new drive lacks is noted, so that nothing but it is short of anything
-    zdb(copy.path(), &["-bcc"]);
-    zdb(copy.path(), &["-C"])
+    zdb(copy.path(), &["-bcc", "-C"])
 }
 
 fn fill(held: &Held) {
