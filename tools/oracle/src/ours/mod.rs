@@ -12,7 +12,7 @@ mod layout;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::held::{Held, Memory, Wishes, World, create_keyed, hold};
+use engine::held::{Held, Memory, TakeOver, Wishes, World, create_keyed, hold, hold_as};
 use sim::Seed;
 
 use history::History;
@@ -95,15 +95,13 @@ impl Round {
         Ok(held)
     }
 
-    /// Takes the pool in a folder over, whose power was cut, and gives it up: what was promised is
-    /// replayed.
-    pub fn replay(&self, folder: &Path) -> Result<(), Trouble> {
-        let mut chance = self.chance(4);
-        let world = world(&mut chance);
-        let paths = [folder.to_owned()];
-        let held = hold(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
-        History::of(&held, &mut chance)?.read_all()?;
-        leave(&held, folder)
+    /// Takes the pool in a folder over, whose power was cut, with the keys of what is encrypted, and
+    /// gives it up: what was promised is replayed.
+    pub fn replay(&self, folder: &Path, keys: Vec<(String, Vec<u8>)>) -> Result<(), Trouble> {
+        let world = world(&mut self.chance(4));
+        let how = TakeOver { keys, ..TakeOver::default() };
+        let held = hold_as(&[folder.to_owned()], POOL, &how, &world);
+        leave(&held.map_err(|why| format!("hold: {why}"))?, folder)
     }
 
     /// Takes the pool in a folder over, changes it, and gives it up again.
