@@ -12,8 +12,8 @@
 /// What buffers of direct I/O are aligned to.
 pub(crate) const ALIGNMENT: usize = 4096;
 /// Random bytes of all writers of short blocks together, and of one at least.
-const ALL: usize = 32 << 20;
-const LEAST: usize = 1 << 20;
+const ALL: usize = 8 << 20;
+const LEAST: usize = 256 << 10;
 /// Where long blocks begin, and how many of them a writer's bytes are.
 const LONG: usize = 64 << 10;
 const BLOCKS: usize = 3;
