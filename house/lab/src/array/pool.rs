@@ -104,7 +104,10 @@ impl Pool {
     /// Bytes allocated on its drives, parity included, with all that was changed so far.
     pub(super) fn allocated(&self) -> Result<u64, Error> {
         self.with(|session| {
-            session.held().sync()?;
+            // what was given up counts until two more groups are on the drives
+            for _ in 0..3 {
+                session.held().sync()?;
+            }
             Ok(session.held().status().allocated)
         })
     }
