@@ -92,7 +92,8 @@ proptest! {
             prop_assert!(bytes(before) == bytes(now));
         }
         let any = lost.iter().any(|index| bytes(&drives[*index])[4 << 20..].iter().any(|b| *b != 0));
-        prop_assert_eq!(written > 0, any);
+        // the zeros that fill up a row of a dRAID are given as well, and leave no trace
+        prop_assert!(written > 0 || !any);
     }
 }
 
