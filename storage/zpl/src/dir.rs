@@ -3,6 +3,7 @@
 //! A directory is a table from names to words: bits 0-47 the file's object, 60-63 its kind (0 in
 //! file systems of version 1: then the file is asked). `.` and `..` are not in it.
 
+use std::borrow::Cow;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use units::ObjectId;
@@ -231,13 +232,13 @@ impl Inner {
     }
 
     /// A name as it is compared.
-    fn folded(&self, name: &[u8]) -> Vec<u8> {
+    fn folded<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
         let form = Normalization(self.master.normalization);
         let how = match self.master.case {
             Case::Insensitive => Normalization(form.0 | Normalization::UPPER.0),
             Case::Sensitive | Case::Mixed => form,
         };
-        zap::normalize(name, how).into_owned()
+        zap::normalize(name, how)
     }
 
     pub(crate) fn read_dir(
