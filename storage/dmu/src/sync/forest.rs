@@ -112,17 +112,21 @@ impl<'a> Forest<'a> {
             return Ok(());
         }
         let pointer = self.pointer(seat.0, seat.1)?;
-        let content = if pointer.is_hole() {
-            vec![0; self.indirect_size()]
-        } else {
-            let block = self.below.fetch(&pointer, seat.0, seat.1)?;
-            if block.order() == Order::Big {
-                return Err(Error::OtherOrder { place: self.below.place(seat.0, seat.1) });
-            }
-            block.to_vec()
-        };
+        let content = self.read(seat, &pointer)?;
         self.indirect.insert(seat, content);
         Ok(())
+    }
+
+    /// What an indirect block has on the drives.
+    fn read(&self, seat: Seat, pointer: &Blkptr) -> Result<Vec<u8>> {
+        if pointer.is_hole() {
+            return Ok(vec![0; self.indirect_size()]);
+        }
+        let block = self.below.fetch(pointer, seat.0, seat.1)?;
+        if block.order() == Order::Big {
+            return Err(Error::OtherOrder { place: self.below.place(seat.0, seat.1) });
+        }
+        Ok(block.to_vec())
     }
 
     fn set(&mut self, level: u8, block: u64, pointer: Blkptr) -> Result<()> {
@@ -186,9 +190,13 @@ impl<'a> Forest<'a> {
     /// Accounts for the death of a block and of all below it.
     fn kill_tree(&mut self, level: u8, block: u64, pointer: &Blkptr) -> Result<()> {
         if level > 0 {
-            self.load((level, block))?;
-            let content = self.indirect.remove(&(level, block)).unwrap_or_default();
-            self.dirty.remove(&(level, block));
+            let seat = (level, block);
+            // not by the way from the root: that would bring what is dead above it back into memory
+            let content = match self.indirect.remove(&seat) {
+                Some(content) => content,
+                None => self.read(seat, pointer)?,
+            };
+            self.dirty.remove(&seat);
             let first = self.shape().first_child(block);
             for slot in 0..content.len() / Blkptr::SIZE {
                 let child = parse_child(&content, Order::Little, slot);

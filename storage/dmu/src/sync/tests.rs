@@ -35,6 +35,8 @@ fn deed() -> impl Strategy<Value = Deed> {
     prop_oneof![
         6 => (object.clone(), at.clone(), 1_usize..9000, 0_u8..4)
             .prop_map(|(object, at, length, fill)| Deed::Write { object, at, length, fill }),
+        2 => (object.clone(), at.clone(), 100_000_usize..400_000, 0_u8..4)
+            .prop_map(|(object, at, length, fill)| Deed::Write { object, at, length, fill }),
         2 => (object.clone(), at.clone(), 1_u64..2_000_000)
             .prop_map(|(object, at, length)| Deed::Free { object, at, length }),
         1 => (object.clone(), at).prop_map(|(object, at)| Deed::Cut { object, at }),
@@ -216,6 +218,17 @@ proptest! {
         run.compare(&run.set);
         run.account(&synced.root);
     }
+}
+
+#[test]
+fn nothing_of_what_was_cut_off_comes_back_with_what_is_written_after_it() {
+    let mut run = Run::new();
+    let write = |length, fill| Deed::Write { object: 1, at: 0, length, fill };
+    for deed in [write(100_000, 1), Deed::Sync, Deed::Cut { object: 1, at: 0 }, write(600, 2)] {
+        run.act(&deed);
+    }
+    let synced = run.memory.sync(&run.set, Txg::new(run.txg)).unwrap();
+    run.account(&synced.root);
 }
 
 #[test]
