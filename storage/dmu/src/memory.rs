@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use units::{ObjsetId, Place, Txg, VdevId};
 use zio::{Block, Error, Key, Policy, Sink, Source, WriteRequest};
 
-use crate::{Ledger, Objset, Result, Synced, Syncing};
+use crate::{Early, Ledger, Objset, Result, Synced, Syncing, Wanted};
 
 /// Holds blocks. Nothing is compressed or checked, and no space is used again.
 #[derive(Debug, Default)]
@@ -45,6 +45,44 @@ pub fn blank(kind: Kind) -> (Objset, Arc<Memory>) {
     let memory = Arc::new(Memory::default());
     let id = if kind == Kind::Meta { ObjsetId::MOS } else { ObjsetId::new(54) };
     (Objset::blank(Arc::clone(&memory) as Arc<dyn Source>, id, kind, None), memory)
+}
+
+/// Stores content in memory before its group is written.
+pub struct Ahead {
+    memory: Arc<Memory>,
+    unwanted: Mutex<Vec<Blkptr>>,
+}
+
+impl Ahead {
+    /// In that memory.
+    pub fn of(memory: &Arc<Memory>) -> Arc<Self> {
+        Arc::new(Self { memory: Arc::clone(memory), unwanted: Mutex::default() })
+    }
+
+    /// Frees what is not wanted of groups up to that one.
+    pub fn give_up(&self, txg: Txg) {
+        self.unwanted.lock().retain(|pointer| {
+            let is_later = pointer.birth() > txg;
+            if !is_later {
+                self.memory.free(pointer, txg);
+            }
+            is_later
+        });
+    }
+}
+
+impl Early for Ahead {
+    fn policy(&self, _: Wanted) -> Option<Policy> {
+        Some(Policy::default())
+    }
+
+    fn sink(&self) -> &dyn Sink {
+        &*self.memory
+    }
+
+    fn unwanted(&self, pointer: &Blkptr) {
+        self.unwanted.lock().push(pointer.clone());
+    }
 }
 
 struct Frees<'a> {

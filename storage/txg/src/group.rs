@@ -32,6 +32,8 @@ struct State {
     holds: BTreeMap<Txg, usize>,
     /// Dirty bytes of each group that has any.
     dirty: BTreeMap<Txg, u64>,
+    /// Bytes of each group that are on the drives already.
+    stored: BTreeMap<Txg, u64>,
     /// A sync of this group was asked for.
     wanted: Txg,
     /// How many are there who write groups whenever one is due.
@@ -58,6 +60,16 @@ impl State {
     fn dirty(&self) -> u64 {
         self.dirty.values().copied().fold(0, u64::saturating_add)
     }
+
+    fn stored(&self) -> u64 {
+        self.stored.values().copied().fold(0, u64::saturating_add)
+    }
+
+    /// What is stored takes no memory, but drives may not have it for good yet: a group that waits
+    /// for that is not to take forever.
+    fn is_full(&self, limits: Limits) -> bool {
+        self.dirty() >= limits.dirty || self.stored() >= limits.dirty.saturating_mul(2)
+    }
 }
 
 /// A hold on a group: as long as it lives the group is not written.
@@ -82,6 +94,13 @@ impl Tx {
     pub fn dirtied(&self, bytes: u64) {
         if let Some(group) = &self.group {
             group.dirtied(self.txg, bytes);
+        }
+    }
+
+    /// Tells that so many bytes more are on the drives before this group is.
+    pub fn stored(&self, bytes: u64) {
+        if let Some(group) = &self.group {
+            group.stored(self.txg, bytes);
         }
     }
 }
@@ -123,6 +142,7 @@ impl Groups {
             synced,
             holds: BTreeMap::new(),
             dirty: BTreeMap::new(),
+            stored: BTreeMap::new(),
             wanted: Txg::ZERO,
             writers: 0,
             stopped: false,
@@ -157,7 +177,7 @@ impl Groups {
     /// are stopped, and while they are halted.
     pub fn begin(&self) -> Option<Tx> {
         let mut state = self.0.state.lock();
-        while !state.ends() && state.dirty() >= self.0.limits.dirty {
+        while !state.ends() && state.is_full(self.0.limits) {
             self.drive(&mut state);
         }
         if state.ends() {
@@ -180,9 +200,29 @@ impl Groups {
         }
     }
 
+    fn stored(&self, txg: Txg, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = self.0.state.lock();
+        let was_due = due(&state, self.0.limits);
+        let stored = state.stored.entry(txg).or_default();
+        *stored = stored.saturating_add(bytes);
+        if !was_due && due(&state, self.0.limits) {
+            self.0.changed.notify_all();
+        }
+    }
+
     /// Bytes that wait to be written.
     pub fn dirty(&self) -> u64 {
         self.0.state.lock().dirty()
+    }
+
+    /// Bytes that the last group on the drives knows nothing of: those that wait to be written,
+    /// and those that are stored already.
+    pub fn unsynced(&self) -> u64 {
+        let state = self.0.state.lock();
+        state.dirty().saturating_add(state.stored())
     }
 
     /// The group that is open.
@@ -231,6 +271,7 @@ impl Groups {
         let mut state = self.0.state.lock();
         state.synced = txg;
         state.dirty.remove(&txg);
+        state.stored.remove(&txg);
         self.0.changed.notify_all();
     }
 
@@ -294,7 +335,7 @@ impl Groups {
 }
 
 fn due(state: &State, limits: Limits) -> bool {
-    state.wanted > state.synced || state.dirty() >= limits.start
+    state.wanted > state.synced || state.dirty() >= limits.start || state.stored() >= limits.dirty
 }
 
 const fn next(txg: Txg) -> Txg {

@@ -19,6 +19,13 @@ impl Block {
         Self { bytes: Arc::new(Buffer(bytes)), order }
     }
 
+    /// A copy of bytes as a block's content.
+    pub fn copied(bytes: &[u8], order: Order) -> Self {
+        let mut copy = Self::buffer(bytes.len());
+        copy.copy_from_slice(bytes);
+        Self::new(copy, order)
+    }
+
     /// Whether this is the same memory as another: a clone of it, with nothing changed.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)

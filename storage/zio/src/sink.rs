@@ -81,6 +81,21 @@ pub struct Policy {
     pub small: u32,
 }
 
+impl Policy {
+    /// Whether a block is compared with the one that stands in its place (nopwrite).
+    pub const fn compares(&self) -> bool {
+        let strong = matches!(
+            self.checksum,
+            Checksum::Sha256
+                | Checksum::Sha512
+                | Checksum::Skein
+                | Checksum::EdonR
+                | Checksum::Blake3
+        );
+        self.nopwrite && strong && !self.compression.is_off()
+    }
+}
+
 impl Default for Policy {
     /// One copy with fletcher4, as it is; zeros are holes.
     fn default() -> Self {

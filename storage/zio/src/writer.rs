@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use metaslab::{Allocator, Class, Want};
 use ondisk::blkptr::{Protection, Regular};
-use ondisk::{Blkptr, Checksum, Compression, Dva, Order};
+use ondisk::{Blkptr, Compression, Dva, Order};
 use parking_lot::Mutex;
 use transform::checksum;
 use transform::crypt::block::Params;
@@ -369,13 +369,8 @@ fn pointer(request: &WriteRequest<'_>, compression: Compression, psize: usize) -
 /// The block that stands there already, if it is the very same (nopwrite).
 fn unchanged<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Regular> {
     let Blkptr::Regular(old) = request.previous else { return None };
-    let strong = matches!(
-        block.checksum,
-        Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::EdonR | Checksum::Blake3
-    );
     let plain = |block: &Regular| block.protection == Protection::None && !block.dedup;
-    let same = request.policy.nopwrite
-        && strong
+    let same = request.policy.compares()
         && block.level.get() == 0
         && !block.compression.is_off()
         && plain(block)

@@ -19,9 +19,9 @@ pub enum Workload {
 }
 
 /// Kinds of operations.
-const KINDS: u64 = 14;
+const KINDS: u64 = 15;
 /// Those that change files come first; then sync, and fsync.
-const SYNC: u64 = 12;
+const SYNC: u64 = 13;
 /// Operations of a long row.
 const LONG: usize = 40;
 /// Where files may be.
@@ -137,6 +137,12 @@ fn file_op(kind: u64, set: &str, model: &Model, chance: &mut Seed) -> Op {
             mode: u32::try_from(chance.below(0o1000)).unwrap_or(0),
             owner: 1000 + u32::try_from(chance.below(3)).unwrap_or(0),
         },
+        // so much that whole blocks go to the drives before their group is written
+        (12, Some(_), _) => {
+            let at = chance.below(size + 6000);
+            let length = 140_000 + pick(chance, 20_000);
+            Act::Write { path: path(), at, length, seed }
+        }
         (_, _, Some(path)) => Act::Create { path },
         _ => return Op::Sync,
     };

@@ -35,6 +35,15 @@ impl FileSystem {
         self.pool.with(|session| work(session, &session.files(&self.name)?))
     }
 
+    /// Bytes that a file takes on the drives, parity included, with all that was changed so far.
+    pub(super) fn allocated(&self, name: &str) -> Result<u64, Error> {
+        self.with(|session, files| {
+            session.held().sync()?;
+            let found = files.files().find(name.as_bytes())?.ok_or_else(|| absent(name))?;
+            Ok(found.content().allocated()?)
+        })
+    }
+
     /// The folder in which a name stands, and the name in it.
     fn split<'n>(&self, files: &LiveFiles, name: &'n str) -> Result<(ObjectId, &'n str), Error> {
         let Some((folder, name)) = name.rsplit_once('/') else {

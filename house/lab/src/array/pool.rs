@@ -101,17 +101,6 @@ impl Pool {
         work(session.as_ref().ok_or_else(closed)?)
     }
 
-    /// Bytes allocated on its drives, parity included, with all that was changed so far.
-    pub(super) fn allocated(&self) -> Result<u64, Error> {
-        self.with(|session| {
-            // what was given up counts until two more groups are on the drives
-            for _ in 0..3 {
-                session.held().sync()?;
-            }
-            Ok(session.held().status().allocated)
-        })
-    }
-
     /// Closes it, and takes what was read of its drives out of memory; says which part could not
     /// be.
     fn close(&self) -> Result<Option<f64>, Error> {

@@ -162,8 +162,8 @@ impl Turns<'_> {
         pool.with(|session| Ok(session.held().create_filesystem(&new)?))?;
         let Some(size) = column.size else { return Ok(false) };
         let data = (size.bytes / SMALL_PART / LONG).max(1) * LONG;
-        let before = pool.allocated()?;
-        let file = FileSystem::of(pool, &name).blocks("small")?;
+        let place = FileSystem::of(pool, &name);
+        let file = place.blocks("small")?;
         let task = |verb| Task {
             verb,
             order: Order::Once,
@@ -185,7 +185,7 @@ impl Turns<'_> {
             };
             if verb == Verb::Write {
                 // what is counted is one side of a mirror
-                let allocated = pool.allocated()?.saturating_sub(before) * layout.copies();
+                let allocated = place.allocated("small")? * layout.copies();
                 column.small = Some(Small { data, allocated });
             }
             let (id, what, group) = (id.to_owned(), what.to_owned(), "small records".to_owned());

@@ -1,5 +1,6 @@
 //! Changing an object's content, bonus and shape.
 
+use std::borrow::Borrow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use txg::Tx;
 use units::{BlockId, ObjectId, Txg};
 use zio::Block;
 
+use crate::live::early::{Coming, Underway};
 use crate::live::entry::{Content, State};
 use crate::live::{Entry, Live, see};
 use crate::{Error, Object, Result};
@@ -23,17 +25,34 @@ impl Object {
     }
 
     /// Writes bytes at an offset. Blocks that are not written whole keep what they had.
-    pub fn write(&self, tx: &Tx, offset: u64, mut bytes: &[u8]) -> Result<()> {
+    pub fn write(&self, tx: &Tx, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.begin_write(tx, offset, bytes).map(drop)
+    }
+
+    /// The same, but many whole blocks may still be on their way to the drives when this returns, so
+    /// that other parts of the object can be changed meanwhile.
+    pub fn begin_write<'a, T: Borrow<Tx>>(
+        &self,
+        tx: T,
+        offset: u64,
+        mut bytes: &'a [u8],
+    ) -> Result<Underway<'a, T>> {
         let (entry, live) = self.being_changed()?;
         let size = self.size_now(entry)?;
+        let mut underway = Underway::new(tx, entry, live);
         let mut at = offset;
         while !bytes.is_empty() {
             let (block, skip) = split(at, size);
-            let count = size.saturating_sub(skip).min(bytes.len());
+            let whole = bytes.len().saturating_sub(bytes.len().checked_rem(size).unwrap_or(0));
+            let count = match size.saturating_sub(skip) {
+                part if part == size && whole > 0 => whole,
+                part => part.min(bytes.len()),
+            };
             let (now, rest) = bytes.split_at(count);
-            if count == size {
-                put_whole(entry, tx, block, now);
+            if count == whole {
+                underway.take(block, now, size);
             } else {
+                let tx = underway.tx();
                 let mut change = |content: &mut [u8]| {
                     if let Some(part) = content.get_mut(skip..skip.saturating_add(count)) {
                         part.copy_from_slice(now);
@@ -44,8 +63,8 @@ impl Object {
             bytes = rest;
             at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         }
-        live.soil(tx.txg(), entry);
-        Ok(())
+        live.soil(underway.tx().txg(), entry);
+        Ok(underway)
     }
 
     /// Changes the content of one block in place; that of a hole is zeros before. The change may be
@@ -186,12 +205,10 @@ fn split(at: u64, size: usize) -> (u64, usize) {
 }
 
 /// A block becomes just these bytes.
-fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
+pub(super) fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
+    let fresh = Block::copied(bytes, Order::Little);
     let mut state = entry.state.write();
     reach(&mut state, tx.txg(), block);
-    let mut fresh = Block::buffer(bytes.len());
-    fresh.copy_from_slice(bytes);
-    let fresh = Block::new(fresh, Order::Little);
     let versions = state.blocks.entry(block).or_default();
     let fresh = Content::Bytes(fresh);
     let (made, versions) = State::versions_from(versions, tx.txg(), |_| fresh.clone());
@@ -213,13 +230,15 @@ fn change_block(
     size: usize,
     change: &mut dyn FnMut(&mut [u8]),
 ) -> Result<()> {
-    let before = if is_here(entry, tx.txg(), block) {
-        None
-    } else {
+    let before = loop {
+        if is_here(entry, tx.txg(), block) {
+            break None;
+        }
         match content_at(entry, tx.txg(), block) {
-            Then::Here(content) => Some(content),
-            Then::Hole => None,
-            Then::Below => see::block(entry, block)?,
+            Then::Here(content) => break Some(content),
+            Then::Hole => break None,
+            Then::Below => break see::block(entry, block)?,
+            Then::Coming(coming) => coming.wait(),
         }
     };
     let mut before = before.filter(|content| content.len() == size);
@@ -230,12 +249,13 @@ fn change_block(
     let mut state = entry.state.write();
     reach(&mut state, tx.txg(), block);
     let versions = state.blocks.entry(block).or_default();
-    let (made, versions) = State::versions_from(versions, tx.txg(), |_| first());
+    let (mut made, versions) = State::versions_from(versions, tx.txg(), |_| first());
     for (known, version) in versions {
-        if *known == tx.txg() && matches!(version, Content::Cloned(_)) {
+        if *known == tx.txg() && matches!(version, Content::Cloned(_) | Content::Stored(_)) {
             *version = first();
+            made = true;
         }
-        // what a later group has cloned has nothing of this one
+        // what a later group has cloned, or stored as a whole, has nothing of this one
         if let Content::Bytes(content) = version {
             change(content.bytes_mut());
         }
@@ -263,6 +283,8 @@ enum Then {
     Hole,
     /// What is on the drives, here or with another object.
     Below,
+    /// What is on its way there.
+    Coming(Arc<Coming>),
 }
 
 fn content_at(entry: &Entry, txg: Txg, block: u64) -> Then {
@@ -278,7 +300,8 @@ fn content_at(entry: &Entry, txg: Txg, block: u64) -> Then {
     match (written, gone) {
         (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => match content {
             Content::Bytes(content) => Then::Here(content),
-            Content::Cloned(_) => Then::Below,
+            Content::Cloned(_) | Content::Stored(_) => Then::Below,
+            Content::Coming(coming) => Then::Coming(coming),
         },
         (_, Some(_)) => Then::Hole,
         _ => Then::Below,

@@ -27,7 +27,7 @@ impl Object {
         let tree = match seen {
             Seen::Hole => None,
             Seen::Below(tree) => Some(tree),
-            Seen::Here(_) | Seen::Cloned(_) => return Ok(false),
+            Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_) => return Ok(false),
         };
         let pointer = tree.as_ref().map(|tree| tree.find(0, from)).transpose()?;
         let clone = match (tree, pointer.map(|spot| spot.pointer)) {

@@ -15,6 +15,7 @@ use units::{ObjectId, Txg};
 use zio::Block;
 
 use crate::Result;
+use crate::live::early::{Coming, Stored};
 use crate::tree::Tree;
 
 /// An object of a live object set.
@@ -40,13 +41,18 @@ pub(crate) enum Content {
     Bytes(Block),
     /// It is a block that is on the drives already: a clone.
     Cloned(Arc<Shared>),
+    /// It is on the drives already, and the group only brings the pointer to it.
+    Stored(Arc<Stored>),
+    /// It is on its way there.
+    Coming(Arc<Coming>),
 }
 
-/// A block that an object shares with another.
+/// A block on the drives to which a group brings a pointer: one that an object shares with another,
+/// or its own.
 pub(crate) struct Shared {
     /// The pointer that it gets.
     pub(crate) pointer: Blkptr,
-    /// Where it comes from, and of which object it was.
+    /// Reads it, as a block of the object that it was of first.
     source: Arc<Tree>,
 }
 
@@ -93,8 +99,10 @@ impl std::fmt::Debug for State {
 pub(crate) enum Seen {
     /// Here.
     Here(Block),
-    /// Where another object has it.
-    Cloned(Arc<Shared>),
+    /// On the drives, though the object's tree does not lead there yet.
+    Shared(Arc<Shared>),
+    /// On its way to the drives.
+    Coming(Arc<Coming>),
     /// Nowhere: zeros.
     Hole,
     /// On the drives.
@@ -150,7 +158,9 @@ impl State {
         match written {
             Some((txg, content)) if gone.is_none_or(|gone| *txg >= gone) => match content {
                 Content::Bytes(content) => Seen::Here(content.clone()),
-                Content::Cloned(clone) => Seen::Cloned(Arc::clone(clone)),
+                Content::Cloned(clone) => Seen::Shared(Arc::clone(clone)),
+                Content::Stored(stored) => Seen::Shared(Arc::clone(stored.shared())),
+                Content::Coming(coming) => Seen::Coming(Arc::clone(coming)),
             },
             _ if gone.is_some() => Seen::Hole,
             _ => self.base.as_ref().map_or(Seen::Hole, |base| Seen::Below(Arc::clone(base))),
@@ -178,7 +188,8 @@ impl State {
     pub(crate) fn next_here(&self, from: u64) -> Option<u64> {
         let mut found = self.blocks.range(from..);
         found.find_map(|(block, _)| {
-            matches!(self.see(*block), Seen::Here(_) | Seen::Cloned(_)).then_some(*block)
+            let seen = self.see(*block);
+            matches!(seen, Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_)).then_some(*block)
         })
     }
 
@@ -232,6 +243,15 @@ impl State {
             versions.retain(|(known, _)| *known != txg);
             !versions.is_empty()
         });
+    }
+
+    /// No group will lead to what is stored already.
+    pub(crate) fn abandon(&self) {
+        for (_, content) in self.blocks.values().flatten() {
+            if let Content::Stored(stored) = content {
+                stored.give_up();
+            }
+        }
     }
 
     /// Forgets every block version of a group and of later ones within a range.

@@ -7,12 +7,13 @@
 mod change;
 mod clone;
 mod create;
+mod early;
 pub(crate) mod entry;
 pub(crate) mod see;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ondisk::dnode::{Dnode, Flags};
 use parking_lot::{Mutex, RwLock};
@@ -22,6 +23,7 @@ use crate::objset::Objset;
 use crate::tree::Tree;
 use crate::{Error, Result};
 pub use create::NewObject;
+pub use early::{Early, Underway};
 pub(crate) use entry::{Entry, Seen};
 
 /// What is laid over an object set.
@@ -35,6 +37,8 @@ pub(crate) struct Live {
     pub(crate) accounted: AtomicU8,
     /// The groups that share blocks with others.
     pub(crate) cloned: Mutex<BTreeSet<Txg>>,
+    /// Where content goes before its group is written.
+    early: OnceLock<Arc<dyn Early>>,
 }
 
 #[derive(Default)]
@@ -55,6 +59,7 @@ impl Live {
             next: Mutex::new(1),
             accounted: AtomicU8::new(0),
             cloned: Mutex::default(),
+            early: OnceLock::new(),
         }
     }
 
@@ -172,6 +177,22 @@ impl Objset {
     pub fn set_accounted(&self, flags: Flags) {
         if let Some(live) = self.live() {
             live.accounted.store(flags.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Has whole blocks of content stored before their group is written, where that can be.
+    pub fn set_early(&self, early: Arc<dyn Early>) {
+        if let Some(live) = self.live() {
+            let _ = live.early.set(early);
+        }
+    }
+
+    /// What waits to be written never will be: gives up the room of what is stored already.
+    /// Nobody changes the object set any more.
+    pub fn abandon(&self) {
+        let Some(live) = self.live() else { return };
+        for entry in live.table.lock().objects.values() {
+            entry.state.read().abandon();
         }
     }
 

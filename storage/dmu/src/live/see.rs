@@ -5,6 +5,7 @@ use std::sync::Arc;
 use units::BlockId;
 use zio::Block;
 
+use crate::live::entry::Shared;
 use crate::live::{Entry, Seen};
 use crate::tree::Tree;
 use crate::{Error, Result};
@@ -21,9 +22,21 @@ fn below(
     look: &dyn Fn(&Tree) -> Result<Option<Block>>,
 ) -> Result<Option<Block>> {
     loop {
-        let tree = match entry.state.read().see(block) {
+        // nobody is to wait, or read, with the lock
+        let seen = entry.state.read().see(block);
+        let tree = match seen {
             Seen::Here(content) => return Ok(Some(content)),
-            Seen::Cloned(clone) => return clone.read(block).map(Some),
+            Seen::Shared(shared) => match shared.read(block) {
+                Err(error) if !is_shared(entry, block, &shared) => {
+                    drop::<Error>(error);
+                    continue;
+                }
+                result => return result.map(Some),
+            },
+            Seen::Coming(coming) => {
+                coming.wait();
+                continue;
+            }
             Seen::Hole => return Ok(None),
             Seen::Below(tree) => tree,
         };
@@ -39,6 +52,10 @@ fn is_current(entry: &Entry, tree: &Arc<Tree>) -> bool {
     entry.state.read().base.as_ref().is_some_and(|base| Arc::ptr_eq(base, tree))
 }
 
+fn is_shared(entry: &Entry, block: u64, shared: &Arc<Shared>) -> bool {
+    matches!(entry.state.read().see(block), Seen::Shared(now) if Arc::ptr_eq(&now, shared))
+}
+
 /// The data block that follows the last.
 pub(crate) fn end_block(entry: &Entry) -> u64 {
     let state = entry.state.read();
@@ -52,7 +69,7 @@ pub(crate) fn next_data(entry: &Entry, from: u64) -> Result<Option<u64>> {
         let (below, here) = {
             let state = entry.state.read();
             match state.see(at) {
-                Seen::Here(_) | Seen::Cloned(_) => return Ok(Some(at)),
+                Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_) => return Ok(Some(at)),
                 Seen::Hole => (Err(state.hole_end(at)), state.next_here(at)),
                 Seen::Below(tree) => (Ok(tree), state.next_here(at)),
             }
@@ -79,7 +96,7 @@ pub(crate) fn next_hole(entry: &Entry, from: u64) -> Result<u64> {
     while at < end_block(entry) {
         let seen = entry.state.read().see(at);
         match seen {
-            Seen::Here(_) | Seen::Cloned(_) => {}
+            Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_) => {}
             Seen::Hole => return Ok(at),
             Seen::Below(tree) => {
                 if at >= tree.end_block() || tree.find(0, at)?.pointer.is_hole() {

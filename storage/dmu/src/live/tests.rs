@@ -74,7 +74,7 @@ fn a_later_group_does_not_change_what_an_earlier_one_writes() {
     let state = file.entry().unwrap().state.read();
     let bytes = |content: &Content| match content {
         Content::Bytes(block) => block[..6].to_vec(),
-        Content::Cloned(_) => panic!("nothing is cloned"),
+        other => panic!("{other:?}"),
     };
     let versions: Vec<_> =
         state.blocks[&0].iter().map(|(txg, content)| (txg.get(), bytes(content))).collect();

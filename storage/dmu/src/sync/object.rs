@@ -13,7 +13,7 @@ use crate::live::Entry;
 use crate::live::entry::{Content, Facts};
 use crate::object::SPILL;
 use crate::tree::Tree;
-use crate::{Objset, Result};
+use crate::{Error, Objset, Result};
 
 /// What a group has to write of an object.
 struct Version {
@@ -120,6 +120,15 @@ fn write_content(
                 jobs.push(Job { block: *block, content: content.clone(), fill: 1 });
             }
             Content::Cloned(clone) => forest.share(*block, &clone.pointer)?,
+            Content::Stored(stored) => {
+                forest.share(*block, &stored.shared().pointer)?;
+                stored.keep();
+            }
+            // who stores it holds the group until it is there
+            Content::Coming(_) => {
+                let place = below.place(0, *block);
+                return Err(Error::NoContent { place });
+            }
         }
     }
     forest.store(&jobs)?;

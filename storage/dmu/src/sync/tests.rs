@@ -10,8 +10,8 @@ use txg::Tx;
 use units::{BlockId, ObjectId, ObjsetId, Txg};
 use zio::Source;
 
-use crate::memory::{Memory, blank};
-use crate::{Found, NewObject, Next, Objset, Plan};
+use crate::memory::{Ahead, Memory, blank};
+use crate::{Early, Found, NewObject, Next, Objset, Plan, Synced};
 
 /// What is done to one of a few objects.
 #[derive(Clone, Debug)]
@@ -59,6 +59,7 @@ struct Model {
 struct Run {
     set: Objset,
     memory: Arc<Memory>,
+    ahead: Arc<Ahead>,
     ids: Vec<ObjectId>,
     models: Vec<Model>,
     txg: u64,
@@ -74,12 +75,20 @@ fn new_object() -> NewObject {
 impl Run {
     fn new() -> Self {
         let (set, memory) = blank(Kind::Filesystem);
-        let mut run = Self { set, memory, ids: Vec::new(), models: Vec::new(), txg: 4 };
+        let ahead = Ahead::of(&memory);
+        set.set_early(Arc::clone(&ahead) as Arc<dyn Early>);
+        let mut run = Self { set, memory, ahead, ids: Vec::new(), models: Vec::new(), txg: 4 };
         for _ in 0..OBJECTS {
             run.ids.push(run.set.create(&run.tx(), &new_object()).unwrap().id());
             run.models.push(Model { bonus: vec![7; 40], ..Model::default() });
         }
         run
+    }
+
+    fn sync(&self, txg: u64) -> Synced {
+        let synced = self.memory.sync(&self.set, Txg::new(txg)).unwrap();
+        self.ahead.give_up(Txg::new(txg));
+        synced
     }
 
     fn tx(&self) -> Tx {
@@ -95,7 +104,7 @@ impl Run {
                 let late = self.set.object(self.ids[0]).unwrap();
                 late.write(&self.tx(), FAR, b"in the next group").unwrap();
                 put(&mut self.models[0].content, FAR, b"in the next group");
-                self.memory.sync(&self.set, Txg::new(self.txg - 1)).unwrap();
+                self.sync(self.txg - 1);
             }
             Deed::Anew { object } => {
                 self.set.free(&tx, self.ids[object]).unwrap();
@@ -214,7 +223,7 @@ proptest! {
             run.act(deed);
             run.compare(&run.set);
         }
-        let synced = run.memory.sync(&run.set, Txg::new(run.txg)).unwrap();
+        let synced = run.sync(run.txg);
         run.compare(&run.set);
         run.account(&synced.root);
     }
@@ -227,7 +236,7 @@ fn nothing_of_what_was_cut_off_comes_back_with_what_is_written_after_it() {
     for deed in [write(100_000, 1), Deed::Sync, Deed::Cut { object: 1, at: 0 }, write(600, 2)] {
         run.act(&deed);
     }
-    let synced = run.memory.sync(&run.set, Txg::new(run.txg)).unwrap();
+    let synced = run.sync(run.txg);
     run.account(&synced.root);
 }
 

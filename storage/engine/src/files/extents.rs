@@ -1,6 +1,8 @@
 //! Where content is, where it is not, and where nobody can tell.
 
-use super::{Content, Error};
+use dmu::{Found, Next, Plan};
+
+use super::{Content, Error, Result};
 
 /// A range of content.
 #[derive(Clone, Debug)]
@@ -80,6 +82,22 @@ impl Iterator for Extents {
 }
 
 impl Content {
+    /// Bytes that its blocks take on the drives, with those above data, parity and all copies. What
+    /// waits to be written is not counted, nor what shares its place with attributes.
+    pub fn allocated(&self) -> Result<u64> {
+        let (mut sum, mut trouble) = (0_u64, None);
+        if let Some(object) = self.object() {
+            object.walk(&Plan::default(), &mut |_, found| {
+                match found {
+                    Found::Pointer(pointer) => sum = sum.saturating_add(pointer.allocated()),
+                    Found::Trouble(error) => trouble = Some(error.clone()),
+                }
+                if trouble.is_some() { Next::Stop } else { Next::Deeper }
+            });
+        }
+        trouble.map_or(Ok(sum), |error| Err(error.into()))
+    }
+
     /// How many bytes a block of a level spans.
     fn span(&self, level: u8) -> u64 {
         let Some(object) = self.object() else { return self.block_size() };

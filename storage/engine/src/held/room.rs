@@ -42,7 +42,7 @@ impl Rooms {
         }
         let mut known = self.known(owned, set)?;
         let bytes = need.bytes.saturating_add(need.shared);
-        if known.room.bytes < bytes.saturating_add(owned.groups().dirty()) {
+        if known.room.bytes < bytes.saturating_add(owned.groups().unsynced()) {
             owned.sync().map_err(stopped)?;
             known = self.known(owned, set)?;
             if known.room.bytes < bytes {

@@ -2,6 +2,7 @@
 
 mod cache_drives;
 mod cloning;
+mod early;
 mod encrypted;
 mod held;
 mod history;

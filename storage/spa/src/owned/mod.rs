@@ -9,6 +9,7 @@ mod auxiliary;
 mod away;
 mod config;
 mod drives;
+mod early;
 mod history;
 mod leave;
 mod policy;
@@ -91,7 +92,7 @@ pub struct Set {
     /// Its content.
     pub objset: Objset,
     /// How it is stored.
-    settings: RwLock<Settings>,
+    settings: Arc<RwLock<Settings>>,
     /// Its intent log.
     pub log: OnceLock<Arc<zil::Log>>,
     /// Changes to its root block that wait for the next sync.
@@ -156,6 +157,8 @@ pub struct Owned {
     pub(crate) mos: Objset,
     pub(crate) space: Space,
     pub(crate) writer: Arc<Writer>,
+    /// What was stored early for nothing.
+    pub(crate) unwanted: Arc<early::Unwanted>,
     pub(crate) shared: Arc<shared::Shared>,
     pub(crate) groups: Groups,
     /// What its features allow to blocks.
@@ -247,6 +250,7 @@ impl Owned {
             mos,
             space,
             writer,
+            unwanted: Arc::default(),
             shared,
             config: Mutex::new(Config { now: pool.config, changed: false }),
             uberblock: RwLock::new(pool.uberblock),
@@ -335,7 +339,13 @@ impl Owned {
             objset.set_accounted(accounts.marks(&objset));
         }
         let settings = Settings { features: self.allowed, ..settings };
-        let (settings, edits, log) = (RwLock::new(settings), Mutex::default(), OnceLock::new());
+        let settings = Arc::new(RwLock::new(settings));
+        objset.set_early(Arc::new(early::Ahead {
+            writer: Arc::clone(&self.writer),
+            settings: Arc::clone(&settings),
+            unwanted: Arc::clone(&self.unwanted),
+        }));
+        let (edits, log) = (Mutex::default(), OnceLock::new());
         let retired = AtomicBool::new(false);
         let set = Arc::new(Set { objset, settings, log, edits, retired });
         self.sets.lock().insert(id, Arc::clone(&set));
@@ -371,6 +381,7 @@ impl Owned {
     pub fn forget(&self, id: ObjsetId) {
         if let Some(set) = self.sets.lock().remove(&id) {
             set.retire();
+            set.objset.abandon();
         }
     }
 

@@ -71,7 +71,7 @@ impl Owned {
     /// and what was freed can be used again after some groups only.
     pub fn awaits_room(&self) -> bool {
         let deferred = self.space.allocator().usage(Class::Normal).deferred;
-        deferred > 0 || self.groups.dirty() > 0
+        deferred > 0 || self.groups.unsynced() > 0
     }
 
     /// What may still be written to a dataset by quotas and reservations, as of the last group

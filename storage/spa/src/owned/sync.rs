@@ -93,6 +93,7 @@ impl Owned {
             // in this group, whatever its intent log has to say, or the snapshot would change with it
             self.write_sets(&change, &|set| set.objset.is_dirty(txg))?;
         }
+        self.give_up_unwanted(txg);
         dsl::write::release(&change, MOST_FREED)?;
         dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
         self.write_away(&tx)?;

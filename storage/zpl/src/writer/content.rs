@@ -1,5 +1,6 @@
 //! What is in files: written, cut, punched.
 
+use dmu::Underway;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Body, SetAttr};
 use ondisk::znode::{Time, flag};
@@ -38,7 +39,7 @@ impl Writer {
         at: Position,
         bytes: &[u8],
     ) -> Result<u64> {
-        let _locked = self.fs.inner.locks.write(&[file]);
+        let locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.to_be_written(file)?;
         let size = draft.size();
         let mut offset = match at {
@@ -52,11 +53,20 @@ impl Writer {
         if offset.checked_add(count).is_none_or(|end| end > LARGEST) {
             return Err(Error::TooLarge { objset: self.objset(), object: file });
         }
-        for piece in bytes.chunks(AT_ONCE) {
-            self.write_piece(caller, &mut draft, offset, piece)?;
+        if bytes.is_empty() {
+            return Ok(offset);
+        }
+        // the last piece goes to the drives while others change the file
+        let mut pieces = bytes.chunks(AT_ONCE);
+        let last = pieces.next_back().unwrap_or_default();
+        for piece in pieces {
+            drop(self.write_piece(caller, &mut draft, offset, piece)?);
             offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(0));
         }
-        Ok(offset)
+        let underway = self.write_piece(caller, &mut draft, offset, last)?;
+        drop(locked);
+        drop(underway);
+        Ok(offset.saturating_add(u64::try_from(last.len()).unwrap_or(0)))
     }
 
     pub(super) fn to_be_written(&self, file: ObjectId) -> Result<Draft> {
@@ -73,13 +83,14 @@ impl Writer {
         Ok(draft)
     }
 
-    fn write_piece(
+    /// Some of it may be on its way to the drives still when this returns.
+    fn write_piece<'a>(
         &self,
         caller: &Caller,
         draft: &mut Draft,
         offset: u64,
-        bytes: &[u8],
-    ) -> Result<()> {
+        bytes: &'a [u8],
+    ) -> Result<Underway<'a, Tx>> {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let end = offset.saturating_add(count);
         let size = draft.size().max(end);
@@ -90,13 +101,14 @@ impl Writer {
         let bytes_needed = SMALL.saturating_add(count.saturating_mul(2));
         let tx = self.begin.begin(&Need { bytes: bytes_needed, ..draft.need() })?;
         self.grow_block(&tx, draft, size)?;
-        draft.object.write(&tx, offset, bytes)?;
-        draft.store(&tx)?;
+        let underway = draft.object.begin_write(tx, offset, bytes)?;
+        let tx = underway.tx();
+        draft.store(tx)?;
         if cleared {
-            self.begin.promise(&tx, Promise::Record(set_promise(draft, SetAttr::MODE)));
+            self.begin.promise(tx, Promise::Record(set_promise(draft, SetAttr::MODE)));
         }
-        self.begin.promise(&tx, Promise::Write { object: draft.id(), offset, bytes });
-        Ok(())
+        self.begin.promise(tx, Promise::Write { object: draft.id(), offset, bytes });
+        Ok(underway)
     }
 
     /// Makes the file's first block as large as a file that ends at `end` is to have it, while it
