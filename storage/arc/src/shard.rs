@@ -141,6 +141,11 @@ impl Shard {
             let Some(block) = self.put_out(kind) else { break };
             evicted.push(block);
         }
+        self.forget_names(limit);
+        evicted
+    }
+
+    fn forget_names(&mut self, limit: usize) {
         for kind in [Kind::Recent, Kind::Frequent] {
             while self.list(kind, false).bytes > limit / 2 {
                 let Some((_, identity)) = self.list(kind, false).order.pop_first() else { break };
@@ -149,7 +154,23 @@ impl Shard {
                 }
             }
         }
-        evicted
+    }
+
+    /// Whether a block is known by its name alone.
+    pub(crate) fn knows(&self, identity: Identity) -> bool {
+        self.entries.get(&identity).is_some_and(|entry| entry.block.is_none())
+    }
+
+    /// Notes the name of a block that came by and is not taken in.
+    pub(crate) fn note(&mut self, identity: Identity, block: &Block, limit: usize) {
+        if self.entries.contains_key(&identity) {
+            return;
+        }
+        self.turns += 1;
+        let (kind, turn, since, size) = (Kind::Recent, self.turns, self.inserts, cost(block));
+        self.list(kind, false).add(turn, identity, size.max(NAME));
+        self.entries.insert(identity, Entry { kind, turn, since, size, block: None });
+        self.forget_names(limit);
     }
 
     /// The block of a kind that was not asked for the longest goes; its name stays.

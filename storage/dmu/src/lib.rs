@@ -24,7 +24,7 @@ mod tree;
 mod walk;
 
 pub use error::Error;
-pub use live::{Early, NewObject, Underway};
+pub use live::{Early, LongWrite, NewObject, Underway};
 pub use object::{Object, SPILL};
 pub use objects::Objects;
 pub(crate) use objset::live_place;

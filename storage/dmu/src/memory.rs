@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use ondisk::blkptr::{Hole, Protection, Regular};
 use ondisk::objset::Kind;
@@ -51,12 +52,17 @@ pub fn blank(kind: Kind) -> (Objset, Arc<Memory>) {
 pub struct Ahead {
     memory: Arc<Memory>,
     unwanted: Mutex<Vec<Blkptr>>,
+    writers: AtomicUsize,
 }
 
 impl Ahead {
     /// In that memory.
     pub fn of(memory: &Arc<Memory>) -> Arc<Self> {
-        Arc::new(Self { memory: Arc::clone(memory), unwanted: Mutex::default() })
+        Arc::new(Self {
+            memory: Arc::clone(memory),
+            unwanted: Mutex::default(),
+            writers: AtomicUsize::new(0),
+        })
     }
 
     /// Frees what is not wanted of groups up to that one.
@@ -78,6 +84,14 @@ impl Early for Ahead {
 
     fn sink(&self) -> &dyn Sink {
         &*self.memory
+    }
+
+    fn writers(&self) -> &AtomicUsize {
+        &self.writers
+    }
+
+    fn crowd(&self) -> usize {
+        0
     }
 
     fn unwanted(&self, pointer: &Blkptr) {

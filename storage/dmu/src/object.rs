@@ -12,6 +12,9 @@ use crate::tree::Tree;
 use crate::walk::{Found, Next, Plan, walk_tree};
 use crate::{Error, Objset, Pieces, Result};
 
+/// Who asks for so many bytes at once reads a long stretch.
+const LONG: usize = 512 << 10;
+
 /// The block number that stands for the spill block in a [`Place`] (DMU_SPILL_BLKID).
 pub const SPILL: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
 
@@ -121,6 +124,14 @@ impl Object {
         }
     }
 
+    /// The same, for who reads a long stretch.
+    fn streamed(&self, block: u64) -> Result<Option<Block>> {
+        match self.entry() {
+            Some(entry) => see::block_streamed(entry, block),
+            None => self.tree.block_streamed(block),
+        }
+    }
+
     /// The same, for who reads all and each block once: no cache takes it in.
     pub fn block_once(&self, block: BlockId) -> Result<Option<Block>> {
         self.tree.block_once(block.get())
@@ -129,6 +140,7 @@ impl Object {
     /// Content from `offset` on: zeros in holes and beyond the last block.
     pub fn read(&self, offset: u64, mut into: &mut [u8]) -> Result<()> {
         let size = u64::from(self.block_size());
+        let is_long = into.len() >= LONG;
         let mut at = offset;
         while !into.is_empty() {
             let block = at.checked_div(size).unwrap_or(u64::MAX);
@@ -136,7 +148,12 @@ impl Object {
             let whole = usize::try_from(size).unwrap_or(usize::MAX);
             let count = whole.saturating_sub(skip).min(into.len());
             let (now, rest) = std::mem::take(&mut into).split_at_mut(count);
-            match self.content(block)? {
+            let content = if is_long && count == whole {
+                self.streamed(block)?
+            } else {
+                self.content(block)?
+            };
+            match content {
                 Some(content) => match content.get(skip..skip.saturating_add(count)) {
                     Some(bytes) => now.copy_from_slice(bytes),
                     None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),

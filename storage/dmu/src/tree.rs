@@ -153,6 +153,16 @@ impl Tree {
         self.sized(self.source.read_once(&spot.pointer, place, key)?, 0, block).map(Some)
     }
 
+    /// The same, for who reads a long stretch.
+    pub(crate) fn block_streamed(&self, block: u64) -> Result<Option<Block>> {
+        let spot = self.find(0, block)?;
+        if spot.pointer.is_hole() {
+            return Ok(None);
+        }
+        let (place, key) = (self.place(0, block), self.key.as_ref());
+        self.sized(self.source.read_stream(&spot.pointer, place, key)?, 0, block).map(Some)
+    }
+
     /// The data block at which to go on after an error: that behind everything the error hides.
     pub(crate) fn behind(&self, error: &Error, block: u64) -> u64 {
         let place = error.place();

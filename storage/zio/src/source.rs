@@ -20,4 +20,15 @@ pub trait Source: Send + Sync {
     fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         self.read(pointer, place, key)
     }
+
+    /// The same, for who reads a long stretch: a cache takes in only what comes by again soon, so
+    /// that the memory into which the next block is read is warm.
+    fn read_stream(
+        &self,
+        pointer: &Blkptr,
+        place: Place,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
+        self.read(pointer, place, key)
+    }
 }

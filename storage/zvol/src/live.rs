@@ -109,6 +109,7 @@ impl LiveVolume {
 
     /// Writes all of `bytes` at `offset`.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let _long = self.objset.begin_long_write(bytes.len());
         let size = self.size.read();
         let mut at = self.within(offset, bytes.len(), *size)?;
         for part in bytes.chunks(STEP) {

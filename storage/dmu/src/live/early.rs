@@ -6,6 +6,9 @@
 //! power cut their room is free. What is written over or cut off before that is given up with the
 //! group.
 //!
+//! That is for when as many write as there are processors. While some of these have nothing to do,
+//! who writes is served sooner if the group is left to them.
+//!
 //! ```text
 //! begin_write   the blocks are marked as coming, under the lock of whoever changes the object
 //! finish        they are stored, without that lock; who wants to read them waits for it
@@ -13,7 +16,7 @@
 //! ```
 
 use std::borrow::Borrow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ondisk::{Blkptr, ObjectType, Order};
@@ -25,8 +28,8 @@ use zio::{Block, Policy, Sink, WriteRequest};
 use super::Live;
 use super::change::{put_whole, reach};
 use super::entry::{Content, Entry, Shared, State};
-use crate::Wanted;
 use crate::tree::Tree;
+use crate::{Objset, Wanted};
 
 /// Less than so many bytes at a time wait for their group, which writes neighbours together.
 const MUCH: usize = 128 << 10;
@@ -43,6 +46,12 @@ pub trait Early: Send + Sync {
 
     /// Who stores it.
     fn sink(&self) -> &dyn Sink;
+
+    /// How many long writes are under way ([`Objset::begin_long_write`]).
+    fn writers(&self) -> &AtomicUsize;
+
+    /// How many there must be, lest the group be the better way.
+    fn crowd(&self) -> usize;
 
     /// A block that was stored is not wanted any more, and no group will lead to it: its room is to
     /// be given up with the group that it was stored in, or a later one.
@@ -127,6 +136,25 @@ pub struct Underway<'a, T: Borrow<Tx>> {
     /// Who stores them, how, and what they are part of; looked for when it is first wanted.
     way: OnceLock<Option<Way>>,
     runs: Vec<Run<'a>>,
+}
+
+/// A long write, from before its object is locked.
+pub struct LongWrite(Arc<dyn Early>);
+
+impl Objset {
+    /// Counts a write of so many bytes among the long ones until the result is dropped, if it is
+    /// one. To be called before anything is locked: who waits counts as well.
+    pub fn begin_long_write(&self, bytes: usize) -> Option<LongWrite> {
+        let early = self.live()?.early.get().filter(|_| bytes >= MUCH)?;
+        early.writers().fetch_add(1, Ordering::Relaxed);
+        Some(LongWrite(Arc::clone(early)))
+    }
+}
+
+impl Drop for LongWrite {
+    fn drop(&mut self) {
+        self.0.writers().fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// How blocks of an object are stored early.
@@ -242,6 +270,9 @@ impl Way {
     /// Content of files and volumes alone: all else is changed again and again.
     fn of(entry: &Entry, live: &Live) -> Option<Self> {
         let early = Arc::clone(live.early.get()?);
+        if early.writers().load(Ordering::Relaxed) < early.crowd() {
+            return None;
+        }
         let tree = entry.state.read().tree(|dnode| live.tree(entry.id, dnode))?;
         let kind = tree.dnode.kind;
         if !matches!(kind, ObjectType::PLAIN_FILE | ObjectType::ZVOL) {
@@ -290,7 +321,7 @@ fn is_cold(entry: &Entry, txg: Txg, blocks: std::ops::Range<u64>) -> bool {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::thread;
     use std::time::Duration;
 
@@ -310,6 +341,7 @@ mod tests {
         memory: Arc<Memory>,
         shut: Mutex<()>,
         broken: AtomicBool,
+        crowd: AtomicUsize,
         ahead: Arc<Ahead>,
     }
 
@@ -336,6 +368,14 @@ mod tests {
             self
         }
 
+        fn writers(&self) -> &AtomicUsize {
+            self.ahead.writers()
+        }
+
+        fn crowd(&self) -> usize {
+            self.crowd.load(Ordering::Relaxed)
+        }
+
         fn unwanted(&self, pointer: &Blkptr) {
             self.ahead.unwanted(pointer);
         }
@@ -353,7 +393,8 @@ mod tests {
     fn scene() -> Scene {
         let (set, memory) = blank(Kind::Filesystem);
         let (ahead, shut, broken) = (Ahead::of(&memory), Mutex::new(()), AtomicBool::new(false));
-        let gate = Arc::new(Gate { memory, shut, broken, ahead });
+        let crowd = AtomicUsize::new(0);
+        let gate = Arc::new(Gate { memory, shut, broken, crowd, ahead });
         set.set_early(Arc::clone(&gate) as Arc<dyn Early>);
         let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, SIZE)).unwrap();
         Scene { set, gate, file }
@@ -427,6 +468,26 @@ mod tests {
         scene.set.abandon();
         scene.gate.ahead.give_up(Txg::new(6));
         assert_eq!((scene.gate.memory.count(), 0), empty);
+    }
+
+    #[test]
+    fn who_writes_alone_leaves_it_to_the_group() {
+        let scene = scene();
+        scene.gate.crowd.store(2, Ordering::Relaxed);
+        let bytes = vec![5; MUCH];
+        scene.file.write(&tx(4), 0, &bytes).unwrap();
+        assert_eq!(scene.gate.memory.count(), 0);
+        let first = scene.set.begin_long_write(MUCH);
+        assert!(first.is_some() && scene.set.begin_long_write(MUCH - 1).is_none());
+        scene.file.write(&tx(4), 1 << 20, &bytes).unwrap();
+        let second = scene.set.begin_long_write(MUCH);
+        scene.file.write(&tx(4), 2 << 20, &bytes).unwrap();
+        drop((first, second));
+        assert_eq!(scene.gate.memory.count(), MUCH / SIZE as usize, "the second of two");
+        for at in 0..3 {
+            assert_eq!(scene.read(at << 20, MUCH), bytes);
+        }
+        assert_eq!(scene.sync(4).1, 3 * MUCH as u64 + INDIRECT);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::objset::Objset;
 use crate::tree::Tree;
 use crate::{Error, Result};
 pub use create::NewObject;
-pub use early::{Early, Underway};
+pub use early::{Early, LongWrite, Underway};
 pub(crate) use entry::{Entry, Seen};
 
 /// What is laid over an object set.

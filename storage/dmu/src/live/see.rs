@@ -15,6 +15,11 @@ pub(crate) fn block(entry: &Entry, block: u64) -> Result<Option<Block>> {
     below(entry, block, &|tree| tree.block(block))
 }
 
+/// The same, for who reads a long stretch.
+pub(crate) fn block_streamed(entry: &Entry, block: u64) -> Result<Option<Block>> {
+    below(entry, block, &|tree| tree.block_streamed(block))
+}
+
 /// What `look` finds below if the block is there, or the block itself if it is in memory.
 fn below(
     entry: &Entry,

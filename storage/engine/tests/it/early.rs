@@ -1,7 +1,7 @@
 //! Content that goes to the drives before its group is written: all of it is there afterwards, and
 //! room that was taken for nothing is given up.
 
-use engine::held::{Held, LiveFiles, NewDataset, Position, Set, Shape};
+use engine::held::{Held, LiveFiles, NewDataset, Position, Set, Shape, World};
 use units::ObjectId;
 
 use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
@@ -11,8 +11,14 @@ const MIB: u64 = 1 << 20;
 
 fn pool(name: &str) -> (Folder, Held) {
     let folder = Folder::new(name, 3, 256 << 20);
-    let held = engine::held::create(&new_pool(&folder, Shape::Raidz(1), 3), &world()).unwrap();
+    let pool = new_pool(&folder, Shape::Raidz(1), 3);
+    let held = engine::held::create(&pool, &one_processor()).unwrap();
     (folder, held)
+}
+
+/// Where one who writes is as many as there are processors.
+fn one_processor() -> World {
+    World { workers: 1, ..world() }
 }
 
 fn new(name: &str, properties: &[(&str, &str)]) -> NewDataset {
@@ -37,7 +43,7 @@ fn judge(folder: &Folder, held: Held) {
 }
 
 fn hold(folder: &Folder) -> Held {
-    engine::held::hold(&[folder.path().into()], "tank", false, &world()).unwrap()
+    engine::held::hold(&[folder.path().into()], "tank", false, &one_processor()).unwrap()
 }
 
 #[test]

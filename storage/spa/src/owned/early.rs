@@ -1,6 +1,7 @@
 //! Content that goes to the drives before its group is written.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use dmu::{Early, Wanted};
 use ondisk::Blkptr;
@@ -11,18 +12,22 @@ use zio::{Policy, Sink, Writer};
 use super::Owned;
 use super::policy::Settings;
 
-/// Blocks that were stored, and that no group leads to: their room is given up with a group.
+/// Blocks that were stored, and that no group leads to: their room is given up with a group. And how
+/// many write to the pool.
 #[derive(Default)]
-pub(crate) struct Unwanted(Mutex<Vec<Blkptr>>);
+pub(crate) struct Unwanted {
+    blocks: Mutex<Vec<Blkptr>>,
+    writers: AtomicUsize,
+}
 
 impl Unwanted {
     fn add(&self, pointer: &Blkptr) {
-        self.0.lock().push(pointer.clone());
+        self.blocks.lock().push(pointer.clone());
     }
 
     /// Those that a group knows to be allocated.
     fn take(&self, txg: Txg) -> Vec<Blkptr> {
-        let mut all = self.0.lock();
+        let mut all = self.blocks.lock();
         let (now, later) = all.drain(..).partition(|pointer: &Blkptr| pointer.birth() <= txg);
         *all = later;
         now
@@ -34,6 +39,8 @@ pub(super) struct Ahead {
     pub(super) writer: Arc<Writer>,
     pub(super) settings: Arc<RwLock<Settings>>,
     pub(super) unwanted: Arc<Unwanted>,
+    /// How many threads work on a group.
+    pub(super) workers: usize,
 }
 
 impl Early for Ahead {
@@ -44,6 +51,14 @@ impl Early for Ahead {
 
     fn sink(&self) -> &dyn Sink {
         &*self.writer
+    }
+
+    fn writers(&self) -> &AtomicUsize {
+        &self.unwanted.writers
+    }
+
+    fn crowd(&self) -> usize {
+        self.workers
     }
 
     fn unwanted(&self, pointer: &Blkptr) {

@@ -344,6 +344,7 @@ impl Owned {
             writer: Arc::clone(&self.writer),
             settings: Arc::clone(&settings),
             unwanted: Arc::clone(&self.unwanted),
+            workers: self.world.workers,
         }));
         let (edits, log) = (Mutex::default(), OnceLock::new());
         let retired = AtomicBool::new(false);

@@ -39,6 +39,7 @@ impl Writer {
         at: Position,
         bytes: &[u8],
     ) -> Result<u64> {
+        let _long = self.fs.objset().begin_long_write(bytes.len());
         let locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.to_be_written(file)?;
         let size = draft.size();
