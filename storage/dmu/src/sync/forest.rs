@@ -231,9 +231,10 @@ impl<'a> Forest<'a> {
     }
 
     fn account(&mut self, before: &Blkptr, now: &Blkptr) {
-        let (was, is) = (before.allocated(), now.allocated());
+        let ledger = self.syncing.ledger;
+        let (was, is) = (ledger.size(before), ledger.size(now));
         self.grown = self.grown.saturating_add_unsigned(is).saturating_sub_unsigned(was);
-        moved(self.syncing.ledger, before, now);
+        moved(ledger, before, now);
     }
 
     /// A data block becomes one that is on the drives already.

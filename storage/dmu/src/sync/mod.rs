@@ -29,6 +29,12 @@ pub trait Ledger: Sync {
     /// say (a snapshot may hold it) and to do.
     fn kill(&self, pointer: &Blkptr);
 
+    /// Bytes that a block counts for in its dnode: of a pool, those of its deflated space, so that
+    /// parity is not counted.
+    fn size(&self, pointer: &Blkptr) -> u64 {
+        pointer.allocated()
+    }
+
     /// A block that was born in this group was written again in the same place.
     fn rewritten(&self, _before: &Blkptr, _now: &Blkptr) {}
 }

@@ -146,8 +146,8 @@ fn write_content(
             moved(syncing.ledger, &previous, &now);
         }
         grown = grown
-            .saturating_add_unsigned(now.allocated())
-            .saturating_sub_unsigned(previous.allocated());
+            .saturating_add_unsigned(syncing.ledger.size(&now))
+            .saturating_sub_unsigned(syncing.ledger.size(&previous));
         dnode.spill = content.as_ref().map(|_| now);
     }
     dnode.used_bytes = dnode.used_bytes.saturating_add_signed(grown);

@@ -162,6 +162,10 @@ impl Ledger for DatasetLedger<'_> {
         }
     }
 
+    fn size(&self, pointer: &Blkptr) -> u64 {
+        (self.deflated)(pointer)
+    }
+
     fn rewritten(&self, before: &Blkptr, now: &Blkptr) {
         let listed = self.is_in_livelist(now);
         let more = self.space_of(now) - self.space_of(before);

@@ -92,6 +92,24 @@ fn it_takes_its_room_at_once_and_is_there_afterwards() {
     judge(&folder, held);
 }
 
+/// As OpenZFS counts it: the space of parity is no part of a file, nor of what its owner has.
+#[test]
+fn a_file_takes_what_it_has_without_parity() {
+    let (folder, held) = pool("early-space");
+    write_file(&held, "tank", "file", &noise(1, 128 << 10));
+    write_file(&held, "tank", "small", &noise(2, 3000));
+    held.sync().unwrap();
+    let space = |name: &str| {
+        let live = held.files("tank").unwrap();
+        live.files().find(name.as_bytes()).unwrap().unwrap().space()
+    };
+    // 384 sectors of 512 bytes with parity, each of which stands for 341 bytes, and the dnode
+    assert_eq!(space("file"), 384 * 341 + 512);
+    // a sector of 4 KiB and its parity
+    assert_eq!(space("small"), 16 * 341 + 512);
+    judge(&folder, held);
+}
+
 #[test]
 fn what_is_destroyed_before_its_group_gives_its_room_up() {
     let (folder, held) = pool("early-destroyed");

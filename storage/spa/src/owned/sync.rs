@@ -272,6 +272,10 @@ impl Ledger for MosLedger<'_> {
         *growth = *growth + more;
     }
 
+    fn size(&self, pointer: &Blkptr) -> u64 {
+        deflated(&self.owned.tree, pointer)
+    }
+
     fn kill(&self, pointer: &Blkptr) {
         let gone = self.space(pointer);
         let mut growth = self.growth.lock();

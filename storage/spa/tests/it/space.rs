@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use dmu::{Found, Next, Plan};
 use metaslab::{Class, Want};
-use ondisk::{Dva, ObjectType};
+use ondisk::{Blkptr, Dva, ObjectType};
 use units::{BlockId, ObjectId};
 
 use crate::drives::{Written, examine, open};
@@ -241,4 +242,50 @@ fn map_lengths(written: &Written) -> BTreeMap<ObjectId, u64> {
     let maps = objects.filter(|(_, dnode)| dnode.kind == ObjectType::SPACE_MAP);
     let length = |bonus: &[u8]| u64::from_le_bytes(bonus[8..16].try_into().unwrap());
     maps.map(|(map, dnode)| (map, length(&dnode.bonus))).collect()
+}
+
+/// What a block counts for in its dnode by the format: the allocated sectors of each copy, by the
+/// ratio that a block of 128 KiB has on that vdev.
+fn deflated(tree: &vdev::Tree, pointer: &Blkptr) -> u64 {
+    const TYPICAL: u64 = 1 << 17;
+    let Blkptr::Regular(block) = pointer else { return 0 };
+    let of = |dva: Dva| {
+        let typical = tree.asize(dva.vdev, TYPICAL, units::Txg::ZERO).unwrap();
+        (dva.asize / 512) * (TYPICAL / (typical / 512))
+    };
+    block.copies().map(of).sum()
+}
+
+/// The blocks of an object, as its dnode is to count them.
+fn counted(pool: &spa::Pool, objset: &dmu::Objset, id: ObjectId) -> u64 {
+    let mut sum = 0;
+    objset.object(id).unwrap().walk(&Plan::default(), &mut |place, found| {
+        match found {
+            Found::Pointer(pointer) => sum += deflated(pool.tree(), pointer),
+            Found::Trouble(error) => panic!("{place}: {error}"),
+        }
+        Next::Deeper
+    });
+    sum
+}
+
+#[test]
+fn dnodes_count_their_blocks_as_openzfs_does() {
+    let (mut seen, mut with_parity) = (0, 0);
+    for name in there(&WHOLE).chain(["checkpoint-raidz"]) {
+        let pool = open(&fixtures::load(name).dir);
+        let before = (seen, pool.mos().clone());
+        for found in before.1.objects() {
+            let (id, dnode) = found.unwrap();
+            assert_eq!(dnode.used_bytes, counted(&pool, pool.mos(), id), "{name}: object {id}");
+            seen += usize::from(dnode.used_bytes > 0);
+        }
+        let has_parity = pool
+            .tree()
+            .tops()
+            .iter()
+            .any(|(_, top)| matches!(top.kind, vdev::Kind::Raidz(..) | vdev::Kind::Draid(..)));
+        with_parity += if has_parity { seen - before.0 } else { 0 };
+    }
+    assert!(with_parity > 20 && seen > 100, "{seen} {with_parity}");
 }
