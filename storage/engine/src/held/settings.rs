@@ -44,6 +44,8 @@ pub(super) fn of_blocks(dataset: &Dataset) -> Settings {
             "none" => Redundant::Nothing,
             _ => Redundant::All,
         },
+        // the intent log is to have it at once, and takes it from memory
+        early: of_promises(dataset).keeps != Keeps::Always,
         key: dataset.key().ok().flatten(),
         ..Settings::default()
     }

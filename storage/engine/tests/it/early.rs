@@ -139,6 +139,7 @@ fn it_is_stored_as_the_dataset_wants_it() {
         ("alike", &[("dedup", "on")]),
         ("large", &[("recordsize", "1M"), ("compression", "off")]),
         ("small", &[("recordsize", "4K")]),
+        ("always", &[("sync", "always")]),
     ];
     let bytes = |seed: u32| {
         let mut bytes = noise(seed, 3 << 20);

@@ -45,8 +45,9 @@ pub(super) struct Ahead {
 
 impl Early for Ahead {
     fn policy(&self, wanted: Wanted) -> Option<Policy> {
-        let policy = self.settings.read().policy(wanted);
-        (!policy.dedup && !policy.compares()).then_some(policy)
+        let settings = self.settings.read();
+        let policy = settings.policy(wanted);
+        (settings.early && !policy.dedup && !policy.compares()).then_some(policy)
     }
 
     fn sink(&self) -> &dyn Sink {

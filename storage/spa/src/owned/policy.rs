@@ -42,6 +42,8 @@ pub struct Settings {
     pub redundant: Redundant,
     /// Blocks of files up to so many bytes go where metadata go (special_small_blocks).
     pub small: u32,
+    /// Whole blocks may go to the drives before their group.
+    pub early: bool,
     /// The key of an encrypted dataset.
     pub key: Option<Key>,
     /// What the pool's features allow.
@@ -89,6 +91,7 @@ impl Default for Settings {
             copies: 1,
             redundant: Redundant::All,
             small: 0,
+            early: true,
             key: None,
             features: Allowed::default(),
         }
