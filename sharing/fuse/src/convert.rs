@@ -63,11 +63,6 @@ fn moment(time: Time) -> Moment {
     Moment(time.seconds, time.nanoseconds)
 }
 
-/// Major and minor of a device's number as Linux packs it into 32 bits.
-pub(crate) fn numbers(device: u32) -> (u32, u32) {
-    (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
-}
-
 pub(crate) fn attributes(from: &vfs::Attributes) -> Attributes {
     Attributes {
         number: from.number,
@@ -95,13 +90,7 @@ fn block_size(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{block_size, numbers};
-
-    #[test]
-    fn devices_are_packed_as_linux_does() {
-        assert_eq!(numbers(0x801), (8, 1));
-        assert_eq!(numbers(u32::MAX), (0xfff, 0xf_ffff));
-    }
+    use super::block_size;
 
     #[test]
     fn block_sizes_are_powers_of_two() {

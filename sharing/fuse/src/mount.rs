@@ -6,13 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use fusedev::{Answers, Mount};
+use fusedev::{Answers, LARGEST, Mount};
 use rustix::io::Errno;
 use vfs::{Live, Tree};
 
 use crate::live::LiveServer;
 use crate::mounted::{Mounted, take_away_dead};
-use crate::server::{LARGEST, Server};
+use crate::server::Server;
 
 /// How a tree is mounted.
 #[derive(Clone, Debug, Default)]

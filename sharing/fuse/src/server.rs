@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fusedev::{Ability, Answer, Answers, Ask, Asker, Figures, Opened, Out, Page, Validity};
+use fusedev::{
+    Ability, Answer, Answers, Ask, Asker, Figures, LARGEST, Opened, Out, Page, Validity,
+};
 use rustix::io::Errno;
 use vfs::{Attributes, Error, Listing, Reader, Result, Tree};
 
@@ -23,8 +25,6 @@ pub(crate) struct Server {
 /// Nothing changes while the pool is mounted.
 const FOR_EVER: Duration = Duration::from_hours(365 * 24);
 const ALWAYS: Validity = Validity { name: FOR_EVER, attributes: FOR_EVER };
-/// Bytes of the largest request.
-pub(crate) const LARGEST: u32 = 1 << 20;
 
 const O_ACCMODE: i32 = 3;
 /// Writing, as access(2) is asked about it.

@@ -19,6 +19,7 @@
 use std::time::Duration;
 
 use crate::fields::Message;
+use crate::special::packed;
 
 /// Bytes of an answer's head.
 pub(crate) const HEAD: usize = 16;
@@ -136,11 +137,6 @@ pub struct Figures {
     pub sector_size: u32,
     pub block_size: u32,
     pub longest_name: u32,
-}
-
-/// As Linux packs a device's number into 32 bits.
-pub(crate) fn packed((major, minor): (u32, u32)) -> u32 {
-    (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
 }
 
 fn attributes(to: &mut Message, from: &Attributes) {

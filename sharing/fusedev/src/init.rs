@@ -19,7 +19,7 @@
 use crate::fields::{Fields, Message};
 
 /// Bytes of the largest request.
-pub(crate) const LARGEST: u32 = 1 << 20;
+pub const LARGEST: u32 = 1 << 20;
 /// Questions that nobody waits for: reading ahead, closing.
 const BACKGROUND: u16 = 64;
 /// The kernel's own version that knows all that is needed: Linux 5.4.

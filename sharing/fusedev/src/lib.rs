@@ -5,6 +5,7 @@
 //! answer     what it is told, as it wants it
 //! init       the first message: what either side can do
 //! mounting   /dev/fuse, laid over a folder
+//! special    numbers of special files
 //! session    the threads that wait for questions; one more where none is left to wait
 //! device     questions read from /dev/fuse: any kernel
 //! ring       questions taken from io_uring, a queue for each processor: since Linux 6.14
@@ -27,9 +28,11 @@ mod init;
 mod mounting;
 mod ring;
 mod session;
+mod special;
 
 pub use answer::{Answer, Attributes, Figures, Moment, Opened, Page, Validity};
 pub use ask::{Ask, SetWish, When};
-pub use init::Ability;
+pub use init::{Ability, LARGEST};
 pub use mounting::{Mount, mount};
 pub use session::{Answers, Asker, Out, serve};
+pub use special::numbers;

@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use fusedev::{Ability, Answer, Answers, Ask, Asker, Figures, Opened, Out, Page, Validity};
+use fusedev::{
+    Ability, Answer, Answers, Ask, Asker, Figures, LARGEST, Opened, Out, Page, Validity,
+};
 use rustix::io::Errno;
 use vfs::{Attributes, Error};
 
 use super::{LiveServer, SHORT};
 use crate::convert::{attributes, kind_bits, told};
-use crate::server::{LARGEST, SEEK_DATA, SEEK_HOLE, names, xattr};
+use crate::server::{SEEK_DATA, SEEK_HOLE, names, xattr};
 
 impl Answers for LiveServer {
     fn wishes(&self, offered: Ability) -> Ability {

@@ -1,11 +1,10 @@
 //! The kernel's questions that change something.
 
-use fusedev::{Answer, Ask, Asker, SetWish, When};
+use fusedev::{Answer, Ask, Asker, SetWish, When, numbers};
 use rustix::io::Errno;
 use vfs::{By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
 
 use super::{LiveServer, by, kind_of};
-use crate::convert::numbers;
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
