@@ -3,7 +3,8 @@
 //! Whoever changes something adds an [`Item`] under the same hold on a txg. Who must know that it
 //! will outlast a power cut calls [`Log::commit`]: then all that was added is written along the
 //! chain, and the drives are told to keep it. The end of the chain is always a block that has room
-//! and is not written; so the next commit needs only to write there.
+//! and is not written; so the next commit needs only to write there. One that takes several blocks
+//! writes that one last.
 //!
 //! A commit that fails is no loss: its caller waits for the txgs themselves, and the chain is made
 //! anew.
@@ -232,7 +233,17 @@ impl Log {
         let under_way = Held { log: self, txg };
         *self.state.lock().under_way.entry(txg).or_default() += 1;
         drop(tx);
-        for ((block, next), filled) in chain.iter().zip(&chain[1..]).zip(&plan.blocks) {
+        // what is promised together is there as a whole or not at all: the block that leads to the
+        // others comes when they will last
+        let mut blocks = chain.iter().zip(&chain[1..]).zip(&plan.blocks);
+        let leader = blocks.next();
+        for ((block, next), filled) in blocks {
+            self.write(block, next, filled)?;
+        }
+        if plan.blocks.len() > 1 {
+            self.writer.flush()?;
+        }
+        if let Some(((block, next), filled)) = leader {
             self.write(block, next, filled)?;
         }
         self.writer.flush()?;

@@ -260,3 +260,33 @@ fn a_full_pool_waits_for_its_txgs_instead() {
     let left = house.cut(0);
     assert!(left.synced >= txg && house.allocated() > before);
 }
+
+#[test]
+fn what_takes_several_blocks_is_there_as_a_whole_or_not_at_all() {
+    let house = house(12, false);
+    let commit = |items: &[Item]| {
+        let tx = house.groups.begin().unwrap();
+        items.iter().for_each(|item| house.log.add(&tx, item.clone()));
+        drop(tx);
+        house.while_syncing(|| house.log.commit(None)).unwrap();
+    };
+    // the first of all waits for its group, which leads to the chain from then on
+    commit(&[remove(0)]);
+    commit(&[remove(1)]);
+    let before = house.requests();
+    commit(&[write(0, &vec![7; 300_000], true)]);
+    let mut seen = std::collections::BTreeSet::new();
+    for at in before..=house.requests() {
+        for seed in 0..20 {
+            let left = house.cut_at(at, seed);
+            let entries = left.log(&left.objset().header().log).0;
+            let bodies = entries.iter().map(|entry| &entry.record.body);
+            let written = bodies.filter_map(|body| match body {
+                Body::Write(write) => Some(write.length),
+                _ => None,
+            });
+            seen.insert(written.sum::<u64>());
+        }
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 300_000]);
+}
