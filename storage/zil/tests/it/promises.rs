@@ -264,17 +264,17 @@ fn a_full_pool_waits_for_its_txgs_instead() {
 #[test]
 fn what_takes_several_blocks_is_there_as_a_whole_or_not_at_all() {
     let house = house(12, false);
-    let commit = |items: &[Item]| {
+    let commit = |item: Item| {
         let tx = house.groups.begin().unwrap();
-        items.iter().for_each(|item| house.log.add(&tx, item.clone()));
+        house.log.add(&tx, item);
         drop(tx);
         house.while_syncing(|| house.log.commit(None)).unwrap();
     };
     // the first of all waits for its group, which leads to the chain from then on
-    commit(&[remove(0)]);
-    commit(&[remove(1)]);
+    commit(remove(0));
+    commit(remove(1));
     let before = house.requests();
-    commit(&[write(0, &vec![7; 300_000], true)]);
+    commit(write(0, &vec![7; 300_000], true));
     let mut seen = std::collections::BTreeSet::new();
     for at in before..=house.requests() {
         for seed in 0..20 {
