@@ -1,6 +1,7 @@
 //! What happens to a pool: datasets come, change and go.
 
 use engine::dataset::Wanted;
+use engine::files::Reason;
 use engine::held::{Held, NewDataset};
 use sim::Seed;
 
@@ -379,7 +380,13 @@ impl<'a> History<'a> {
             } else {
                 volume.write(at, &bytes)
             };
-            done.map_err(|why| format!("{name}: {why}"))?;
+            // small pools keep half of their space back
+            let full = [Reason::NoSpace, Reason::OverQuota];
+            if let Err(why) = done
+                && !full.contains(&why.reason())
+            {
+                return Err(format!("{name}: {why}"));
+            }
         }
         if self.chance.percent(30) {
             volume.flush().map_err(|why| format!("{name}: flush: {why}"))?;
