@@ -22,6 +22,14 @@ pub(crate) struct Tree {
     indirect: Recent<(u8, u64), 12>,
 }
 
+/// A way to ask for the block of a pointer.
+type Read = fn(
+    &(dyn Source + 'static),
+    &Blkptr,
+    Place,
+    Option<&Key>,
+) -> std::result::Result<Block, zio::Error>;
+
 /// What the way to a block ends at.
 pub(crate) struct Spot {
     /// The pointer; a hole if one is in the way.
@@ -136,31 +144,26 @@ impl Tree {
 
     /// A data block; `None` in a hole.
     pub(crate) fn block(&self, block: u64) -> Result<Option<Block>> {
+        self.block_by(<dyn Source>::read, block)
+    }
+
+    fn block_by(&self, read: Read, block: u64) -> Result<Option<Block>> {
         let spot = self.find(0, block)?;
         if spot.pointer.is_hole() {
             return Ok(None);
         }
-        self.fetch(&spot.pointer, 0, block).map(Some)
+        let (place, key) = (self.place(0, block), self.key.as_ref());
+        self.sized(read(&*self.source, &spot.pointer, place, key)?, 0, block).map(Some)
     }
 
     /// The same, for who will not ask for it again.
     pub(crate) fn block_once(&self, block: u64) -> Result<Option<Block>> {
-        let spot = self.find(0, block)?;
-        if spot.pointer.is_hole() {
-            return Ok(None);
-        }
-        let (place, key) = (self.place(0, block), self.key.as_ref());
-        self.sized(self.source.read_once(&spot.pointer, place, key)?, 0, block).map(Some)
+        self.block_by(<dyn Source>::read_once, block)
     }
 
     /// The same, for who reads a long stretch.
     pub(crate) fn block_streamed(&self, block: u64) -> Result<Option<Block>> {
-        let spot = self.find(0, block)?;
-        if spot.pointer.is_hole() {
-            return Ok(None);
-        }
-        let (place, key) = (self.place(0, block), self.key.as_ref());
-        self.sized(self.source.read_stream(&spot.pointer, place, key)?, 0, block).map(Some)
+        self.block_by(<dyn Source>::read_stream, block)
     }
 
     /// The data block at which to go on after an error: that behind everything the error hides.

@@ -15,7 +15,7 @@ use crate::live::{Entry, Live, see};
 use crate::{Error, Object, Result};
 
 /// What a small change is counted as when dirty bytes are: a dnode's share of its block.
-const SMALL: u64 = 512;
+pub(super) const SMALL: u64 = 512;
 
 impl Object {
     pub(super) fn being_changed(&self) -> Result<(&Arc<Entry>, &Arc<Live>)> {
@@ -204,18 +204,21 @@ fn split(at: u64, size: usize) -> (u64, usize) {
     (at.checked_div(wide).unwrap_or(0), usize::try_from(skip).unwrap_or(0))
 }
 
+/// A block becomes this in a group and in all later ones; whether the group had nothing of it.
+pub(super) fn put(state: &mut State, txg: Txg, block: u64, content: &Content) -> bool {
+    reach(state, txg, block);
+    let versions = state.blocks.entry(block).or_default();
+    let (made, versions) = State::versions_from(versions, txg, |_| content.clone());
+    for (_, version) in versions {
+        *version = content.clone();
+    }
+    made
+}
+
 /// A block becomes just these bytes.
 pub(super) fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
-    let fresh = Block::copied(bytes, Order::Little);
-    let mut state = entry.state.write();
-    reach(&mut state, tx.txg(), block);
-    let versions = state.blocks.entry(block).or_default();
-    let fresh = Content::Bytes(fresh);
-    let (made, versions) = State::versions_from(versions, tx.txg(), |_| fresh.clone());
-    for (_, version) in versions {
-        *version = fresh.clone();
-    }
-    drop(state);
+    let fresh = Content::Bytes(Block::copied(bytes, Order::Little));
+    let made = put(&mut entry.state.write(), tx.txg(), block, &fresh);
     if made {
         tx.dirtied(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }

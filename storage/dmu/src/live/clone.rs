@@ -4,15 +4,13 @@
 //! birth. The one who writes the group is told of all its clones before anything of it is freed
 //! ([`Objset::clones`]), so that what an object gives up in the same group stays for the other.
 
-use std::sync::Arc;
-
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use txg::Tx;
 use units::{BlockId, Txg};
 
-use super::change::{forget, reach};
-use crate::live::entry::{Content, Seen, Shared, State};
+use super::change::{SMALL, forget, put, reach};
+use crate::live::entry::{Content, Seen, Shared};
 use crate::{Object, Objset, Result};
 
 impl Object {
@@ -42,16 +40,13 @@ impl Object {
             _ => return Ok(false),
         };
         let mut state = entry.state.write();
-        reach(&mut state, tx.txg(), to);
         match clone {
-            None => forget(&mut state, tx.txg(), to..to.saturating_add(1)),
+            None => {
+                reach(&mut state, tx.txg(), to);
+                forget(&mut state, tx.txg(), to..to.saturating_add(1));
+            }
             Some(clone) => {
-                let versions = state.blocks.entry(to).or_default();
-                let fresh = || Content::Cloned(Arc::clone(&clone));
-                let (_, versions) = State::versions_from(versions, tx.txg(), |_| fresh());
-                for (_, version) in versions {
-                    *version = fresh();
-                }
+                put(&mut state, tx.txg(), to, &Content::Cloned(clone));
                 live.cloned.lock().insert(tx.txg());
             }
         }
@@ -61,9 +56,6 @@ impl Object {
         Ok(true)
     }
 }
-
-/// What a pointer is counted as when dirty bytes are.
-const SMALL: u64 = 512;
 
 impl Objset {
     /// The blocks that a group shares with others. Nobody holds it any more.

@@ -26,8 +26,8 @@ use units::{Level, Txg};
 use zio::{Block, Policy, Sink, WriteRequest};
 
 use super::Live;
-use super::change::{put_whole, reach};
-use super::entry::{Content, Entry, Shared, State};
+use super::change::{SMALL, put, put_whole};
+use super::entry::{Content, Entry, Shared};
 use crate::tree::Tree;
 use crate::{Objset, Wanted};
 
@@ -35,8 +35,6 @@ use crate::{Objset, Wanted};
 const MUCH: usize = 128 << 10;
 /// So many bytes are stored at a time: what fits the processor's cache.
 const AT_ONCE: usize = 1 << 20;
-/// What a block that is stored still takes of memory until its group is written.
-const SMALL: u64 = 512;
 
 /// Where blocks go before their group is written.
 pub trait Early: Send + Sync {
@@ -202,15 +200,10 @@ impl<'a, T: Borrow<Tx>> Underway<'a, T> {
 
     fn mark(&mut self, run: Run<'a>) {
         let txg = self.tx.borrow().txg();
+        let coming = Content::Coming(Arc::clone(&run.coming));
         let mut state = self.entry.state.write();
         for (block, _) in run.blocks() {
-            reach(&mut state, txg, block);
-            let versions = state.blocks.entry(block).or_default();
-            let fresh = || Content::Coming(Arc::clone(&run.coming));
-            let (_, versions) = State::versions_from(versions, txg, |_| fresh());
-            for (_, version) in versions {
-                *version = fresh();
-            }
+            put(&mut state, txg, block, &coming);
         }
         drop(state);
         self.runs.push(run);
