@@ -104,22 +104,23 @@ impl Source for Cache {
         self.taken_in(pointer, place, key)
     }
 
-    fn read_stream(
+    fn read_into(
         &self,
         pointer: &Blkptr,
         place: Place,
         key: Option<&Key>,
-    ) -> Result<Block, Error> {
+        into: &mut [u8],
+    ) -> Result<usize, Error> {
         if let Some(block) = self.held(pointer) {
-            return Ok(block);
+            return Ok(block.copy_to(into));
         }
         match Identity::of(pointer) {
             Some(identity) if !self.shard(identity).lock().knows(identity) => {
-                let block = self.below.read_once(pointer, place, key)?;
-                self.shard(identity).lock().note(identity, &block, self.limit());
-                Ok(block)
+                let length = self.below.read_into(pointer, place, key, into)?;
+                self.shard(identity).lock().note(identity, length, self.limit());
+                Ok(length)
             }
-            _ => self.taken_in(pointer, place, key),
+            _ => self.taken_in(pointer, place, key).map(|block| block.copy_to(into)),
         }
     }
 
@@ -207,7 +208,10 @@ mod tests {
         for (pass, wanted) in [20, 20, 0].into_iter().enumerate() {
             let (before, bytes) = (asked(), cache.bytes());
             for sector in stretch.clone() {
-                cache.read_stream(&pointer(sector * 8), Place::default(), None).unwrap();
+                let mut into = vec![0; 4096];
+                let pointer = pointer(sector * 8);
+                cache.read_into(&pointer, Place::default(), None, &mut into).unwrap();
+                assert!(into.iter().all(|byte| *byte == (sector * 8 * 512).to_le_bytes()[1]));
             }
             assert_eq!(asked() - before, wanted, "pass {pass}");
             assert!(pass > 0 || cache.bytes() == bytes);

@@ -95,7 +95,7 @@ impl Shard {
 
     /// Takes a block in, within `limit` bytes, and gives those out that had to make room.
     pub(crate) fn insert(&mut self, identity: Identity, block: Block, limit: usize) -> Vec<Block> {
-        let size = cost(&block);
+        let size = cost(block.len());
         if size > limit / 2 {
             return Vec::new();
         }
@@ -162,12 +162,12 @@ impl Shard {
     }
 
     /// Notes the name of a block that came by and is not taken in.
-    pub(crate) fn note(&mut self, identity: Identity, block: &Block, limit: usize) {
+    pub(crate) fn note(&mut self, identity: Identity, length: usize, limit: usize) {
         if self.entries.contains_key(&identity) {
             return;
         }
         self.turns += 1;
-        let (kind, turn, since, size) = (Kind::Recent, self.turns, self.inserts, cost(block));
+        let (kind, turn, since, size) = (Kind::Recent, self.turns, self.inserts, cost(length));
         self.list(kind, false).add(turn, identity, size.max(NAME));
         self.entries.insert(identity, Entry { kind, turn, since, size, block: None });
         self.forget_names(limit);
@@ -199,8 +199,7 @@ impl Shard {
 }
 
 /// The memory that a block takes.
-fn cost(block: &Block) -> usize {
-    let length = block.len();
+fn cost(length: usize) -> usize {
     let room = if length < ROUNDED { length } else { length.next_power_of_two() };
     room + OVERHEAD
 }

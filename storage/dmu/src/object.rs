@@ -124,12 +124,18 @@ impl Object {
         }
     }
 
-    /// The same, for who reads a long stretch.
-    fn streamed(&self, block: u64) -> Result<Option<Block>> {
-        match self.entry() {
-            Some(entry) => see::block_streamed(entry, block),
-            None => self.tree.block_streamed(block),
+    /// The same, for who reads a long stretch: zeros in a hole.
+    fn content_into(&self, block: u64, into: &mut [u8]) -> Result<()> {
+        let length = match self.entry() {
+            Some(entry) => see::block_into(entry, block, into)?,
+            None => self.tree.block_into(block, into)?,
+        };
+        match length {
+            Some(length) if length == into.len() => {}
+            Some(_) => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
+            None => into.fill(0),
         }
+        Ok(())
     }
 
     /// The same, for who reads all and each block once: no cache takes it in.
@@ -148,17 +154,16 @@ impl Object {
             let whole = usize::try_from(size).unwrap_or(usize::MAX);
             let count = whole.saturating_sub(skip).min(into.len());
             let (now, rest) = std::mem::take(&mut into).split_at_mut(count);
-            let content = if is_long && count == whole {
-                self.streamed(block)?
+            if is_long && count == whole {
+                self.content_into(block, now)?;
             } else {
-                self.content(block)?
-            };
-            match content {
-                Some(content) => match content.get(skip..skip.saturating_add(count)) {
-                    Some(bytes) => now.copy_from_slice(bytes),
-                    None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
-                },
-                None => now.fill(0),
+                match self.content(block)? {
+                    Some(content) => match content.get(skip..skip.saturating_add(count)) {
+                        Some(bytes) => now.copy_from_slice(bytes),
+                        None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
+                    },
+                    None => now.fill(0),
+                }
             }
             into = rest;
             at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));

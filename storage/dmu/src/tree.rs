@@ -108,18 +108,19 @@ impl Tree {
     /// Reads the block of a pointer that has been judged.
     pub(crate) fn fetch(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<Block> {
         let read = self.source.read(pointer, self.place(level, block), self.key.as_ref())?;
-        self.sized(read, level, block)
+        self.judge_length(read.len(), level, block)?;
+        Ok(read)
     }
 
-    /// A block, if it is as long as the dnode says.
-    fn sized(&self, read: Block, level: u8, block: u64) -> Result<Block> {
+    /// Whether a block is as long as the dnode says.
+    fn judge_length(&self, length: usize, level: u8, block: u64) -> Result<()> {
         let wanted = if level == 0 { self.dnode.block_size } else { self.dnode.indirect_size() };
-        if u64::try_from(read.len()) != Ok(u64::from(wanted)) {
-            let found = u64::try_from(read.len()).unwrap_or(u64::MAX);
+        if u64::try_from(length) != Ok(u64::from(wanted)) {
+            let found = u64::try_from(length).unwrap_or(u64::MAX);
             let place = self.place(level, block);
             return Err(Error::Mismatch { place, field: "size", wanted: wanted.into(), found });
         }
-        Ok(read)
+        Ok(())
     }
 
     /// Whether a pointer is one that this object can have there.
@@ -153,7 +154,9 @@ impl Tree {
             return Ok(None);
         }
         let (place, key) = (self.place(0, block), self.key.as_ref());
-        self.sized(read(&*self.source, &spot.pointer, place, key)?, 0, block).map(Some)
+        let found = read(&*self.source, &spot.pointer, place, key)?;
+        self.judge_length(found.len(), 0, block)?;
+        Ok(Some(found))
     }
 
     /// The same, for who will not ask for it again.
@@ -161,9 +164,17 @@ impl Tree {
         self.block_by(<dyn Source>::read_once, block)
     }
 
-    /// The same, for who reads a long stretch.
-    pub(crate) fn block_streamed(&self, block: u64) -> Result<Option<Block>> {
-        self.block_by(<dyn Source>::read_stream, block)
+    /// The same, for who reads a long stretch and has the memory for it; gives how long the
+    /// block is, which is in `into` then.
+    pub(crate) fn block_into(&self, block: u64, into: &mut [u8]) -> Result<Option<usize>> {
+        let spot = self.find(0, block)?;
+        if spot.pointer.is_hole() {
+            return Ok(None);
+        }
+        let (place, key) = (self.place(0, block), self.key.as_ref());
+        let length = self.source.read_into(&spot.pointer, place, key, into)?;
+        self.judge_length(length, 0, block)?;
+        Ok(Some(length))
     }
 
     /// The data block at which to go on after an error: that behind everything the error hides.

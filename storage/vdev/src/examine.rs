@@ -38,7 +38,10 @@ impl Tree {
             Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {
                 examine_sides(&top.node, request, into, faults)
             }
-            _ => self.read(vdev, request, into, faults),
+            _ => {
+                into.resize(request.size, 0);
+                self.read(vdev, request, into, faults)
+            }
         }
     }
 }
@@ -76,6 +79,7 @@ fn examine_sides(
         None if wrong => return Err(Error::Mismatch),
         None => {
             // nothing but devices that were away: perhaps they have it all the same
+            into.resize(request.size, 0);
             return crate::mirror::read(node, request, into, &mut Vec::new());
         }
     }
@@ -109,6 +113,7 @@ fn examine_array(
     if !at_once && let Err(error) = array.recover(request, &columns, into, faults) {
         let stale = faults.iter().any(|fault| fault.trouble == Trouble::Stale);
         // with what slept through the writing, the block may still be had
+        into.truncate(request.size);
         return if stale { array.read(request, into, &mut Vec::new()) } else { Err(error) };
     }
     judge_padding(&array, &columns, request.size, into, faults);

@@ -102,7 +102,7 @@ pub(crate) fn read(
     vdev: VdevId,
     removed: &Indirect,
     request: &Request<'_>,
-    into: &mut Vec<u8>,
+    into: &mut [u8],
     faults: &mut Vec<LeafFault>,
     depth: u32,
 ) -> Result<(), Error> {
@@ -115,7 +115,6 @@ pub(crate) fn read(
         let request = Request { offset: whole.offset, ..*request };
         return tree.read_deep(whole.vdev, &request, into, faults, depth + 1);
     }
-    into.resize(request.size, 0);
     let mut copies = Vec::with_capacity(pieces.len());
     for piece in &pieces {
         copies.push(versions(tree, *piece, request, faults)?);
@@ -183,7 +182,7 @@ fn versions(
         // not a mirror (or nothing there): whatever way the vdev has to get at it
         let any = |_: &[u8]| true;
         let whole = Request { offset: piece.offset, size, judge: &any, ..*request };
-        let mut bytes = Vec::new();
+        let mut bytes = vec![0; size];
         mirror::read(node, &whole, &mut bytes, faults)?;
         found.push(bytes);
     }
@@ -191,17 +190,11 @@ fn versions(
 }
 
 /// Tries the pieces' versions in combination.
-fn combine(
-    copies: &[Vec<Vec<u8>>],
-    request: &Request<'_>,
-    into: &mut Vec<u8>,
-) -> Result<(), Error> {
+fn combine(copies: &[Vec<Vec<u8>>], request: &Request<'_>, into: &mut [u8]) -> Result<(), Error> {
     let mut chosen = vec![0; copies.len()];
     for _ in 0..MOST_COMBINATIONS {
-        into.clear();
-        for (versions, index) in copies.iter().zip(&chosen) {
-            into.extend_from_slice(&versions[*index]);
-        }
+        let bytes = copies.iter().zip(&chosen).flat_map(|(versions, index)| &versions[*index]);
+        into.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         if (request.judge)(into) {
             return Ok(());
         }

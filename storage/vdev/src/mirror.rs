@@ -11,10 +11,9 @@ const REGION_SHIFT: u32 = 21;
 pub(crate) fn read(
     node: &Node,
     request: &Request<'_>,
-    into: &mut Vec<u8>,
+    into: &mut [u8],
     faults: &mut Vec<LeafFault>,
 ) -> Result<(), Error> {
-    into.resize(request.size, 0);
     let before = faults.len();
     let mut wrong = 0;
     // a device that was away is asked last, and only where the judge can tell

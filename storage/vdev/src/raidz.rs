@@ -48,7 +48,27 @@ impl Array<'_> {
     pub(crate) fn read(
         &self,
         request: &Request<'_>,
-        into: &mut Vec<u8>,
+        into: &mut [u8],
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
+        if into.len() == self.map.size() {
+            return self.read_rows(request, into, faults);
+        }
+        // the last sector, or row, has zeros behind the block
+        let mut rows = buffer::take(self.map.size());
+        let result = self.read_rows(request, &mut rows, faults);
+        for (to, from) in into.iter_mut().zip(&rows) {
+            *to = *from;
+        }
+        buffer::give(rows);
+        result
+    }
+
+    /// The same, with what fills up its last row.
+    fn read_rows(
+        &self,
+        request: &Request<'_>,
+        into: &mut [u8],
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
         let before = faults.len();
@@ -64,10 +84,9 @@ impl Array<'_> {
         &self,
         request: &Request<'_>,
         stale_too: bool,
-        into: &mut Vec<u8>,
+        into: &mut [u8],
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
-        into.resize(self.map.size(), 0);
         let mut lost = Vec::new();
         for (row_index, row) in self.map.rows().enumerate() {
             for (index, column) in row.data().iter().enumerate() {
@@ -80,13 +99,10 @@ impl Array<'_> {
             }
         }
         if lost.is_empty() && (request.judge)(&into[..request.size]) {
-            into.truncate(request.size);
             return Ok(());
         }
         let columns = self.with_parity(request, stale_too, &lost, faults);
-        self.recover(request, &columns, into, faults)?;
-        into.truncate(request.size);
-        Ok(())
+        self.recover(request, &columns, into, faults)
     }
 
     /// Reads one column; nothing is read for an empty one.
@@ -144,12 +160,12 @@ impl Array<'_> {
         &self,
         request: &Request<'_>,
         columns: &Columns,
-        into: &mut Vec<u8>,
+        into: &mut [u8],
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
-        let original = into.clone();
+        let original = into.to_vec();
         let mut possible = false;
-        let mut attempt = |liars: &[usize], into: &mut Vec<u8>| {
+        let mut attempt = |liars: &[usize], into: &mut [u8]| {
             let rebuilt = self.rebuild(columns, liars, &original, into);
             possible |= rebuilt;
             if rebuilt && (request.judge)(&into[..request.size]) {

@@ -100,13 +100,13 @@ impl Tree {
         }
     }
 
-    /// Reads the block that the judge accepts into `into`, which then holds just that. Faults that
-    /// were met and got over are added to `faults`.
+    /// Reads the block that the judge accepts into `into`, which is as long as it. Faults that were
+    /// met and got over are added to `faults`; after an error `into` holds anything.
     pub fn read(
         &self,
         vdev: VdevId,
         request: &Request<'_>,
-        into: &mut Vec<u8>,
+        into: &mut [u8],
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
         self.read_deep(vdev, request, into, faults, 0)
@@ -117,10 +117,14 @@ impl Tree {
         &self,
         vdev: VdevId,
         request: &Request<'_>,
-        into: &mut Vec<u8>,
+        into: &mut [u8],
         faults: &mut Vec<LeafFault>,
         depth: u32,
     ) -> Result<(), Error> {
+        if into.len() != request.size {
+            let (size, room) = (request.size, into.len());
+            return Err(Error::Address(format!("room for {room} bytes of a block of {size}")));
+        }
         let top = self.entry(vdev).ok_or(Error::NoVdev(vdev))?;
         if let Some((map, draid)) = top.node.map(request)? {
             let (children, suspects) = (top.node.children(), &top.suspects);

@@ -36,6 +36,15 @@ impl Block {
         self.order
     }
 
+    /// Copies as much of the bytes as there is room for; gives how many the block has.
+    pub fn copy_to(&self, into: &mut [u8]) -> usize {
+        let count = self.len().min(into.len());
+        if let (Some(into), Some(from)) = (into.get_mut(..count), self.get(..count)) {
+            into.copy_from_slice(from);
+        }
+        self.len()
+    }
+
     /// Memory for a block of so many bytes, with any content.
     pub fn buffer(length: usize) -> Vec<u8> {
         buffer::take(length)

@@ -126,7 +126,7 @@ impl Gang<'_> {
         let judge = |bytes: &[u8]| embedded::verify(bytes, &seed, Checksum::GangHeader, false);
         let request =
             Request { offset: dva.offset, size: HEADER, birth, judge: &judge, strict: true };
-        let mut bytes = Vec::new();
+        let mut bytes = vec![0; HEADER];
         let tree = self.reader.tree();
         if self.thorough {
             tree.examine(dva.vdev, &request, &mut bytes, self.faults)?;

@@ -119,16 +119,24 @@ impl Reader {
 
     /// The block's bytes as stored, from the first copy whose checksum fits.
     pub fn stored(&self, block: &Regular, place: Place) -> Result<Vec<u8>, Error> {
+        let mut bytes = buffer::take(block.psize as usize);
+        let result = self.stored_into(block, place, &mut bytes);
+        if result.is_err() {
+            buffer::give(std::mem::take(&mut bytes));
+        }
+        result.map(|()| bytes)
+    }
+
+    /// The same, into memory that is as long as they are.
+    fn stored_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
         self.can_judge(block, place)?;
         let mut faults = Vec::new();
-        let mut bytes = buffer::take(block.psize as usize);
         for dva in block.copies() {
-            match self.copy(block, dva, place, &mut bytes) {
-                Ok(()) => return Ok(bytes),
+            match self.copy(block, dva, place, into) {
+                Ok(()) => return Ok(()),
                 Err(why) => faults.push(CopyFault { dva, why }),
             }
         }
-        buffer::give(bytes);
         Err(Error::Unreadable { place, faults })
     }
 
@@ -137,18 +145,22 @@ impl Reader {
         block: &Regular,
         dva: Dva,
         place: Place,
-        into: &mut Vec<u8>,
+        into: &mut [u8],
     ) -> Result<(), vdev::Error> {
         let judge = |bytes: &[u8]| self.judge(block, bytes);
         let mut faults = Vec::new();
         if dva.gang {
-            into.clear();
             let first = block.dvas[0].unwrap_or(dva);
             let pieces = &mut Vec::new();
             let mut gang =
                 Gang { reader: self, place, thorough: false, faults: &mut faults, pieces };
-            gang.gather(dva, first, block.birth_physical, block.psize as usize, into)?;
-            return judge(into).then_some(()).ok_or(vdev::Error::Mismatch);
+            let mut parts = Vec::with_capacity(into.len());
+            gang.gather(dva, first, block.birth_physical, into.len(), &mut parts)?;
+            if parts.len() != into.len() || !judge(&parts) {
+                return Err(vdev::Error::Mismatch);
+            }
+            into.copy_from_slice(&parts);
+            return Ok(());
         }
         self.tree.read(dva.vdev, &request(block, dva, &judge), into, &mut faults)
     }
@@ -308,6 +320,24 @@ impl Source for Reader {
             _ => self.read(pointer, place, key),
         }
     }
+
+    fn read_into(
+        &self,
+        pointer: &Blkptr,
+        place: Place,
+        key: Option<&Key>,
+        into: &mut [u8],
+    ) -> Result<usize, Error> {
+        match pointer {
+            Blkptr::Regular(block)
+                if block.protection == Protection::None
+                    && usize::try_from(block.lsize) == Ok(into.len()) =>
+            {
+                self.whole_into(block, place, into).map(|()| into.len())
+            }
+            _ => self.read_once(pointer, place, key).map(|block| block.copy_to(into)),
+        }
+    }
 }
 
 impl Reader {
@@ -319,23 +349,44 @@ impl Reader {
         key: Option<&Key>,
         again: bool,
     ) -> Result<Block, Error> {
-        let judge = |bytes: &[u8]| self.judge(block, bytes);
-        let aside = self.aside.get().filter(|_| is_telling(block));
-        let kept = match aside {
-            Some(aside) if self.can_judge(block, place).is_ok() => aside.fetch(block, &judge),
-            _ => None,
-        };
-        let stored = if let Some(kept) = kept {
+        let stored = if let Some(kept) = self.kept(block, place) {
             kept
         } else {
             let stored = patiently(self.patience(), || self.stored(block, place))?;
-            if let Some(aside) = aside.filter(|_| again) {
+            if let Some(aside) = self.aside(block).filter(|_| again) {
                 aside.offer(block, place, &stored);
             }
             stored
         };
         let plain = self.content(block, stored, place, key)?;
         Ok(Block::new(plain, block.order))
+    }
+
+    /// The content of a block that nothing protects, into memory that is as long as it. What is
+    /// stored as it is goes there straight from the drives.
+    fn whole_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
+        let is_plain = block.compression.is_off() && block.psize == block.lsize;
+        let stored = match self.kept(block, place) {
+            Some(kept) => kept,
+            None if is_plain => {
+                return patiently(self.patience(), || self.stored_into(block, place, into));
+            }
+            None => patiently(self.patience(), || self.stored(block, place))?,
+        };
+        let result = compress::decompress(block.compression, &stored, into);
+        buffer::give(stored);
+        result.map_err(|why| Error::Transform { place, why })
+    }
+
+    /// What keeps blocks beside the drives, if this one may be there.
+    fn aside(&self, block: &Regular) -> Option<&dyn Aside> {
+        self.aside.get().filter(|_| is_telling(block)).map(|aside| &**aside)
+    }
+
+    /// The block's stored bytes, if they are beside the drives.
+    fn kept(&self, block: &Regular, place: Place) -> Option<Vec<u8>> {
+        let aside = self.aside(block).filter(|_| self.can_judge(block, place).is_ok())?;
+        aside.fetch(block, &|bytes: &[u8]| self.judge(block, bytes))
     }
 }
 

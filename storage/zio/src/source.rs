@@ -21,14 +21,16 @@ pub trait Source: Send + Sync {
         self.read(pointer, place, key)
     }
 
-    /// The same, for who reads a long stretch: a cache takes in only what comes by again soon, so
-    /// that the memory into which the next block is read is warm.
-    fn read_stream(
+    /// The same, for who reads a long stretch and has the memory for it: a cache takes in only what
+    /// comes by again soon, and the bytes are copied no more often than they must be. Gives how long
+    /// the block is; if `into` is as long, it holds the content. After an error it holds anything.
+    fn read_into(
         &self,
         pointer: &Blkptr,
         place: Place,
         key: Option<&Key>,
-    ) -> Result<Block, Error> {
-        self.read(pointer, place, key)
+        into: &mut [u8],
+    ) -> Result<usize, Error> {
+        self.read_once(pointer, place, key).map(|block| block.copy_to(into))
     }
 }

@@ -12,31 +12,48 @@ use crate::{Error, Result};
 
 /// A data block as it is now; `None` in a hole.
 pub(crate) fn block(entry: &Entry, block: u64) -> Result<Option<Block>> {
-    below(entry, block, &|tree| tree.block(block))
+    let mut take = |found: Found<'_>| match found {
+        Found::Here(content) => Ok(Some(content)),
+        Found::Below(tree) => tree.block(block),
+    };
+    find(entry, block, &mut take).map(Option::flatten)
 }
 
-/// The same, for who reads a long stretch.
-pub(crate) fn block_streamed(entry: &Entry, block: u64) -> Result<Option<Block>> {
-    below(entry, block, &|tree| tree.block_streamed(block))
+/// The same, for who reads a long stretch and has the memory for it; gives how long the block
+/// is, which is in `into` then.
+pub(crate) fn block_into(entry: &Entry, block: u64, into: &mut [u8]) -> Result<Option<usize>> {
+    let mut take = |found: Found<'_>| match found {
+        Found::Here(content) => Ok(Some(content.copy_to(into))),
+        Found::Below(tree) => tree.block_into(block, into),
+    };
+    find(entry, block, &mut take).map(Option::flatten)
 }
 
-/// What `look` finds below if the block is there, or the block itself if it is in memory.
-fn below(
+/// Where a block is.
+enum Found<'a> {
+    /// In memory.
+    Here(Block),
+    /// Below, in this tree.
+    Below(&'a Tree),
+}
+
+/// What `take` makes of the block; `None` in a hole.
+fn find<T>(
     entry: &Entry,
     block: u64,
-    look: &dyn Fn(&Tree) -> Result<Option<Block>>,
-) -> Result<Option<Block>> {
+    take: &mut dyn FnMut(Found<'_>) -> Result<T>,
+) -> Result<Option<T>> {
     loop {
         // nobody is to wait, or read, with the lock
         let seen = entry.state.read().see(block);
         let tree = match seen {
-            Seen::Here(content) => return Ok(Some(content)),
+            Seen::Here(content) => return take(Found::Here(content)).map(Some),
             Seen::Shared(shared) => match shared.read(block) {
                 Err(error) if !is_shared(entry, block, &shared) => {
                     drop::<Error>(error);
                     continue;
                 }
-                result => return result.map(Some),
+                result => return take(Found::Here(result?)).map(Some),
             },
             Seen::Coming(coming) => {
                 coming.wait();
@@ -45,10 +62,10 @@ fn below(
             Seen::Hole => return Ok(None),
             Seen::Below(tree) => tree,
         };
-        match look(&tree) {
+        match take(Found::Below(&tree)) {
             // what was there may have been freed and written over while it was read
             Err(error) if !is_current(entry, &tree) => drop::<Error>(error),
-            result => return result,
+            result => return result.map(Some),
         }
     }
 }

@@ -141,7 +141,7 @@ pub(crate) fn read(
 ) -> Result<Vec<u8>, Error> {
     let judge = |bytes: &[u8]| bytes == right;
     let request = request(block, &judge);
-    let mut into = Vec::new();
+    let mut into = vec![0; block.size];
     tree.read(VdevId::new(vdev), &request, &mut into, faults).map(|()| into)
 }
 

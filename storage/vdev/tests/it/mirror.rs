@@ -55,11 +55,11 @@ fn a_side_that_slept_is_never_believed_without_a_checksum() {
         if !first {
             sides.reverse();
         }
-        let mut into = Vec::new();
+        let mut into = vec![0; BLOCK.size];
         mirror(sides).read(VdevId::new(0), &request, &mut into, &mut Vec::new()).unwrap();
         assert_eq!(into, now);
     }
-    let mut into = Vec::new();
+    let mut into = vec![0; BLOCK.size];
     let alone = mirror(vec![leaf(0, Some(drive(&then)), slept), leaf(1, None, Txg::ZERO)]);
     let result = alone.read(VdevId::new(0), &request, &mut into, &mut Vec::new());
     assert_eq!(result, Err(Error::Unavailable { missing: 2, spare: 1 }));
@@ -88,7 +88,7 @@ fn a_drive_that_ends_too_early_is_an_error() {
 #[test]
 fn a_mirror_without_sides_has_nothing() {
     let any = |_: &[u8]| true;
-    let (mut into, mut faults) = (Vec::new(), Vec::new());
+    let (mut into, mut faults) = (vec![0; BLOCK.size], Vec::new());
     let result =
         mirror(Vec::new()).read(VdevId::new(0), &request(BLOCK, &any), &mut into, &mut faults);
     assert_eq!(result, Err(Error::Unavailable { missing: 0, spare: 0 }));

@@ -121,7 +121,7 @@ fn without_a_checksum_what_is_read_is_taken_and_what_is_lost_is_rebuilt() {
     let tree = tree(&shape, some);
     let any = |_: &[u8]| true;
     let request = vdev::Request { strict: false, ..request(block, &any) };
-    let mut into = Vec::new();
+    let mut into = vec![0; block.size];
     tree.read(VdevId::new(0), &request, &mut into, &mut Vec::new()).unwrap();
     assert_eq!(into, data);
 }

@@ -109,7 +109,9 @@ fn read_each(pool: &Writer, pointer: &Blkptr, policy: &Policy) -> Vec<Vec<u8>> {
     let pointer = Blkptr::parse(&pointer.encode(), Order::Little).unwrap();
     let read = |pointer: &Blkptr| {
         let read = pool.reader().read(pointer, Place::default(), policy.key.as_ref());
-        read.unwrap().to_vec()
+        let read = read.unwrap().to_vec();
+        assert_eq!(read_into(pool, pointer, policy, read.len()), read);
+        read
     };
     let mut all = vec![read(&pointer)];
     if let Blkptr::Regular(block) = &pointer
@@ -121,6 +123,14 @@ fn read_each(pool: &Writer, pointer: &Blkptr, policy: &Policy) -> Vec<Vec<u8>> {
         }
     }
     all
+}
+
+/// Reads a block into memory of the reader's, which held something else.
+fn read_into(pool: &Writer, pointer: &Blkptr, policy: &Policy, length: usize) -> Vec<u8> {
+    let (mut into, key) = (vec![0xa5; length], policy.key.as_ref());
+    let found = pool.reader().read_into(pointer, Place::default(), key, &mut into).unwrap();
+    assert_eq!(found, length);
+    into
 }
 
 fn allocated(pool: &Writer) -> u64 {
@@ -313,6 +323,7 @@ proptest! {
         let before = image();
         device.write_at(0, &vec![0; before.len()]).unwrap();
         leaf.set_away(TxgRanges::new([(TXG, TXG)]));
+        prop_assert!(read_each(&pool, &pointer, &policy).iter().all(|read| *read == data));
         let wanting = |leaf: &Leaf, birth: Txg| leaf.away().contains(birth);
         let mut mending = Mending::new(pool.reader(), &wanting);
         mending.add(block, Place::default()).unwrap();
