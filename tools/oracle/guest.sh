@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs inside the VM: real OpenZFS judges pools that we made, and goes on with them.
 #
-#   guest.sh NAME...     each /share/NAME has images.tar, in it d0.img, ... of an exported pool `tank`,
-#                        and maybe a list `keys` (DATASET FORMAT SECRET); `logged` says how many blocks
-#                        the log of its cache drive tells of
+#   guest.sh NAME...     the disk of the same place is a tar, in it d0.img, ... of an exported pool `tank`;
+#                        /share/NAME may have a list `keys` (DATASET FORMAT SECRET); `logged` says how
+#                        many blocks the log of its cache drive tells of
 #
 # Left in /share/NAME: trouble (a line for each thing that is not as it should be), theirs.json (what
 # OpenZFS sees in the pool), after/ with the images as OpenZFS left them and their manifest, and done.
@@ -126,13 +126,13 @@ more() { # OpenZFS's own changes: new files, snapshots, datasets, and some that 
 images() { # ours, in $place
   mkdir -p "$place"
   rm -f "$place"/*.img
-  tar -C "$place" -xf "$from/images.tar"
+  tar -C "$place" -xf "$disk"
 }
 
 manifest() { echo "${1:-}" >/run/notes/state; python3 /share/manifest.py draft "$name" tank /run/notes; }
 
-one() { # NAME
-  name=$1 from=/share/$1 place=/ram/$1
+one() { # NAME DISK
+  name=$1 disk=$2 from=/share/$1 place=/ram/$1
   mkdir -p /run/notes
   echo "a pool of ours" >/run/notes/about
   [[ ! -s $from/keys ]] || cp "$from/keys" /run/notes/keys
@@ -172,12 +172,13 @@ one() { # NAME
 }
 
 if [[ $1 == one ]]; then
-  one "$2"
+  one "$2" "$3"
   exit
 fi
+disks=(/dev/vd?)
 for each; do
-  begun=$SECONDS
-  if bash "$0" one "$each" >/ram/log 2>&1; then echo "$each: $((SECONDS - begun)) s$(cat "/share/$each/cached" 2>/dev/null)"
+  begun=$SECONDS disk=${disks[0]} disks=("${disks[@]:1}")
+  if bash "$0" one "$each" "$disk" >/ram/log 2>&1; then echo "$each: $((SECONDS - begun)) s$(cat "/share/$each/cached" 2>/dev/null)"
   else
     echo "$each: FAILED ($((SECONDS - begun)) s)"
     tail -n 20 /ram/log >>"/share/$each/trouble"

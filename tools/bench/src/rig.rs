@@ -74,8 +74,9 @@ pub(crate) fn with<T>(held: &Held, work: impl FnOnce() -> Result<T, String>) -> 
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| held.run(Duration::from_secs(5), &stop));
+        let at_end = Stop(&stop);
         let done = work();
-        stop.store(true, Ordering::Release);
+        drop(at_end);
         held.sync().map_err(|why| why.to_string())?;
         match writing.join() {
             Ok(Ok(())) => done,
@@ -83,6 +84,15 @@ pub(crate) fn with<T>(held: &Held, work: impl FnOnce() -> Result<T, String>) -> 
             Err(_) => Err("the thread that writes has panicked".to_owned()),
         }
     })
+}
+
+/// Says stop when it is dropped: also where the work panics, which is waited for as well.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// Mounts a new pool until standard input ends.

@@ -148,18 +148,18 @@ impl Tools {
         std::fs::write(&start, "exec bash /share/guest.sh \"$@\"\n")
             .map_err(|why| why.to_string())?;
         let names: Vec<String> = rounds.iter().map(Round::name).collect();
-        for name in &names {
-            pack(&self.scratch.join(name))?;
-        }
-        let said = vm.run(&self.scratch, &start, &names)?;
+        let packed = names.iter().map(|name| pack(&self.scratch.join(name)));
+        let disks = packed.collect::<Result<Vec<_>, _>>()?;
+        let said = vm.run(&self.scratch, &disks, &start, &names)?;
+        disks.iter().for_each(|disk| drop(std::fs::remove_file(disk)));
         said.lines().for_each(|line| println!("in the VM: {line}"));
         Ok(())
     }
 }
 
-/// Packs the images in a folder into images.tar without their holes: the machine sees the folder
-/// through a protocol that knows none, and would read all the zeros.
-fn pack(folder: &Path) -> Result<(), String> {
+/// Packs the images in a folder into images.tar without their holes, which the machine gets as a
+/// disk: the folder it sees through a protocol that is slow, and knows no holes.
+fn pack(folder: &Path) -> Result<PathBuf, String> {
     let told = |why: std::io::Error| format!("{}: {why}", folder.display());
     let files = std::fs::read_dir(folder).map_err(told)?.flatten().map(|entry| entry.file_name());
     let images = files.filter(|name| name.to_string_lossy().ends_with(".img"));
@@ -167,7 +167,10 @@ fn pack(folder: &Path) -> Result<(), String> {
     tar.arg("-C").arg(folder).args(["-S", "-cf", "images.tar"]).args(images).current_dir(folder);
     let done = tar.output().map_err(|why| format!("tar: {why}"))?;
     let words = String::from_utf8_lossy(&done.stderr);
-    if done.status.success() { Ok(()) } else { Err(format!("tar {}: {words}", folder.display())) }
+    if !done.status.success() {
+        return Err(format!("tar {}: {words}", folder.display()));
+    }
+    Ok(folder.join("images.tar"))
 }
 
 /// Of a manifest what files hold, and how they are called: figures and times are others after a

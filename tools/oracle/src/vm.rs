@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program that runs scripts where OpenZFS is: `PROGRAM run --share FOLDER --mem SIZE --timeout
-/// SECONDS -- SCRIPT ARGUMENT...`, the folder being `/share` there.
+/// SECONDS --disk FILE... -- SCRIPT ARGUMENT...`, the folder being `/share` there, and the files
+/// `/dev/vda` and so on.
 #[derive(Clone, Debug)]
 pub struct Vm {
     program: PathBuf,
@@ -30,10 +31,19 @@ impl Vm {
         Ok(Self { program })
     }
 
-    /// Runs a script there; gives what it printed.
-    pub fn run(&self, share: &Path, script: &Path, arguments: &[String]) -> Result<String, String> {
+    /// Runs a script there, with files as its disks; gives what it printed.
+    pub fn run(
+        &self,
+        share: &Path,
+        disks: &[PathBuf],
+        script: &Path,
+        arguments: &[String],
+    ) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         command.args(["run", "--mem", "3G", "--timeout", "1700", "--share"]).arg(share);
+        for disk in disks {
+            command.arg("--disk").arg(disk);
+        }
         let done = command.arg("--").arg(script).args(arguments).output();
         let done = done.map_err(|why| format!("{}: {why}", self.program.display()))?;
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
