@@ -12,22 +12,18 @@ use zio::{Policy, Sink, Writer};
 use super::Owned;
 use super::policy::Settings;
 
-/// Blocks that were stored, and that no group leads to: their room is given up with a group. And how
-/// many write to the pool.
+/// Blocks that were stored, and that no group leads to: their room is given up with a group.
 #[derive(Default)]
-pub(crate) struct Unwanted {
-    blocks: Mutex<Vec<Blkptr>>,
-    writers: AtomicUsize,
-}
+pub(crate) struct Unwanted(Mutex<Vec<Blkptr>>);
 
 impl Unwanted {
     fn add(&self, pointer: &Blkptr) {
-        self.blocks.lock().push(pointer.clone());
+        self.0.lock().push(pointer.clone());
     }
 
     /// Those that a group knows to be allocated.
     fn take(&self, txg: Txg) -> Vec<Blkptr> {
-        let mut all = self.blocks.lock();
+        let mut all = self.0.lock();
         let (now, later) = all.drain(..).partition(|pointer: &Blkptr| pointer.birth() <= txg);
         *all = later;
         now
@@ -39,6 +35,8 @@ pub(super) struct Ahead {
     pub(super) writer: Arc<Writer>,
     pub(super) settings: Arc<RwLock<Settings>>,
     pub(super) unwanted: Arc<Unwanted>,
+    /// How many write to the pool.
+    pub(super) writers: Arc<AtomicUsize>,
     /// How many threads work on a group.
     pub(super) workers: usize,
 }
@@ -55,7 +53,7 @@ impl Early for Ahead {
     }
 
     fn writers(&self) -> &AtomicUsize {
-        &self.unwanted.writers
+        &self.writers
     }
 
     fn crowd(&self) -> usize {

@@ -21,7 +21,7 @@ mod sync;
 mod tasks;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc::{Cache, L2arc, Memory};
@@ -159,6 +159,8 @@ pub struct Owned {
     pub(crate) writer: Arc<Writer>,
     /// What was stored early for nothing.
     pub(crate) unwanted: Arc<early::Unwanted>,
+    /// How many long writes are under way.
+    writers: Arc<AtomicUsize>,
     pub(crate) shared: Arc<shared::Shared>,
     pub(crate) groups: Groups,
     /// What its features allow to blocks.
@@ -251,6 +253,7 @@ impl Owned {
             space,
             writer,
             unwanted: Arc::default(),
+            writers: Arc::default(),
             shared,
             config: Mutex::new(Config { now: pool.config, changed: false }),
             uberblock: RwLock::new(pool.uberblock),
@@ -344,6 +347,7 @@ impl Owned {
             writer: Arc::clone(&self.writer),
             settings: Arc::clone(&settings),
             unwanted: Arc::clone(&self.unwanted),
+            writers: Arc::clone(&self.writers),
             workers: self.world.workers,
         }));
         let (edits, log) = (Mutex::default(), OnceLock::new());
