@@ -56,7 +56,7 @@ impl Inner {
         }
         let written = self.reader.stored(block, *place).ok();
         let bytes = if claimed || written.is_some() {
-            self.inspect_promised(item, tally)?
+            self.inspect_promised(item, claimed, tally)?
         } else {
             // made beforehand and not written yet: the end of the log
             self.hold(item, tally);
@@ -99,7 +99,7 @@ impl Inner {
         if !claimed && self.reader.stored(block, place).is_err() {
             return;
         }
-        if let Some(bytes) = self.inspect_promised(&item, tally) {
+        if let Some(bytes) = self.inspect_promised(&item, claimed, tally) {
             Reader::give_back(bytes);
         }
     }
@@ -115,15 +115,20 @@ impl Inner {
         block.birth > self.pool.txg
     }
 
-    fn inspect_promised(&self, item: &Item, tally: &mut Tally) -> Option<Vec<u8>> {
-        if !self.is_after(&item.block) {
-            return self.inspect(item, tally);
-        }
-        // so that its space is not asked of the space maps
+    fn inspect_promised(&self, item: &Item, claimed: bool, tally: &mut Tally) -> Option<Vec<u8>> {
         let mut aside = Tally::default();
         let bytes = self.inspect(item, &mut aside);
-        for extent in aside.extents.drain(..) {
-            self.space.promise(extent);
+        if !claimed {
+            aside.excuse(
+                "a block of an intent log is not on all of its drives: it was on its way when the \
+                 power failed, or a drive has it wrong; the next import writes what it says anew",
+            );
+        }
+        if self.is_after(&item.block) {
+            // so that its space is not asked of the space maps
+            for extent in aside.extents.drain(..) {
+                self.space.promise(extent);
+            }
         }
         tally.merge(aside);
         bytes

@@ -101,6 +101,18 @@ impl Tally {
         self.damage(Damage { place, kind: block.kind, lost: lost.is_some(), leaves, why: lost });
     }
 
+    /// Wrong bytes in place of which others could be had are no fault, and `why` is noted instead.
+    pub(crate) fn excuse(&mut self, why: &str) {
+        let is_wrong = |(_, trouble): &(Guid, Trouble)| *trouble == Trouble::Wrong;
+        let unreadable = self.leaves.keys().any(|(_, trouble)| *trouble == Trouble::Unreadable);
+        if self.repairable > 0 && self.lost == 0 && !unreadable {
+            self.repairable = 0;
+            self.damages.clear();
+            self.leaves.retain(|leaf, _| !is_wrong(leaf));
+            self.note(false, why);
+        }
+    }
+
     /// Keeps a damaged block to be named.
     pub(crate) fn damage(&mut self, damage: Damage) {
         if self.damages.len() < MOST_DAMAGES {

@@ -78,6 +78,22 @@ fn what_was_synced_outlasts_every_power_cut() {
     storm(&workloads(number("POOLHOUSE_CUTS").unwrap_or(200_000), 50));
 }
 
+/// A promise was on one side of a mirror and not on the other when the power failed.
+#[test]
+fn half_a_promise_is_no_damage() {
+    for text in [
+        "mirror:r1474588020:143:13554265149156241409",
+        "mirror:r935310252:599:6836381650963062158",
+        "mirror:r2022825917:329:12850748194282116638",
+        "mirror:r3119501114:1749:689984665896976302",
+        "mirror:r3502193355:840:7447079315033604829",
+    ] {
+        let cut: Cut = text.parse().unwrap();
+        let run = Run::new(cut.shape, &cut.shape.base().unwrap(), cut.workload).unwrap();
+        run.cut(cut.at, cut.way).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 #[test]
 fn a_cut_does_it_again() {
     let Ok(text) = std::env::var("POOLHOUSE_STORM") else { return };
