@@ -151,7 +151,9 @@ impl Tools {
         let packed = names.iter().map(|name| pack(&self.scratch.join(name)));
         let disks = packed.collect::<Result<Vec<_>, _>>()?;
         let said = vm.run(&self.scratch, &disks, &start, &names)?;
-        disks.iter().for_each(|disk| drop(std::fs::remove_file(disk)));
+        for disk in disks {
+            let _ = std::fs::remove_file(disk);
+        }
         said.lines().for_each(|line| println!("in the VM: {line}"));
         Ok(())
     }
