@@ -103,12 +103,11 @@ impl Tally {
 
     /// Wrong bytes in place of which others could be had are no fault, and `why` is noted instead.
     pub(crate) fn excuse(&mut self, why: &str) {
-        let is_wrong = |(_, trouble): &(Guid, Trouble)| *trouble == Trouble::Wrong;
         let unreadable = self.leaves.keys().any(|(_, trouble)| *trouble == Trouble::Unreadable);
         if self.repairable > 0 && self.lost == 0 && !unreadable {
             self.repairable = 0;
             self.damages.clear();
-            self.leaves.retain(|leaf, _| !is_wrong(leaf));
+            self.leaves.retain(|(_, trouble), _| *trouble != Trouble::Wrong);
             self.note(false, why);
         }
     }

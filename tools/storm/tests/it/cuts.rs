@@ -78,6 +78,12 @@ fn what_was_synced_outlasts_every_power_cut() {
     storm(&workloads(number("POOLHOUSE_CUTS").unwrap_or(200_000), 50));
 }
 
+/// The run that a failure has named, and its cut.
+fn again(text: &str) -> (Run, Cut) {
+    let cut: Cut = text.parse().unwrap();
+    (Run::new(cut.shape, &cut.shape.base().unwrap(), cut.workload).unwrap(), cut)
+}
+
 /// A promise was on one side of a mirror and not on the other when the power failed.
 #[test]
 fn half_a_promise_is_no_damage() {
@@ -88,8 +94,7 @@ fn half_a_promise_is_no_damage() {
         "mirror:r3119501114:1749:689984665896976302",
         "mirror:r3502193355:840:7447079315033604829",
     ] {
-        let cut: Cut = text.parse().unwrap();
-        let run = Run::new(cut.shape, &cut.shape.base().unwrap(), cut.workload).unwrap();
+        let (run, cut) = again(text);
         run.cut(cut.at, cut.way).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
@@ -97,8 +102,7 @@ fn half_a_promise_is_no_damage() {
 #[test]
 fn a_cut_does_it_again() {
     let Ok(text) = std::env::var("POOLHOUSE_STORM") else { return };
-    let cut: Cut = text.parse().unwrap();
-    let run = Run::new(cut.shape, &cut.shape.base().unwrap(), cut.workload).unwrap();
+    let (run, cut) = again(&text);
     for op in run.ops() {
         println!("{op:?}");
     }
