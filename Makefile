@@ -28,12 +28,14 @@ test: setup lint
 	@tools/deny.sh
 
 # ROUNDS (10) random pools that we make from SEED (the time), from number FIRST (0) on: real OpenZFS
-# judges each in a VM, goes on with it, and we take it back. The VM is built once per machine (ten
-# minutes, as root); POOLHOUSE_ORACLE names another program that does what fixtures/recipes/zfs-vm does.
+# judges each in a VM, goes on with it, and we take it back; and hundreds of commands, which are given to
+# both (as root). The VM is built once per machine (ten minutes, as root); POOLHOUSE_ORACLE names another
+# program that does what fixtures/recipes/zfs-vm does.
 test-oracle: setup
 	@if [ -z "$$POOLHOUSE_ORACLE" ] && [ "$$(id -u)" = 0 ]; then fixtures/recipes/zfs-vm build; fi
 	cargo build --quiet --locked -p poolhouse
-	cargo test --quiet --locked -p oracle --test it -- --ignored --nocapture openzfs_goes_on
+	cargo test --quiet --locked -p oracle --test it -- --ignored --nocapture \
+	 openzfs_goes_on openzfs_takes
 
 # Tests that need a long time as well: 20,000 mutants of pools, POOLHOUSE_CUTS (200,000) power
 # cuts from POOLHOUSE_SEED (0) on, ROUNDS random pools of SEED (the time) that real OpenZFS makes in a

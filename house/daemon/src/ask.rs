@@ -284,6 +284,9 @@ pub enum Ask {
         /// In those below, too.
         #[serde(default)]
         recursive: bool,
+        /// What came with a send stream counts again.
+        #[serde(default)]
+        received: bool,
     },
     /// Make snapshots, all of the same moment.
     Snapshot {
@@ -438,6 +441,7 @@ pub struct CreatePool {
 
 /// Pools that are to be taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct ImportPool {
     /// Where to look.
     pub paths: Vec<PathBuf>,
@@ -456,6 +460,9 @@ pub struct ImportPool {
     /// Mount nothing.
     #[serde(default)]
     pub unmounted: bool,
+    /// Give up what may have been promised on log devices that are missing.
+    #[serde(default)]
+    pub without_logs: bool,
     /// What stands before all its mountpoints.
     #[serde(default)]
     pub altroot: Option<PathBuf>,

@@ -70,11 +70,24 @@ pub(crate) fn readable(property: &str, value: &str) -> String {
     let Ok(number) = value.parse::<u64>() else { return safe(value) };
     match property {
         "creation" | "snapshots_changed" => time::short(number),
-        _ if number == 0 && NONE_IF_ZERO.contains(&property) => "none".to_owned(),
+        _ if number == 0 && (NONE_IF_ZERO.contains(&property) || is_quota(property)) => {
+            "none".to_owned()
+        }
+        _ if is_of_owner(property) && !property.contains("obj") => human_bytes(number),
         _ if BYTES.contains(&property) => human_bytes(number),
         _ if property.starts_with("written@") => human_bytes(number),
         _ => value.to_owned(),
     }
+}
+
+/// Whether it is what an owner may use.
+fn is_quota(property: &str) -> bool {
+    property.contains("quota@")
+}
+
+/// Whether it is what an owner uses, or may use.
+fn is_of_owner(property: &str) -> bool {
+    is_quota(property) || property.contains("used@")
 }
 
 #[cfg(test)]

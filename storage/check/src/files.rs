@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use dmu::Objset;
 use ondisk::ObjectType;
 use ondisk::dnode::Dnode;
-use units::{ObjectId, ObjsetId};
+use units::{ObjectId, ObjsetId, Place};
 use zpl::{Fs, Kind, Options};
 
 use crate::log::LEVEL;
@@ -45,6 +45,22 @@ pub(crate) fn name(
         all.extend(of_objset(id, &name, objset, damages));
     }
     all
+}
+
+/// Names blocks that cannot be read any more, and what each lacks.
+pub fn name_lost(
+    mos: &Objset,
+    names: &dsl::Tree,
+    lost: Vec<(Place, String)>,
+) -> Vec<DamagedObject> {
+    let damage = |(place, why)| Damage {
+        place,
+        kind: ObjectType::NONE,
+        lost: true,
+        leaves: Vec::new(),
+        why: Some(why),
+    };
+    name(mos, Some(names), lost.into_iter().map(damage).collect())
 }
 
 fn of_objset(

@@ -44,6 +44,7 @@ use vdev::{Tree, Trouble};
 use zio::Reader;
 
 pub use error::Error;
+pub use files::name_lost;
 pub use report::Report;
 
 use examine::Batch;

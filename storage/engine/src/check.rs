@@ -11,6 +11,7 @@
 //! let findings = verify.findings();
 //! ```
 
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -343,6 +344,22 @@ fn devices(report: &Report) -> Vec<Device> {
         stale: leaf.stale,
     };
     report.leaves.iter().map(device).collect()
+}
+
+/// What is lost of an object, as a line.
+pub(crate) fn say_lost(object: &DamagedObject) -> String {
+    let found = damaged(object, &Report::default());
+    let mut text = found.name();
+    for (at, range) in found.ranges.iter().enumerate() {
+        let comma = if at == 0 { ':' } else { ',' };
+        let _ = match (found.part, range.end) {
+            ("rest", _) => write!(text, "{comma} attributes"),
+            (_, u64::MAX) => write!(text, "{comma} all of it"),
+            ("objects", end) => write!(text, "{comma} objects {} to {}", range.start, end - 1),
+            (_, end) => write!(text, "{comma} bytes {} to {}", range.start, end.saturating_sub(1)),
+        };
+    }
+    text
 }
 
 fn damaged(object: &DamagedObject, report: &Report) -> Damaged {

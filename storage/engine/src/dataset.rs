@@ -3,7 +3,7 @@
 use dsl::Kind;
 
 use crate::keys::{KeyState, key_state};
-use crate::{Error, Event, Pool, Result};
+use crate::{Error, Event, Pool, Result, owners};
 
 /// A property.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -40,6 +40,12 @@ pub struct Wanted {
     pub depth: Option<usize>,
     /// These properties only; none: all.
     pub properties: Vec<String>,
+}
+
+/// Whether datasets of some kind have a property of that name, or users may give them one. Owners
+/// go by their numbers (`userused@1000`).
+pub fn is_property(name: &str) -> bool {
+    dsl::property::is_known(name) || owners::parse(name).is_some()
 }
 
 impl Dataset {
@@ -129,6 +135,9 @@ fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
         }
         found
     };
+    let owners = wanted.properties.iter().filter_map(|name| Some((name, owners::parse(name)?)));
+    let owners: Result<Vec<_>> =
+        owners.map(|(name, fact)| owners::tell(dataset, name, fact)).collect();
     let plain = |found: dsl::Property| Property {
         name: found.name,
         value: found.value,
@@ -137,7 +146,7 @@ fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
     Ok(Dataset {
         kind: dataset.kind().map_err(failed)?.name().to_owned(),
         key: key_state(dataset),
-        properties: found.into_iter().map(plain).collect(),
+        properties: found.into_iter().map(plain).chain(owners?.into_iter().flatten()).collect(),
         name,
     })
 }

@@ -142,6 +142,28 @@ pub enum Error {
         /// The vdevs that cannot be read.
         lacking: Vec<Lacking>,
     },
+    /// Whole vdevs are missing, while the pool's own data can be read.
+    #[error("{}", partly_lost(.pool, .lacking))]
+    PartlyLost {
+        /// The pool.
+        pool: String,
+        /// The vdevs that cannot be read.
+        lacking: Vec<Lacking>,
+    },
+    /// Log devices that may hold promises are missing.
+    #[error(
+        "pool '{pool}' cannot be taken over as it is: what was promised to programs of '{dataset}' \
+         may be on log devices that are missing ({why}); bring them back, or give such promises of \
+         the last seconds up: `zpool import -m {pool}`"
+    )]
+    LostLog {
+        /// The pool.
+        pool: String,
+        /// The dataset.
+        dataset: String,
+        /// What is missing.
+        why: String,
+    },
     /// The pool's own data are damaged.
     #[error(
         "pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: try --rewind, or --txg with one that `rescue scan -v` lists"
@@ -321,7 +343,7 @@ impl Error {
             | Self::NoSuchTxg { .. }
             | Self::NoCheckpoint { .. } => 3,
             Self::Ambiguous { .. } => 4,
-            Self::Missing { .. } => 5,
+            Self::Missing { .. } | Self::PartlyLost { .. } | Self::LostLog { .. } => 5,
             Self::Damaged { .. } | Self::Unreadable { .. } => 6,
             Self::Features { .. } | Self::Version { .. } | Self::Unsupported { .. } => 7,
             Self::WrongKey { .. } | Self::KeyForm { .. } | Self::NotEncrypted { .. } => 8,
@@ -429,6 +451,19 @@ fn numbers(all: &[u64]) -> String {
 }
 
 fn missing(pool: &str, lacking: &[Lacking]) -> String {
+    let what = what_lacks(pool, lacking);
+    format!("{what}; the pool cannot be opened: add the place of missing devices with -d")
+}
+
+fn partly_lost(pool: &str, lacking: &[Lacking]) -> String {
+    let what = what_lacks(pool, lacking);
+    format!(
+        "{what}; it cannot be taken over without: add the place of missing devices with -d, or get \
+         out what is on the others, with `poolhouse rescue`"
+    )
+}
+
+fn what_lacks(pool: &str, lacking: &[Lacking]) -> String {
     let mut text = format!("pool '{pool}': ");
     for (index, each) in lacking.iter().enumerate() {
         let gone = each.missing.len();
@@ -448,7 +483,6 @@ fn missing(pool: &str, lacking: &[Lacking]) -> String {
             )
         };
     }
-    text.push_str("; the pool cannot be opened: add the place of missing devices with -d");
     text
 }
 

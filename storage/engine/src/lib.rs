@@ -15,6 +15,7 @@ pub mod held;
 mod hex;
 pub mod inspect;
 pub mod keys;
+mod owners;
 mod pool;
 mod search;
 pub mod summary;

@@ -187,6 +187,21 @@ impl Node {
         }
     }
 
+    /// Whether more devices are missing than it can do without: what is on it cannot be read.
+    pub fn is_gone(&self) -> bool {
+        let gone = || self.children().iter().filter(|child| child.is_gone()).count();
+        match &self.kind {
+            Kind::Leaf(leaf) => leaf.device().is_none(),
+            Kind::Mirror(sides) | Kind::Replacing(sides) | Kind::Spare(sides) => {
+                gone() == sides.len()
+            }
+            Kind::Raidz(raidz, _) => gone() > usize::try_from(raidz.now().parity()).unwrap_or(0),
+            Kind::Draid(draid, _) => gone() > usize::try_from(draid.shape().parity).unwrap_or(0),
+            Kind::DistributedSpare(_) | Kind::Indirect(_) | Kind::Hole => false,
+            Kind::Missing => true,
+        }
+    }
+
     /// How many sides this node has that could each hold the whole of what it holds.
     pub(crate) fn sides(&self) -> usize {
         match &self.kind {

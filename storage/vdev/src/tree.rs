@@ -25,6 +25,9 @@ pub struct Request<'a> {
     /// Whether the judge can tell: false where the block has no checksum. Then only devices that
     /// were there when it was written are believed.
     pub strict: bool,
+    /// Whether the block is known to have been written. The last of a log may not have been, and
+    /// devices that do not have it are not to blame.
+    pub expected: bool,
 }
 
 /// A top-level vdev.

@@ -31,12 +31,13 @@ enum On {
 }
 
 /// The head of a log for the first txg after an import: all that the log has is claimed, so that
-/// nothing else is put there before it is replayed. `first` is that txg.
+/// nothing else is put there before it is replayed. `first` is that txg. A log that leads to devices
+/// which are not there is an error, or ends there (`forgives`).
 pub fn claim(
     writer: &Writer,
     objset: ObjsetId,
     header: &LogHeader,
-    first: Txg,
+    (first, forgives): (Txg, bool),
 ) -> Result<LogHeader, Error> {
     let mut claimed = header.clone();
     if !header.claim_txg.is_zero() || header.chain.is_hole() {
@@ -44,7 +45,7 @@ pub fn claim(
     }
     let (mut blocks, mut records) = (0_u64, 0_u64);
     let mut known: HashSet<Dva> = HashSet::new();
-    walk(writer.reader(), objset, header, &mut |met, place| {
+    let walked = walk(writer.reader(), objset, header, &mut |met, place| {
         let (block, is_write) = match met {
             Met::Block(block, _) => (Some(block), false),
             Met::Record(_, pointer) => (pointer, true),
@@ -69,7 +70,11 @@ pub fn claim(
             }
         }
         Ok(On::Yes)
-    })?;
+    });
+    match walked {
+        Err(Error::OutOfReach { .. }) if forgives => (),
+        walked => walked?,
+    }
     claimed.claim_txg = first;
     claimed.flags |= LogHeader::HAS_LAST_RECORD;
     if records > 0 || blocks > 1 {
@@ -135,7 +140,14 @@ fn walk(
         if verifier.seq > last_block || visit(Met::Block(block, verifier), place)? == On::No {
             return Ok(());
         }
-        let Ok(bytes) = reader.stored(block, place) else { return Ok(()) };
+        let bytes = match reader.stored(block, place) {
+            Ok(bytes) => bytes,
+            Err(why) if !claimed && why.is_out_of_reach() => {
+                return Err(Error::OutOfReach { why });
+            }
+            // it was never written
+            Err(_) => return Ok(()),
+        };
         let front = block.checksum == Checksum::Zilog2;
         let Ok((chain, records)) = Chain::split(&bytes, block.order, front) else { return Ok(()) };
         let mut cursor = Cursor::new("log block", records, block.order);

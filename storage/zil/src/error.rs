@@ -8,6 +8,13 @@ pub enum Error {
     /// A block of the log, or one that a record points to, could not be read.
     #[error(transparent)]
     Block(#[from] zio::Error),
+    /// A block that may hold what was promised is on devices that are missing or failing
+    /// (Unavailable).
+    #[error("{why}")]
+    OutOfReach {
+        /// The block's own fault.
+        why: zio::Error,
+    },
     /// The data of a write could not be read from its object.
     #[error(transparent)]
     Data(#[from] dmu::Error),

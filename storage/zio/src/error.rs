@@ -86,6 +86,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether nobody can know what the block holds, or whether it was ever written, as long as
+    /// devices are missing or failing.
+    pub fn is_out_of_reach(&self) -> bool {
+        let away = |fault: &CopyFault| {
+            matches!(fault.why, vdev::Error::Unavailable { .. } | vdev::Error::NoVdev(_))
+        };
+        matches!(self, Self::Unreadable { faults, .. } if faults.iter().any(away))
+    }
+
     /// Where the block belongs.
     pub const fn place(&self) -> Place {
         match self {

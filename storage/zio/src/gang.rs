@@ -124,8 +124,14 @@ impl Gang<'_> {
     ) -> Result<(Vec<u8>, GangHeader), vdev::Error> {
         let seed = verifier(first, birth);
         let judge = |bytes: &[u8]| embedded::verify(bytes, &seed, Checksum::GangHeader, false);
-        let request =
-            Request { offset: dva.offset, size: HEADER, birth, judge: &judge, strict: true };
+        let request = Request {
+            offset: dva.offset,
+            size: HEADER,
+            birth,
+            judge: &judge,
+            strict: true,
+            expected: true,
+        };
         let mut bytes = vec![0; HEADER];
         let tree = self.reader.tree();
         if self.thorough {

@@ -392,8 +392,10 @@ impl Reader {
 
 fn request<'a>(block: &Regular, dva: Dva, judge: vdev::Judge<'a>) -> Request<'a> {
     let strict = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
+    let expected = !matches!(block.checksum, Checksum::Zilog | Checksum::Zilog2);
     let size = block.psize as usize;
-    Request { offset: dva.offset, size, birth: block.birth_physical, judge, strict }
+    let birth = block.birth_physical;
+    Request { offset: dva.offset, size, birth, judge, strict, expected }
 }
 
 fn unpacked(embedded: &Embedded, place: Place) -> Result<Block, Error> {

@@ -42,6 +42,18 @@ const QUOTAS: [(&str, &str, Special); 3] = [
     ("projectquota@", "projectobjquota@", Special::ProjectUsed),
 ];
 
+impl Owner {
+    /// Where its limits stand and what it uses is told, and its number.
+    fn tables(self) -> ((&'static str, &'static str, Special), u64) {
+        let [users, groups, projects] = QUOTAS;
+        match self {
+            Self::User(id) => (users, id),
+            Self::Group(id) => (groups, id),
+            Self::Project(id) => (projects, id),
+        }
+    }
+}
+
 /// Sets what an owner may use. `random` stirs the hashes of a table that has to be made.
 pub fn set_quota(
     objset: &Objset,
@@ -50,12 +62,7 @@ pub fn set_quota(
     limit: Limit,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
-    let [users, groups, projects] = QUOTAS;
-    let ((of_bytes, of_objects, _), id) = match owner {
-        Owner::User(id) => (users, id),
-        Owner::Group(id) => (groups, id),
-        Owner::Project(id) => (projects, id),
-    };
+    let ((of_bytes, of_objects, _), id) = owner.tables();
     let (name, most) = match limit {
         Limit::Bytes(most) => (of_bytes, most),
         Limit::Objects(most) => (of_objects, most),
@@ -77,6 +84,24 @@ pub fn set_quota(
         most => table.update_u64(tx, owner.as_bytes(), most)?,
     }
     Ok(())
+}
+
+/// What an owner may use, in bytes or in objects; 0: as much as there is.
+pub fn quota_of(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
+    let ((of_bytes, of_objects, _), id) = owner.tables();
+    let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
+    let name = if objects { of_objects } else { of_bytes };
+    let Some(table) = master.lookup_u64(name.as_bytes())? else { return Ok(0) };
+    let table = Zap::open(objset.object(ObjectId::new(table))?)?;
+    Ok(table.lookup_u64(format!("{id:x}").as_bytes())?.unwrap_or(0))
+}
+
+/// What an owner uses as of the last group that was written, in bytes or in objects.
+pub fn used_by(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
+    let ((_, _, which), id) = owner.tables();
+    let Some(used) = objset.special(which).map(Zap::open).transpose()? else { return Ok(0) };
+    let name = if objects { format!("obj-{id:x}") } else { format!("{id:x}") };
+    Ok(used.lookup_u64(name.as_bytes())?.unwrap_or(0))
 }
 
 /// Whether a file system has quotas of owners at all.

@@ -1,5 +1,7 @@
 //! Datasets: listed, made, destroyed, changed.
 
+use std::sync::Arc;
+
 use engine::dataset::{Dataset, Wanted};
 use engine::held::{Held, NewDataset};
 
@@ -47,14 +49,14 @@ impl House {
                 }
                 warn(warnings)
             }
-            Ask::Inherit { names, property, recursive } => {
+            Ask::Inherit { names, property, recursive, received } => {
                 let mut warnings = Vec::new();
                 for name in &names {
                     warnings.extend(self.moving(
                         name,
                         name,
                         decides(&property).then_some(false),
-                        |pool| inherit(pool, name, &property, recursive),
+                        |pool| inherit(pool, name, (&property, received), recursive),
                     )?);
                 }
                 warn(warnings)
@@ -194,6 +196,9 @@ impl House {
 
     pub(super) fn unmount(&self, names: &[String], force: bool) -> Result<Answer> {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+        if names.is_empty() {
+            return unmount_all(&pools, force);
+        }
         let mounted: Vec<_> = pools.iter().flat_map(|pool| pool.mounted()).collect();
         let mut chosen = Vec::new();
         for name in names {
@@ -205,9 +210,7 @@ impl House {
             };
             chosen.push(dataset.as_str());
         }
-        let goes = |dataset: &str| {
-            names.is_empty() || chosen.iter().any(|chosen| is_within(dataset, chosen))
-        };
+        let goes = |dataset: &str| chosen.iter().any(|chosen| is_within(dataset, chosen));
         for pool in pools {
             let _changing = pool.changing.lock();
             pool.unmount(&goes, force)?;
@@ -292,12 +295,7 @@ impl House {
                     all.push(name.clone());
                 }
             }
-            pool.held.snapshot(&all)?;
-            for name in &all {
-                for (property, value) in properties {
-                    pool.held.set(name, property, value)?;
-                }
-            }
+            pool.held.snapshot_with(&all, properties)?;
             Ok(Vec::new())
         })
     }
@@ -348,13 +346,41 @@ impl House {
     }
 }
 
-fn inherit(pool: &Pool, name: &str, property: &str, recursive: bool) -> Result<()> {
+/// Unmounts all that can be, what was mounted last first, as it may lie over others.
+fn unmount_all(pools: &[Arc<Pool>], force: bool) -> Result<Answer> {
+    let mut all: Vec<_> = pools
+        .iter()
+        .flat_map(|pool| pool.in_order().into_iter().map(move |(order, name)| (order, pool, name)))
+        .collect();
+    all.sort_by_key(|(order, ..)| std::cmp::Reverse(*order));
+    let mut busy = Vec::new();
+    for (_, pool, dataset) in all {
+        let _changing = pool.changing.lock();
+        if let Err(why) = pool.unmount_this(&dataset, force) {
+            busy.push(why.to_string());
+        }
+    }
+    if busy.is_empty() { done(()) } else { Err(Error::refused(busy.join("\n"))) }
+}
+
+fn inherit(
+    pool: &Pool,
+    name: &str,
+    (property, received): (&str, bool),
+    recursive: bool,
+) -> Result<()> {
+    let unset = |name: &str| {
+        let held = &pool.held;
+        let done =
+            if received { held.revert(name, property) } else { held.inherit(name, property) };
+        Ok(done?)
+    };
     if !recursive {
-        return Ok(pool.held.inherit(name, property)?);
+        return unset(name);
     }
     let heads = list(&pool.held, name)?;
     let mut heads = heads.iter().filter(|dataset| is_head(dataset));
-    heads.try_for_each(|dataset| Ok(pool.held.inherit(&dataset.name, property)?))
+    heads.try_for_each(|dataset| unset(&dataset.name))
 }
 
 fn is_head(dataset: &Dataset) -> bool {

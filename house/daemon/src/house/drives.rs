@@ -18,7 +18,7 @@ impl House {
         let pool = self.pool(name)?;
         let _changing = pool.changing.lock();
         let new: Vec<NewVdev> = vdevs.iter().map(vdev).collect();
-        pool.held.add_drives(&new, force)?;
+        pool.held.add_drives(&new, force).map_err(|why| self.in_use_here(why))?;
         self.log.say(&format!("pool '{name}' has more drives"));
         self.remember()
     }
@@ -33,7 +33,7 @@ impl House {
     ) -> Result<()> {
         let pool = self.pool(name)?;
         let _changing = pool.changing.lock();
-        pool.held.replace(old, new, force)?;
+        pool.held.replace(old, new, force).map_err(|why| self.in_use_here(why))?;
         self.log.say(&format!("pool '{name}': drive '{old}' is being replaced"));
         self.has_more(&pool.held)
     }
@@ -48,7 +48,7 @@ impl House {
     ) -> Result<()> {
         let pool = self.pool(name)?;
         let _changing = pool.changing.lock();
-        pool.held.attach(beside, new, force)?;
+        pool.held.attach(beside, new, force).map_err(|why| self.in_use_here(why))?;
         self.log.say(&format!("pool '{name}': '{}' is put beside '{beside}'", new.display()));
         self.has_more(&pool.held)
     }

@@ -8,6 +8,7 @@ mod doomed;
 mod drives;
 mod mounts;
 mod pools;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::held::{Held, TakeOver, World};
+use engine::held::{Held, World};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
+use waiting::Waiting;
 
 use crate::log::Log;
 use crate::memory::{self, Remembered};
@@ -40,9 +42,11 @@ pub(crate) struct House {
     pub(crate) log: Log,
     world: World,
     pools: Mutex<BTreeMap<String, Arc<Pool>>>,
-    /// Pools that were there when the daemon ended and cannot be taken over now. They stay
-    /// remembered until they are imported or forgotten.
-    waiting: Mutex<Vec<Remembered>>,
+    /// Pools that were there when the daemon ended and cannot be taken over now.
+    waiting: Mutex<Vec<Waiting>>,
+    /// Tries to take those over.
+    trying: Mutex<Option<JoinHandle<()>>>,
+    leaving: AtomicBool,
     /// Pools come and go one at a time.
     moving: Mutex<()>,
 }
@@ -60,47 +64,9 @@ struct Pool {
 
 impl House {
     pub(crate) fn new(place: Place, log: Log, world: World) -> Self {
-        let (pools, waiting, moving) = Default::default();
-        Self { place, log, world, pools, waiting, moving }
-    }
-
-    /// Takes over again what it had.
-    pub(crate) fn take_over(self: &Arc<Self>) -> Result<()> {
-        for pool in memory::load(&self.place)? {
-            let guid = pool.guid.to_string();
-            match self.hold_again(&pool.drives, &guid) {
-                Ok(held) => {
-                    held.note_taken("open");
-                    self.log.say(&format!("pool '{}' is taken over again", held.name()));
-                    let pool = self.keep(held, pool.altroot);
-                    for warning in pool.mount_below(pool.held.name()) {
-                        self.log.say(&warning);
-                    }
-                }
-                Err(why) => {
-                    self.log.say(&format!("pool '{}' cannot be taken over: {why}", pool.name));
-                    self.waiting.lock().push(pool);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes over a pool that it had. Keys that files tell are read, if the pool cannot be had without.
-    fn hold_again(&self, drives: &[PathBuf], guid: &str) -> engine::Result<Held> {
-        let without = engine::held::hold(drives, guid, false, &self.world);
-        let Err(engine::Error::LockedLog { .. }) = &without else { return without };
-        let roots = engine::held::encryption_roots(drives, guid, false)?;
-        let told = roots.into_iter().filter_map(|root| {
-            let path = root.location.strip_prefix("file://")?;
-            Some((root.name.clone(), std::fs::read(path).ok()?))
-        });
-        let keys: Vec<_> = told.collect();
-        if keys.is_empty() {
-            return without;
-        }
-        let how = TakeOver { keys, ..TakeOver::default() };
-        engine::held::hold_as(drives, guid, &how, &self.world)
+        let (pools, waiting, trying, moving) = Default::default();
+        let leaving = AtomicBool::new(false);
+        Self { place, log, world, pools, waiting, trying, leaving, moving }
     }
 
     /// Has a pool from now on: starts its threads.
@@ -148,11 +114,11 @@ impl House {
 
     /// Remembers the pools that it has, and those that it waits for.
     fn remember(&self) -> Result<()> {
-        let mut all = self.waiting.lock().clone();
+        let mut all: Vec<_> = self.waiting.lock().iter().map(|one| one.pool.clone()).collect();
         all.extend(self.pools.lock().values().map(|pool| Remembered {
             name: pool.held.name().to_owned(),
             guid: pool.held.guid(),
-            drives: pool.held.drives(),
+            drives: pool.held.known_drives(),
             altroot: pool.altroot.clone(),
         }));
         memory::save(&self.place, all)
@@ -160,6 +126,10 @@ impl House {
 
     /// Ends: all that was changed is written, and the pools stay this host's.
     pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+        if let Some(thread) = self.trying.lock().take() {
+            let _ = thread.join();
+        }
         let _moving = self.moving.lock();
         let pools = std::mem::take(&mut *self.pools.lock());
         for (name, pool) in pools {
@@ -177,19 +147,10 @@ impl House {
         if let Some(pool) = self.pools.lock().get(name) {
             return Ok(Arc::clone(pool));
         }
-        let waits = self.waiting.lock().iter().any(|pool| pool.name == name);
-        Err(Error::Said {
+        Err(self.why_waiting(name).unwrap_or_else(|| Error::Said {
             status: 3,
-            what: if waits {
-                format!(
-                    "pool '{name}' could not be taken over when the daemon started: its log, '{}', \
-                     says why; `zpool import` tries again",
-                    self.place.log().display()
-                )
-            } else {
-                format!("no pool '{name}' is imported")
-            },
-        })
+            what: format!("no pool '{name}' is imported"),
+        }))
     }
 
     /// The pool in which a dataset is.
@@ -223,7 +184,10 @@ impl House {
             }
             Ask::Mount { names } => self.mount(&names),
             Ask::Unmount { names, force } => self.unmount(&names, force),
-            Ask::ExportPool { name, force } => self.export(&name, force).map(done)?,
+            Ask::ExportPool { name, force } => match self.forget_waiting(&name) {
+                Some(forgotten) => forgotten,
+                None => self.export(&name, force).map(done)?,
+            },
             Ask::DestroyPool { name, force } => self.destroy_pool(&name, force).map(done)?,
             Ask::PoolProperties { names } => give(&self.pool_properties(&names)?),
             Ask::SetPool { name, property, value } => {

@@ -4,6 +4,7 @@
 //! cannot be unmounted, unless by force: then it gets errors.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::KeyState;
@@ -21,9 +22,14 @@ pub(super) struct Mount {
     dataset: String,
     dir: PathBuf,
     mounted: Mounted,
-    /// The folder was made for it, and goes with it.
+    /// The folder was made for it, perhaps by an earlier mount, and goes with it.
     made: bool,
+    /// Those with higher numbers were mounted later, perhaps over it.
+    order: u64,
 }
+
+/// How many were mounted.
+static MOUNTED: AtomicU64 = AtomicU64::new(0);
 
 /// What decides where and how a file system is mounted.
 const PROPERTIES: [&str; 6] = ["mountpoint", "canmount", "readonly", "exec", "setuid", "devices"];
@@ -163,14 +169,15 @@ impl Pool {
             without_rings: false,
         };
         fuse::take_away_dead(dir);
-        let made = !dir.exists();
+        let made = !dir.exists() || follows(dataset) && is_empty(dir);
         let said = |why: String| Error::refused(why);
         let live = vfs::Live::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
         let mounted =
             fuse::mount_live(&live, dir, &options).map_err(|why| said(why.to_string()))?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
-        self.mounts.lock().push(Mount { dataset, dir, mounted, made });
+        let order = MOUNTED.fetch_add(1, Ordering::Relaxed);
+        self.mounts.lock().push(Mount { dataset, dir, mounted, made, order });
         Ok(())
     }
 
@@ -193,12 +200,24 @@ impl Pool {
             }
             let again = |name: &str| done.iter().any(|done| done == name);
             let _ = self.mount_chosen(self.held.name(), &again);
-            return Err(Error::refused(format!(
-                "'{}' is in use: programs have files of '{dataset}' open there; end them, or use -f",
-                dir.display()
-            )));
+            return Err(in_use(&dataset, &dir));
         }
         Ok(done)
+    }
+
+    /// What is mounted, with numbers that tell in which order.
+    pub(super) fn in_order(&self) -> Vec<(u64, String)> {
+        let mounts = self.mounts.lock();
+        mounts.iter().map(|mount| (mount.order, mount.dataset.clone())).collect()
+    }
+
+    /// Unmounts one that may have been unmounted by somebody else.
+    pub(super) fn unmount_this(&self, dataset: &str, force: bool) -> Result<()> {
+        let mounted = self.mounted().into_iter().find(|(name, _)| name == dataset);
+        match mounted {
+            Some((_, dir)) if !self.unmount_one(dataset, force) => Err(in_use(dataset, &dir)),
+            _ => Ok(()),
+        }
     }
 
     fn unmount_one(&self, dataset: &str, force: bool) -> bool {
@@ -222,6 +241,24 @@ impl Pool {
         }
         true
     }
+}
+
+/// Whether where it is mounted follows from its name: such folders go with it.
+fn follows(dataset: &Dataset) -> bool {
+    let point = dataset.properties.iter().find(|property| property.name == "mountpoint");
+    point.is_some_and(|point| point.source == "default" || point.source.starts_with("inherited"))
+}
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn in_use(dataset: &str, dir: &Path) -> Error {
+    Error::refused(format!(
+        "'{}' is in use: programs have files of '{dataset}' open there, or something else is \
+         mounted in it; end them, or use -f",
+        dir.display()
+    ))
 }
 
 fn now() -> Time {

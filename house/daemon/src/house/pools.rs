@@ -1,6 +1,6 @@
 //! Pools: made, found, taken over, given up, destroyed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::EncryptionRoot;
@@ -9,6 +9,7 @@ use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
+use super::waiting::Waiting;
 use crate::memory::Remembered;
 use crate::{CreatePool, Error, Found, ImportPool, PoolReport, Result, Secret};
 
@@ -42,7 +43,15 @@ impl House {
             status: pool.held.status(),
             altroot: pool.altroot.clone(),
         };
-        Ok(self.named(names)?.into_iter().map(report).collect())
+        let mut all = self.waiting_reports(names);
+        let waits = |name: &&String| all.iter().any(|one| one.status.name == **name);
+        let (_, here): (Vec<&String>, Vec<&String>) = names.iter().partition(waits);
+        if names.is_empty() || !here.is_empty() {
+            let here: Vec<String> = here.into_iter().cloned().collect();
+            all.extend(self.named(&here)?.into_iter().map(report));
+        }
+        all.sort_by(|one, other| one.status.name.cmp(&other.status.name));
+        Ok(all)
     }
 
     pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Vec<String>> {
@@ -58,12 +67,49 @@ impl House {
         };
         let wishes = Wishes::of(&new.own, new.bare)?;
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
-        let held = engine::held::create_keyed(&below, wishes, secret, &self.world)?;
+        let held = engine::held::create_keyed(&below, wishes, secret, &self.world);
+        let held = held.map_err(|why| self.in_use_here(why))?;
         self.log.say(&format!("pool '{}' is made", new.name));
         let pool = self.keep(held, new.altroot.clone());
         self.remember()?;
         pool.belong(&new.name)?;
         Ok(pool.mount_below(&new.name))
+    }
+
+    /// The pool that has a drive.
+    fn owner_of(&self, path: &str) -> Option<String> {
+        let resolved = |path: &Path| std::fs::canonicalize(path).ok();
+        let drive = resolved(Path::new(path))?;
+        let pools = self.pools.lock();
+        let mut owners = pools.values().filter(|pool| {
+            let drives = pool.held.drives();
+            drives.iter().any(|own| resolved(own).as_ref() == Some(&drive))
+        });
+        owners.next().map(|pool| pool.held.name().to_owned())
+    }
+
+    /// Says of a drive that is in use in which pool it is, if that is one of ours.
+    pub(super) fn in_use_here(&self, why: engine::Error) -> Error {
+        if let engine::Error::InUse { path } | engine::Error::Taken { path, .. } = &why
+            && let Some(pool) = self.owner_of(path)
+        {
+            let what = format!("'{path}' is part of pool '{pool}', which is imported");
+            return Error::Said { what, status: why.status() };
+        }
+        why.into()
+    }
+
+    /// Where a pool was looked for, our own drives are no reason why it may not have been found.
+    fn not_there(&self, wanted: &str, why: engine::Error) -> Error {
+        if let engine::Error::InUse { path } = &why
+            && let Some(pool) = self.owner_of(path)
+        {
+            return Error::refused(format!(
+                "there is no pool '{wanted}' to be imported there; '{path}' is part of pool \
+                 '{pool}', which is imported already"
+            ));
+        }
+        why.into()
     }
 
     /// Whether no pool of that name is here.
@@ -133,19 +179,21 @@ impl House {
         let new_name = import.new_name.clone();
         self.is_free(new_name.as_deref().unwrap_or(wanted))?;
         let (force, destroyed) = (import.force, import.destroyed);
+        let without_logs = import.without_logs;
         // a key is for one pool of those that are taken over together
         let found = keys_wanted(&import.paths, wanted, destroyed, &import.keys)?;
         let keys = import.keys.iter().filter(|(root, _)| found.contains(root));
         let keys = keys.map(|(root, secret)| (root.clone(), secret.0.clone())).collect();
-        let how = TakeOver { force, destroyed, new_name, keys, known: None };
-        let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world)?;
+        let how = TakeOver { force, destroyed, new_name, keys, known: None, without_logs };
+        let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world);
+        let held = held.map_err(|why| self.not_there(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
         if let Err(taken) = self.is_free(&name) {
             held.release()?;
             return Err(taken);
         }
         held.note_taken("import");
-        self.waiting.lock().retain(|pool| pool.guid != guid);
+        self.waiting.lock().retain(|one| one.pool.guid != guid);
         self.log.say(&format!("pool '{name}' is imported"));
         self.keep(held, import.altroot.clone());
         self.remember()?;
@@ -209,7 +257,7 @@ impl House {
             Err(why) => why,
         };
         self.log.say(&format!("pool '{name}' is taken over anew: {ended}"));
-        let (guid, drives) = (pool.held.guid(), pool.held.drives());
+        let (guid, drives) = (pool.held.guid(), pool.held.known_drives());
         // whoever is in it gets errors
         let _ = pool.unmount(&|_| true, true);
         self.pools.lock().remove(name);
@@ -219,10 +267,10 @@ impl House {
         drop(pool);
         let how = TakeOver { known, ..TakeOver::default() };
         let taken = engine::held::hold_as(&drives, &guid.to_string(), &how, &self.world);
-        let held = taken.inspect_err(|_| {
-            let name = name.to_owned();
+        let held = taken.inspect_err(|why| {
             let (drives, altroot) = (drives.clone(), altroot.clone());
-            self.waiting.lock().push(Remembered { name, guid, drives, altroot });
+            let pool = Remembered { name: name.to_owned(), guid, drives, altroot };
+            self.waiting.lock().push(Waiting::new(pool, why.to_string()));
         })?;
         let pool = self.keep(held, altroot);
         self.remember()?;
@@ -263,7 +311,17 @@ fn describe(pool: &PoolSummary) -> Found {
     let mut vdevs = Vec::new();
     pool.vdevs.iter().for_each(|vdev| add(&mut vdevs, 1, vdev));
     let healthy = pool.vdevs.iter().all(|vdev| vdev.state == VdevState::Online);
-    let health = match (pool.readable && !pool.partly_lost, healthy) {
+    let gone =
+        |vdev: &&Vdev| vdev.state == VdevState::Missing && vdev.class.as_deref() != Some("log");
+    let lost: Vec<&str> = pool.vdevs.iter().filter(gone).map(|vdev| vdev.name.as_str()).collect();
+    let lost = (!lost.is_empty()).then(|| {
+        let all = lost.join(", ");
+        format!(
+            "whole vdevs are missing ({all}): add their place with -d, or get out what is on the \
+                 others, with `poolhouse rescue`"
+        )
+    });
+    let health = match (pool.readable && lost.is_none(), healthy) {
         (false, _) => "UNAVAIL",
         (true, true) => "ONLINE",
         (true, false) => "DEGRADED",
@@ -274,7 +332,7 @@ fn describe(pool: &PoolSummary) -> Found {
         state: pool.state.clone(),
         host: pool.host.clone(),
         health: health.to_owned(),
-        reason: pool.reason.clone(),
+        reason: pool.reason.clone().or(lost),
         vdevs,
     }
 }

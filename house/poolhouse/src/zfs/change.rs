@@ -2,6 +2,7 @@
 
 use ::daemon::Ask;
 
+use super::owner::numbered;
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure};
 use crate::zpool::setting;
@@ -10,6 +11,7 @@ use crate::zpool::setting;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse zfs set compression=zstd recordsize=1M tank/media
+  poolhouse zfs set userquota@anna=200G tank/home
   poolhouse zfs set org.example:owner=grandma tank/photos tank/letters")]
 pub(super) struct Set {
     /// NAME=VALUE..., then the datasets
@@ -33,8 +35,11 @@ impl Set {
         if settings.is_empty() || names.is_empty() {
             return Err(Failure::usage("NAME=VALUE and a dataset are wanted"));
         }
-        let settings: Result<Vec<_>, _> = settings.iter().map(|text| setting(text)).collect();
-        Ok((settings.map_err(Failure::usage)?, names.to_vec()))
+        let settings = settings.iter().map(|text| {
+            let (property, value) = setting(text).map_err(Failure::usage)?;
+            Ok((numbered(&property)?, value))
+        });
+        Ok((settings.collect::<Result<_, Failure>>()?, names.to_vec()))
     }
 }
 
@@ -46,6 +51,9 @@ pub(super) struct Inherit {
     /// In the datasets below, too
     #[arg(short = 'r')]
     recursive: bool,
+    /// What came with a send stream counts again, if anything did
+    #[arg(short = 'S')]
+    received: bool,
     /// The property
     property: String,
     /// The datasets
@@ -55,8 +63,12 @@ pub(super) struct Inherit {
 
 impl Inherit {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        let (property, recursive) = (self.property.clone(), self.recursive);
-        asking.tell(&Ask::Inherit { names: self.names.clone(), property, recursive })
+        asking.tell(&Ask::Inherit {
+            names: self.names.clone(),
+            property: self.property.clone(),
+            recursive: self.recursive,
+            received: self.received,
+        })
     }
 }
 
@@ -132,17 +144,38 @@ impl Rename {
         if recursive && !from.contains('@') {
             return Err(Failure::usage("-r is for snapshots"));
         }
-        let to = match (from.split_once('@'), self.to.strip_prefix('@')) {
-            (Some((head, _)), Some(part)) => format!("{head}@{part}"),
-            _ => self.to.clone(),
-        };
+        let to = new_name(&from, &self.to)?;
         asking.tell(&Ask::Rename { from, to, recursive, parents: self.parents, force: self.force })
+    }
+}
+
+/// What something is to be called, or of a snapshot what stands behind the @: people write the
+/// whole name, @NAME or NAME.
+fn new_name(from: &str, to: &str) -> Result<String, Failure> {
+    let Some((head, _)) = from.split_once('@') else { return Ok(to.to_owned()) };
+    match to.split_once('@') {
+        None => Ok(to.to_owned()),
+        Some((new, part)) if new.is_empty() || new == head => Ok(part.to_owned()),
+        Some((new, _)) => {
+            let what = format!("a snapshot of '{head}' cannot become one of '{new}'");
+            Err(Failure::usage(what))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Set;
+    use super::{Set, new_name};
+
+    #[test]
+    fn a_snapshot_is_renamed_within_its_dataset() {
+        let name = |from, to| new_name(from, to).map_err(|_| ());
+        for to in ["tank@b", "@b", "b"] {
+            assert_eq!(name("tank@a", to), Ok("b".to_owned()), "{to}");
+        }
+        assert_eq!(name("tank@a", "other@b"), Err(()));
+        assert_eq!(name("tank/a", "tank/b"), Ok("tank/b".to_owned()));
+    }
 
     #[test]
     fn properties_come_first_then_datasets() {

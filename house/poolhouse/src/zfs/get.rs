@@ -21,7 +21,8 @@ const SOURCES: [&str; 5] = ["local", "default", "inherited", "received", "none"]
 #[command(after_help = "Examples:
   poolhouse zfs get all tank/photos
   poolhouse zfs get -r -s local,inherited compression,recordsize tank
-  poolhouse zfs get -Hp -o value used tank")]
+  poolhouse zfs get -Hp -o value used tank
+  poolhouse zfs get userused@anna,userquota@anna tank/home")]
 pub(super) struct Args {
     #[command(flatten)]
     select: Select,
@@ -52,7 +53,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     let all = named().any(|name| name == "all");
     let properties: Vec<String> = named().flat_map(full).collect();
     let asked = if all { Vec::new() } else { properties };
-    let mut found = args.select.ask(&args.names, asked.clone(), &[], asking)?;
+    let mut found = args.select.ask(&args.names, &asked, &[], asking)?;
     for dataset in &mut found {
         // what a dataset does not have is shown as such where it was asked for
         for name in &asked {

@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         // none at all would mean all
         properties.push("type".to_owned());
     }
-    let mut found = args.select.ask(&args.names, properties, &["filesystem", "volume"], asking)?;
+    let mut found = args.select.ask(&args.names, &properties, &["filesystem", "volume"], asking)?;
     sort(&mut found, &keys);
     if asking.json {
         print::json(&found)?;

@@ -3,6 +3,7 @@
 use ::daemon::{Ask, Listing};
 use engine::dataset::{Dataset, Wanted};
 
+use super::owner::numbered;
 use crate::daemon::Asking;
 use crate::outcome::Failure;
 use crate::values::kinds;
@@ -27,7 +28,7 @@ impl Select {
     pub(super) fn ask(
         &self,
         names: &[String],
-        properties: Vec<String>,
+        properties: &[String],
         usual: &[&str],
         asking: &Asking,
     ) -> Result<Vec<Dataset>, Failure> {
@@ -45,9 +46,20 @@ impl Select {
             (true, true) => Vec::new(),
             (true, false) => usual.iter().map(|kind| (*kind).to_owned()).collect(),
         };
-        let wanted = Wanted { kinds, depth, properties };
-        let found: Vec<Dataset> =
+        let numbered: Vec<String> =
+            properties.iter().map(|name| known(name)).collect::<Result<_, _>>()?;
+        let wanted = Wanted { kinds, depth, properties: numbered.clone() };
+        let mut found: Vec<Dataset> =
             asking.ask(&Ask::Datasets(Listing { names: names.to_vec(), wanted }))?;
+        // owners go by the names that they were asked for by
+        for dataset in &mut found {
+            let mut asked: Vec<_> = numbered.iter().zip(properties).collect();
+            for property in &mut dataset.properties {
+                if let Some(at) = asked.iter().position(|(id, _)| **id == property.name) {
+                    property.name.clone_from(asked.remove(at).1);
+                }
+            }
+        }
         // with -t snapshot and no -r: those of the dataset, and no dataset below
         let flat = depth == Some(1) && self.depth.is_none();
         let stays = |dataset: &Dataset| {
@@ -65,6 +77,15 @@ impl Select {
         let kinds = kinds(&self.types)?;
         Ok(kinds.is_empty() || kinds.iter().any(|kind| kind == "snapshot" || kind == "bookmark"))
     }
+}
+
+/// A property that there is, with its owner's number.
+fn known(name: &str) -> Result<String, Failure> {
+    let numbered = numbered(name)?;
+    if engine::dataset::is_property(&numbered) {
+        return Ok(numbered);
+    }
+    Err(Failure::usage(format!("{name}: datasets have no such property")))
 }
 
 /// A property by its full name.

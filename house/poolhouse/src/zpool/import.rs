@@ -42,6 +42,10 @@ pub(super) struct Args {
     /// was not exported may need them for what was promised and not written yet
     #[arg(short = 'l', conflicts_with = "unmounted")]
     load_keys: bool,
+    /// Even if log devices are missing that may hold what was promised in its last seconds: that
+    /// is given up
+    #[arg(short = 'm')]
+    without_logs: bool,
     /// Mount nothing
     #[arg(short = 'N')]
     unmounted: bool,
@@ -83,6 +87,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         force: args.force,
         destroyed: args.destroyed,
         unmounted: args.unmounted,
+        without_logs: args.without_logs,
         altroot,
         keys,
     }))?;

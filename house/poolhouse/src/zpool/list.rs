@@ -89,31 +89,47 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     Ok(Outcome::Complete)
 }
 
+/// All columns there are.
+const KNOWN: [&str; 12] = [
+    "name",
+    "size",
+    "allocated",
+    "free",
+    "checkpoint",
+    "expandsize",
+    "fragmentation",
+    "capacity",
+    "dedupratio",
+    "health",
+    "altroot",
+    "guid",
+];
+
+/// A column or property by its full name.
+pub(super) fn full_name(name: &str) -> &str {
+    match name {
+        "alloc" => "allocated",
+        "ckpoint" => "checkpoint",
+        "expandsz" => "expandsize",
+        "frag" => "fragmentation",
+        "cap" => "capacity",
+        "dedup" => "dedupratio",
+        "listsnaps" => "listsnapshots",
+        "expand" => "autoexpand",
+        "replace" => "autoreplace",
+        other => other,
+    }
+}
+
 /// The columns by their full names.
 fn columns(asked: &[String]) -> Result<Vec<&'static str>, Failure> {
     if asked.is_empty() {
         return Ok(COMMON.to_vec());
     }
     let full = |column: &String| {
-        Ok(match column.to_lowercase().as_str() {
-            "name" => "name",
-            "size" => "size",
-            "alloc" | "allocated" => "allocated",
-            "free" => "free",
-            "ckpoint" | "checkpoint" => "checkpoint",
-            "expandsz" | "expandsize" => "expandsize",
-            "frag" | "fragmentation" => "fragmentation",
-            "cap" | "capacity" => "capacity",
-            "dedup" | "dedupratio" => "dedupratio",
-            "health" => "health",
-            "altroot" => "altroot",
-            "guid" => "guid",
-            _ => {
-                return Err(Failure::usage(format!(
-                    "-o {column}: there is no such column; {}, guid",
-                    COMMON.join(", ")
-                )));
-            }
+        let known = KNOWN.into_iter().find(|known| *known == full_name(&column.to_lowercase()));
+        known.ok_or_else(|| {
+            Failure::usage(format!("-o {column}: there is no such column; {}", KNOWN.join(", ")))
         })
     };
     asked.iter().map(full).collect()
@@ -140,6 +156,9 @@ pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
     match column {
         "name" => status.name.clone(),
+        "size" | "allocated" | "free" | "capacity" | "dedupratio" if status.is_absent() => {
+            "-".to_owned()
+        }
         "size" => bytes(status.size),
         "allocated" => bytes(status.allocated),
         "free" => bytes(status.size.saturating_sub(status.allocated)),

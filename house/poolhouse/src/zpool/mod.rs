@@ -160,7 +160,8 @@ impl Zpool {
 
 fn export(args: &Export, asking: &Asking) -> Done {
     let names = if args.all {
-        reports(asking, &[])?.into_iter().map(|pool| pool.status.name).collect()
+        let all = reports(asking, &[])?.into_iter();
+        all.filter(|pool| !pool.status.is_absent()).map(|pool| pool.status.name).collect()
     } else {
         args.pools.clone()
     };

@@ -134,13 +134,19 @@ impl Get {
         let figures = FIGURES.iter().map(|name| PoolProperty {
             name: (*name).to_owned(),
             value: list::cell(report, name, self.parsable),
-            source: if *name == "altroot" { "local" } else { "-" }.to_owned(),
+            source: match (*name, &report.altroot) {
+                ("altroot", Some(_)) => "local",
+                ("altroot", None) => "default",
+                _ => "-",
+            }
+            .to_owned(),
         });
         let mut all: Vec<PoolProperty> = figures.chain(own.iter().cloned()).collect();
         if !self.properties.split(',').any(|name| name == "all") {
             let mut chosen = Vec::new();
             for name in self.properties.split(',') {
-                let found = all.iter().find(|property| property.name == name);
+                let full = list::full_name(name);
+                let found = all.iter().find(|property| property.name == full);
                 chosen.push(found.cloned().ok_or_else(|| {
                     Failure::usage(format!("{name}: pools have no such property here"))
                 })?);

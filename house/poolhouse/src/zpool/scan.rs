@@ -8,8 +8,8 @@ use units::human_bytes;
 use crate::table::safe;
 use crate::time::local;
 
-/// So many damaged places are shown.
-const MOST: usize = 20;
+/// So many damaged files are shown.
+const MOST: usize = 100;
 
 /// Says it, on lines of its own.
 pub(super) fn describe(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
@@ -31,8 +31,17 @@ pub(super) fn describe(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()>
         }
         other => writeln!(out, "  scan: {word} {other} on {ended}")?,
     }
-    for place in scan.damage.iter().take(MOST) {
-        writeln!(out, "\t{}", safe(place))?;
+    Ok(())
+}
+
+/// Says what is lost, as the walk has found.
+pub(super) fn lost(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nerrors: {} blocks cannot be read any more; they are of:\n", scan.errors)?;
+    for name in scan.damage.iter().take(MOST) {
+        writeln!(out, "        {}", safe(name))?;
+    }
+    if let Some(more) = scan.damage.len().checked_sub(MOST).filter(|more| *more > 0) {
+        writeln!(out, "        and {more} more (--json tells all)")?;
     }
     Ok(())
 }

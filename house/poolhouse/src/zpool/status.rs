@@ -84,6 +84,9 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
     if let Some(scan) = &pool.scan {
         super::scan::describe(scan, out)?;
     }
+    if pool.is_absent() {
+        return Ok(());
+    }
     writeln!(out, "config:\n")?;
     let mut table = Table::with_head(&[
         ("NAME", Align::Left),
@@ -118,12 +121,15 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
     }
     table.indent(8).print(out)?;
     let wrong: u64 = pool.vdevs.iter().map(errors).fold(0, u64::saturating_add);
-    let lost = pool.scan.as_ref().map_or(0, |scan| scan.errors);
-    match wrong {
-        _ if lost > 0 => writeln!(out, "\nerrors: {lost} data errors"),
-        0 => writeln!(out, "\nerrors: No known data errors"),
+    match &pool.scan {
+        Some(scan) if scan.errors > 0 => super::scan::lost(scan, out),
+        _ if wrong == 0 => writeln!(out, "\nerrors: No known data errors"),
         // there is no log of those that could not be mended yet
-        _ => writeln!(out, "\nerrors: {wrong} on drives; whether all were mended is not kept yet"),
+        _ => writeln!(
+            out,
+            "\nerrors: {wrong} on drives; whether all could be mended tells `zpool scrub -w {}`",
+            safe(&pool.name)
+        ),
     }
 }
 
@@ -146,6 +152,11 @@ fn add(table: &mut Table, vdev: &VdevStatus, depth: usize) {
 
 /// What is wrong, and what to do.
 fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
+    if let (Some(why), true) = (&pool.trouble, pool.is_absent()) {
+        let action = "bring the drives back: it is taken over as soon as they are there. Or import \
+                      it from elsewhere, or have it forgotten with `zpool export`.";
+        return Some((format!("it was here and cannot be taken over: {why}"), action));
+    }
     if let Some(why) = &pool.trouble {
         let action = "bring the drives back, and run `zpool clear`.";
         return Some((format!("it takes no more changes: {why}"), action));

@@ -206,3 +206,206 @@ fn what_a_drive_did_not_keep_is_said_to_be_lost() {
     assert_eq!(nas.good("zpool list -Ho health"), "ONLINE\n");
     assert!(nested.keep("after", "it is back"));
 }
+
+#[test]
+fn a_pool_of_which_a_part_is_lost_is_not_taken_over() {
+    let nas = Nas::new("part-lost", 2);
+    nas.create("-O canmount=off tank", 2);
+    nas.good("zpool export tank");
+    let [_, second] = &nas.drives(2)[..] else { panic!("two drives") };
+    let away = nas.0.join("away.img");
+    std::fs::rename(second, &away).unwrap();
+    let place = format!("zpool import -d {}", arg(&nas.0.join("drives")));
+    let why = nas.refused(&format!("{place} tank"), 5);
+    assert!(why.contains("d1.img is missing") && why.contains("poolhouse rescue"), "{why}");
+    let seen = nas.good(&place);
+    assert!(seen.contains("state: UNAVAIL") && seen.contains("whole vdevs are missing"), "{seen}");
+    assert_eq!(nas.good(&format!("{place} -a")), "");
+    assert_eq!(nas.good("zpool list -H"), "");
+    std::fs::rename(&away, second).unwrap();
+    nas.good(&format!("{place} tank"));
+}
+
+#[test]
+fn a_lost_log_is_given_up_only_if_somebody_says_so() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("lost-log", 2);
+    let [_, log] = &nas.drives(2)[..] else { panic!("two drives") };
+    nas.create("tank", 1);
+    nas.good("zpool destroy -f tank");
+    let (root, data) = (nas.root(), nas.drives(1));
+    let words = format!("zpool create -f -R {} tank {}", arg(&root), arg(&data[0]));
+    nas.good(&format!("{words} log {}", arg(log)));
+    let letter = root.join("tank/letter");
+    let write = |text: &str| {
+        let mut file = File::create(&letter).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.sync_all().unwrap();
+    };
+    write("old");
+    nas.good("zpool sync tank");
+    // nothing is promised: it can do without
+    nas.good("zpool export tank");
+    let away = nas.0.join("away.img");
+    std::fs::rename(log, &away).unwrap();
+    let place = format!("zpool import -R {} -d {}", arg(&root), arg(&nas.0.join("drives")));
+    nas.good(&format!("{place} tank"));
+    assert!(nas.good("zpool status tank").contains("UNAVAIL"));
+    write("without a log");
+    nas.good("zpool export tank");
+    std::fs::rename(&away, log).unwrap();
+    nas.good(&format!("{place} tank"));
+    assert_eq!(std::fs::read_to_string(&letter).unwrap(), "without a log");
+    // something is
+    write("first");
+    nas.good("zpool sync tank");
+    write("promised");
+    crate::nas::kill(&nas.state());
+    std::fs::rename(log, &away).unwrap();
+    let _ = std::process::Command::new("umount").arg("-l").arg(root.join("tank")).status();
+    let text = nas.good("zpool status tank");
+    assert!(text.contains("state: UNAVAIL") && text.contains("`zpool import -m tank`"), "{text}");
+    let why = nas.refused(&format!("{place} tank"), 5);
+    assert!(why.contains("promised") && why.contains("-m"), "{why}");
+    nas.good(&format!("{place} -m tank"));
+    let kept = std::fs::read_to_string(&letter).unwrap();
+    assert!(kept == "first" || kept.is_empty(), "{kept}");
+    write("again");
+    assert_eq!(std::fs::read_to_string(&letter).unwrap(), "again");
+    nas.good("zpool export tank");
+    std::fs::rename(&away, log).unwrap();
+    nas.good(&format!("{place} tank"));
+    assert_eq!(std::fs::read_to_string(&letter).unwrap(), "again");
+}
+
+#[test]
+fn the_end_of_a_log_is_no_error_of_the_drives() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("log-end", 2);
+    nas.create("tank mirror", 2);
+    let root = nas.root().join("tank");
+    for name in ["one", "two"] {
+        let mut file = File::create(root.join(name)).unwrap();
+        file.write_all(name.as_bytes()).unwrap();
+        file.sync_all().unwrap();
+    }
+    crate::nas::kill(&nas.state());
+    let text = nas.good("zpool status tank");
+    assert!(text.contains("No known data errors"), "{text}");
+    assert_eq!(nas.good("zpool status -x").trim(), "all pools are healthy");
+    assert_eq!(std::fs::read_to_string(root.join("two")).unwrap(), "two");
+}
+
+#[test]
+fn a_scrub_names_the_files_that_are_lost() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("lost-files", 1);
+    nas.create("-O compression=off tank", 1);
+    let root = nas.root().join("tank");
+    std::fs::create_dir(root.join("photos")).unwrap();
+    let noise = crate::nas::noise(300_000);
+    std::fs::write(root.join("photos/cat"), &noise).unwrap();
+    std::fs::write(root.join("whole"), "x").unwrap();
+    nas.good("zpool export tank");
+    let drive = &nas.drives(1)[0];
+    let mut image = std::fs::read(drive).unwrap();
+    let part = &noise[140_000..140_100];
+    let at = image.windows(part.len()).position(|bytes| bytes == part).unwrap();
+    image[at] ^= 1;
+    std::fs::write(drive, &image).unwrap();
+    nas.good(&format!("zpool import -R {} -d {} tank", arg(&nas.root()), arg(drive)));
+    nas.good("zpool scrub -w tank");
+    let text = nas.good("zpool status -v tank");
+    assert!(text.contains("with 1 errors"), "{text}");
+    assert!(text.contains("tank:/photos/cat: bytes 131072 to 262143"), "{text}");
+    let json: Value = serde_json::from_str(&nas.good("zpool status --json tank")).unwrap();
+    assert_eq!(json[0]["scan"]["damage"].as_array().unwrap().len(), 1);
+    let why = std::fs::read(root.join("photos/cat")).unwrap_err();
+    assert_eq!(why.raw_os_error(), Some(5));
+    assert_eq!(std::fs::read_to_string(root.join("whole")).unwrap(), "x");
+}
+
+#[test]
+fn a_pool_whose_drives_come_late_is_taken_over_then() {
+    let nas = Nas::new("late", 4);
+    let drives = nas.drives(4);
+    let [first, .., last] = &drives[..] else { panic!("four drives") };
+    nas.create("-O canmount=off tank", 2);
+    let other = format!("zpool create -O canmount=off other {}", arg(last));
+    nas.good(&other);
+    nas.good("serve --stop");
+    let away = nas.0.join("away.img");
+    std::fs::rename(first, &away).unwrap();
+    let text = nas.good("zpool status");
+    assert!(text.contains("pool: tank\n state: UNAVAIL\nstatus: it was here"), "{text}");
+    assert!(text.contains("pool: other\n state: ONLINE"), "{text}");
+    assert!(!nas.good("zpool status -x").contains("healthy"));
+    let listed = nas.good("zpool list -H -o name,size,health");
+    assert!(listed.contains("tank\t-\tUNAVAIL\n"), "{listed}");
+    let why = nas.refused("zfs list tank", 3);
+    assert!(why.contains("d0.img is missing"), "{why}");
+    // it is called otherwise now
+    std::fs::rename(&away, nas.0.join("drives/elsewhere.img")).unwrap();
+    let limit = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while nas.run("zfs list tank").status != 0 {
+        assert!(std::time::Instant::now() < limit, "{}", nas.log());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let text = nas.good("zpool status tank");
+    assert!(text.contains("state: ONLINE") && text.contains("elsewhere.img"), "{text}");
+    // one that never comes is forgotten
+    nas.good("serve --stop");
+    std::fs::remove_file(last).unwrap();
+    assert!(nas.good("zpool status other").contains("UNAVAIL"));
+    nas.good("zpool export other");
+    nas.refused("zpool status other", 3);
+    nas.good("serve --stop");
+    assert!(!nas.good("zpool status").contains("other"));
+}
+
+#[test]
+fn a_drive_that_was_away_is_looked_for_when_the_daemon_starts() {
+    let nas = Nas::new("came-back", 2);
+    nas.create("-O canmount=off tank mirror", 2);
+    nas.good("serve --stop");
+    let [_, second] = &nas.drives(2)[..] else { panic!("two drives") };
+    let away = nas.0.join("away.img");
+    std::fs::rename(second, &away).unwrap();
+    assert!(nas.good("zpool status tank").contains("DEGRADED"));
+    nas.good("zfs create -o canmount=off tank/meanwhile");
+    nas.good("serve --stop");
+    std::fs::rename(&away, second).unwrap();
+    let text = nas.good("zpool status tank");
+    assert!(text.contains("state: ONLINE"), "{text}");
+}
+
+#[test]
+fn a_drive_that_comes_late_is_used_without_a_word() {
+    let nas = Nas::new("came-late", 2);
+    nas.create("-O canmount=off tank mirror", 2);
+    nas.good("zpool export tank");
+    let [first, second] = &nas.drives(2)[..] else { panic!("two drives") };
+    let away = nas.0.join("away.img");
+    std::fs::rename(second, &away).unwrap();
+    nas.good(&format!("zpool import -d {} tank", arg(first)));
+    assert!(nas.good("zpool status tank").contains("DEGRADED"));
+    nas.good("zfs create -V 8M tank/meanwhile");
+    std::fs::rename(&away, second).unwrap();
+    let limit = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    let is_whole = |text: &str| text.contains("state: ONLINE") && text.contains("scan: resilvered");
+    while !is_whole(&nas.good("zpool status tank")) {
+        assert!(std::time::Instant::now() < limit, "{}", nas.log());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    // it can do without the other now
+    nas.good("zpool export tank");
+    std::fs::remove_file(first).unwrap();
+    nas.good(&format!("zpool import -d {} tank", arg(second)));
+    nas.good("zfs list tank/meanwhile");
+}

@@ -14,3 +14,4 @@ mod mounts;
 mod nas;
 mod poolhouse;
 mod trouble;
+mod words;

@@ -98,3 +98,15 @@ pub(crate) fn cannot_mount() -> bool {
     }
     cannot
 }
+
+/// Bytes without a pattern, the same each time.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..length).map(|_| next()).collect()
+}

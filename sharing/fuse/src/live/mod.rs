@@ -70,12 +70,16 @@ impl LiveServer {
     /// What a name names, if anything: that there is none is kept, too.
     fn looked_up(&self, dir: u64, name: &[u8]) -> Result<Answer, Error> {
         match self.live.lookup(dir, name) {
-            // snapshots and volumes come and go
-            Err(Error::Absent) if Live::is_of_files(dir) && !self.names.is_zero() => {
-                Ok(Answer::absent(self.names))
-            }
+            // snapshots and volumes come and go, and so may `.zfs` itself
+            Err(Error::Absent) if self.keeps_absence(dir, name) => Ok(Answer::absent(self.names)),
             found => found.map(|found| self.entry(&found)),
         }
+    }
+
+    /// Whether the kernel is to keep that there is no such name.
+    fn keeps_absence(&self, dir: u64, name: &[u8]) -> bool {
+        let comes_and_goes = dir == self.live.root() && name == b".zfs";
+        Live::is_of_files(dir) && !comes_and_goes && !self.names.is_zero()
     }
 
     /// A file that was made and opened. Its space may not be known yet.

@@ -4,13 +4,15 @@
 //! cookie     what comes next
 //! 0          .
 //! 1          ..
-//! 2 ...      the stored names: the engine's cookie and 2; in made-up directories an index and 2
+//! 2          .zfs, in the topmost directory, if it is to be listed
+//! 3 ...      the stored names: the engine's cookie and 3; in made-up directories an index and 3
 //! ```
 //!
 //! Cookies of stored names stand for places in the order of their hashes, so that names that come
 //! and go do not make others be shown twice or not at all.
 
 use engine::files::Kind;
+use engine::held::SnapshotFolder;
 use parking_lot::Mutex;
 
 use super::{HEAD, Live, number_of};
@@ -26,7 +28,8 @@ pub struct LiveListing {
     batch: Mutex<Batch>,
 }
 
-const STORED: u64 = 2;
+const FOLDER: u64 = 2;
+const STORED: u64 = 3;
 /// Names in a batch.
 const BATCH: usize = 512;
 
@@ -62,6 +65,10 @@ impl LiveListing {
                 items.push(item(name, number, Kind::Directory, cookie + 1));
             }
         }
+        if from <= FOLDER && self.lists_folder() {
+            let number = number_of(Node::Control(HEAD))?;
+            items.push(item(control::NAME, number, Kind::Directory, FOLDER + 1));
+        }
         match self.node {
             Node::File(..) => self.stored(from, &mut items)?,
             Node::Control(_) => self.control(from, &mut items)?,
@@ -70,6 +77,12 @@ impl LiveListing {
             _ => {}
         }
         Ok(items)
+    }
+
+    /// Whether `.zfs` is to be listed here.
+    fn lists_folder(&self) -> bool {
+        let files = &self.live.0.files;
+        self.number == self.live.root() && files.snapshot_folder() == SnapshotFolder::Listed
     }
 
     fn stored(&self, from: u64, items: &mut Vec<Item>) -> Result<()> {

@@ -14,7 +14,7 @@ mod volumes;
 use std::sync::Arc;
 
 use engine::files::{Content, File, Files, Kind, Room, Time};
-use engine::held::{Held, LiveFiles, Snapshot};
+use engine::held::{Held, LiveFiles, Snapshot, SnapshotFolder};
 use units::ObjectId;
 
 use crate::number::{Node, Place};
@@ -173,7 +173,11 @@ impl Live {
         match Self::node(dir)? {
             Node::File(place, object) => {
                 let files = self.files(place)?;
-                if place == HEAD && object == files.root_id() && name == control::NAME {
+                let is_root = place == HEAD && object == files.root_id();
+                if is_root
+                    && name == control::NAME
+                    && self.0.files.snapshot_folder() != SnapshotFolder::Absent
+                {
                     return self.attributes(number_of(Node::Control(HEAD))?);
                 }
                 match files.lookup(&files.file(object)?, name)? {

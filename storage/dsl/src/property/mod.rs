@@ -61,6 +61,11 @@ pub struct Property {
     pub source: Source,
 }
 
+/// Whether there is a property of that name: a native one, or one of the form of a user's own.
+pub fn is_known(name: &str) -> bool {
+    table::find(name).is_some() || name.contains(':')
+}
+
 /// Whether a property of words knows the word for this number. Others do not have such numbers.
 pub(crate) fn knows_index(name: &str, value: &Setting) -> bool {
     match (table::find(name).map(|row| row.form), value) {

@@ -1,6 +1,6 @@
 //! Values of properties as users write them.
 
-use super::table::{FILESYSTEM, Flavor, Form, Row, SNAPSHOT, VOLUME, find};
+use super::table::{FILESYSTEM, Flavor, Form, Row, VOLUME, find};
 use crate::settings::Setting;
 use crate::{Error, Kind, Result};
 
@@ -64,18 +64,23 @@ fn settable(name: &str, kind: Kind) -> Result<Option<&'static Row>> {
     if matches!(row.flavor, Flavor::ReadOnly | Flavor::Once | Flavor::OnceDefault) {
         return Err(bad("it cannot be changed"));
     }
+    if name == "version" {
+        return Err(bad("the format of a file system is not chosen, and goes up only"));
+    }
     let has = match kind {
         Kind::Filesystem => row.kinds & FILESYSTEM != 0,
         Kind::Volume => row.kinds & VOLUME != 0,
-        Kind::Snapshot => row.kinds & SNAPSHOT != 0,
-        Kind::Bookmark => false,
+        Kind::Snapshot | Kind::Bookmark => false,
     };
     if has { Ok(Some(row)) } else { Err(bad("this kind of dataset has no such property")) }
 }
 
 /// Whether a number is among those that the property may have.
 fn judge(row: &Row, value: &Setting) -> std::result::Result<(), &'static str> {
-    let Setting::Number(number) = value else { return Ok(()) };
+    let number = match value {
+        Setting::Number(number) => number,
+        Setting::Text(text) => return judge_text(row, text),
+    };
     let power = number.is_power_of_two();
     match row.name {
         "recordsize" if !power || !(512..=16 << 20).contains(number) => {
@@ -83,6 +88,16 @@ fn judge(row: &Row, value: &Setting) -> std::result::Result<(), &'static str> {
         }
         "special_small_blocks" if *number != 0 && (!power || !(512..=1 << 20).contains(number)) => {
             Err("it is 0 or a power of two from 512 to 1M")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn judge_text(row: &Row, text: &str) -> std::result::Result<(), &'static str> {
+    match row.name {
+        "mlslabel" if text != "none" => Err("labels of security levels are not kept here"),
+        "mountpoint" if !text.starts_with('/') && !matches!(text, "none" | "legacy") => {
+            Err("it is an absolute path, none or legacy")
         }
         _ => Ok(()),
     }

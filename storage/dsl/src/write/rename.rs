@@ -114,6 +114,7 @@ pub fn rename_snapshot(change: &Change<'_>, name: &str, to: &str, below: bool) -
     let missing = || Error::NoSuchDataset { name: name.to_owned() };
     let (path, from) = name.split_once('@').ok_or_else(missing)?;
     let head = change.find_head(path)?;
+    change.snapshot_of(head.dataset, from)?.ok_or_else(missing)?;
     let mut found = Vec::new();
     let heads =
         if below { heads_below(change, head.dir, path)? } else { vec![(head, path.to_owned())] };
@@ -124,9 +125,6 @@ pub fn rename_snapshot(change: &Change<'_>, name: &str, to: &str, below: bool) -
             return Err(Error::Exists { name: format!("{path}@{to}") });
         }
         found.push((head, id));
-    }
-    if found.is_empty() {
-        return Err(missing());
     }
     for (head, id) in found {
         let table = change.dataset(head.dataset)?.snapshot_names;

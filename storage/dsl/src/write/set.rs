@@ -54,6 +54,10 @@ pub fn inherit(
     received: bool,
 ) -> Result<()> {
     is_settable(property, kind)?;
+    if !received && !is_inherited(property) {
+        let why = "it is never inherited; set it to what it is to be, which is none for a limit";
+        return Err(Error::BadProperty { property: property.to_owned(), why });
+    }
     let entry = if received { Entry::None } else { Entry::Inherited };
     apply(change, name, property, &entry)
 }

@@ -258,7 +258,7 @@ impl Run {
         if self.random.next().is_multiple_of(4) {
             let kind = Kind::Filesystem;
             let change =
-                |change: &Change<'_>| write::inherit(change, &head.0, kind, property, false);
+                |change: &Change<'_>| write::inherit(change, &head.0, kind, property, true);
             return self.world.change(change);
         }
         let value = Setting::Number((self.random.next() % 200) * 1024);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use device::{Device, File};
 use ondisk::label::PoolState;
-use spa::Owned;
 use spa::auxiliary::Auxiliary;
 use spa::design::{Drive, Groups, Purpose, Shape};
+use spa::{Candidate, Owned};
 use units::{Ashift, Guid};
 
 use super::accounts::Accountant;
@@ -17,7 +17,7 @@ use super::encrypt::{Keying, keying};
 use super::naming::Naming;
 use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary};
 use crate::keys::EncryptionRoot;
-use crate::{Error, Result};
+use crate::{Error, Result, summary};
 
 /// A top-level vdev that is to be.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub fn create_on(new: &NewPool, devices: &[Arc<dyn Device>], world: &World) -> R
 fn make(
     new: &NewPool,
     devices: &[Arc<dyn Device>],
-    (wishes, secret): (Wishes, Option<&[u8]>),
+    (mut wishes, secret): (Wishes, Option<&[u8]>),
     world: &World,
 ) -> Result<Held> {
     let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
@@ -97,6 +97,9 @@ fn make(
     let wanted = new.ashift.unwrap_or(USUAL_ASHIFT);
     let ashift = Ashift::new(wanted)
         .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;
+    if let Some(shift) = new.ashift {
+        wishes.keep_ashift(shift);
+    }
     let named: usize = new.vdevs.iter().map(|vdev| vdev.drives.len()).sum();
     if named != devices.len() {
         let what = format!("{named} drives are named, and {} are there", devices.len());
@@ -241,6 +244,8 @@ pub struct TakeOver {
     pub keys: Vec<(String, Vec<u8>)>,
     /// Keys that are known from before.
     pub known: Option<KnownKeys>,
+    /// What intent logs may promise on log devices that are missing is given up.
+    pub without_logs: bool,
 }
 
 /// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
@@ -298,12 +303,18 @@ fn take(
     let options = spa::Options { cache: world.cache.clone(), ..spa::Options::default() };
     let pool = candidate.open(&options);
     let mut pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
+    judge_lacking(candidate, &pool)?;
     if let Some(name) = &how.new_name {
         pool.rename(name);
     }
     let name = pool.name().to_owned();
     let owned = Owned::new(pool, world.below())
         .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
+    // who exports a pool has all written that was promised
+    let exported = candidate.config().is_some_and(|label| label.pool.state == PoolState::Exported);
+    if how.without_logs || exported {
+        owned.forgive();
+    }
     owned.take_over(world.host.clone());
     auxiliary::take(&owned, opens);
     let held = Held::new(owned, world.clone(), how.known.clone());
@@ -314,6 +325,18 @@ fn take(
     }
     held.take_logs_over()?;
     Ok(held)
+}
+
+/// Refuses a pool of which a part is lost, as changing it would lose the rest: what is there can be
+/// read. It can do without log devices, if they hold no promises.
+fn judge_lacking(candidate: &Candidate, pool: &spa::Pool) -> Result<()> {
+    let trees = summary::trees(candidate, Some(pool));
+    let data = trees.iter().filter(|top| !top.is_log);
+    let lacking: Vec<_> = data.filter_map(|top| summary::lacking(top, candidate)).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    Err(Error::PartlyLost { pool: candidate.name().to_owned(), lacking })
 }
 
 /// The drives of a pool, and which it is.

@@ -77,9 +77,20 @@ impl Held {
         keying(&self.0.world, new, above.as_ref(), secret)
     }
 
-    /// What is above a dataset that is to be.
-    fn above(&self, name: &str) -> Result<Option<dsl::Dataset>> {
-        name.rsplit_once('/').map(|(above, _)| self.find(above)).transpose()
+    /// What is above a dataset that is to be: a file system, as nothing lies below a volume.
+    pub(super) fn above(&self, name: &str) -> Result<Option<dsl::Dataset>> {
+        let Some((above, _)) = name.rsplit_once('/') else { return Ok(None) };
+        let found = self.find(above)?;
+        match found.kind() {
+            Ok(dsl::Kind::Filesystem) => Ok(Some(found)),
+            Ok(kind) => Err(Error::Refused {
+                what: format!(
+                    "'{name}' cannot be: '{above}' is a {}, and nothing lies below it",
+                    kind.name()
+                ),
+            }),
+            Err(why) => Err(Error::of_dataset(above, &why)),
+        }
     }
 
     /// Keeps the user's key of a dataset that was just made.
@@ -117,15 +128,28 @@ impl Held {
         })
     }
 
-    /// Makes snapshots, all of the same moment.
+    /// Makes snapshots, all of the same moment, or none at all.
     pub fn snapshot(&self, names: &[String]) -> Result<()> {
-        let names = names.to_vec();
+        self.snapshot_with(names, &[])
+    }
+
+    /// The same with properties, which all of them get.
+    pub fn snapshot_with(&self, names: &[String], properties: &[(String, String)]) -> Result<()> {
+        for name in names {
+            let (name, properties) = (name.clone(), properties.to_vec());
+            judge(&NewDataset { name, properties }, dsl::Kind::Snapshot)?;
+        }
+        let (names, properties) = (names.to_vec(), properties.to_vec());
         self.change(move |owned, change| {
             let first = names.first().cloned().unwrap_or_default();
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
             write::snapshot(change, &all).map_err(|error| Error::of_dataset(&first, &error))?;
             for name in all {
                 note(owned, change, "snapshot", name, "");
+                for (property, value) in &properties {
+                    put(owned, change, (name, dsl::Kind::Snapshot), (property, value))
+                        .map_err(|error| Error::of_dataset(name, &error))?;
+                }
             }
             Ok(())
         })
@@ -150,9 +174,23 @@ impl Held {
 
     /// Makes a file system that begins as a snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
-        let key = self.find(snapshot)?.key().map_err(|why| Error::of_dataset(snapshot, &why))?;
-        let (snapshot, new) = (snapshot.to_owned(), new.clone());
-        judge(&new, dsl::Kind::Filesystem)?;
+        if !snapshot.contains('@') {
+            let what = format!("'{snapshot}' is no snapshot: clones are made of FS@NAME");
+            return Err(Error::Usage { what });
+        }
+        let origin = self.find(snapshot)?;
+        let failed = |why: dsl::Error| Error::of_dataset(snapshot, &why);
+        let key = origin.key().map_err(failed)?;
+        let kind = match origin.content_kind().map_err(failed)? {
+            Kind::Volume => dsl::Kind::Volume,
+            _ => dsl::Kind::Filesystem,
+        };
+        self.above(&new.name)?;
+        let (snapshot, mut new) = (snapshot.to_owned(), new.clone());
+        judge(&new, kind)?;
+        // a size is no entry in a table: it is set when the volume is there
+        let sizes: Vec<_> = new.properties.extract_if(.., |(name, _)| name == "volsize").collect();
+        let name = new.name.clone();
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             if key.is_none() {
@@ -162,8 +200,16 @@ impl Held {
             empty_log(owned, change, &new.name, key)?;
             let origin = format!("origin={snapshot} ({})", id_of(change, &snapshot));
             note(owned, change, "clone", &new.name, &origin);
-            put_all(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)
-        })
+            put_all(owned, change, &new, kind).map_err(failed)
+        })?;
+        for (property, size) in sizes {
+            if let Err(why) = self.set(&name, &property, &size) {
+                self.close(&name)?;
+                self.destroy(&name)?;
+                return Err(why);
+            }
+        }
+        Ok(())
     }
 
     /// Makes a clone the one that its origin depends on.
@@ -218,10 +264,19 @@ impl Held {
 
     /// Lets a property be inherited.
     pub fn inherit(&self, name: &str, property: &str) -> Result<()> {
+        self.unset(name, property, false)
+    }
+
+    /// Lets a property have the value that came with a send stream, or else be inherited.
+    pub fn revert(&self, name: &str, property: &str) -> Result<()> {
+        self.unset(name, property, true)
+    }
+
+    fn unset(&self, name: &str, property: &str, received: bool) -> Result<()> {
         let kind = self.kind(name)?;
         let (name, property) = (name.to_owned(), property.to_owned());
         self.change(move |owned, change| {
-            write::inherit(change, &name, kind, &property, false)
+            write::inherit(change, &name, kind, &property, received)
                 .map_err(|error| Error::of_dataset(&name, &error))?;
             note(owned, change, "inherit", &name, &format!("{property}="));
             Ok(())

@@ -1,8 +1,9 @@
 //! Drives of a held pool: replaced, put beside others, taken away.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use device::File;
 use ondisk::label::{VdevConfig, VdevKind};
 use spa::{NewSide, Stay};
 use units::Guid;
@@ -47,6 +48,42 @@ impl Held {
         Ok(())
     }
 
+    /// Takes drives back that were missing when the pool was taken over, and are where they were;
+    /// gives their paths. What they missed, a resilver gives them.
+    pub fn take_back(&self) -> Vec<String> {
+        let mut taken = Vec::new();
+        for (guid, path) in self.missing_drives() {
+            let Ok(file) = File::open_exclusive(&path) else { continue };
+            if self.take_back_on(guid, &(Arc::new(file) as Drive)).is_ok() {
+                taken.push(path.display().to_string());
+            }
+        }
+        taken
+    }
+
+    /// The same with a drive that is open already.
+    pub fn take_back_on(&self, guid: u64, device: &Drive) -> Result<()> {
+        let done = self.0.owned.bring_back(Guid::new(guid), Arc::clone(device));
+        done.map_err(|why| self.refused(device.name(), &why))?;
+        let path = device.name().to_owned();
+        let _ = self.0.owned.perform(move |owned, change| {
+            note_of_pool(owned, change, "online", &format!("vdev={path}"));
+        });
+        Ok(())
+    }
+
+    /// Drives that were missing when the pool was taken over: their guids, and where they were.
+    pub fn missing_drives(&self) -> Vec<(u64, PathBuf)> {
+        let config = self.0.owned.config();
+        let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let missing = leaves.filter(|leaf| {
+            let found = self.0.owned.tree().leaf(leaf.guid);
+            found.is_some_and(|leaf| leaf.device().is_none())
+        });
+        let place = |leaf: &VdevConfig| Some((leaf.guid.get(), PathBuf::from(leaf.path.as_ref()?)));
+        missing.filter_map(place).collect()
+    }
+
     fn add_side(
         &self,
         name: &str,
@@ -68,7 +105,7 @@ impl Held {
     }
 
     fn free_drive(&self, path: &Path, force: bool) -> Result<Drive> {
-        let same = |drive: &std::path::PathBuf| {
+        let same = |drive: &PathBuf| {
             let real = |path: &Path| std::fs::canonicalize(path).ok();
             real(drive).is_some_and(|here| Some(here) == real(path))
         };

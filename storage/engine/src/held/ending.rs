@@ -49,6 +49,7 @@ impl Held {
 
     /// Gives a head, and so all below it, another name. What is open stays so.
     pub(super) fn rename_head(&self, from: &str, to: &str) -> Result<()> {
+        self.above(to)?;
         let (mut files, mut volumes) = (self.0.files.lock(), self.0.volumes.lock());
         let (old, new) = (from.to_owned(), to.to_owned());
         self.change(move |owned, change| {

@@ -14,7 +14,7 @@ use zpl::{NewFs, Writer};
 
 use super::accounts::Accountant;
 use super::begin::Beginner;
-use super::keep::{Keeps, Manners};
+use super::keep::{Keeps, Manners, SnapshotFolder};
 use super::naming::Naming;
 use super::room::Rooms;
 use super::{Held, World, settings};
@@ -66,6 +66,11 @@ impl LiveFiles {
     /// Reads it, with all that waits to be written.
     pub fn files(&self) -> &Files {
         &self.files
+    }
+
+    /// Whether `.zfs` is in its topmost directory now.
+    pub fn snapshot_folder(&self) -> SnapshotFolder {
+        self.begin.manners.now().folder
     }
 
     /// Changes it.
@@ -227,7 +232,14 @@ impl Held {
             // the key is needed to say in the root block that the log was claimed
             let live = dataset.open().map_err(failed)?.to_live();
             let set = self.0.owned.adopt(live, settings::of_blocks(&dataset));
-            self.0.owned.begin_log(&set).map_err(|why| self.explain(&why))?;
+            self.0.owned.begin_log(&set).map_err(|why| match why {
+                spa::Error::IntentLog(zil::Error::OutOfReach { why }) => Error::LostLog {
+                    pool: self.name().to_owned(),
+                    dataset: name.clone(),
+                    why: why.to_string(),
+                },
+                why => self.explain(&why),
+            })?;
             found.push((name, dataset.kind()));
         }
         for (name, kind) in found {

@@ -1,4 +1,5 @@
-//! When what was done is made to outlast a power cut: the properties sync, logbias and readonly.
+//! Properties that are looked at each time, as they may change while files are open: sync, logbias,
+//! readonly, snapdir.
 
 use parking_lot::RwLock;
 use zil::Log;
@@ -15,6 +16,18 @@ pub(super) enum Keeps {
     Never,
 }
 
+/// Whether `.zfs` is there (the property snapdir).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SnapshotFolder {
+    /// It is, but is not listed (hidden).
+    #[default]
+    Hidden,
+    /// It is, and is listed (visible).
+    Listed,
+    /// It is not (disabled).
+    Absent,
+}
+
 /// How a dataset is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Manner {
@@ -23,6 +36,8 @@ pub(super) struct Manner {
     pub(super) throughput: bool,
     /// It is not (readonly).
     pub(super) read_only: bool,
+    /// How it shows its snapshots.
+    pub(super) folder: SnapshotFolder,
 }
 
 /// How a dataset is changed now.

@@ -56,6 +56,7 @@ pub use create::{
 pub use datasets::NewDataset;
 pub use drive::{Drive, open_drive};
 pub use files::LiveFiles;
+pub use keep::SnapshotFolder;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};
 pub use scan::{Mended, Scan, ScanStatus, Watch};
@@ -169,6 +170,9 @@ impl Held {
     /// waited is on the drives. Spares and cache drives that were not there are looked for.
     pub fn clear(&self) -> Result<()> {
         self.find_auxiliary();
+        if !self.is_standing_still() {
+            self.take_back();
+        }
         self.0.owned.clear().map_err(|why| self.explain(&why))?;
         self.sync()
     }
@@ -186,6 +190,12 @@ impl Held {
             leaves.filter_map(|leaf| self.0.owned.tree().leaf(leaf.guid)?.device().cloned());
         let found = found.map(|device| PathBuf::from(device.name()));
         found.chain(self.auxiliary_drives()).collect()
+    }
+
+    /// The same, and where those are to be that are not.
+    pub fn known_drives(&self) -> Vec<PathBuf> {
+        let missing = self.missing_drives().into_iter().map(|(_, path)| path);
+        self.drives().into_iter().chain(missing).collect()
     }
 
     /// Gives the pool up, so that others can import it. All handles are of no use afterwards.

@@ -48,6 +48,7 @@ const CHOICES: [Choice; 7] = [
 /// What names of features begin with.
 const FEATURE: &str = "feature@";
 const MULTIHOST: &str = "multihost";
+const ASHIFT: &str = "ashift";
 const BOOT: &str = "bootfs";
 const COMMENT: &str = "comment";
 const LONGEST_COMMENT: usize = 32;
@@ -97,6 +98,12 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
         };
     }
     match name {
+        ASHIFT => match value.parse::<u64>() {
+            Ok(shift) if shift == 0 || (9..=16).contains(&shift) => {
+                Ok(Setting::Choice(ASHIFT, shift))
+            }
+            _ => usage(format!("ashift={value}: it is 9 to 16, or 0 for what suits")),
+        },
         BOOT => Ok(Setting::Boot(Some(value.to_owned()).filter(|name| !name.is_empty()))),
         COMMENT if value.len() > LONGEST_COMMENT => {
             usage(format!("comment: it has {} bytes, of {LONGEST_COMMENT} at most", value.len()))
@@ -142,6 +149,11 @@ impl Wishes {
             }
         }
         Ok(Self { settings, features: with_needs(&wanted) })
+    }
+
+    /// For vdevs that come later, the pool keeps the sector size that it was made with.
+    pub(super) fn keep_ashift(&mut self, shift: u64) {
+        self.settings.push(Setting::Choice(ASHIFT, shift));
     }
 
     /// Sets them in the pool that was made.
@@ -240,7 +252,19 @@ impl Held {
             value,
             source: source.to_owned(),
         };
-        let mut all = vec![property("guid", self.guid().to_string(), "-")];
+        let ashift = number(ASHIFT)?;
+        let mut all = vec![
+            property("guid", self.guid().to_string(), "-"),
+            property(
+                ASHIFT,
+                ashift.unwrap_or(0).to_string(),
+                if ashift.is_some() { "local" } else { "default" },
+            ),
+            property("readonly", "off".to_owned(), "-"),
+            property("cachefile", "-".to_owned(), "default"),
+            property("compatibility", "off".to_owned(), "default"),
+            property("version", "-".to_owned(), "default"),
+        ];
         for choice in &CHOICES {
             let set = number(choice.name)?.and_then(|number| usize::try_from(number).ok());
             let word = choice.words.get(set.unwrap_or(choice.default)).copied().unwrap_or("-");

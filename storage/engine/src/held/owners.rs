@@ -3,27 +3,17 @@
 use zpl::{Limit, Owner};
 
 use super::Held;
+use crate::owners;
 use crate::{Error, Result};
-
-/// Whose limit a property of that name is (`userquota@1000`), and whether it limits objects.
-fn parse(property: &str) -> Option<(Owner, bool)> {
-    let (kind, id) = property.split_once('@')?;
-    let id = id.parse().ok()?;
-    Some(match kind {
-        "userquota" => (Owner::User(id), false),
-        "groupquota" => (Owner::Group(id), false),
-        "projectquota" => (Owner::Project(id), false),
-        "userobjquota" => (Owner::User(id), true),
-        "groupobjquota" => (Owner::Group(id), true),
-        "projectobjquota" => (Owner::Project(id), true),
-        _ => return None,
-    })
-}
 
 impl Held {
     /// Sets what an owner may use, if the property is one that says so; owners go by their numbers.
     pub(super) fn set_owner(&self, name: &str, property: &str, value: &str) -> Option<Result<()>> {
-        let (owner, objects) = parse(property)?;
+        let fact = owners::parse(property)?;
+        if !fact.limit {
+            let what = format!("{property} is what is used, and cannot be set");
+            return Some(Err(Error::Usage { what }));
+        }
         let most = match value {
             "none" => Some(0),
             text => units::parse_bytes(text),
@@ -32,8 +22,8 @@ impl Held {
             let what = format!("{property}={value}: it is no number");
             return Some(Err(Error::Usage { what }));
         };
-        let limit = if objects { Limit::Objects(most) } else { Limit::Bytes(most) };
-        Some(self.limit(name, owner, limit))
+        let limit = if fact.objects { Limit::Objects(most) } else { Limit::Bytes(most) };
+        Some(self.limit(name, fact.owner, limit))
     }
 
     fn limit(&self, name: &str, owner: Owner, limit: Limit) -> Result<()> {

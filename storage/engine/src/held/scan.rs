@@ -30,7 +30,7 @@ pub struct Mended {
     pub written: u64,
     /// Blocks that could not be mended.
     pub errors: u64,
-    /// Some of them: where they belong, and why.
+    /// What is lost with some of them: files, and which bytes of them.
     pub damage: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct ScanStatus {
     pub written: u64,
     /// Blocks that could not be mended.
     pub errors: u64,
-    /// Some of them, when it has ended.
+    /// What is lost with some of them, when it has ended: files, and which bytes of them.
     pub damage: Vec<String>,
 }
 
@@ -86,14 +86,6 @@ struct State {
     last: Option<ScanStatus>,
 }
 
-impl Mended {
-    fn of(below: spa::Mended) -> Self {
-        let spa::Mended { complete, rounds, blocks, read, written, errors, damage } = below;
-        let damage = damage.into_iter().map(|one| format!("{}: {}", one.place, one.why)).collect();
-        Self { complete, rounds, blocks, read, written, errors, damage }
-    }
-}
-
 impl Held {
     /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
     pub fn wants_resilver(&self) -> bool {
@@ -106,14 +98,30 @@ impl Held {
     pub fn resilver(&self, watch: &Watch) -> Result<Mended> {
         let mended = self.0.owned.resilver(watch).map_err(|why| self.explain(&why))?;
         self.finish_replacing()?;
-        Ok(Mended::of(mended))
+        Ok(self.said_of(mended))
     }
 
     /// Reads all that is in the pool, each copy on each drive and parity, and mends what is wrong
     /// where others have it; until that is done, or the watch says stop. For a thread of its own,
     /// one at a time.
     pub fn scrub(&self, watch: &Watch) -> Result<Mended> {
-        Ok(Mended::of(self.0.owned.scrub(watch).map_err(|why| self.explain(&why))?))
+        Ok(self.said_of(self.0.owned.scrub(watch).map_err(|why| self.explain(&why))?))
+    }
+
+    fn said_of(&self, mended: spa::Mended) -> Mended {
+        let spa::Mended { complete, rounds, blocks, read, written, errors, damage } = mended;
+        let damage = self.name_lost(damage);
+        Mended { complete, rounds, blocks, read, written, errors, damage }
+    }
+
+    /// What is lost with blocks, as people know it.
+    fn name_lost(&self, lost: Vec<spa::Damage>) -> Vec<String> {
+        let _pin = self.pin();
+        let plain = |one: &spa::Damage| format!("{}: {}", one.place, one.why);
+        let Ok(tree) = self.tree() else { return lost.iter().map(plain).collect() };
+        let lost = lost.into_iter().map(|one| (one.place, one.why)).collect();
+        let found = ::check::name_lost(&self.0.owned.mos().synced(), &tree, lost);
+        found.iter().map(crate::check::say_lost).collect()
     }
 
     /// Walks over the pool whenever that is wanted, and at once if a drive lacks something, until

@@ -5,7 +5,7 @@ use dsl::Dataset;
 use ondisk::{Checksum, Compression};
 use spa::{Redundant, Settings};
 
-use super::keep::{Keeps, Manner};
+use super::keep::{Keeps, Manner, SnapshotFolder};
 
 fn value(dataset: &Dataset, name: &str) -> String {
     dataset.property(name).ok().flatten().map_or_else(String::new, |found| found.value)
@@ -96,7 +96,7 @@ fn zstd_level(level: &str) -> i32 {
     }
 }
 
-/// How promises are kept, and whether anything may be changed.
+/// How promises are kept, whether anything may be changed, and whether snapshots are shown.
 pub(super) fn of_promises(dataset: &Dataset) -> Manner {
     Manner {
         keeps: match value(dataset, "sync").as_str() {
@@ -106,6 +106,11 @@ pub(super) fn of_promises(dataset: &Dataset) -> Manner {
         },
         throughput: value(dataset, "logbias") == "throughput",
         read_only: value(dataset, "readonly") == "on",
+        folder: match value(dataset, "snapdir").as_str() {
+            "visible" => SnapshotFolder::Listed,
+            "disabled" => SnapshotFolder::Absent,
+            _ => SnapshotFolder::Hidden,
+        },
     }
 }
 

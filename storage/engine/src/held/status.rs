@@ -12,7 +12,7 @@ pub struct PoolStatus {
     pub name: String,
     /// Its identity.
     pub guid: u64,
-    /// ONLINE, DEGRADED or SUSPENDED.
+    /// ONLINE, DEGRADED or SUSPENDED; UNAVAIL of one that is known and cannot be had.
     pub state: String,
     /// The last transaction group that is on the drives.
     pub txg: u64,
@@ -24,7 +24,7 @@ pub struct PoolStatus {
     pub fragmentation: Option<u64>,
     /// How many times 1 % of what deduplication stores is referred to: 100 if it saves nothing.
     pub dedup_ratio: u64,
-    /// Why it is suspended, if it is.
+    /// Why it is suspended or cannot be had, if so.
     pub trouble: Option<String>,
     /// The walk over it that goes on, or was the last since it was taken over.
     pub scan: Option<ScanStatus>,
@@ -61,6 +61,33 @@ pub struct VdevStatus {
     pub fragmentation: Option<u64>,
     /// The vdevs below.
     pub children: Vec<Self>,
+}
+
+impl PoolStatus {
+    /// A pool that is known by its name only, as it cannot be had.
+    pub fn of_absent(name: &str, guid: u64, why: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            guid,
+            state: "UNAVAIL".to_owned(),
+            txg: 0,
+            size: 0,
+            allocated: 0,
+            fragmentation: None,
+            dedup_ratio: 100,
+            trouble: Some(why.to_owned()),
+            scan: None,
+            vdevs: Vec::new(),
+            caches: Vec::new(),
+            spares: Vec::new(),
+            cache_counts: CacheCounts::default(),
+        }
+    }
+
+    /// Whether it cannot be had.
+    pub fn is_absent(&self) -> bool {
+        self.state == "UNAVAIL"
+    }
 }
 
 impl VdevStatus {

@@ -216,7 +216,7 @@ fn no_limit_may_be_what_was_set() {
     assert_eq!(source(), ("0".to_owned(), "default".to_owned()));
     held.set("tank", "quota", "none").unwrap();
     assert_eq!(source(), ("0".to_owned(), "local".to_owned()));
-    held.inherit("tank", "quota").unwrap();
+    held.revert("tank", "quota").unwrap();
     assert_eq!(source(), ("0".to_owned(), "default".to_owned()));
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::held::{Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape};
+use engine::held::{Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, XattrMode};
 use units::{ObjectId, VdevId};
 
 use crate::held::{Folder, caller, cut, faults, new_pool, read_file, world, write_file};
@@ -155,4 +155,58 @@ fn logs_are_on_log_devices_unless_the_dataset_spares_them() {
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+/// An attribute that has no room with the others any more becomes a file: records of the file itself
+/// and records of names are promised apart, and what one takes away the other must not miss.
+#[test]
+fn attributes_that_move_outlast_a_power_cut() {
+    let folder = Folder::new("moving-xattrs", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    held.set("tank", "xattr", "sa").unwrap();
+    let live = held.files("tank").unwrap();
+    let make = |name: &str| {
+        write_file(&held, "tank", name, b"x");
+        file(&held, name)
+    };
+    let set = |file: ObjectId, name: &str, value: Option<&[u8]>| {
+        live.set_xattr(&caller(), file, name.as_bytes(), value, XattrMode::Any).unwrap();
+    };
+    let (small, large) = (vec![1; 100], vec![2; 20_000]);
+    let files = ["moved", "moved at once", "back", "gone"].map(make);
+    // there is room for three large ones with the others
+    for file in files {
+        for name in ["user.a", "user.b", "user.c"] {
+            set(file, name, Some(&large));
+        }
+    }
+    let [moved, at_once, back, gone] = files;
+    set(moved, "user.k", Some(&small));
+    live.fsync(None).unwrap();
+    held.sync().unwrap();
+    set(moved, "user.k", Some(&large));
+    set(at_once, "user.k", Some(&small));
+    set(at_once, "user.k", Some(&large));
+    set(back, "user.k", Some(&large));
+    set(back, "user.k", Some(&small));
+    set(gone, "user.k", Some(&large));
+    set(gone, "user.k", None);
+    live.fsync(None).unwrap();
+    let after = cut(&folder, "moving-xattrs-cut", 1);
+    drop((live, held));
+    let again = engine::held::hold(&after.drives(1), "tank", false, &world()).unwrap();
+    let wanted = [
+        ("moved", Some(&large)),
+        ("moved at once", Some(&large)),
+        ("back", Some(&small)),
+        ("gone", None),
+    ];
+    for (name, value) in wanted {
+        let found = again.files("tank").unwrap().files().find(name.as_bytes()).unwrap().unwrap();
+        assert!(found.xattr(b"user.k").unwrap().as_ref() == value, "{name}");
+        assert!(found.xattr(b"user.c").unwrap().as_ref() == Some(&large), "{name}");
+    }
+    again.export().unwrap();
+    drop(again);
+    assert_eq!(faults(&after, "tank"), Vec::<String>::new());
 }

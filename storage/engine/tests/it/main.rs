@@ -1,5 +1,6 @@
 //! Pools through the door: made, filled, left and taken over again.
 
+mod back;
 mod cache_drives;
 mod cloning;
 mod early;

@@ -57,6 +57,12 @@ pub enum Refusal {
     /// Nothing else holds what it holds.
     #[error("it is no side of a mirror, so that what is on it is nowhere else")]
     OnlySide,
+    /// It came back, and others had it meanwhile.
+    #[error(
+        "it was written elsewhere while it was away from the pool; if what is on it is not needed, \
+         have it take its own place: `zpool replace -f`"
+    )]
+    Elsewhere,
     /// The others lack something.
     #[error("the drives beside it do not have all that it has")]
     OthersLack,
@@ -212,7 +218,7 @@ impl Owned {
     }
 
     /// The vdevs are others from this group on.
-    fn rearranged(&self, root: VdevConfig) {
+    pub(super) fn rearranged(&self, root: VdevConfig) {
         self.uberblock.write().guid_sum = guid_sum(&root);
         let mut config = self.config.lock();
         config.now.tree = Some(root);
@@ -281,7 +287,7 @@ fn parent_of(vdev: &VdevConfig, leaf: Guid) -> Option<&VdevConfig> {
 }
 
 /// Changes the vdev of that identity.
-fn edit(vdev: &mut VdevConfig, guid: Guid, change: &mut dyn FnMut(&mut VdevConfig)) {
+pub(super) fn edit(vdev: &mut VdevConfig, guid: Guid, change: &mut dyn FnMut(&mut VdevConfig)) {
     if vdev.guid == guid {
         return change(vdev);
     }

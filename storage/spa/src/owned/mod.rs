@@ -7,6 +7,7 @@
 mod account;
 mod auxiliary;
 mod away;
+mod back;
 mod config;
 mod drives;
 mod early;
@@ -180,6 +181,8 @@ pub struct Owned {
     pub(crate) faults: Mutex<Vec<LeafFault>>,
     /// What drives missed, as the pool has it noted.
     pub(crate) noted: Mutex<BTreeMap<Guid, TxgRanges>>,
+    /// Promises on devices that are not there are given up.
+    forgives: AtomicBool,
     /// Why no group will be written any more, if that is so.
     pub(crate) trouble: RwLock<Option<Error>>,
     /// The second level of the cache.
@@ -264,6 +267,7 @@ impl Owned {
             writing: Mutex::new(()),
             faults: Mutex::default(),
             noted: Mutex::new(noted),
+            forgives: AtomicBool::new(false),
             trouble: RwLock::new(None),
             l2arc,
             auxiliary,
@@ -363,6 +367,11 @@ impl Owned {
         zil::can_wait(&self.reader, objset.id(), header, first)
     }
 
+    /// What intent logs may promise on devices that are not there is given up from now on.
+    pub fn forgive(&self) {
+        self.forgives.store(true, Ordering::Release);
+    }
+
     /// Gives a dataset its intent log: what an import finds in it is claimed, lest anything take
     /// its place. To be done before anything of the pool is changed.
     pub fn begin_log(&self, set: &Set) -> Result<Arc<zil::Log>, Error> {
@@ -371,7 +380,8 @@ impl Owned {
         }
         let header = set.objset.synced().header().log.clone();
         let first = self.groups.open();
-        let claimed = zil::claim(&self.writer, set.objset.id(), &header, first)?;
+        let forgives = self.forgives.load(Ordering::Acquire);
+        let claimed = zil::claim(&self.writer, set.objset.id(), &header, (first, forgives))?;
         let (writer, groups) = (Arc::clone(&self.writer), self.groups.clone());
         let log = zil::Log::new(writer, groups, set.objset.clone(), claimed);
         Ok(Arc::clone(set.log.get_or_init(|| Arc::new(log))))

@@ -98,7 +98,9 @@ impl Space {
             let metaslab_shift = space.metaslab_shift;
             logged.insert(space.vdev, LoggedTop { metaslab_shift, unflushed });
             tops.insert(space.vdev, top);
-            if config.removing || config.non_allocating {
+            // nothing new goes to a log whose devices are missing
+            let gone = pool.tree().top(space.vdev).is_none_or(|top| top.is_gone());
+            if config.removing || config.non_allocating || gone {
                 closed.push(space.vdev);
             }
         }

@@ -51,7 +51,14 @@ fn write_again(pool: &Pool, to: &Tree, block: &Regular) -> usize {
         };
         let size = usize::try_from(block.psize).unwrap();
         let birth = block.birth_physical;
-        let request = Request { offset: dva.offset, size, birth, judge: &judge, strict: true };
+        let request = Request {
+            offset: dva.offset,
+            size,
+            birth,
+            judge: &judge,
+            strict: true,
+            expected: true,
+        };
         let mut bytes = vec![0; size];
         if pool.tree().read(dva.vdev, &request, &mut bytes, &mut Vec::new()).is_ok() {
             to.write(dva.vdev, dva.offset, &bytes, birth, &mut Vec::new()).unwrap();

@@ -146,7 +146,14 @@ pub(crate) fn read(
 }
 
 pub(crate) fn request(block: Block, judge: vdev::Judge<'_>) -> Request<'_> {
-    Request { offset: block.offset, size: block.size, birth: BIRTH, judge, strict: true }
+    Request {
+        offset: block.offset,
+        size: block.size,
+        birth: BIRTH,
+        judge,
+        strict: true,
+        expected: true,
+    }
 }
 
 /// Noise from a seed.

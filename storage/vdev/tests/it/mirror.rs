@@ -93,3 +93,19 @@ fn a_mirror_without_sides_has_nothing() {
         mirror(Vec::new()).read(VdevId::new(0), &request(BLOCK, &any), &mut into, &mut faults);
     assert_eq!(result, Err(Error::Unavailable { missing: 0, spare: 0 }));
 }
+
+#[test]
+fn what_may_never_have_been_written_is_nobodys_fault() {
+    let (data, other) = (noise(BLOCK.size, 12), noise(BLOCK.size, 13));
+    let leaf = leaf(0, Some(drive(&other)), Txg::new(u64::MAX));
+    let tree = mirror(vec![leaf]);
+    let is_data = |bytes: &[u8]| bytes == data;
+    for (expected, counted) in [(false, 0), (true, 1)] {
+        let request = Request { expected, ..request(BLOCK, &is_data) };
+        let (mut into, mut faults) = (vec![0; BLOCK.size], Vec::new());
+        let result = tree.read(VdevId::new(0), &request, &mut into, &mut faults);
+        assert_eq!(result, Err(Error::Mismatch));
+        let wrong: u64 = tree.leaves().iter().map(|leaf| leaf.errors().0).sum();
+        assert_eq!((wrong, faults.len()), (counted, usize::try_from(counted).unwrap()));
+    }
+}

@@ -187,7 +187,7 @@ impl Left {
         });
         // no space maps here that know of the older ones
         let early = Txg::new(1);
-        let mut claimed = zil::claim(&writer, ID, &objset.header().log, early).unwrap();
+        let mut claimed = zil::claim(&writer, ID, &objset.header().log, (early, false)).unwrap();
         writer.allocator().take_changes(early);
         if claimed.claim_txg == early {
             claimed.claim_txg = first;

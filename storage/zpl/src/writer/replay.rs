@@ -14,7 +14,7 @@ use crate::attributes::Fault;
 use crate::birth::Birth;
 use crate::writer::make::Plan;
 use crate::writer::set::FLAGS;
-use crate::writer::{Move, MoveKind, Position, Set, Writer, XattrMode};
+use crate::writer::{Move, MoveKind, Position, Set, Writer};
 use crate::{Caller, Kind, Result};
 
 const CREATE_TIME: u64 = 0x1;
@@ -67,10 +67,7 @@ impl Writer {
             }
             Body::SetXattr { object, name, value } => {
                 let value = Some(value.as_slice()).filter(|value| !value.is_empty());
-                match self.set_xattr(&caller, *object, name, value, XattrMode::Any) {
-                    Err(crate::Error::NoXattr { .. }) => Ok(()),
-                    done => done,
-                }
+                self.set_packed_again(&caller, *object, name, value)
             }
             Body::Clone { object, offset, length, block_size, pointers } => {
                 let range = (*offset, offset.saturating_add(*length));

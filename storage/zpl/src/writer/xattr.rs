@@ -31,6 +31,15 @@ pub enum XattrMode {
     There,
 }
 
+/// Where an attribute is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reach {
+    /// Wherever attributes may be.
+    Everywhere,
+    /// Among the other attributes only, unless it has no room there.
+    Packed,
+}
+
 /// Linux refuses larger values.
 const LARGEST: usize = 64 << 10;
 const LONGEST_NAME: usize = 255;
@@ -63,7 +72,7 @@ impl Writer {
             return Err(self.forbidden(file, "the file is immutable, or can only be appended to"));
         }
         if name == ACCESS_ACL || name == DEFAULT_ACL {
-            return self.set_posix_acl(caller, draft, name, value);
+            return self.set_posix_acl(caller, draft, name, value, Reach::Everywhere);
         }
         let is_there = self.xattr_of(&draft, name)?.is_some();
         match (is_there, mode, value) {
@@ -73,7 +82,25 @@ impl Writer {
             }
             _ => {}
         }
-        self.store_xattr(caller, &mut draft, name, value)
+        self.store_xattr(caller, &mut draft, name, value, Reach::Everywhere)
+    }
+
+    /// Does again what a record tells of an attribute that was kept with the others, or taken away
+    /// from there. What became of files in the hidden directory other records tell, and they may
+    /// have come before, though it was done after.
+    pub(super) fn set_packed_again(
+        &self,
+        caller: &Caller,
+        file: ObjectId,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let _locked = self.fs.inner.locks.write(&[file]);
+        let mut draft = self.draft(file)?;
+        if value.is_some() && (name == ACCESS_ACL || name == DEFAULT_ACL) {
+            return self.set_posix_acl(caller, draft, name, value, Reach::Packed);
+        }
+        self.store_xattr(caller, &mut draft, name, value, Reach::Packed)
     }
 
     /// Puts an attribute where it belongs, and takes it away where it does not.
@@ -83,6 +110,7 @@ impl Writer {
         draft: &mut Draft,
         name: &[u8],
         value: Option<&[u8]>,
+        reach: Reach,
     ) -> Result<()> {
         let packs = self.settings.read().xattr_sa && !draft.sheet.is_legacy();
         let before = draft.sheet.xattrs().len();
@@ -98,8 +126,11 @@ impl Writer {
         }
         let rest = value.filter(|_| !packed);
         let moves = rest.is_some() && draft.sheet.xattrs().len() < before;
-        let mut changes = vec![(name, rest)];
-        changes.extend(name.strip_prefix(b"user.").map(|plain| (plain, None)));
+        let mut changes = Vec::new();
+        if reach == Reach::Everywhere || rest.is_some() {
+            changes.push((name, rest));
+            changes.extend(name.strip_prefix(b"user.").map(|plain| (plain, None)));
+        }
         let work = self.in_directory(caller, &mut draft.sheet, &changes)?;
         draft.sheet.touch_status(caller.now);
         self.settle(&mut draft.sheet)?;
@@ -150,6 +181,7 @@ impl Writer {
         mut draft: Draft,
         name: &[u8],
         value: Option<&[u8]>,
+        reach: Reach,
     ) -> Result<()> {
         let (objset, object) = (self.objset(), draft.id());
         if !self.fs.options().posix_acls || draft.kind() == Kind::Symlink {
@@ -174,7 +206,7 @@ impl Writer {
             }
             kept = value.filter(|_| !posix::is_minimal(&entries));
         }
-        self.store_xattr(caller, &mut draft, name, kept)
+        self.store_xattr(caller, &mut draft, name, kept, reach)
     }
 
     /// What of some attributes has room with the others is put there; the rest is given back.

@@ -157,7 +157,7 @@ impl House {
             dmu::Next::Deeper
         });
         // no space maps here that know of the older blocks of the log
-        let mut claimed = zil::claim(&writer, ID, &objset.header().log, early).unwrap();
+        let mut claimed = zil::claim(&writer, ID, &objset.header().log, (early, false)).unwrap();
         if claimed.claim_txg == early {
             claimed.claim_txg = Txg::new(self.synced.get() + 1);
         }

@@ -135,6 +135,44 @@ fn openzfs_goes_on_with_our_pools() {
     assert!(wrong.is_empty(), "SEED={seed}: {replay}\n{}", wrong.join("\n"));
 }
 
+/// Hundreds of commands: what real OpenZFS refuses we refuse, what it takes we take, and where it
+/// matters both print the same.
+#[test]
+#[ignore = "long: commands are given in a VM, and mounted for; takes root"]
+fn openzfs_takes_the_same_words() {
+    let vm = match oracle::Vm::found(&root()) {
+        Ok(vm) => vm,
+        Err(why) => return println!("no commands compared with real OpenZFS: {why}"),
+    };
+    let is_root = succeeds(Command::new("id").arg("-u")).trim_ascii() == b"0";
+    if !is_root || !Path::new("/dev/fuse").exists() {
+        return println!("no commands compared with real OpenZFS: it takes root, and /dev/fuse");
+    }
+    let scratch = fixtures::scratch("words");
+    let words = root().join("tools/oracle/commands.sh");
+    let (state, share) = (scratch.join("state"), scratch.join("share"));
+    std::fs::create_dir_all(&share).expect("a folder");
+    let mut ours = Command::new("bash");
+    ours.arg(&words).args(["d", "m", "ours"].map(|name| scratch.join(name))).arg(poolhouse());
+    let done = ours.env("POOLHOUSE_STATE", &state).status();
+    let mut end = Command::new(poolhouse());
+    succeeds(end.args(["serve", "--stop"]).env("POOLHOUSE_STATE", &state));
+    assert!(done.is_ok_and(|done| done.success()), "all commands are given");
+    let arguments = ["/ram/d", "/ram/m", "/share/openzfs"].map(str::to_owned);
+    vm.run(&share, &[], &words, &arguments).unwrap_or_else(|why| panic!("{why}"));
+    let lines = |path: PathBuf| {
+        let text = std::fs::read_to_string(path).expect("what came of each");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (ours, theirs) = (lines(scratch.join("ours")), lines(share.join("openzfs")));
+    assert!(ours.len() > 300 && ours.len() == theirs.len(), "{} {}", ours.len(), theirs.len());
+    let unlike = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs);
+    let unlike: Vec<_> = unlike.map(|(o, t)| format!("OpenZFS: {t}\n   ours: {o}")).collect();
+    assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), ours.len(), unlike.join("\n"));
+    println!("{} commands: both do the same", ours.len());
+    let _ = std::fs::remove_dir_all(&scratch);
+}
+
 /// The same without OpenZFS between the two halves: `zdb` alone judges.
 #[test]
 fn our_random_pools_are_sound() {

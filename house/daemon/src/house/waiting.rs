@@ -1,0 +1,222 @@
+//! Pools that the daemon had when it ended: taken over again when it starts, or when their drives
+//! are there, which some machines find late. Drives that a pool lacks are taken back likewise.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use engine::held::{Held, PoolStatus, TakeOver};
+use engine::summary::VdevState;
+
+use super::{House, done};
+use crate::memory::{self, Remembered};
+use crate::{Answer, Error, PoolReport, Result};
+
+/// So often it is looked whether drives have come.
+const AGAIN: Duration = Duration::from_secs(2);
+/// So often it is looked whether the daemon is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A pool that cannot be taken over now. It stays remembered until it is imported or exported.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) pool: Remembered,
+    /// Why it cannot be.
+    pub(super) why: String,
+    /// What was at the drives' paths, and when something beside them came or went, as that was tried.
+    seen: Seen,
+}
+
+/// What is at paths, and in which folders something came or went when.
+type Seen = Vec<Option<(u64, u64, u64, SystemTime)>>;
+
+impl Waiting {
+    pub(super) fn new(pool: Remembered, why: String) -> Self {
+        let seen = look(&pool.drives);
+        Self { pool, why, seen }
+    }
+}
+
+impl House {
+    /// Takes over again what it had; what cannot be had yet is tried again now and then.
+    pub(crate) fn take_over(self: &Arc<Self>) -> Result<()> {
+        for pool in memory::load(&self.place)? {
+            if let Err(why) = self.take_again(&pool) {
+                let why = why.to_string();
+                self.log.say(&format!("pool '{}' cannot be taken over: {why}", pool.name));
+                self.waiting.lock().push(Waiting::new(pool, why));
+            }
+        }
+        let house = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("late pools".to_owned());
+        match thread.spawn(move || house.keep_trying()) {
+            Ok(thread) => *self.trying.lock() = Some(thread),
+            Err(why) => self.log.say(&format!("pools that come late are not seen: {why}")),
+        }
+        Ok(())
+    }
+
+    fn take_again(self: &Arc<Self>, pool: &Remembered) -> engine::Result<()> {
+        let held = self.hold_again(&pool.drives, pool.guid)?;
+        held.note_taken("open");
+        self.log.say(&format!("pool '{}' is taken over again", held.name()));
+        let kept = self.keep(held, pool.altroot.clone());
+        for warning in kept.mount_below(kept.held.name()) {
+            self.log.say(&warning);
+        }
+        Ok(())
+    }
+
+    /// Until the daemon ends.
+    fn keep_trying(self: &Arc<Self>) {
+        let mut waited = Duration::ZERO;
+        let mut seen = HashMap::new();
+        while !self.leaving.load(Ordering::Acquire) {
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+            if waited >= AGAIN {
+                waited = Duration::ZERO;
+                self.try_again();
+                self.take_drives_back(&mut seen);
+            }
+        }
+    }
+
+    fn try_again(self: &Arc<Self>) {
+        let waiting = self.waiting.lock().clone();
+        for Waiting { pool, why, seen } in waiting {
+            // drives that are somebody else's are not touched again and again
+            let now = look(&pool.drives);
+            if now == seen {
+                continue;
+            }
+            let _moving = self.moving.lock();
+            let still = self.waiting.lock().iter().any(|other| other.pool.guid == pool.guid);
+            if !still || self.leaving.load(Ordering::Acquire) {
+                continue;
+            }
+            let guid = pool.guid;
+            let Err(still) = self.take_again(&pool) else {
+                self.waiting.lock().retain(|other| other.pool.guid != guid);
+                continue;
+            };
+            let still = still.to_string();
+            if still != why {
+                self.log.say(&format!("pool '{}' cannot be taken over: {still}", pool.name));
+            }
+            for other in self.waiting.lock().iter_mut().filter(|other| other.pool.guid == guid) {
+                (other.why, other.seen) = (still.clone(), now.clone());
+            }
+        }
+    }
+
+    /// Has pools use drives that were missing and are there now. `seen`: what was there before.
+    fn take_drives_back(&self, seen: &mut HashMap<u64, Seen>) {
+        let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+        for pool in pools {
+            let missing = pool.held.missing_drives();
+            let now = look(&missing.into_iter().map(|(_, path)| path).collect::<Vec<_>>());
+            let before = seen.insert(pool.held.guid(), now.clone());
+            if now.is_empty() || before == Some(now) || pool.held.is_standing_still() {
+                continue;
+            }
+            let _moving = self.moving.lock();
+            let _changing = pool.changing.lock();
+            let taken = pool.held.take_back();
+            for drive in &taken {
+                self.log.say(&format!("pool '{}': drive '{drive}' is back", pool.held.name()));
+            }
+            if !taken.is_empty() {
+                pool.held.start_resilver();
+                if let Err(why) = self.remember() {
+                    self.log.say(&why.to_string());
+                }
+            }
+        }
+    }
+
+    /// Takes over a pool that it had. Keys that files tell are read, if the pool cannot be had without.
+    fn hold_again(&self, drives: &[PathBuf], guid: u64) -> engine::Result<Held> {
+        let drives = found_again(drives, guid);
+        let guid = guid.to_string();
+        let without = engine::held::hold(&drives, &guid, false, &self.world);
+        let Err(engine::Error::LockedLog { .. }) = &without else { return without };
+        let roots = engine::held::encryption_roots(&drives, &guid, false)?;
+        let told = roots.into_iter().filter_map(|root| {
+            let path = root.location.strip_prefix("file://")?;
+            Some((root.name.clone(), std::fs::read(path).ok()?))
+        });
+        let keys: Vec<_> = told.collect();
+        if keys.is_empty() {
+            return without;
+        }
+        let how = TakeOver { keys, ..TakeOver::default() };
+        engine::held::hold_as(&drives, &guid, &how, &self.world)
+    }
+
+    /// How those are that wait, of these names; none: all.
+    pub(super) fn waiting_reports(&self, names: &[String]) -> Vec<PoolReport> {
+        let waiting = self.waiting.lock();
+        let wanted =
+            waiting.iter().filter(|one| names.is_empty() || names.contains(&one.pool.name));
+        let report = |one: &Waiting| PoolReport {
+            status: PoolStatus::of_absent(&one.pool.name, one.pool.guid, &one.why),
+            altroot: one.pool.altroot.clone(),
+        };
+        wanted.map(report).collect()
+    }
+
+    /// Why a pool is not there, if it is one that is waited for.
+    pub(super) fn why_waiting(&self, name: &str) -> Option<Error> {
+        let waiting = self.waiting.lock();
+        let one = waiting.iter().find(|one| one.pool.name == name)?;
+        let what = format!(
+            "pool '{name}' could not be taken over again: {}; it is tried again as soon as \
+             drives come, and `zpool export {name}` ends that",
+            one.why
+        );
+        Some(Error::Said { status: 3, what })
+    }
+
+    /// Waits no more for a pool; none if it is not waited for.
+    pub(super) fn forget_waiting(&self, name: &str) -> Option<Result<Answer>> {
+        let mut waiting = self.waiting.lock();
+        let before = waiting.len();
+        waiting.retain(|one| one.pool.name != name);
+        let gone = waiting.len() < before;
+        drop(waiting);
+        gone.then(|| {
+            self.log.say(&format!("pool '{name}' is not waited for any more"));
+            self.remember()?;
+            done(())
+        })
+    }
+}
+
+/// What is at paths, and when something came or went in the folders that they are in.
+fn look(drives: &[PathBuf]) -> Seen {
+    let folders: BTreeSet<&Path> = drives.iter().filter_map(|drive| drive.parent()).collect();
+    let paths = drives.iter().map(PathBuf::as_path).chain(folders);
+    let facts = |path: &Path| {
+        let facts = std::fs::metadata(path).ok()?;
+        Some((facts.ino(), facts.rdev(), facts.len(), facts.modified().ok()?))
+    };
+    paths.map(facts).collect()
+}
+
+/// Where a pool's drives are now: where they were or, if not all are there, beside that, as names of
+/// disks may change when a machine starts.
+fn found_again(drives: &[PathBuf], guid: u64) -> Vec<PathBuf> {
+    let found = engine::search(drives).summaries(&engine::OpenOptions::default());
+    let mut vdevs = found.iter().filter(|pool| pool.guid == guid).flat_map(|pool| &pool.vdevs);
+    let whole = found.iter().any(|pool| pool.guid == guid)
+        && vdevs.all(|vdev| matches!(vdev.state, VdevState::Online | VdevState::Removed));
+    if whole {
+        return drives.to_vec();
+    }
+    let folders: BTreeSet<&Path> = drives.iter().filter_map(|drive| drive.parent()).collect();
+    drives.iter().cloned().chain(folders.into_iter().map(Path::to_path_buf)).collect()
+}

@@ -1,0 +1,43 @@
+//! Owners in the names of properties: people write `userused@anna`, the engine knows numbers only.
+
+use crate::outcome::Failure;
+
+/// A property with its owner's number in place of a name; others as they are.
+pub(super) fn numbered(property: &str) -> Result<String, Failure> {
+    let Some((kind, owner)) = property.split_once('@') else { return Ok(property.to_owned()) };
+    let known = ["used", "quota"].iter().any(|end| kind.ends_with(end));
+    if !known || owner.parse::<u64>().is_ok() {
+        return Ok(property.to_owned());
+    }
+    let failed = |what: &str| Failure::usage(format!("{property}: {what}"));
+    let number = match kind.get(..4) {
+        Some("user") => nix::unistd::User::from_name(owner)
+            .map_err(|why| failed(&why.to_string()))?
+            .ok_or_else(|| failed("there is no such user"))?
+            .uid
+            .as_raw(),
+        Some("grou") => nix::unistd::Group::from_name(owner)
+            .map_err(|why| failed(&why.to_string()))?
+            .ok_or_else(|| failed("there is no such group"))?
+            .gid
+            .as_raw(),
+        _ => return Err(failed("projects go by their numbers")),
+    };
+    Ok(format!("{kind}@{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbered;
+
+    #[test]
+    fn owners_are_found_by_name() {
+        let number = |text| numbered(text).map_err(|_| ());
+        assert_eq!(number("userused@root").unwrap(), "userused@0");
+        assert_eq!(number("groupobjquota@root").unwrap(), "groupobjquota@0");
+        assert_eq!(number("userquota@1000").unwrap(), "userquota@1000");
+        assert_eq!(number("compression").unwrap(), "compression");
+        assert!(number("userquota@nobody of that name").is_err());
+        assert!(number("projectquota@house").is_err());
+    }
+}

@@ -1,0 +1,177 @@
+//! The words of zfs(8) and zpool(8): what OpenZFS 2.3.2 takes is taken, what it refuses is refused.
+
+use crate::nas::{Nas, cannot_mount};
+use crate::poolhouse::arg;
+
+/// A pool without mounts on the first drive.
+fn unmounted(name: &str, drives: usize) -> Nas {
+    let nas = Nas::new(name, drives);
+    nas.create("-O canmount=off tank", 1);
+    nas
+}
+
+#[test]
+fn nothing_lies_below_a_volume() {
+    let nas = unmounted("below", 1);
+    nas.good("zfs create -V 8M tank/volume");
+    nas.good("zfs create -o canmount=off tank/fs");
+    nas.good("zfs snapshot tank/fs@one tank/volume@one");
+    for words in [
+        "zfs create tank/volume/x",
+        "zfs create -V 8M tank/volume/x",
+        "zfs clone tank/fs@one tank/volume/x",
+        "zfs rename tank/fs tank/volume/x",
+    ] {
+        let why = nas.refused(words, 14);
+        assert!(why.contains("'tank/volume' is a volume"), "{words}: {why}");
+    }
+    // a clone of a volume has what volumes have
+    nas.good("zfs clone -o refreservation=none tank/volume@one tank/clone");
+    nas.refused("zfs clone -o recordsize=32K tank/volume@one tank/other", 14);
+    nas.refused("zfs clone tank/volume tank/other", 2);
+    nas.good("zfs clone -o volsize=16M tank/volume@one tank/larger");
+    assert_eq!(nas.good("zfs get -Hp -o value volsize tank/larger"), "16777216\n");
+    nas.good("zfs destroy tank/larger");
+    nas.refused("zfs clone -o volsize=1000 tank/volume@one tank/other", 2);
+    let names = nas.good("zfs list -H -o name -r tank");
+    assert_eq!(names, "tank\ntank/clone\ntank/fs\ntank/volume\n");
+}
+
+#[test]
+fn snapshots_are_named_in_full_or_by_what_follows_the_at() {
+    let nas = unmounted("renamed", 1);
+    nas.good("zfs create -o canmount=off tank/fs");
+    nas.good("zfs snapshot -r tank@a");
+    nas.good("zfs rename tank/fs@a tank/fs@b");
+    nas.good("zfs rename tank/fs@b @c");
+    nas.good("zfs rename tank/fs@c a");
+    nas.good("zfs rename -r tank@a tank@monday");
+    nas.refused("zfs rename tank@monday tank/fs@tuesday", 2);
+    nas.good("zfs snapshot tank/fs@below");
+    nas.refused("zfs rename -r tank@below tank@other", 12);
+    nas.good("zfs destroy tank/fs@below");
+    let names = nas.good("zfs list -H -o name -t snapshot");
+    assert_eq!(names, "tank@monday\ntank/fs@monday\n");
+    // one that cannot have a property is not made
+    nas.refused("zfs snapshot -o compression=lz4 tank@no", 14);
+    nas.refused("zfs set readonly=on tank@monday", 14);
+    nas.good("zfs snapshot -o org.house:why=move tank@yes");
+    assert_eq!(nas.good("zfs get -H -o value org.house:why tank@yes"), "move\n");
+    let names = nas.good("zfs list -H -o name -t snapshot tank");
+    assert_eq!(names, "tank@monday\ntank@yes\n");
+}
+
+#[test]
+fn properties_that_there_are_not_are_refused() {
+    let nas = unmounted("unknown", 1);
+    nas.refused("zfs list -o name,colour", 2);
+    nas.refused("zfs list -s colour", 2);
+    nas.refused("zfs get colour tank", 2);
+    nas.refused("zpool get colour tank", 2);
+    assert_eq!(nas.good("zfs get -H -o value org.house:colour tank"), "-\n");
+    nas.refused("zfs set version=4 tank", 14);
+    nas.refused("zfs set mlslabel=secret tank", 14);
+    nas.refused("zfs set mountpoint=photos tank", 14);
+    nas.good("zfs set mountpoint=legacy tank");
+    nas.good("zfs set quota=64M tank");
+    nas.refused("zfs inherit quota tank", 14);
+    nas.good("zfs inherit -S quota tank");
+    assert_eq!(nas.good("zfs get -H -o value,source quota tank"), "none\tdefault\n");
+}
+
+#[test]
+fn owners_go_by_name_and_number() {
+    let nas = unmounted("owners", 1);
+    nas.good("zfs set userquota@root=1G groupobjquota@0=10 projectquota@7=1M tank");
+    nas.refused("zfs set userquota@no-such-user=1G tank", 2);
+    nas.refused("zfs set userused@0=1G tank", 2);
+    let names = "userquota@root,userquota@0,groupobjquota@root,projectquota@7,userquota@4711";
+    let told = nas.good(&format!("zfs get -H -o property,value {names} tank"));
+    let wanted = "userquota@root\t1G\nuserquota@0\t1G\ngroupobjquota@root\t10\nprojectquota@7\t1M\n\
+                  userquota@4711\tnone\n";
+    assert_eq!(told, wanted);
+    // the topmost directory is somebody's
+    let used = nas.good("zfs get -Hp -o value userused@root,userobjused@root tank");
+    let used: Vec<u64> = used.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(used[0] > 0 && used[1] > 0, "{used:?}");
+    let column = nas.good("zfs list -H -o userquota@root tank");
+    assert_eq!(column, "1G\n");
+}
+
+#[test]
+fn a_pool_keeps_what_sectors_it_was_made_for() {
+    let nas = Nas::new("ashift", 2);
+    nas.create("-o ashift=13 -O canmount=off tank", 1);
+    assert_eq!(nas.good("zpool get -H -o value,source ashift tank"), "13\tlocal\n");
+    nas.good("zpool set ashift=12 tank");
+    nas.refused("zpool set ashift=17 tank", 2);
+    assert_eq!(
+        nas.good("zpool get -Hp -o property,value cap,ashift tank"),
+        "capacity\t0\nashift\t12\n"
+    );
+}
+
+#[test]
+fn what_is_in_use_here_is_said_to_be() {
+    let nas = unmounted("busy", 2);
+    let [mine, free] = &nas.drives(2)[..] else { panic!("two drives") };
+    let why = nas.refused(&format!("zpool create other {}", arg(mine)), 11);
+    assert!(why.contains("part of pool 'tank'"), "{why}");
+    let why = nas.refused(&format!("zpool replace tank {} {}", arg(mine), arg(mine)), 11);
+    assert!(why.contains("part of pool 'tank'"), "{why}");
+    let why = nas.refused(&format!("zpool import -d {} other", arg(&nas.0.join("drives"))), 14);
+    assert!(why.contains("there is no pool 'other'"), "{why}");
+    nas.good(&format!("zpool create -O canmount=off other {}", arg(free)));
+}
+
+#[test]
+fn all_that_can_be_unmounted_is() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("unmount-all", 1);
+    nas.create("tank", 1);
+    for name in ["tank/a", "tank/b", "tank/a/c"] {
+        nas.good(&format!("zfs create {name}"));
+    }
+    let open = std::fs::File::create(nas.root().join("tank/a/open")).unwrap();
+    let why = nas.refused("zfs unmount -a", 14);
+    assert!(why.contains("of 'tank/a' open"), "{why}");
+    let mounted = nas.good("zfs get -H -o value mounted tank tank/a tank/a/c tank/b");
+    assert_eq!(mounted, "yes\nyes\nno\nno\n");
+    drop(open);
+    nas.good("zfs unmount -a");
+    assert_eq!(nas.good("zfs mount"), "");
+}
+
+#[test]
+fn snapshots_are_shown_as_snapdir_says() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("snapdir", 1);
+    nas.create("tank", 1);
+    nas.good("zfs snapshot tank@one");
+    let root = nas.root().join("tank");
+    std::fs::write(root.join("letter"), "x").unwrap();
+    let listed = || {
+        let entries = std::fs::read_dir(&root).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(listed(), ["letter"]);
+    assert!(root.join(".zfs/snapshot/one").is_dir());
+    nas.good("zfs set snapdir=visible tank");
+    assert_eq!(listed(), [".zfs", "letter"]);
+    nas.good("zfs set snapdir=disabled tank");
+    assert_eq!(listed(), ["letter"]);
+    // the kernel keeps it for a second
+    let last = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while root.join(".zfs/snapshot/one").exists() {
+        assert!(std::time::Instant::now() < last);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    nas.good("zfs inherit snapdir tank");
+    assert!(root.join(".zfs/snapshot/one").is_dir());
+}

@@ -1,0 +1,91 @@
+//! Drives that were missing when a pool was taken over, and come back while it is in use.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{Device, File};
+use engine::held::{Held, Shape, Watch};
+
+use crate::held::{Folder, faults, new_pool, read_file, world, write_file};
+use crate::resilver::hold;
+use crate::shared::noise;
+
+const DRIVE: u64 = 128 << 20;
+
+fn open(path: &Path) -> Arc<dyn Device> {
+    Arc::new(File::open_exclusive(path).unwrap())
+}
+
+fn mended(held: &Held) {
+    let mended = held.resilver(&Watch::new()).unwrap();
+    assert!(mended.complete && mended.errors == 0, "{mended:?}");
+    assert!(!held.wants_resilver());
+}
+
+/// Takes a pool over without one drive, writes, takes the drive back, writes, mends, and reads all
+/// without the others.
+#[test]
+fn a_drive_that_comes_back_gets_what_it_missed() {
+    for (name, shape, count, spare) in [
+        ("mirror", Shape::Mirror, 2, 1),
+        ("raidz1", Shape::Raidz(1), 3, 1),
+        ("raidz2", Shape::Raidz(2), 4, 2),
+    ] {
+        let folder = Folder::new(&format!("back-{name}"), count, DRIVE);
+        let held = engine::held::create(&new_pool(&folder, shape, count), &world()).unwrap();
+        write_file(&held, "tank", "before", &noise(1, 3 << 20));
+        held.export().unwrap();
+        drop(held);
+        let drives = folder.drives(count);
+        let held = hold(&drives[1..]);
+        write_file(&held, "tank", "while", &noise(2, 3 << 20));
+        held.sync().unwrap();
+        let missing = held.missing_drives();
+        assert_eq!(missing.len(), 1, "{name}");
+        held.take_back_on(missing[0].0, &open(&drives[0])).unwrap();
+        assert!(held.missing_drives().is_empty() && held.wants_resilver(), "{name}");
+        write_file(&held, "tank", "after", &noise(3, 3 << 20));
+        held.sync().unwrap();
+        mended(&held);
+        held.export().unwrap();
+        drop(held);
+        assert_eq!(faults(&folder, "tank"), Vec::<String>::new(), "{name}");
+        // as many others as may be missing are
+        let held = hold(&[&drives[..1], &drives[1 + spare..]].concat());
+        for (file, seed) in [("before", 1), ("while", 2), ("after", 3)] {
+            assert!(read_file(&held, "tank", file) == noise(seed, 3 << 20), "{name}: {file}");
+        }
+        held.export().unwrap();
+    }
+}
+
+/// Two halves of a mirror that were each written alone are not one any more.
+#[test]
+fn a_drive_that_others_had_meanwhile_is_not_taken_back() {
+    let folder = Folder::new("back-elsewhere", 2, DRIVE);
+    let held = engine::held::create(&new_pool(&folder, Shape::Mirror, 2), &world()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    let drives = folder.drives(2);
+    let one = hold(&drives[..1]);
+    for round in 0..5 {
+        write_file(&one, "tank", &format!("one{round}"), &noise(round, 1 << 20));
+        one.sync().unwrap();
+    }
+    one.export().unwrap();
+    drop(one);
+    let other = hold(&drives[1..]);
+    write_file(&other, "tank", "other", &noise(9, 1 << 20));
+    other.sync().unwrap();
+    let guid = other.missing_drives()[0].0;
+    let why = other.take_back_on(guid, &open(&drives[0])).unwrap_err().to_string();
+    assert!(why.contains("written elsewhere"), "{why}");
+    assert_eq!(other.missing_drives().len(), 1);
+    // nor is another drive
+    let stranger = folder.path().join("stranger.img");
+    std::fs::File::create(&stranger).unwrap().set_len(DRIVE).unwrap();
+    assert!(other.take_back_on(guid, &open(&stranger)).is_err());
+    other.export().unwrap();
+    drop(other);
+    assert!(read_file(&hold(&drives[1..]), "tank", "other") == noise(9, 1 << 20));
+}

@@ -1,0 +1,89 @@
+//! Drives that were missing when the pool was taken over, and are there now.
+//!
+//! What such a drive missed is what the pool has noted, and all that came after the newest uberblock
+//! of its own labels, up to the groups that are open: as with a new side, from before the first block
+//! is written to it. A resilver gives it that.
+//!
+//! Proved by: the engine's `tests/it/back.rs`.
+
+use std::sync::Arc;
+
+use device::Device;
+use ondisk::label::{VdevConfig, VdevState};
+use units::{Ashift, Guid, Txg, VdevId};
+use vdev::{Kind, Leaf, Node};
+
+use super::Owned;
+use super::drives::{Refusal, edit};
+use crate::{Error, read_labels};
+
+impl Owned {
+    /// Takes a drive back that was missing. Refused if it is another, or was written elsewhere since.
+    pub fn bring_back(&self, guid: Guid, device: Arc<dyn Device>) -> Result<(), Error> {
+        self.perform(move |owned, _| owned.bring_back_now(guid, &device))?
+    }
+
+    fn bring_back_now(&self, guid: Guid, device: &Arc<dyn Device>) -> Result<(), Error> {
+        let missing = self.tree.leaf(guid).filter(|leaf| leaf.device().is_none());
+        let missing = missing.ok_or(Refusal::Unknown)?;
+        let synced = self.judge_returned(&missing, device)?;
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(Refusal::Unknown)?;
+        let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == guid));
+        let place = place.ok_or(Refusal::Unknown)?;
+        let (vdev, shift, closed) = (place.id, place.ashift, is_closed(place));
+        let ashift = shift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
+        let path = device.name().to_owned();
+        let leaf = Leaf::new(guid, path.clone(), Some(Arc::clone(device)), Txg::new(u64::MAX));
+        let leaf = leaf.with_ashift(ashift);
+        let mut away = missing.away();
+        away.add(Txg::new(synced.get().saturating_add(1)), self.groups.open());
+        leaf.set_away(away);
+        edit(root, guid, &mut |entry| {
+            entry.path = Some(path.clone());
+            // whatever was wrong with it when it was away
+            entry.state = VdevState::default();
+        });
+        let mut top = self.tree.top(vdev).map(|top| (*top).clone()).ok_or(Refusal::Unknown)?;
+        put(&mut top, guid, &Arc::new(leaf));
+        self.open_again(vdev, &top, closed)?;
+        self.tree.set_top(vdev, top);
+        self.rearranged(root.clone());
+        Ok(())
+    }
+
+    /// The newest txg that a drive knows which came back, if it is the one that is missing.
+    fn judge_returned(&self, missing: &Leaf, device: &Arc<dyn Device>) -> Result<Txg, Refusal> {
+        let (labelled, _) = read_labels(device);
+        let labelled = labelled.ok_or(Refusal::Unknown)?;
+        let pool = labelled.config.pool.pool_guid;
+        if labelled.guid() != missing.guid() || pool != Some(self.guid()) {
+            return Err(Refusal::Unknown);
+        }
+        let synced = labelled.synced();
+        let first = missing.away().first().unwrap_or_else(|| self.groups.open());
+        // with the others it cannot know more than what it missed first
+        if synced > first { Err(Refusal::Elsewhere) } else { Ok(synced) }
+    }
+
+    /// A log whose devices were missing can be written again.
+    fn open_again(&self, vdev: VdevId, top: &Node, closed: bool) -> Result<(), Error> {
+        if !closed && !top.is_gone() {
+            self.space.allocator().set_open(vdev, true)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_closed(top: &VdevConfig) -> bool {
+    top.removing || top.non_allocating
+}
+
+/// Puts a leaf in the place of the one with its identity.
+fn put(node: &mut Node, guid: Guid, leaf: &Arc<Leaf>) {
+    if matches!(node.kind, Kind::Leaf(_)) && node.guid == guid {
+        node.kind = Kind::Leaf(Arc::clone(leaf));
+        return;
+    }
+    node.children_mut().iter_mut().for_each(|child| put(child, guid, leaf));
+}
