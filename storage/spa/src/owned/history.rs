@@ -35,19 +35,19 @@ impl Owned {
 
     /// Writes down with the next group that the pool was taken over.
     pub fn note_taken(&self, how: &'static str) {
-        self.tasks.lock().push(Box::new(move |owned, change| {
+        self.ask(move |owned, change| {
             let (pool, own) = (change.version, env!("CARGO_PKG_VERSION"));
             let detail = format!("pool version {pool}; software version poolhouse {own}");
             owned.note(change, &Entry::Event { name: how, detail: &detail, dataset: None });
-        }));
+        });
     }
 
     /// Writes a command down with the next group; nobody waits for that.
     pub fn note_command(&self, line: &str, user: u64) {
         let line = line.to_owned();
-        self.tasks.lock().push(Box::new(move |owned, change| {
+        self.ask(move |owned, change| {
             owned.note(change, &Entry::Command { line: &line, user });
-        }));
+        });
     }
 }
 

@@ -40,7 +40,7 @@ impl Owned {
     pub fn is_dirty(&self) -> bool {
         let open = self.groups.open();
         self.config.lock().changed
-            || !self.tasks.lock().is_empty()
+            || !self.tasks.is_empty()
             || self.sets.lock().values().any(|set| set.is_dirty(open))
     }
 

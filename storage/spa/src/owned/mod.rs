@@ -46,7 +46,6 @@ pub use drives::{NewSide, Refusal, Stay};
 pub(crate) use history::write_down;
 pub use policy::{Allowed, Redundant, Settings};
 pub use signs::FAILS as SIGNS_MISSED;
-pub use tasks::Task;
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
 #[derive(Clone)]
@@ -171,7 +170,7 @@ pub struct Owned {
     pub(crate) config: Mutex<Config>,
     pub(crate) uberblock: RwLock<Uberblock>,
     pub(crate) sets: Mutex<BTreeMap<ObjsetId, Arc<Set>>>,
-    pub(crate) tasks: Mutex<Vec<Task>>,
+    pub(crate) tasks: tasks::Tasks,
     /// What the MOS used more in the last group, to be written with the next.
     pub(crate) mos_growth: Mutex<dsl::write::Space>,
     pub(crate) accounts: RwLock<Option<Arc<dyn Accounts>>>,
@@ -261,7 +260,7 @@ impl Owned {
             config: Mutex::new(Config { now: pool.config, changed: false }),
             uberblock: RwLock::new(pool.uberblock),
             sets: Mutex::default(),
-            tasks: Mutex::default(),
+            tasks: tasks::Tasks::default(),
             mos_growth: Mutex::default(),
             accounts: RwLock::new(None),
             writing: Mutex::new(()),

@@ -86,8 +86,7 @@ impl Owned {
         };
         self.share_clones(txg)?;
         self.write_sets(&change, &|set| set.is_dirty(txg))?;
-        let tasks = std::mem::take(&mut *self.tasks.lock());
-        for task in tasks {
+        for task in self.tasks.take(txg) {
             task(self, &change);
             // only what the task itself made: a head that it took a snapshot of is not written again
             // in this group, whatever its intent log has to say, or the snapshot would change with it

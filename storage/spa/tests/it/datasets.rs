@@ -227,6 +227,33 @@ fn zdb_finds_nothing_wrong_with_changed_datasets() {
     judged("datasets-raidz", Shape::Raidz(1), 4, 78);
 }
 
+/// A snapshot has all that was written before it was asked for, and a log that is given up has only
+/// blocks that groups before that know of.
+#[test]
+fn what_is_asked_for_is_done_with_no_group_that_was_closed_before() {
+    let folder = Folder::new("datasets-asked");
+    let run = pool(&folder, Shape::Single, 1);
+    run.owned.sync().unwrap();
+    assert!(!run.owned.is_dirty());
+    let hold = run.owned.begin().unwrap();
+    let until = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            std::thread::yield_now();
+        }
+    };
+    let (asked_in, done_in) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| run.owned.sync().unwrap());
+        until(&|| run.owned.groups().open() > hold.txg());
+        let asked_in = run.owned.groups().open();
+        let asker = scope.spawn(|| run.owned.perform(|_, change| change.tx.txg()).unwrap());
+        until(&|| run.owned.is_dirty());
+        drop(hold);
+        writer.join().unwrap();
+        (asked_in, asker.join().unwrap())
+    });
+    assert!(done_in >= asked_in, "asked for in {asked_in}, done in {done_in}");
+}
+
 #[test]
 fn a_clone_has_no_part_of_the_log_of_its_origin() {
     let folder = Folder::new("datasets-log");
