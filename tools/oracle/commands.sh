@@ -27,6 +27,10 @@ same() { try same "$@"; }
 alike() { try alike "$@"; }
 # what one has made by mistake must not change what follows
 clean() { zpool destroy -f "$1" >/dev/null 2>&1; }
+trial() {
+  same "$@"
+  clean tank
+}
 drives() {
   rm -rf "$D"
   mkdir -p "$D" "$M"
@@ -39,66 +43,39 @@ drives() {
 drives
 same zpool create
 same zpool create tank
-same zpool create tank $D/nope
-clean tank
-same zpool create tank $D/tiny
-clean tank
-same zpool create -m $M/tank mirror $D/f0 $D/f1
-clean tank
-same zpool create -m $M/tank raidz9 $D/f0 $D/f1
-clean tank
-same zpool create -m $M/tank 9tank $D/f0
-clean tank
-same zpool create -m $M/tank 'ta%nk' $D/f0
-clean tank
-same zpool create -m $M/tank 'ta/nk' $D/f0
-clean tank
-same zpool create -m $M/tank log $D/f0
-clean tank
-same zpool create -m $M/tank tank mirror $D/f0
-clean tank
-same zpool create -m $M/tank tank raidz2 $D/f0 $D/f1
-clean tank
-same zpool create -m $M/tank tank raidz $D/f0
-clean tank
-same zpool create -m $M/tank tank mirror $D/f0 $D/f0
-clean tank
+trial zpool create tank $D/nope
+trial zpool create tank $D/tiny
+trial zpool create -m $M/tank mirror $D/f0 $D/f1
+trial zpool create -m $M/tank raidz9 $D/f0 $D/f1
+trial zpool create -m $M/tank 9tank $D/f0
+trial zpool create -m $M/tank 'ta%nk' $D/f0
+trial zpool create -m $M/tank 'ta/nk' $D/f0
+trial zpool create -m $M/tank log $D/f0
+trial zpool create -m $M/tank tank mirror $D/f0
+trial zpool create -m $M/tank tank raidz2 $D/f0 $D/f1
+trial zpool create -m $M/tank tank raidz $D/f0
+trial zpool create -m $M/tank tank mirror $D/f0 $D/f0
 same zpool create -m $M/tank tank mirror $D/f0 $D/f1 $D/f2
 alike zpool get -H -o property,value,source ashift,comment,failmode tank
 clean tank
 same zpool create -o ashift=12 -m $M/tank tank mirror $D/f0 $D/f1
 alike zpool get -H -o property,value,source ashift,comment,failmode tank
 clean tank
-same zpool create -m $M/tank tank mirror $D/f0 $D/f1 raidz $D/f2 $D/f3 $D/f4
-clean tank
-same zpool create -m $M/tank tank $D/f0 mirror $D/f1 $D/f2
-clean tank
-same zpool create -m $M/tank tank raidz $D/f0 $D/f1 raidz2 $D/f2 $D/f3 $D/f4
-clean tank
-same zpool create -m $M/tank tank raidz $D/f0 $D/f1 $D/f2 raidz $D/f2 $D/f3
-clean tank
-same zpool create -m $M/tank tank mirror $D/f0 $D/big
-clean tank
-same zpool create -f -m $M/tank tank mirror $D/f0 $D/f1 log $D/f2 special $D/f3
-clean tank
-same zpool create -o ashift=8 -m $M/tank tank $D/f0
-clean tank
-same zpool create -o ashift=17 -m $M/tank tank $D/f0
-clean tank
-same zpool create -o ashift=x -m $M/tank tank $D/f0
-clean tank
-same zpool create -o nonsense=1 -m $M/tank tank $D/f0
-clean tank
-same zpool create -O nonsense=1 -m $M/tank tank $D/f0
-clean tank
-same zpool create -O compression=fast -m $M/tank tank $D/f0
-clean tank
-same zpool create -O recordsize=3k -m $M/tank tank $D/f0
-clean tank
-same zpool create -o feature@nonsense=enabled -m $M/tank tank $D/f0
-clean tank
-same zpool create -m relative tank $D/f0
-clean tank
+trial zpool create -m $M/tank tank mirror $D/f0 $D/f1 raidz $D/f2 $D/f3 $D/f4
+trial zpool create -m $M/tank tank $D/f0 mirror $D/f1 $D/f2
+trial zpool create -m $M/tank tank raidz $D/f0 $D/f1 raidz2 $D/f2 $D/f3 $D/f4
+trial zpool create -m $M/tank tank raidz $D/f0 $D/f1 $D/f2 raidz $D/f2 $D/f3
+trial zpool create -m $M/tank tank mirror $D/f0 $D/big
+trial zpool create -f -m $M/tank tank mirror $D/f0 $D/f1 log $D/f2 special $D/f3
+trial zpool create -o ashift=8 -m $M/tank tank $D/f0
+trial zpool create -o ashift=17 -m $M/tank tank $D/f0
+trial zpool create -o ashift=x -m $M/tank tank $D/f0
+trial zpool create -o nonsense=1 -m $M/tank tank $D/f0
+trial zpool create -O nonsense=1 -m $M/tank tank $D/f0
+trial zpool create -O compression=fast -m $M/tank tank $D/f0
+trial zpool create -O recordsize=3k -m $M/tank tank $D/f0
+trial zpool create -o feature@nonsense=enabled -m $M/tank tank $D/f0
+trial zpool create -m relative tank $D/f0
 same zpool create -f -o ashift=12 -m none -O canmount=off -o comment='hello world' tank raidz $D/f0 $D/f1 $D/f2
 alike zpool get -H -o property,value,source comment,ashift,autotrim,failmode,readonly,health tank
 same zpool create -m $M/tank tank $D/f5

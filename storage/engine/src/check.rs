@@ -355,7 +355,9 @@ pub(crate) fn say_lost(object: &DamagedObject) -> String {
         let _ = match (found.part, range.end) {
             ("rest", _) => write!(text, "{comma} attributes"),
             (_, u64::MAX) => write!(text, "{comma} all of it"),
-            ("objects", end) => write!(text, "{comma} objects {} to {}", range.start, end - 1),
+            ("objects", end) => {
+                write!(text, "{comma} objects {} to {}", range.start, end.saturating_sub(1))
+            }
             (_, end) => write!(text, "{comma} bytes {} to {}", range.start, end.saturating_sub(1)),
         };
     }

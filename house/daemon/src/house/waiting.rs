@@ -196,10 +196,14 @@ impl House {
     }
 }
 
+/// The folders that drives are in.
+fn folders(drives: &[PathBuf]) -> BTreeSet<&Path> {
+    drives.iter().filter_map(|drive| drive.parent()).collect()
+}
+
 /// What is at paths, and when something came or went in the folders that they are in.
 fn look(drives: &[PathBuf]) -> Seen {
-    let folders: BTreeSet<&Path> = drives.iter().filter_map(|drive| drive.parent()).collect();
-    let paths = drives.iter().map(PathBuf::as_path).chain(folders);
+    let paths = drives.iter().map(PathBuf::as_path).chain(folders(drives));
     let facts = |path: &Path| {
         let facts = std::fs::metadata(path).ok()?;
         Some((facts.ino(), facts.rdev(), facts.len(), facts.modified().ok()?))
@@ -217,6 +221,5 @@ fn found_again(drives: &[PathBuf], guid: u64) -> Vec<PathBuf> {
     if whole {
         return drives.to_vec();
     }
-    let folders: BTreeSet<&Path> = drives.iter().filter_map(|drive| drive.parent()).collect();
-    drives.iter().cloned().chain(folders.into_iter().map(Path::to_path_buf)).collect()
+    drives.iter().cloned().chain(folders(drives).into_iter().map(Path::to_path_buf)).collect()
 }

@@ -89,22 +89,6 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     Ok(Outcome::Complete)
 }
 
-/// All columns there are.
-const KNOWN: [&str; 12] = [
-    "name",
-    "size",
-    "allocated",
-    "free",
-    "checkpoint",
-    "expandsize",
-    "fragmentation",
-    "capacity",
-    "dedupratio",
-    "health",
-    "altroot",
-    "guid",
-];
-
 /// A column or property by its full name.
 pub(super) fn full_name(name: &str) -> &str {
     match name {
@@ -127,9 +111,11 @@ fn columns(asked: &[String]) -> Result<Vec<&'static str>, Failure> {
         return Ok(COMMON.to_vec());
     }
     let full = |column: &String| {
-        let known = KNOWN.into_iter().find(|known| *known == full_name(&column.to_lowercase()));
-        known.ok_or_else(|| {
-            Failure::usage(format!("-o {column}: there is no such column; {}", KNOWN.join(", ")))
+        let lower = column.to_lowercase();
+        let wanted = full_name(&lower);
+        COMMON.into_iter().chain(["guid"]).find(|known| *known == wanted).ok_or_else(|| {
+            let all = COMMON.join(", ");
+            Failure::usage(format!("-o {column}: there is no such column; {all}, guid"))
         })
     };
     asked.iter().map(full).collect()

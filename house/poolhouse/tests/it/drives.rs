@@ -82,9 +82,7 @@ fn drives_are_replaced_and_mended_by_commands() {
         let text = nas.good("zpool status tank");
         !text.contains("in progress") && !text.contains("replacing")
     };
-    while !is_over() {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    nas.until(is_over);
     let text = nas.good("zpool status -x");
     assert!(text.contains("all pools are healthy"), "{text}");
     nas.good("zpool export tank");
@@ -352,11 +350,7 @@ fn a_pool_whose_drives_come_late_is_taken_over_then() {
     assert!(why.contains("d0.img is missing"), "{why}");
     // it is called otherwise now
     std::fs::rename(&away, nas.0.join("drives/elsewhere.img")).unwrap();
-    let limit = std::time::Instant::now() + std::time::Duration::from_mins(1);
-    while nas.run("zfs list tank").status != 0 {
-        assert!(std::time::Instant::now() < limit, "{}", nas.log());
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    nas.until(|| nas.run("zfs list tank").status == 0);
     let text = nas.good("zpool status tank");
     assert!(text.contains("state: ONLINE") && text.contains("elsewhere.img"), "{text}");
     // one that never comes is forgotten
@@ -397,12 +391,8 @@ fn a_drive_that_comes_late_is_used_without_a_word() {
     assert!(nas.good("zpool status tank").contains("DEGRADED"));
     nas.good("zfs create -V 8M tank/meanwhile");
     std::fs::rename(&away, second).unwrap();
-    let limit = std::time::Instant::now() + std::time::Duration::from_mins(1);
     let is_whole = |text: &str| text.contains("state: ONLINE") && text.contains("scan: resilvered");
-    while !is_whole(&nas.good("zpool status tank")) {
-        assert!(std::time::Instant::now() < limit, "{}", nas.log());
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    nas.until(|| is_whole(&nas.good("zpool status tank")));
     // it can do without the other now
     nas.good("zpool export tank");
     std::fs::remove_file(first).unwrap();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::poolhouse::{Run, arg, run};
 
@@ -47,6 +48,15 @@ impl Nas {
         let run = self.run(words);
         assert_eq!(run.status, status, "{words}: {}{}", run.out, run.err);
         run.err
+    }
+
+    /// Waits for something that comes without being asked for.
+    pub(crate) fn until(&self, is_so: impl Fn() -> bool) {
+        let last = Instant::now() + Duration::from_mins(1);
+        while !is_so() {
+            assert!(Instant::now() < last, "{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     pub(crate) fn log(&self) -> String {

@@ -167,11 +167,7 @@ fn snapshots_are_shown_as_snapdir_says() {
     nas.good("zfs set snapdir=disabled tank");
     assert_eq!(listed(), ["letter"]);
     // the kernel keeps it for a second
-    let last = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while root.join(".zfs/snapshot/one").exists() {
-        assert!(std::time::Instant::now() < last);
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    nas.until(|| !root.join(".zfs/snapshot/one").exists());
     nas.good("zfs inherit snapdir tank");
     assert!(root.join(".zfs/snapshot/one").is_dir());
 }

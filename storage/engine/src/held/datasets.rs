@@ -135,8 +135,8 @@ impl Held {
 
     /// The same with properties, which all of them get.
     pub fn snapshot_with(&self, names: &[String], properties: &[(String, String)]) -> Result<()> {
-        for name in names {
-            let (name, properties) = (name.clone(), properties.to_vec());
+        if let Some(name) = names.first().cloned() {
+            let properties = properties.to_vec();
             judge(&NewDataset { name, properties }, dsl::Kind::Snapshot)?;
         }
         let (names, properties) = (names.to_vec(), properties.to_vec());

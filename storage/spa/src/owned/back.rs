@@ -9,12 +9,13 @@
 use std::sync::Arc;
 
 use device::Device;
-use ondisk::label::{VdevConfig, VdevState};
-use units::{Ashift, Guid, Txg, VdevId};
+use ondisk::label::VdevState;
+use units::{Ashift, Guid, Txg};
 use vdev::{Kind, Leaf, Node};
 
 use super::Owned;
 use super::drives::{Refusal, edit};
+use crate::space::is_closed;
 use crate::{Error, read_labels};
 
 impl Owned {
@@ -31,8 +32,8 @@ impl Owned {
         let root = config.tree.as_mut().ok_or(Refusal::Unknown)?;
         let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == guid));
         let place = place.ok_or(Refusal::Unknown)?;
-        let (vdev, shift, closed) = (place.id, place.ashift, is_closed(place));
-        let ashift = shift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
+        let (vdev, place) = (place.id, place.clone());
+        let ashift = place.ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
         let path = device.name().to_owned();
         let leaf = Leaf::new(guid, path.clone(), Some(Arc::clone(device)), Txg::new(u64::MAX));
         let leaf = leaf.with_ashift(ashift);
@@ -46,7 +47,9 @@ impl Owned {
         });
         let mut top = self.tree.top(vdev).map(|top| (*top).clone()).ok_or(Refusal::Unknown)?;
         put(&mut top, guid, &Arc::new(leaf));
-        self.open_again(vdev, &top, closed)?;
+        if !is_closed(&place, &top) {
+            self.space.allocator().set_open(vdev, true)?;
+        }
         self.tree.set_top(vdev, top);
         self.rearranged(root.clone());
         Ok(())
@@ -65,18 +68,6 @@ impl Owned {
         // with the others it cannot know more than what it missed first
         if synced > first { Err(Refusal::Elsewhere) } else { Ok(synced) }
     }
-
-    /// A log whose devices were missing can be written again.
-    fn open_again(&self, vdev: VdevId, top: &Node, closed: bool) -> Result<(), Error> {
-        if !closed && !top.is_gone() {
-            self.space.allocator().set_open(vdev, true)?;
-        }
-        Ok(())
-    }
-}
-
-fn is_closed(top: &VdevConfig) -> bool {
-    top.removing || top.non_allocating
 }
 
 /// Puts a leaf in the place of the one with its identity.

@@ -12,6 +12,7 @@ use ondisk::spacemap::{Action, Entry};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{Ashift, MetaslabId, ObjectId, Txg, VdevId};
+use vdev::Node;
 
 use crate::space::log::{self, Log, LoggedTop};
 use crate::space::map::header;
@@ -98,9 +99,7 @@ impl Space {
             let metaslab_shift = space.metaslab_shift;
             logged.insert(space.vdev, LoggedTop { metaslab_shift, unflushed });
             tops.insert(space.vdev, top);
-            // nothing new goes to a log whose devices are missing
-            let gone = pool.tree().top(space.vdev).is_none_or(|top| top.is_gone());
-            if config.removing || config.non_allocating || gone {
+            if pool.tree().top(space.vdev).is_none_or(|top| is_closed(config, &top)) {
                 closed.push(space.vdev);
             }
         }
@@ -197,6 +196,11 @@ impl Space {
         self.allocator.synced(txg);
         self.maps.log.lock().settling.clear();
     }
+}
+
+/// Whether nothing new goes to a vdev: one that leaves, or a log whose devices are missing.
+pub(crate) fn is_closed(config: &VdevConfig, top: &Node) -> bool {
+    config.removing || config.non_allocating || top.is_gone()
 }
 
 /// Refuses pools in the midst of something that writing does not know how to go on with.
