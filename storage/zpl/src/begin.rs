@@ -40,6 +40,9 @@ pub struct Need {
 pub enum Promise<'a> {
     /// Anything but a write.
     Record(Body),
+    /// The same, or a write with its data, to what nobody asks for by itself: it is promised with
+    /// whatever is promised next.
+    Hidden(Body),
     /// Bytes were written to a file.
     Write {
         /// The file.

@@ -65,7 +65,7 @@ impl Begin for Beginner {
                 Item::of_object(Body::Write(Box::new(write)))
             }
             Promise::Record(body) if body.changed_object().is_some() => Item::of_object(body),
-            Promise::Record(body) => Item::ordered(body),
+            Promise::Record(body) | Promise::Hidden(body) => Item::ordered(body),
         };
         self.log.add(tx, item);
     }

@@ -210,3 +210,43 @@ fn attributes_that_move_outlast_a_power_cut() {
     drop(again);
     assert_eq!(faults(&after, "tank"), Vec::<String>::new());
 }
+
+/// Who has one file promised has its attributes promised as well, though they are files of their own.
+#[test]
+fn an_fsync_keeps_attributes_that_are_files() {
+    let folder = Folder::new("kept-xattrs", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    held.set("tank", "xattr", "dir").unwrap();
+    let live = held.files("tank").unwrap();
+    write_file(&held, "tank", "letter", b"x");
+    let letter = file(&held, "letter");
+    let set = |name: &str, value: Option<&[u8]>| {
+        live.set_xattr(&caller(), letter, name.as_bytes(), value, XattrMode::Any).unwrap();
+    };
+    let (short, long) = (vec![1; 10], vec![2; 60_000]);
+    for name in ["user.longer", "user.gone"] {
+        set(name, Some(&short));
+    }
+    set("user.shorter", Some(&long));
+    live.fsync(None).unwrap();
+    held.sync().unwrap();
+    set("user.new", Some(&long));
+    set("user.longer", Some(&long));
+    set("user.shorter", Some(&short));
+    set("user.gone", Some(&long));
+    set("user.gone", None);
+    live.fsync(Some(letter.get())).unwrap();
+    let after = cut(&folder, "kept-xattrs-cut", 1);
+    drop((live, held));
+    let again = engine::held::hold(&after.drives(1), "tank", false, &world()).unwrap();
+    let found = again.files("tank").unwrap().files().find(b"letter").unwrap().unwrap();
+    let wanted = [("new", Some(&long)), ("longer", Some(&long)), ("shorter", Some(&short))];
+    for (name, value) in wanted.into_iter().chain([("gone", None)]) {
+        let kept = found.xattr(format!("user.{name}").as_bytes()).unwrap();
+        assert!(kept.as_ref() == value, "{name}: {:?}", kept.map(|kept| kept.len()));
+    }
+    drop(found);
+    again.export().unwrap();
+    drop(again);
+    assert_eq!(faults(&after, "tank"), Vec::<String>::new());
+}

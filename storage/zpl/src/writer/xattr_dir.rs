@@ -2,8 +2,9 @@
 //!
 //! All that is to be made is worked out before the transaction, and made within one.
 
+use ondisk::Blkptr;
 use ondisk::sa::Attribute;
-use ondisk::zil::{Body, CreateKind};
+use ondisk::zil::{Body, CreateKind, Write};
 use ondisk::znode::flag;
 use txg::Tx;
 use units::ObjectId;
@@ -157,9 +158,11 @@ impl Writer {
         draft.sheet.set_word(Attribute::Size, end);
         draft.sheet.touch_content(caller.now);
         draft.store(tx)?;
-        let truncate = Body::Truncate { object: draft.id(), offset: end, length: 0 };
-        self.begin.promise(tx, Promise::Record(truncate));
-        self.begin.promise(tx, Promise::Write { object: draft.id(), offset: 0, bytes: &value });
+        let (object, pointer) = (draft.id(), Blkptr::EMPTY);
+        let write = Write { object, offset: 0, length: end, pointer, data: Some(value) };
+        let truncate = Body::Truncate { object, offset: end, length: 0 };
+        self.begin.promise(tx, Promise::Hidden(truncate));
+        self.begin.promise(tx, Promise::Hidden(Body::Write(Box::new(write))));
         Ok(())
     }
 }

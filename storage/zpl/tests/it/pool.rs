@@ -31,7 +31,7 @@ impl Begin for Host {
         let mut promises = self.promises.lock();
         let Some(promises) = &mut *promises else { return };
         let body = match promise {
-            Promise::Record(body) => body,
+            Promise::Record(body) | Promise::Hidden(body) => body,
             Promise::Write { object, offset, bytes } => Body::Write(Box::new(Write {
                 object,
                 offset,
