@@ -15,7 +15,7 @@ pub(crate) fn read(
     faults: &mut Vec<LeafFault>,
 ) -> Result<(), Error> {
     let before = faults.len();
-    let mut wrong = 0;
+    let (mut wrong, mut wrong_too) = (false, false);
     // a device that was away is asked last, and only where the judge can tell
     let passes: &[bool] = if request.strict { &[false, true] } else { &[false] };
     for stale_too in passes {
@@ -32,13 +32,15 @@ pub(crate) fn read(
             if (request.judge)(into) {
                 return Ok(());
             }
-            wrong += 1;
+            *(if stale_too { &mut wrong_too } else { &mut wrong }) = true;
             if request.expected {
                 accuse(side, faults);
             }
         }
     }
-    Err(verdict(node, wrong))
+    // one that was away cannot speak for one that is missing
+    let all_were_asked = faults[before..].iter().all(|fault| fault.trouble.has_answered());
+    Err(verdict(node, wrong || wrong_too && all_were_asked))
 }
 
 /// Notes that a side's bytes were wrong.
@@ -49,9 +51,9 @@ pub(crate) fn accuse(side: &Node, faults: &mut Vec<LeafFault>) {
     }
 }
 
-fn verdict(node: &Node, wrong: usize) -> Error {
+fn verdict(node: &Node, is_wrong: bool) -> Error {
     let sides = node.sides();
-    if wrong > 0 {
+    if is_wrong {
         return Error::Mismatch;
     }
     Error::Unavailable { missing: sides, spare: sides.saturating_sub(1) }

@@ -77,7 +77,11 @@ impl Array<'_> {
         if first.is_ok() || !request.strict || !stale {
             return first;
         }
-        self.read_pass(request, true, into, faults).or(first)
+        self.read_pass(request, true, into, faults).map_err(|second| {
+            // a drive that is missing might have had it; where all were asked, nobody has
+            let all_were_asked = faults[before..].iter().all(|fault| fault.trouble.has_answered());
+            if all_were_asked { second } else { first.err().unwrap_or(second) }
+        })
     }
 
     fn read_pass(

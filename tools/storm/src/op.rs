@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::files::{Kind, Time};
 use engine::held::{
-    Caller, Held, LiveFiles, Move, MoveKind, New, NewDataset, Position, Set as Attrs,
+    Caller, Held, LiveFiles, Move, MoveKind, New, NewDataset, Position, Set as Attrs, XattrMode,
 };
 use units::ObjectId;
 
@@ -17,18 +17,62 @@ use crate::tree::{OWNER, Tree, parent};
 /// An operation on files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    Create { path: String },
-    Write { path: String, at: u64, length: usize, seed: u64 },
-    Append { path: String, length: usize, seed: u64 },
-    Truncate { path: String, size: u64 },
-    Punch { path: String, from: u64, to: u64 },
-    Rename { from: String, to: String },
-    Unlink { path: String },
-    Mkdir { path: String },
-    Rmdir { path: String },
-    Link { path: String, to: String },
-    Symlink { path: String, target: String },
-    SetAttr { path: String, mode: u32, owner: u32 },
+    Create {
+        path: String,
+    },
+    Write {
+        path: String,
+        at: u64,
+        length: usize,
+        seed: u64,
+    },
+    Append {
+        path: String,
+        length: usize,
+        seed: u64,
+    },
+    Truncate {
+        path: String,
+        size: u64,
+    },
+    Punch {
+        path: String,
+        from: u64,
+        to: u64,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
+    Mkdir {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
+    Link {
+        path: String,
+        to: String,
+    },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    SetAttr {
+        path: String,
+        mode: u32,
+        owner: u32,
+    },
+    /// An extended attribute of so many bytes, or none any more.
+    SetXattr {
+        path: String,
+        name: String,
+        length: Option<usize>,
+        seed: u64,
+    },
 }
 
 /// An operation on a pool.
@@ -155,6 +199,9 @@ impl Act {
                 tree.make(path, What::Link(target.clone()), 0o777, now);
             }
             Self::SetAttr { path, mode, owner } => tree.set(path, *mode, *owner),
+            Self::SetXattr { path, name, length, seed } => {
+                tree.set_attribute(path, name, length.map(|length| content(*seed, length)));
+            }
         }
     }
 }
@@ -245,6 +292,11 @@ impl Hand {
             Act::SetAttr { path, mode, owner } => {
                 let set = Attrs { mode: Some(*mode), uid: Some(*owner), ..Attrs::default() };
                 live.set(&caller, self.find(path)?, &set)
+            }
+            Act::SetXattr { path, name, length, seed } => {
+                let value = length.map(|length| content(*seed, length));
+                let (file, name, mode) = (self.find(path)?, name.as_bytes(), XattrMode::Any);
+                live.set_xattr(&caller, file, name, value.as_deref(), mode)
             }
         };
         done.map_err(|why| why.to_string())

@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) owner: u32,
     pub(crate) links: u64,
     pub(crate) mtime: i64,
+    /// Its extended attributes, like files.
+    pub(crate) attributes: BTreeMap<String, What>,
     /// The first path that leads to the same file.
     pub(crate) same_as: String,
 }
@@ -87,12 +89,16 @@ fn look_at(file: &File) -> Result<Seen, engine::files::Error> {
         Kind::Symlink => What::Link(String::from_utf8_lossy(&file.target()?).into_owned()),
         other => What::Strange(other),
     };
+    let attributes = file.xattrs()?.into_iter().map(|(name, value)| {
+        (String::from_utf8_lossy(&name).into_owned(), What::File(Arc::new(value)))
+    });
     Ok(Seen {
         what,
         mode: facts.mode,
         owner: facts.uid,
         links: facts.links,
         mtime: facts.mtime.seconds,
+        attributes: attributes.collect(),
         same_as: String::new(),
     })
 }

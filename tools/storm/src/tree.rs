@@ -12,6 +12,13 @@ pub(crate) struct Node {
     mode: u32,
     owner: u32,
     mtime: i64,
+    attributes: BTreeMap<String, What>,
+}
+
+impl Node {
+    fn new(what: What, mode: u32, owner: u32, mtime: i64) -> Self {
+        Self { what, mode, owner, mtime, attributes: BTreeMap::new() }
+    }
 }
 
 /// A tree of files. Paths have no `/` in front; the topmost directory's is empty.
@@ -28,7 +35,7 @@ pub(crate) const OWNER: u32 = 1000;
 impl Tree {
     /// An empty one, made at `now`.
     pub(crate) fn new(now: i64) -> Self {
-        let root = Node { what: What::Directory, mode: 0o755, owner: 0, mtime: now };
+        let root = Node::new(What::Directory, 0o755, 0, now);
         Self { names: [(String::new(), 0)].into(), nodes: [(0, Arc::new(root))].into(), next: 1 }
     }
 
@@ -62,7 +69,7 @@ impl Tree {
     pub(crate) fn make(&mut self, path: &str, what: What, mode: u32, now: i64) {
         let id = self.next;
         self.next += 1;
-        self.nodes.insert(id, Arc::new(Node { what, mode, owner: OWNER, mtime: now }));
+        self.nodes.insert(id, Arc::new(Node::new(what, mode, OWNER, now)));
         self.names.insert(path.to_owned(), id);
         self.touch(parent(path), now);
     }
@@ -79,6 +86,19 @@ impl Tree {
     pub(crate) fn set(&mut self, path: &str, mode: u32, owner: u32) {
         let node = self.node(path);
         (node.mode, node.owner) = (mode, owner);
+    }
+
+    /// Sets or removes an extended attribute.
+    pub(crate) fn set_attribute(&mut self, path: &str, name: &str, value: Option<Vec<u8>>) {
+        let all = &mut self.node(path).attributes;
+        match value {
+            Some(value) => drop(all.insert(name.to_owned(), What::File(Arc::new(value)))),
+            None => drop(all.remove(name)),
+        }
+    }
+
+    pub(crate) fn has_attribute(&self, path: &str, name: &str) -> bool {
+        self.names.get(path).is_some_and(|id| self.nodes[id].attributes.contains_key(name))
     }
 
     pub(crate) fn link(&mut self, path: &str, to: &str, now: i64) {
@@ -152,6 +172,7 @@ impl Tree {
                     owner: node.owner,
                     links: self.links(path, *id),
                     mtime: node.mtime,
+                    attributes: node.attributes.clone(),
                     same_as: same_as.to_owned(),
                 },
             );

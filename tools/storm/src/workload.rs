@@ -14,8 +14,10 @@ use crate::seen::What;
 pub enum Workload {
     /// One of all rows of up to three operations, by its number below [`Workload::SHORT`].
     Short(u64),
-    /// So many operations from a seed, also on datasets.
+    /// Many operations from a seed, also on datasets.
     Long(u64),
+    /// The same, and many on extended attributes.
+    Marked(u64),
 }
 
 /// Kinds of operations.
@@ -33,6 +35,8 @@ const LETTERS: [&str; 5] = [
     "a name that is long enough for no micro entry, \
     as micro tables hold names of up to forty-nine bytes only, so that the table grows fat",
 ];
+/// What extended attributes are called.
+const MARKS: [&str; 3] = ["user.a", "user.b", "user.c"];
 /// What datasets and snapshots are called.
 const NAMES: [&str; 4] = ["w", "x", "y", "z"];
 
@@ -54,7 +58,7 @@ impl Workload {
     pub(crate) fn length(self) -> usize {
         match self {
             Self::Short(number) => Self::kinds(number).len(),
-            Self::Long(_) => LONG,
+            Self::Long(_) | Self::Marked(_) => LONG,
         }
     }
 
@@ -63,6 +67,7 @@ impl Workload {
         match self {
             Self::Short(number) => number,
             Self::Long(seed) => !seed,
+            Self::Marked(seed) => !seed ^ 1 << 62,
         }
     }
 
@@ -71,8 +76,14 @@ impl Workload {
         let root = model.sets.keys().next().cloned().unwrap_or_default();
         match self {
             Self::Short(number) => file_op(Self::kinds(number)[place], &root, model, chance),
-            Self::Long(_) if chance.percent(25) => dataset_op(&root, model, chance),
-            Self::Long(_) => {
+            Self::Marked(_) if chance.percent(50) => {
+                let sets: Vec<&String> = model.sets.keys().collect();
+                mark_op(sets[pick(chance, sets.len())], model, chance)
+            }
+            Self::Long(_) | Self::Marked(_) if chance.percent(25) => {
+                dataset_op(&root, model, chance)
+            }
+            Self::Long(_) | Self::Marked(_) => {
                 let sets: Vec<&String> = model.sets.keys().collect();
                 let set = sets[pick(chance, sets.len())].clone();
                 let kind =
@@ -149,6 +160,19 @@ fn file_op(kind: u64, set: &str, model: &Model, chance: &mut Seed) -> Op {
     Op::File { set: set.to_owned(), act }
 }
 
+/// An extended attribute is set, or removed. Long ones have no room with the others of a file.
+fn mark_op(set: &str, model: &Model, chance: &mut Seed) -> Op {
+    let tree = model.tree(set);
+    let all = tree.paths(|what| !matches!(what, What::Link(_)));
+    let path = one(chance, &all).unwrap_or_default().to_owned();
+    let name = one(chance, &MARKS).unwrap_or_default().to_owned();
+    let goes = tree.has_attribute(&path, &name) && chance.percent(30);
+    let most = [100, 20_000, 60_000][pick(chance, 3)];
+    let length = (!goes).then(|| pick(chance, most));
+    let act = Act::SetXattr { path, name, length, seed: chance.next_u64() };
+    Op::File { set: set.to_owned(), act }
+}
+
 fn free_path(dirs: &[&str], chance: &mut Seed) -> Option<String> {
     let dir = one(chance, dirs)?;
     let name = one(chance, &LETTERS)?;
@@ -203,6 +227,7 @@ impl fmt::Display for Workload {
         match self {
             Self::Short(number) => write!(f, "e{number}"),
             Self::Long(seed) => write!(f, "r{seed}"),
+            Self::Marked(seed) => write!(f, "x{seed}"),
         }
     }
 }
@@ -217,6 +242,7 @@ impl FromStr for Workload {
         match kind {
             "e" => Ok(Self::Short(number)),
             "r" => Ok(Self::Long(number)),
+            "x" => Ok(Self::Marked(number)),
             _ => Err(bad()),
         }
     }

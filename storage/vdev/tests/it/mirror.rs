@@ -73,6 +73,19 @@ fn a_side_that_slept_is_asked_when_the_checksum_can_tell() {
     assert_eq!(read(&tree, 0, BLOCK, &data, &mut Vec::new()).unwrap(), data);
 }
 
+/// The one that is missing may have it.
+#[test]
+fn a_side_that_slept_cannot_speak_for_one_that_is_missing() {
+    let (data, other) = (noise(BLOCK.size, 14), noise(BLOCK.size, 15));
+    let slept = Txg::new(BIRTH.get() - 1);
+    let error = |second| {
+        let tree = mirror(vec![leaf(0, Some(drive(&other)), slept), second]);
+        read(&tree, 0, BLOCK, &data, &mut Vec::new()).unwrap_err()
+    };
+    assert_eq!(error(leaf(1, None, Txg::ZERO)), Error::Unavailable { missing: 2, spare: 1 });
+    assert_eq!(error(leaf(1, Some(drive(&other)), slept)), Error::Mismatch);
+}
+
 #[test]
 fn a_drive_that_ends_too_early_is_an_error() {
     let data = noise(BLOCK.size, 11);

@@ -1,10 +1,10 @@
 //! Every set of lost and lying columns that parity allows, and one more.
 
 use geometry::Block;
-use units::VdevId;
+use units::{Txg, VdevId};
 use vdev::{Error, Trouble};
 
-use crate::array::{Bytes, DRIVE, Shape, noise, read, request, tree, write};
+use crate::array::{BIRTH, Bytes, DRIVE, Shape, leaf, noise, read, request, tree, tree_of, write};
 
 fn shapes() -> Vec<(Shape, usize)> {
     vec![
@@ -108,6 +108,25 @@ fn one_more_than_parity_is_an_error_and_never_data() {
         let lying = tree(&shape, drives.iter().enumerate().map(lie).collect());
         assert_eq!(read(&lying, 0, block, &data, &mut Vec::new()), Err(Error::Mismatch));
     }
+}
+
+/// What drives have not that are behind the others is nowhere, unless a drive is missing besides.
+#[test]
+fn drives_that_slept_are_not_missing() {
+    let shape = Shape::raidz(3, 1);
+    let block = Block { offset: 0, size: 4096 };
+    let data = noise(block.size, 4);
+    let blank = || Some(Bytes::new(vec![0; DRIVE]));
+    let (slept, always) = (Txg::new(BIRTH.get() - 1), Txg::new(u64::MAX));
+    let error = |drives: [(Option<Bytes>, Txg); 3]| {
+        let each = |(index, (bytes, synced))| leaf(index, bytes, synced);
+        let tree = tree_of(&shape, drives.into_iter().enumerate().map(each).collect());
+        read(&tree, 0, block, &data, &mut Vec::new()).unwrap_err()
+    };
+    let behind = error([(blank(), slept), (blank(), slept), (blank(), always)]);
+    assert_eq!(behind, Error::Mismatch);
+    let one_is_gone = error([(blank(), slept), (None, always), (blank(), always)]);
+    assert_eq!(one_is_gone, Error::Unavailable { missing: 2, spare: 1 });
 }
 
 #[test]
