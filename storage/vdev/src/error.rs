@@ -17,13 +17,6 @@ pub enum Trouble {
     Unwritten,
 }
 
-impl Trouble {
-    /// Whether the device was asked in the end, and had bytes to give.
-    pub(crate) const fn has_answered(self) -> bool {
-        matches!(self, Self::Stale | Self::Wrong)
-    }
-}
-
 /// A leaf's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeafFault {

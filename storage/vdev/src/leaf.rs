@@ -27,6 +27,8 @@ pub struct Leaf {
     away: RwLock<TxgRanges>,
     /// How many times it missed something since it was opened.
     lapses: AtomicU64,
+    /// It has nothing newer than this txg, since it was away then, and still is.
+    gone_since: AtomicU64,
     pending: Mutex<Pending>,
     flushing: Mutex<()>,
     /// The txgs of blocks of which a failed flush may have lost some.
@@ -56,6 +58,7 @@ impl Leaf {
             synced: AtomicU64::new(synced.get()),
             away: RwLock::default(),
             lapses: AtomicU64::new(0),
+            gone_since: AtomicU64::new(u64::MAX),
             pending: Mutex::default(),
             flushing: Mutex::default(),
             doubtful: RwLock::default(),
@@ -180,6 +183,16 @@ impl Leaf {
     /// Counts bytes that turned out wrong.
     pub(crate) fn count_wrong(&self) {
         self.wrong.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells that the device was away when this group was written, and still is.
+    pub fn set_gone_since(&self, txg: Txg) {
+        self.gone_since.store(txg.get(), Ordering::Relaxed);
+    }
+
+    /// Whether it is known to have nothing of what was written in `birth`, wherever it is.
+    pub(crate) fn cannot_have(&self, birth: Txg) -> bool {
+        birth.get() > self.gone_since.load(Ordering::Relaxed) || self.away.read().contains(birth)
     }
 
     /// Whether it can hold what was written in `birth`.

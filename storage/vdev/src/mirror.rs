@@ -1,6 +1,6 @@
 //! Sides that each hold the whole block.
 
-use crate::node::Spot;
+use crate::node::{Spot, all_were_asked};
 use crate::{Error, LeafFault, Node, Request, Trouble};
 
 /// Blocks that lie near one another are read from the same side, for the sake of the drives' own
@@ -39,8 +39,9 @@ pub(crate) fn read(
         }
     }
     // one that was away cannot speak for one that is missing
-    let all_were_asked = faults[before..].iter().all(|fault| fault.trouble.has_answered());
-    Err(verdict(node, wrong || wrong_too && all_were_asked))
+    let all_were_asked =
+        || all_were_asked(std::slice::from_ref(node), request.birth, &faults[before..]);
+    Err(verdict(node, wrong || wrong_too && all_were_asked()))
 }
 
 /// Notes that a side's bytes were wrong.

@@ -65,6 +65,18 @@ impl Spot {
     }
 }
 
+/// Whether all leaves that could have a block of `birth` were asked for it at last, going by the
+/// faults that were met. Where one that is missing might have it, nobody can say that it is nowhere.
+pub(crate) fn all_were_asked(nodes: &[Node], birth: Txg, faults: &[LeafFault]) -> bool {
+    let leaves: Vec<_> = nodes.iter().flat_map(Node::leaves).collect();
+    let cannot = |guid| leaves.iter().any(|leaf| leaf.guid() == guid && leaf.cannot_have(birth));
+    faults.iter().all(|fault| match fault.trouble {
+        Trouble::Stale | Trouble::Wrong => true,
+        Trouble::Missing => cannot(fault.leaf),
+        Trouble::Unreadable | Trouble::Unwritten => false,
+    })
+}
+
 impl Node {
     /// The leaves below and at this node.
     pub fn leaves(&self) -> Vec<&Arc<Leaf>> {

@@ -10,7 +10,7 @@ use geometry::{Column, Draid, Map};
 use parking_lot::Mutex;
 
 use crate::mirror::accuse;
-use crate::node::Spot;
+use crate::node::{Spot, all_were_asked};
 use crate::{Error, LeafFault, Node, Request, Trouble};
 
 /// More guesses than this at who lies are not made for a block.
@@ -78,9 +78,10 @@ impl Array<'_> {
             return first;
         }
         self.read_pass(request, true, into, faults).map_err(|second| {
-            // a drive that is missing might have had it; where all were asked, nobody has
-            let all_were_asked = faults[before..].iter().all(|fault| fault.trouble.has_answered());
-            if all_were_asked { second } else { first.err().unwrap_or(second) }
+            if all_were_asked(self.children, request.birth, &faults[before..]) {
+                return second;
+            }
+            first.err().unwrap_or(second)
         })
     }
 

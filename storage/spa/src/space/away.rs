@@ -21,6 +21,9 @@ pub(crate) fn load_away(pool: &Pool) {
                 // what it gave before that was known is no fault of its
                 leaf.clear_errors();
             }
+            if leaf.device().is_none() && ranges.contains(pool.txg()) {
+                leaf.set_gone_since(pool.txg());
+            }
             leaf.set_away(ranges);
         }
     }

@@ -127,6 +127,12 @@ fn drives_that_slept_are_not_missing() {
     assert_eq!(behind, Error::Mismatch);
     let one_is_gone = error([(blank(), slept), (None, always), (blank(), always)]);
     assert_eq!(one_is_gone, Error::Unavailable { missing: 2, spare: 1 });
+    // one that was gone before has not got it either
+    let long_gone = leaf(1, None, always);
+    long_gone.leaves()[0].set_gone_since(Txg::new(BIRTH.get() - 1));
+    let children = vec![leaf(0, blank(), slept), long_gone, leaf(2, blank(), always)];
+    let tree = tree_of(&shape, children);
+    assert_eq!(read(&tree, 0, block, &data, &mut Vec::new()), Err(Error::Mismatch));
 }
 
 #[test]
