@@ -19,6 +19,8 @@ pub enum Shape {
     Single,
     Mirror,
     Raidz1,
+    /// A raidz1 without its last drive.
+    Degraded,
 }
 
 /// The pool's name.
@@ -39,13 +41,14 @@ pub struct Base {
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Single, Self::Mirror, Self::Raidz1];
+    pub const ALL: [Self; 4] = [Self::Single, Self::Mirror, Self::Raidz1, Self::Degraded];
 
     fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
             Self::Mirror => "mirror",
             Self::Raidz1 => "raidz1",
+            Self::Degraded => "degraded",
         }
     }
 
@@ -53,7 +56,7 @@ impl Shape {
         match self {
             Self::Single => 1,
             Self::Mirror => 2,
-            Self::Raidz1 => 3,
+            Self::Raidz1 | Self::Degraded => 3,
         }
     }
 
@@ -61,7 +64,7 @@ impl Shape {
         let shape = match self {
             Self::Single => engine::held::Shape::Single,
             Self::Mirror => engine::held::Shape::Mirror,
-            Self::Raidz1 => engine::held::Shape::Raidz(1),
+            Self::Raidz1 | Self::Degraded => engine::held::Shape::Raidz(1),
         };
         let drives = (0..self.drives()).map(|index| PathBuf::from(format!("/disk{index}")));
         NewVdev { shape, drives: drives.collect(), purpose: Purpose::Data }
@@ -79,7 +82,10 @@ impl Shape {
             op.pool(&held, now)?;
         }
         drop(held);
-        let drives = storm.disks().iter().map(|disk| disk.memory()).collect();
+        let mut drives: Vec<_> = storm.disks().iter().map(|disk| disk.memory()).collect();
+        if self == Self::Degraded {
+            drives.pop();
+        }
         Ok(Base { drives, model, now })
     }
 
