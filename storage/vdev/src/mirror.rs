@@ -15,7 +15,7 @@ pub(crate) fn read(
     faults: &mut Vec<LeafFault>,
 ) -> Result<(), Error> {
     let before = faults.len();
-    let (mut wrong, mut wrong_too) = (false, false);
+    let (mut wrong, mut stale_wrong) = (false, false);
     // a device that was away is asked last, and only where the judge can tell
     let passes: &[bool] = if request.strict { &[false, true] } else { &[false] };
     for stale_too in passes {
@@ -32,7 +32,7 @@ pub(crate) fn read(
             if (request.judge)(into) {
                 return Ok(());
             }
-            *(if stale_too { &mut wrong_too } else { &mut wrong }) = true;
+            *(if stale_too { &mut stale_wrong } else { &mut wrong }) = true;
             if request.expected {
                 accuse(side, faults);
             }
@@ -41,7 +41,7 @@ pub(crate) fn read(
     // one that was away cannot speak for one that is missing
     let all_were_asked =
         || all_were_asked(std::slice::from_ref(node), request.birth, &faults[before..]);
-    Err(verdict(node, wrong || wrong_too && all_were_asked()))
+    Err(verdict(node, wrong || stale_wrong && all_were_asked()))
 }
 
 /// Notes that a side's bytes were wrong.
