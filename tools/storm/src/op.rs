@@ -14,65 +14,22 @@ use crate::pool::START;
 use crate::seen::What;
 use crate::tree::{OWNER, Tree, parent};
 
-/// An operation on files.
+/// An operation on files. An extended attribute without a length goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    Create {
-        path: String,
-    },
-    Write {
-        path: String,
-        at: u64,
-        length: usize,
-        seed: u64,
-    },
-    Append {
-        path: String,
-        length: usize,
-        seed: u64,
-    },
-    Truncate {
-        path: String,
-        size: u64,
-    },
-    Punch {
-        path: String,
-        from: u64,
-        to: u64,
-    },
-    Rename {
-        from: String,
-        to: String,
-    },
-    Unlink {
-        path: String,
-    },
-    Mkdir {
-        path: String,
-    },
-    Rmdir {
-        path: String,
-    },
-    Link {
-        path: String,
-        to: String,
-    },
-    Symlink {
-        path: String,
-        target: String,
-    },
-    SetAttr {
-        path: String,
-        mode: u32,
-        owner: u32,
-    },
-    /// An extended attribute of so many bytes, or none any more.
-    SetXattr {
-        path: String,
-        name: String,
-        length: Option<usize>,
-        seed: u64,
-    },
+    Create { path: String },
+    Write { path: String, at: u64, length: usize, seed: u64 },
+    Append { path: String, length: usize, seed: u64 },
+    Truncate { path: String, size: u64 },
+    Punch { path: String, from: u64, to: u64 },
+    Rename { from: String, to: String },
+    Unlink { path: String },
+    Mkdir { path: String },
+    Rmdir { path: String },
+    Link { path: String, to: String },
+    Symlink { path: String, target: String },
+    SetAttr { path: String, mode: u32, owner: u32 },
+    SetXattr { path: String, name: String, length: Option<usize>, seed: u64 },
 }
 
 /// An operation on a pool.

@@ -62,8 +62,9 @@ fn workloads(cuts: u64, each: u64) -> Vec<(usize, Workload, u64)> {
     let shorts = (count * 3 / 4).max(1);
     let short =
         |index: u64| Workload::Short((seed + index * Workload::SHORT / shorts) % Workload::SHORT);
-    let long = |index| {
-        let kind = if index % 2 == 0 { Workload::Long } else { Workload::Marked };
+    // by chance and not in turn, lest each kind meet every other shape only
+    let long = |_| {
+        let kind = if chance.percent(50) { Workload::Long } else { Workload::Marked };
         kind(chance.next_u64() >> 32)
     };
     let all = (0..shorts).map(short).chain((shorts..count).map(long));
