@@ -68,6 +68,12 @@ pub enum Ask {
         /// Their names; none: all that are to be mounted.
         #[serde(default)]
         names: Vec<String>,
+        /// And all below them that are to be mounted.
+        #[serde(default)]
+        below: bool,
+        /// How, until they are unmounted.
+        #[serde(default)]
+        wish: MountWish,
     },
     /// Unmount file systems, and those below them.
     Unmount {
@@ -469,6 +475,26 @@ pub struct ImportPool {
     /// Keys of encryption roots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<(String, Secret)>,
+}
+
+/// What came of taking pools over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// The names of those that are here now.
+    pub names: Vec<String>,
+    /// Of each of the others a sentence that says why it is not.
+    pub refused: Vec<String>,
+}
+
+/// How file systems are to be mounted this once, where that differs from what their properties say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountWish {
+    /// Words of mount(8): ro, rw, exec, noexec, suid, nosuid, dev, nodev.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// They may cover what is in their folders, even with overlay=off.
+    #[serde(default)]
+    pub overlay: bool,
 }
 
 /// Which datasets are to be listed.

@@ -24,8 +24,8 @@ mod server;
 mod world;
 
 pub use ask::{
-    Answer, Ask, CreatePool, Destroyed, Found, Group, Hello, ImportPool, Listing, PoolReport, Role,
-    Secret,
+    Answer, Ask, CreatePool, Destroyed, Found, Group, Hello, ImportPool, Imported, Listing,
+    MountWish, PoolReport, Role, Secret,
 };
 pub use client::Client;
 pub use error::{Error, Result};

@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 /// How a file system that can be written is mounted. Most are properties of the dataset.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property that is on or off")]
 pub struct LiveOptions {
     /// Other users may use it, too.
@@ -116,6 +116,19 @@ pub fn mount_live(files: &Live, dir: &Path, options: &LiveOptions) -> Result<Mou
             hint(&why, options.allow_other)
         },
     })
+}
+
+/// Changes what may be done in what is mounted there, while it is in use; only root may. Where files
+/// are open to be written the kernel lets nobody make it read-only: then it is all the rest, and who
+/// answers refuses what would be changed.
+pub(crate) fn remount(dir: &Path, options: &LiveOptions) -> io::Result<()> {
+    let how = live("", options);
+    match fusedev::remount(dir, &how) {
+        Err(why) if options.read_only && Errno::from_io_error(&why) == Some(Errno::BUSY) => {
+            fusedev::remount(dir, &Mount { read_only: false, ..how })
+        }
+        done => done,
+    }
 }
 
 /// Whether a folder is in a mounted FUSE file system: fusermount3, which is root's, sees nothing

@@ -16,8 +16,16 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::mount::{LiveOptions, remount};
+
 /// Where the kernel shows the connections of what is mounted, a folder for each.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// Where the kernel tells what is mounted where, a line each, of which the third word is the device.
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// How long to wait for the end of what somebody else unmounted.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// How long the answers that are under way may take once a tree is unmounted.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
@@ -30,6 +38,8 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// A mounted tree. It is unmounted by force when this is dropped.
 pub struct Mounted {
     dir: PathBuf,
+    /// What the kernel calls it: `0:42`.
+    device: Option<String>,
     /// Where the kernel takes the word that nobody answers any more.
     abort: Option<PathBuf>,
     ended: Receiver<io::Result<()>>,
@@ -38,12 +48,13 @@ pub struct Mounted {
 
 impl Mounted {
     pub(crate) fn new(dir: &Path, ended: Receiver<io::Result<()>>) -> Self {
-        let found = fs::metadata(dir);
-        let minor = found.map(|found| rustix::fs::minor(found.dev()));
-        let abort =
-            minor.ok().map(|minor| Path::new(CONNECTIONS).join(minor.to_string()).join("abort"));
+        let found = fs::metadata(dir).ok().map(|found| found.dev());
+        let device =
+            found.map(|dev| format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
+        let minor = found.map(|dev| rustix::fs::minor(dev).to_string());
+        let abort = minor.map(|minor| Path::new(CONNECTIONS).join(minor).join("abort"));
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        Self { dir, abort, ended, has_ended: false }
+        Self { dir, device, abort, ended, has_ended: false }
     }
 
     /// Waits until it is unmounted, by whomever, but not longer than `time`; none: not yet.
@@ -60,10 +71,30 @@ impl Mounted {
         Some(end)
     }
 
+    /// Whether it is mounted. What somebody just unmounted may still be ending: that is waited for.
+    pub fn is_mounted(&mut self) -> bool {
+        let patience = if self.is_somewhere() { Duration::ZERO } else { ENDING };
+        self.wait(patience).is_none()
+    }
+
+    /// Whether the kernel has it at a folder. One that was detached while programs are in it is at none,
+    /// and they are answered on.
+    fn is_somewhere(&self) -> bool {
+        let Some(device) = &self.device else { return true };
+        let Ok(mounts) = fs::read(MOUNTS) else { return true };
+        let of = |line: &[u8]| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes());
+        mounts.split(|byte| *byte == b'\n').any(of)
+    }
+
+    /// Changes what may be done in it, whoever is in it; gives whether it could be: only root may.
+    pub fn change(&self, options: &LiveOptions) -> bool {
+        remount(&self.dir, options).is_ok()
+    }
+
     /// Unmounts it if nobody is in it; gives whether it is unmounted. Then all questions are
     /// answered, and what they changed is with the pool.
     pub fn try_unmount(&mut self) -> bool {
-        if self.wait(Duration::ZERO).is_some() {
+        if !self.is_mounted() {
             return true;
         }
         let is_done = (0..TRIES).any(|tried| {

@@ -33,6 +33,6 @@ mod special;
 pub use answer::{Answer, Attributes, Figures, Moment, Opened, Page, Validity};
 pub use ask::{Ask, SetWish, When};
 pub use init::{Ability, LARGEST};
-pub use mounting::{Mount, mount};
+pub use mounting::{Mount, mount, remount};
 pub use session::{Answers, Asker, Out, serve};
 pub use special::numbers;

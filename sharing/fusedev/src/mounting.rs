@@ -43,7 +43,17 @@ pub fn mount(dir: &Path, how: &Mount) -> io::Result<File> {
     }
 }
 
+/// Changes what may be done in what is mounted on a folder, while it is in use; only root may.
+pub fn remount(dir: &Path, how: &Mount) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(dir, how.set(), "")?)
+}
+
 impl Mount {
+    /// The flags that are set.
+    fn set(&self) -> MountFlags {
+        self.flags().iter().filter(|flag| flag.0).map(|flag| flag.1).collect()
+    }
+
     fn shown(&self) -> String {
         self.source.replace([',', '\\'], "_")
     }
@@ -73,10 +83,9 @@ fn by_root(dir: &Path, how: &Mount) -> io::Result<File> {
     let number = device.as_raw_fd();
     let mut data = format!("fd={number},rootmode={mode:o},user_id={uid},group_id={gid}");
     how.words().iter().for_each(|word| data.extend([",", word]));
-    let flags = how.flags().iter().filter(|flag| flag.0).map(|flag| flag.1).collect();
     let kind = format!("fuse.{}", how.kind);
     let data = CString::new(data).map_err(io::Error::other)?;
-    rustix::mount::mount(how.shown(), dir, kind, flags, Some(data.as_c_str()))?;
+    rustix::mount::mount(how.shown(), dir, kind, how.set(), Some(data.as_c_str()))?;
     Ok(device)
 }
 

@@ -50,6 +50,7 @@ pub use quota::{Limit, Owner, has_quotas, is_over_quota, quota_of, set_quota, us
 pub use replay::Replayed;
 pub use writer::{
     Atime, Made, Move, MoveKind, New, Position, Set, Settings, Stretch, Writer, XattrMode,
+    without_set_id,
 };
 pub use xattr::Xattr;
 

@@ -6,9 +6,9 @@ use engine::dataset::{Dataset, Wanted};
 use engine::held::{Held, NewDataset};
 
 use super::doomed::{Doom, doomed};
-use super::mounts::{decides, is_within};
+use super::mounts::{Effect, effect, is_within};
 use super::{House, Pool, done, give, warn};
-use crate::{Answer, Ask, Destroyed, Error, Listing, Result, Secret};
+use crate::{Answer, Ask, Destroyed, Error, Listing, MountWish, Result, Secret};
 
 fn bytes(secret: Option<&Secret>) -> Option<&[u8]> {
     secret.map(|secret| secret.0.as_slice())
@@ -35,29 +35,14 @@ impl House {
                 let doom = Doom { recursive: recursive || clones, clones, later };
                 self.destroy(&name, doom, force, dry)
             }
-            Ask::Set { names, properties } => {
-                let moves =
-                    properties.iter().any(|(property, _)| decides(property)).then_some(false);
-                let mut warnings = Vec::new();
-                for name in &names {
-                    warnings.extend(self.moving(name, name, moves, |pool| {
-                        let set = |(name_of, value): &(String, String)| {
-                            Ok(pool.held.set(name, name_of, value)?)
-                        };
-                        properties.iter().try_for_each(set)
-                    })?);
-                }
-                warn(warnings)
-            }
+            Ask::Set { names, properties } => self.set(&names, &properties),
             Ask::Inherit { names, property, recursive, received } => {
+                let effect = effect(&property, None);
                 let mut warnings = Vec::new();
                 for name in &names {
-                    warnings.extend(self.moving(
-                        name,
-                        name,
-                        decides(&property).then_some(false),
-                        |pool| inherit(pool, name, (&property, received), recursive),
-                    )?);
+                    warnings.extend(self.moving((name, name), (effect, false), |pool| {
+                        inherit(pool, name, (&property, received), recursive)
+                    })?);
                 }
                 warn(warnings)
             }
@@ -79,8 +64,8 @@ impl House {
             }),
             Ask::Rename { from, to, recursive, parents, force } => {
                 let is_head = !from.contains('@');
-                let moves = is_head.then_some(force);
-                let done = self.moving(&from, &to, moves, |pool| {
+                let effect = if is_head { Effect::Again } else { Effect::None };
+                let done = self.moving((&from, &to), (effect, force), |pool| {
                     make_parents(&pool.held, &to, parents && is_head)?;
                     Ok(pool.held.rename(&from, &to, recursive)?)
                 });
@@ -134,24 +119,44 @@ impl House {
         warn(work(&pool)?)
     }
 
-    /// Changes a dataset `from`, which is `to` afterwards. If where those in it are mounted changes
-    /// with it, they are unmounted meanwhile (`moves`: by force?). Gives warnings.
+    fn set(&self, names: &[String], properties: &[(String, String)]) -> Result<Answer> {
+        let effects = properties.iter().map(|(property, value)| effect(property, Some(value)));
+        let effect = effects.max().unwrap_or(Effect::None);
+        let mut warnings = Vec::new();
+        for name in names {
+            warnings.extend(self.moving((name, name), (effect, false), |pool| {
+                let set = |(property, value): &(String, String)| {
+                    Ok(pool.held.set(name, property, value)?)
+                };
+                properties.iter().try_for_each(set)
+            })?);
+        }
+        warn(warnings)
+    }
+
+    /// Changes a dataset `from`, which is `to` afterwards, and what is mounted of it, by force or not.
+    /// Gives warnings.
     fn moving(
         &self,
-        from: &str,
-        to: &str,
-        moves: Option<bool>,
+        (from, to): (&str, &str),
+        (effect, force): (Effect, bool),
         work: impl FnOnce(&Pool) -> Result<()>,
     ) -> Result<Vec<String>> {
         let pool = self.pool_of(from)?;
         let _changing = pool.changing.lock();
-        let Some(force) = moves else {
-            return work(&pool).map(|()| Vec::new());
-        };
-        pool.unmount(&|dataset| is_within(dataset, from), force)?;
-        let done = work(&pool);
-        let warnings = pool.mount_below(if done.is_ok() { to } else { from });
-        done.map(|()| warnings)
+        if effect < Effect::Again {
+            let done = work(&pool);
+            let warnings = if effect == Effect::Options { pool.follow(from) } else { Vec::new() };
+            return done.map(|()| warnings);
+        }
+        let gone = pool.unmount(&|dataset| is_within(dataset, from), force)?;
+        if let Err(why) = work(&pool) {
+            pool.mount_again(&gone);
+            return Err(why);
+        }
+        let gone: Vec<String> = gone.iter().map(|name| name.replacen(from, to, 1)).collect();
+        let target = (effect == Effect::Anew).then_some(to);
+        Ok(pool.mount_moved(&gone, target))
     }
 
     fn create(
@@ -174,24 +179,33 @@ impl House {
             if unmounted {
                 return Ok(Vec::new());
             }
-            let is_new = |dataset: &str| dataset == name || made.iter().any(|made| made == dataset);
-            Ok(pool.mount_chosen(pool.held.name(), &is_new))
+            let new: Vec<String> = made.into_iter().chain([name.to_owned()]).collect();
+            Ok(pool.mount_new(&new))
         })
     }
 
-    pub(super) fn mount(&self, names: &[String]) -> Result<Answer> {
+    pub(super) fn mount(&self, names: &[String], below: bool, wish: &MountWish) -> Result<Answer> {
+        wish.check()?;
         if names.is_empty() {
             let pools: Vec<_> = self.pools.lock().values().cloned().collect();
-            return warn(
-                pools.iter().flat_map(|pool| pool.mount_below(pool.held.name())).collect(),
-            );
+            let all = pools.iter().flat_map(|pool| {
+                let _changing = pool.changing.lock();
+                pool.mount_as_wished(pool.held.name(), wish)
+            });
+            return warn(all.collect());
         }
+        let mut warnings = Vec::new();
         for name in names {
             let pool = self.pool_of(name)?;
             let _changing = pool.changing.lock();
-            pool.mount_one(name)?;
+            if !below || !pool.is_mounted(name) {
+                pool.mount_one(name, wish)?;
+            }
+            if below {
+                warnings.extend(pool.mount_as_wished(name, wish));
+            }
         }
-        done(())
+        warn(warnings)
     }
 
     pub(super) fn unmount(&self, names: &[String], force: bool) -> Result<Answer> {
@@ -260,7 +274,7 @@ impl House {
             let goes = |dataset: &str| names.iter().any(|name| name == dataset);
             let gone = pool.unmount(&goes, force)?;
             if let Err(why) = pool.held.destroy_all(&names, doom.later) {
-                pool.mount_chosen(pool.held.name(), &|dataset| gone.iter().any(|it| it == dataset));
+                pool.mount_again(&gone);
                 return Err(why.into());
             }
         }
@@ -338,8 +352,7 @@ impl House {
             }
             let below = pool.unmount(&|dataset| is_within(dataset, head), force)?;
             let done = pool.held.rollback(head);
-            let again = |dataset: &str| below.iter().any(|it| it == dataset);
-            let warnings = pool.mount_chosen(head, &again);
+            let warnings = pool.mount_again(&below);
             done?;
             Ok(warnings)
         })

@@ -7,6 +7,7 @@ mod datasets;
 mod doomed;
 mod drives;
 mod mounts;
+mod options;
 mod pools;
 mod waiting;
 
@@ -175,14 +176,14 @@ impl House {
             }
             Ask::History { names, internal } => give(&self.histories(&names, internal)?),
             Ask::ImportPool(import) => {
-                let (names, warnings) = self.import(&import)?;
-                Ok(Answer { warnings, ..give(&names)? })
+                let (imported, warnings) = self.import(&import)?;
+                Ok(Answer { warnings, ..give(&imported)? })
             }
             Ask::Mounts {} => {
                 let pools: Vec<_> = self.pools.lock().values().cloned().collect();
                 give(&pools.iter().flat_map(|pool| pool.mounted()).collect::<Vec<_>>())
             }
-            Ask::Mount { names } => self.mount(&names),
+            Ask::Mount { names, below, wish } => self.mount(&names, below, &wish),
             Ask::Unmount { names, force } => self.unmount(&names, force),
             Ask::ExportPool { name, force } => match self.forget_waiting(&name) {
                 Some(forgotten) => forgotten,

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::KeyState;
 use engine::dataset::{Dataset, Wanted};
@@ -15,12 +15,15 @@ use fuse::{LiveOptions, Mounted};
 use vfs::By;
 
 use super::Pool;
-use crate::{Error, Result};
+use super::options::{may_cover, options_of};
+use crate::{Error, MountWish, Result};
 
 /// A file system that is mounted.
 pub(super) struct Mount {
     dataset: String,
     dir: PathBuf,
+    options: LiveOptions,
+    wish: MountWish,
     mounted: Mounted,
     /// The folder was made for it, perhaps by an earlier mount, and goes with it.
     made: bool,
@@ -32,11 +35,30 @@ pub(super) struct Mount {
 static MOUNTED: AtomicU64 = AtomicU64::new(0);
 
 /// What decides where and how a file system is mounted.
-const PROPERTIES: [&str; 6] = ["mountpoint", "canmount", "readonly", "exec", "setuid", "devices"];
+const PROPERTIES: [&str; 7] =
+    ["mountpoint", "canmount", "overlay", "readonly", "exec", "setuid", "devices"];
 
-/// Whether a property decides where and how file systems are mounted.
-pub(super) fn decides(property: &str) -> bool {
-    PROPERTIES.contains(&property)
+/// What a change of a dataset does to what is mounted, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Effect {
+    /// Nothing.
+    None,
+    /// Something else may be done in it.
+    Options,
+    /// It is unmounted meanwhile; what was mounted is afterwards, if it may be.
+    Again,
+    /// The same, and what was not mounted is as well, as somebody says where it belongs.
+    Anew,
+}
+
+/// What it does to mounts that a property gets a value; none: that it has one no more.
+pub(super) fn effect(property: &str, value: Option<&str>) -> Effect {
+    match (property, value) {
+        ("mountpoint", _) => Effect::Anew,
+        ("canmount", Some("off")) => Effect::Again,
+        ("readonly" | "exec" | "setuid" | "devices", _) => Effect::Options,
+        _ => Effect::None,
+    }
 }
 
 /// Whether a dataset is `target` or below it.
@@ -48,8 +70,13 @@ impl Pool {
     /// What is mounted: datasets and folders. What somebody else unmounted is not any more.
     pub(super) fn mounted(&self) -> Vec<(String, PathBuf)> {
         let mut mounts = self.mounts.lock();
-        mounts.retain_mut(|mount| mount.mounted.wait(Duration::ZERO).is_none());
+        mounts.retain_mut(|mount| mount.mounted.is_mounted());
         mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
+    }
+
+    /// Whether a file system is mounted.
+    pub(super) fn is_mounted(&self, name: &str) -> bool {
+        self.mounted().iter().any(|(dataset, _)| dataset == name)
     }
 
     /// Says of datasets of this pool whether they are mounted, and where they are with the altroot.
@@ -83,33 +110,99 @@ impl Pool {
 
     /// Mounts `target` and all below it that are to be mounted. What could not be is told.
     pub(super) fn mount_below(&self, target: &str) -> Vec<String> {
-        self.mount_chosen(target, &|_| true)
+        self.mount_as_wished(target, &MountWish::default())
+    }
+
+    /// The same, as somebody wishes.
+    pub(super) fn mount_as_wished(&self, target: &str, wish: &MountWish) -> Vec<String> {
+        self.mount_chosen(target, wish, &|dataset| dataset.value("canmount") == Some("on"))
+    }
+
+    /// Mounts what is new, if it is to be.
+    pub(super) fn mount_new(&self, names: &[String]) -> Vec<String> {
+        self.mount_chosen(self.held.name(), &MountWish::default(), &|dataset| {
+            names.contains(&dataset.name) && dataset.value("canmount") == Some("on")
+        })
+    }
+
+    /// Mounts again what was mounted before, by itself or because somebody asked for it, if it may
+    /// still be.
+    pub(super) fn mount_again(&self, names: &[String]) -> Vec<String> {
+        self.mount_moved(names, None)
+    }
+
+    /// The same, and all that is to be mounted at and below `target`.
+    pub(super) fn mount_moved(&self, names: &[String], target: Option<&str>) -> Vec<String> {
+        let anew = |name: &str| target.is_some_and(|target| is_within(name, target));
+        let chosen = |dataset: &Dataset| match dataset.value("canmount") {
+            Some("off") => false,
+            Some("on") if anew(&dataset.name) => true,
+            _ => names.contains(&dataset.name),
+        };
+        self.mount_chosen(self.held.name(), &MountWish::default(), &chosen)
     }
 
     /// Mounts those file systems at and below `target` that are chosen, the outer ones first.
-    pub(super) fn mount_chosen(&self, target: &str, chosen: &dyn Fn(&str) -> bool) -> Vec<String> {
+    fn mount_chosen(
+        &self,
+        target: &str,
+        wish: &MountWish,
+        chosen: &dyn Fn(&Dataset) -> bool,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut found = match self.filesystems(target, None) {
             Ok(found) => found,
             Err(why) => return vec![why.to_string()],
         };
-        found.retain(|it| it.value("canmount") == Some("on") && chosen(&it.name));
+        found.retain(chosen);
         let mut places: Vec<(PathBuf, Dataset)> =
             found.into_iter().filter_map(|it| Some((self.folder(&it)?, it))).collect();
         places.sort_by(|one, other| one.0.cmp(&other.0));
         let here = self.mounted();
         places.retain(|(_, it)| !here.iter().any(|(name, _)| *name == it.name));
         for (dir, dataset) in places {
-            if let Err(why) = self.mount_at(&dir, &dataset) {
+            if let Err(why) = self.mount_at(&dir, &dataset, wish) {
                 warnings.push(format!("'{}' is not mounted: {why}", dataset.name));
             }
         }
         warnings
     }
 
+    /// Has what is mounted at and below `target` follow its properties, even while it is in use.
+    /// What could not be done is told.
+    pub(super) fn follow(&self, target: &str) -> Vec<String> {
+        let found = match self.filesystems(target, None) {
+            Ok(found) => found,
+            Err(why) => return vec![why.to_string()],
+        };
+        let mut stale = Vec::new();
+        for mount in self.mounts.lock().iter_mut() {
+            let Some(dataset) = found.iter().find(|it| it.name == mount.dataset) else { continue };
+            let options = options_of(dataset, &mount.wish);
+            if options == mount.options {
+                continue;
+            }
+            if mount.mounted.change(&options) {
+                mount.options = options;
+            } else {
+                stale.push(mount.dataset.clone());
+            }
+        }
+        if stale.is_empty() {
+            return Vec::new();
+        }
+        // who may not change what is mounted mounts it once more
+        match self.unmount(&|dataset| stale.iter().any(|it| it == dataset), false) {
+            Ok(gone) => self.mount_again(&gone),
+            Err(why) => {
+                vec![format!("what is mounted stays as it was until it is unmounted: {why}")]
+            }
+        }
+    }
+
     /// Mounts one file system because somebody asks for it.
-    pub(super) fn mount_one(&self, name: &str) -> Result<()> {
-        if self.mounted().iter().any(|(dataset, _)| dataset == name) {
+    pub(super) fn mount_one(&self, name: &str, wish: &MountWish) -> Result<()> {
+        if self.is_mounted(name) {
             return Err(Error::refused(format!("'{name}' is mounted already")));
         }
         let found = self.filesystems(name, Some(0))?;
@@ -125,7 +218,7 @@ impl Pool {
                 "'{name}' has mountpoint={at}, or is locked: it has no folder to be mounted on"
             )));
         };
-        self.mount_at(&dir, dataset)
+        self.mount_at(&dir, dataset, wish)
     }
 
     fn filesystems(&self, target: &str, depth: Option<usize>) -> Result<Vec<Dataset>> {
@@ -158,26 +251,25 @@ impl Pool {
         live.set(root, live.root(), &set).map(drop).map_err(said)
     }
 
-    fn mount_at(&self, dir: &Path, dataset: &Dataset) -> Result<()> {
-        let is = |name: &str, word: &str| dataset.value(name) == Some(word);
-        let options = LiveOptions {
-            allow_other: may_allow_others(),
-            read_only: is("readonly", "on"),
-            no_exec: is("exec", "off"),
-            no_setuid: is("setuid", "off"),
-            no_devices: is("devices", "off"),
-            without_rings: false,
-        };
+    fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountWish) -> Result<()> {
+        let (options, wish) = (options_of(dataset, wish), wish.clone());
         fuse::take_away_dead(dir);
-        let made = !dir.exists() || follows(dataset) && is_empty(dir);
+        let is_free = !dir.exists() || is_empty(dir);
+        let made = !dir.exists() || follows(dataset) && is_free;
         let said = |why: String| Error::refused(why);
+        if !is_free && !may_cover(dataset, &wish) {
+            return Err(said(format!(
+                "'{}' is not empty, and overlay=off: `zfs mount -O` covers what is there",
+                dir.display()
+            )));
+        }
         let live = vfs::Live::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
         let mounted =
             fuse::mount_live(&live, dir, &options).map_err(|why| said(why.to_string()))?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
         let order = MOUNTED.fetch_add(1, Ordering::Relaxed);
-        self.mounts.lock().push(Mount { dataset, dir, mounted, made, order });
+        self.mounts.lock().push(Mount { dataset, dir, options, wish, mounted, made, order });
         Ok(())
     }
 
@@ -198,8 +290,7 @@ impl Pool {
                 done.push(dataset);
                 continue;
             }
-            let again = |name: &str| done.iter().any(|done| done == name);
-            let _ = self.mount_chosen(self.held.name(), &again);
+            let _ = self.mount_again(&done);
             return Err(in_use(&dataset, &dir));
         }
         Ok(done)
@@ -265,11 +356,4 @@ fn now() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     Time { seconds, nanoseconds: now.subsec_nanos() }
-}
-
-/// Whether other users may see what is mounted.
-fn may_allow_others() -> bool {
-    let allowed = || std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
-    rustix::process::geteuid().is_root()
-        || allowed().lines().any(|line| line.trim() == "user_allow_other")
 }

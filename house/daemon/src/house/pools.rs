@@ -11,7 +11,7 @@ use engine::summary::{PoolSummary, Vdev, VdevState};
 use super::House;
 use super::waiting::Waiting;
 use crate::memory::Remembered;
-use crate::{CreatePool, Error, Found, ImportPool, PoolReport, Result, Secret};
+use crate::{CreatePool, Error, Found, ImportPool, Imported, PoolReport, Result, Secret};
 
 impl House {
     /// The pools of these names; none: all.
@@ -140,9 +140,10 @@ impl House {
             return Ok(engine::held::encryption_roots(paths, name, destroyed)?);
         }
         let mut all = Vec::new();
-        for pool in self.importable(paths, destroyed).iter().filter(|pool| pool.reason.is_none()) {
-            let guid = pool.guid.to_string();
-            all.extend(engine::held::encryption_roots(paths, &guid, destroyed)?);
+        for pool in self.importable(paths, destroyed) {
+            // what is wrong with one is said when it is to be taken over
+            let found = engine::held::encryption_roots(paths, &pool.guid.to_string(), destroyed);
+            all.extend(found.unwrap_or_default());
         }
         Ok(all)
     }
@@ -152,27 +153,34 @@ impl House {
         self.named(names)?.into_iter().map(of).collect()
     }
 
-    /// Gives the names of the pools, and what could not be mounted.
-    pub(super) fn import(
-        self: &Arc<Self>,
-        import: &ImportPool,
-    ) -> Result<(Vec<String>, Vec<String>)> {
+    /// Gives what came of it, and what could not be mounted.
+    pub(super) fn import(self: &Arc<Self>, import: &ImportPool) -> Result<(Imported, Vec<String>)> {
         let _moving = self.moving.lock();
-        let names = match &import.name {
-            Some(wanted) => vec![self.import_one(wanted, import)?],
-            None => self.import_all(import)?,
+        let done = match &import.name {
+            Some(wanted) => {
+                Imported { names: vec![self.import_one(wanted, import)?], ..Imported::default() }
+            }
+            None => self.import_all(import),
         };
         let mut warnings = Vec::new();
-        for name in names.iter().filter(|_| !import.unmounted) {
+        for name in done.names.iter().filter(|_| !import.unmounted) {
             warnings.extend(self.pool(name)?.mount_below(name));
         }
-        Ok((names, warnings))
+        Ok((done, warnings))
     }
 
-    fn import_all(self: &Arc<Self>, import: &ImportPool) -> Result<Vec<String>> {
-        let found = self.importable(&import.paths, import.destroyed);
-        let whole = found.iter().filter(|pool| pool.reason.is_none());
-        whole.map(|pool| self.import_one(&pool.guid.to_string(), import)).collect()
+    /// Takes over what can be; one that cannot be keeps no other from it.
+    fn import_all(self: &Arc<Self>, import: &ImportPool) -> Imported {
+        let mut done = Imported::default();
+        for found in self.importable(&import.paths, import.destroyed) {
+            match self.import_one(&found.guid.to_string(), import) {
+                Ok(name) => done.names.push(name),
+                Err(why) => {
+                    done.refused.push(format!("pool '{}' is not imported: {why}", found.name));
+                }
+            }
+        }
+        done
     }
 
     fn import_one(self: &Arc<Self>, wanted: &str, import: &ImportPool) -> Result<String> {

@@ -1,5 +1,7 @@
 //! `poolhouse zfs load-key`, `unload-key` and `change-key`.
 
+use std::collections::BTreeSet;
+
 use ::daemon::{Ask, Listing};
 use engine::KeyState;
 use engine::dataset::{Dataset, Wanted};
@@ -132,15 +134,37 @@ impl Change {
         let above = self.name.rsplit_once('/').filter(|_| self.inherit);
         let above = above.map(|(above, _)| look(Some(above), Some(0), asking)).transpose()?;
         let above = above.as_ref().and_then(|found| found.first()?.value("encryptionroot"));
-        for name in above.into_iter().filter(|name| *name != root).chain([root]) {
-            for root in look(Some(name), Some(0), asking)? {
-                if root.key == KeyState::Locked {
-                    load(&root, None, asking)?;
-                }
+        let mut wanted = above.into_iter().filter(|name| *name != root).chain([root]);
+        wanted.try_for_each(|name| load_locked(name, asking))
+    }
+}
+
+/// Loads the key of an encryption root, if it is locked.
+fn load_locked(root: &str, asking: &Asking) -> Result<(), Failure> {
+    let found = look(Some(root), Some(0), asking)?;
+    let mut locked = found.iter().filter(|it| it.key == KeyState::Locked);
+    locked.try_for_each(|root| load(root, None, asking).map(drop))
+}
+
+/// Loads the keys that a dataset, and those below it, want; no name: those of all.
+pub(super) fn unlock(name: Option<&str>, below: bool, asking: &Asking) -> Result<(), Failure> {
+    let found = look(name, (!below).then_some(0), asking)?;
+    let locked = found.iter().filter(|it| it.key == KeyState::Locked);
+    let roots: BTreeSet<&str> = locked.filter_map(|it| it.value("encryptionroot")).collect();
+    roots.into_iter().try_for_each(|root| load_locked(root, asking))
+}
+
+/// Locks those datasets that have keys of their own, which are not mounted.
+pub(super) fn lock(names: &[String], asking: &Asking) -> Result<(), Failure> {
+    for name in names {
+        for root in look(Some(name), Some(0), asking)? {
+            let own = root.value("encryptionroot") == Some(name);
+            if own && root.key == KeyState::Unlocked {
+                asking.tell(&Ask::UnloadKey { name: root.name })?;
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Loads the key of an encryption root from where it is.

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use ::daemon::Ask;
+use ::daemon::{Ask, MountWish};
 
+use super::key::{lock, unlock};
 use crate::daemon::Asking;
-use crate::outcome::{Done, Outcome};
+use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table};
 
@@ -17,11 +18,26 @@ use crate::table::{Align, Table};
 Examples:
   poolhouse zfs mount                 what is mounted?
   poolhouse zfs mount -a              all that are to be
-  poolhouse zfs mount tank/photos")]
+  poolhouse zfs mount tank/photos
+  poolhouse zfs mount -o ro,noexec tank/photos
+  poolhouse zfs mount -l tank/private")]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Mount {
     /// All that are to be mounted
     #[arg(short = 'a', conflicts_with = "name")]
     all: bool,
+    /// And all below it that are to be mounted
+    #[arg(short = 'R', requires = "name")]
+    below: bool,
+    /// Load the keys of what is locked
+    #[arg(short = 'l')]
+    load_keys: bool,
+    /// Cover what is in their folders, even with overlay=off
+    #[arg(short = 'O')]
+    overlay: bool,
+    /// Until it is unmounted: ro, rw, exec, noexec, suid, nosuid, dev, nodev
+    #[arg(short = 'o', value_name = "OPTION,...", value_delimiter = ',')]
+    options: Vec<String>,
     /// One of them
     #[arg(value_name = "FILESYSTEM")]
     name: Option<String>,
@@ -30,9 +46,14 @@ pub(super) struct Mount {
 impl Mount {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         if self.all || self.name.is_some() {
-            return asking.tell(&Ask::Mount { names: self.name.iter().cloned().collect() });
+            if self.load_keys {
+                unlock(self.name.as_deref(), self.all || self.below, asking)?;
+            }
+            let wish = MountWish { options: self.options.clone(), overlay: self.overlay };
+            let (names, below) = (self.name.iter().cloned().collect(), self.below);
+            return asking.tell(&Ask::Mount { names, below, wish });
         }
-        let mounts: Vec<(String, PathBuf)> = asking.ask(&Ask::Mounts {})?;
+        let mounts = mounts(asking)?;
         if asking.json {
             print::json(&mounts)?;
             return Ok(Outcome::Complete);
@@ -52,6 +73,7 @@ impl Mount {
 
 Examples:
   poolhouse zfs unmount tank/photos
+  poolhouse zfs unmount -u tank/private       and lock it
   poolhouse zfs unmount -a")]
 pub(super) struct Unmount {
     /// All of them
@@ -60,6 +82,9 @@ pub(super) struct Unmount {
     /// Even while somebody uses their files, who then gets errors
     #[arg(short = 'f')]
     force: bool,
+    /// And lock them, if they have keys of their own
+    #[arg(short = 'u')]
+    unload_keys: bool,
     /// A file system, or where it is mounted
     #[arg(value_name = "FILESYSTEM|MOUNTPOINT")]
     name: Option<String>,
@@ -67,7 +92,19 @@ pub(super) struct Unmount {
 
 impl Unmount {
     pub(super) fn run(&self, asking: &Asking) -> Done {
+        let before = if self.unload_keys { mounts(asking)? } else { Vec::new() };
         let names = self.name.iter().cloned().collect();
-        asking.tell(&Ask::Unmount { names, force: self.force })
+        let done = asking.tell(&Ask::Unmount { names, force: self.force })?;
+        if self.unload_keys {
+            let now = mounts(asking)?;
+            let gone = before.into_iter().filter(|mount| !now.contains(mount));
+            lock(&gone.map(|(dataset, _)| dataset).collect::<Vec<_>>(), asking)?;
+        }
+        Ok(done)
     }
+}
+
+/// What is mounted: datasets and folders.
+fn mounts(asking: &Asking) -> Result<Vec<(String, PathBuf)>, Failure> {
+    asking.ask(&Ask::Mounts {})
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use ::daemon::{Ask, Found, ImportPool, Secret};
+use ::daemon::{Ask, Found, ImportPool, Imported, Secret};
 use engine::EncryptionRoot;
 
 use super::setting;
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     }
     let altroot = altroot(args)?;
     let keys = if args.load_keys { keys_of(args, &paths, asking)? } else { Vec::new() };
-    let names: Vec<String> = asking.ask(&Ask::ImportPool(ImportPool {
+    let imported: Imported = asking.ask(&Ask::ImportPool(ImportPool {
         paths,
         name: args.pool.clone(),
         new_name: args.new_name.clone(),
@@ -92,13 +92,16 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         keys,
     }))?;
     // what it is called is only known now
-    for name in &names {
+    for name in &imported.names {
         asking.note_in(name);
     }
-    if asking.json {
-        print::json(&names)?;
+    for why in &imported.refused {
+        print::error(why);
     }
-    Ok(Outcome::Complete)
+    if asking.json {
+        print::json(&imported.names)?;
+    }
+    Ok(Outcome::unless(!imported.refused.is_empty()))
 }
 
 /// The keys of the pools that are to be taken over. One that cannot be had is done without, if the

@@ -66,6 +66,24 @@ fn a_pool_moves_from_one_daemon_to_another() {
 }
 
 #[test]
+fn one_pool_that_cannot_be_taken_over_keeps_no_other_from_it() {
+    let nas = Nas::new("all", 4);
+    let drives = nas.drives(4);
+    let [first, half, away, last] = &drives[..] else { panic!("four drives") };
+    for (name, vdevs) in [("a", vec![first]), ("b", vec![half, away]), ("c", vec![last])] {
+        let vdevs: Vec<_> = vdevs.into_iter().map(|path| arg(path)).collect();
+        nas.good(&format!("zpool create -R {} {name} {}", arg(&nas.root()), vdevs.join(" ")));
+        nas.good(&format!("zpool export {name}"));
+    }
+    std::fs::remove_file(away).unwrap();
+    let place = arg(&nas.0.join("drives")).to_owned();
+    let why = nas.refused(&format!("zpool import -a -R {} -d {place}", arg(&nas.root())), 1);
+    assert!(why.contains("'b' is not imported") && why.contains("is missing"), "{why}");
+    assert_eq!(nas.good("zpool list -Ho name"), "a\nc\n");
+    assert_eq!(nas.good("zfs list -Ho name,mounted"), "a\tyes\nc\tyes\n");
+}
+
+#[test]
 fn pools_have_properties_and_come_back_under_other_names() {
     let nas = Nas::new("named", 2);
     nas.create("-o failmode=continue -o comment=cellar -o feature@draid=disabled tank mirror", 2);

@@ -218,7 +218,8 @@ fn a_pool_of_which_a_part_is_lost_is_not_taken_over() {
     assert!(why.contains("d1.img is missing") && why.contains("poolhouse rescue"), "{why}");
     let seen = nas.good(&place);
     assert!(seen.contains("state: UNAVAIL") && seen.contains("whole vdevs are missing"), "{seen}");
-    assert_eq!(nas.good(&format!("{place} -a")), "");
+    let why = nas.refused(&format!("{place} -a"), 1);
+    assert!(why.contains("'tank' is not imported") && why.contains("d1.img is missing"), "{why}");
     assert_eq!(nas.good("zpool list -H"), "");
     std::fs::rename(&away, second).unwrap();
     nas.good(&format!("{place} tank"));

@@ -1,7 +1,8 @@
 //! What a daemon mounts: where, for whom, and for how long.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -155,4 +156,145 @@ fn properties_say_where_file_systems_are_mounted() {
     assert_eq!(source(&root.join("pool/quiet")), None);
     nas.good("zfs destroy tank/quiet");
     nas.good("zpool destroy tank");
+}
+
+/// How the kernel has mounted what is at a folder: `rw,noexec,…`.
+fn options(dir: &Path) -> Vec<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = lines.rfind(|words| words.get(1).copied() == dir.to_str()).unwrap();
+    found[3].split(',').map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_in_use_follows_its_properties() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("follows", 1);
+    nas.create("tank", 1);
+    nas.good("zfs create tank/a");
+    let dir = nas.root().join("tank/a");
+    let mut open = File::create(dir.join("open")).unwrap();
+    open.write_all(b"one").unwrap();
+    nas.good("zfs set readonly=on tank");
+    let refused = open.write_all(b"two").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    drop(open);
+    let mut open = File::open(dir.join("open")).unwrap();
+    nas.good("zfs set readonly=on exec=off tank/a");
+    nas.good("zfs set readonly=off devices=off tank/a");
+    let is_root = std::fs::metadata(&nas.0).unwrap().uid() == 0;
+    if is_root {
+        let options = options(&dir);
+        for wanted in ["rw", "noexec", "nodev", "nosuid"] {
+            let is_wanted = wanted != "nosuid";
+            assert_eq!(options.iter().any(|it| it == wanted), is_wanted, "{wanted}: {options:?}");
+        }
+        std::fs::write(dir.join("more"), "three").unwrap();
+        nas.good("zfs inherit readonly tank/a");
+        assert!(std::fs::write(dir.join("more"), "four").is_err());
+    }
+    let mut read = String::new();
+    open.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "one");
+}
+
+#[test]
+fn only_what_was_mounted_is_mounted_again() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("again", 1);
+    nas.create("tank", 1);
+    nas.good("zfs create -p tank/a/b");
+    nas.good("zfs create tank/a/c");
+    nas.good("zfs unmount tank/a/b");
+    let mounted = |now: &str, wanted: [&str; 3]| {
+        let shown = nas.good(&format!("zfs list -rHo name,mounted {now}"));
+        let shown: Vec<_> = shown.lines().map(|line| line.split('\t').nth(1).unwrap()).collect();
+        assert_eq!(shown, wanted, "{now} and what is in it");
+    };
+    nas.good("zfs set exec=off tank/a");
+    mounted("tank/a", ["yes", "no", "yes"]);
+    nas.good("zfs set canmount=noauto tank/a");
+    nas.good("zfs set canmount=on tank/a/b");
+    mounted("tank/a", ["yes", "no", "yes"]);
+    nas.good("zfs rename tank/a tank/d");
+    mounted("tank/d", ["yes", "no", "yes"]);
+    nas.good("zfs snapshot tank/d@before");
+    nas.good("zfs rollback tank/d@before");
+    nas.good("zfs inherit exec tank/d");
+    mounted("tank/d", ["yes", "no", "yes"]);
+    nas.good("zfs set canmount=off tank/d");
+    mounted("tank/d", ["no", "no", "yes"]);
+    // whoever says where it is to be wants to see it there
+    nas.good("zfs set mountpoint=/elsewhere tank/d/b");
+    mounted("tank/d", ["no", "yes", "yes"]);
+}
+
+#[test]
+fn who_mounts_may_say_how() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("how", 1);
+    nas.create("tank", 1);
+    nas.good("zfs create -p tank/a/b");
+    let dir = nas.root().join("tank/a");
+    std::fs::write(dir.join("letter"), "dear grandma").unwrap();
+    nas.good("zfs unmount tank/a");
+    nas.refused("zfs mount -o ro,nonsense tank/a", 2);
+    nas.refused("zfs mount -o noatime tank/a", 2);
+    nas.good("zfs mount -R -o ro,noexec tank/a");
+    for dir in [&dir, &dir.join("b")] {
+        let options = options(dir);
+        assert!(["ro", "noexec"].iter().all(|word| options.iter().any(|it| it == word)));
+        let refused = std::fs::write(dir.join("more"), "x").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    }
+    nas.good("zfs set devices=off tank/a");
+    assert!(options(&dir).contains(&"ro".to_owned()), "until it is unmounted");
+    nas.good("zfs unmount tank/a");
+    nas.good("zfs mount -a");
+    std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
+
+    // what lies in the folder itself is covered only if it may be
+    nas.good("zfs unmount tank/a");
+    std::fs::create_dir_all(dir.join("mine")).unwrap();
+    nas.good("zfs set overlay=off tank/a");
+    assert!(nas.refused("zfs mount tank/a", 14).contains("overlay=off"));
+    nas.good("zfs mount -O tank/a");
+    assert_eq!(std::fs::read_to_string(dir.join("letter")).unwrap(), "dear grandpa");
+}
+
+#[test]
+fn what_is_encrypted_is_unlocked_to_be_mounted() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("unlock", 1);
+    nas.create("tank", 1);
+    let key = nas.0.join("key");
+    std::fs::write(&key, "correct horse battery staple").unwrap();
+    let place = format!("-o keylocation=file://{}", arg(&key));
+    let words = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+    nas.good(&format!("zfs create {words} {place} tank/private"));
+    nas.good("zfs create tank/private/letters");
+    let letters = nas.root().join("tank/private/letters");
+    let facts = "zfs get -Ho value keystatus,mounted tank/private/letters";
+    nas.good(&format!("zfs unmount -u {}", arg(&nas.root().join("tank/private"))));
+    assert_eq!(nas.good(facts), "unavailable\nno\n");
+    nas.refused("zfs mount tank/private/letters", 14);
+    nas.good("zfs mount -l tank/private/letters");
+    assert_eq!(nas.good(facts), "available\nyes\n");
+    assert_eq!(source(&letters).as_deref(), Some("tank/private/letters"));
+    // its key is another's, which is not mounted
+    nas.good("zfs unmount -u tank/private/letters");
+    assert_eq!(nas.good(facts), "available\nno\n");
+    nas.good("zfs unload-key tank/private");
+    nas.good("zfs mount -l -a");
+    assert_eq!(nas.good(facts), "available\nyes\n");
+    nas.good("zfs unmount -u -a");
+    assert_eq!(nas.good(facts), "unavailable\nno\n");
 }

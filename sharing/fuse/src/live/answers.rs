@@ -59,9 +59,9 @@ impl LiveServer {
     fn looked(&self, node: u64, ask: Ask<'_>) -> Result<Option<Answer>, Error> {
         Ok(Some(match ask {
             Ask::Lookup { name } => self.looked_up(node, name)?,
-            Ask::Getattr => self.facts(&self.live.attributes(node)?),
+            Ask::Getattr => self.facts(&self.attributes(node)?),
             Ask::Statx => {
-                let found = self.live.attributes(node)?;
+                let found = self.attributes(node)?;
                 Answer::statx(&attributes(&found), self.keeps(&found))
             }
             Ask::Readlink => Answer::bytes(self.live.target(node)?),
@@ -132,7 +132,7 @@ impl LiveServer {
                 // it went meanwhile, or what is wrong with it is told to who looks it up
                 Err(_) => (Attributes::unknown(item), Duration::ZERO),
             };
-            let validity = Validity { name: time, attributes: time };
+            let validity = Validity { name: time, attributes: time.min(self.keeps(&found)) };
             let how = (found.generation, validity);
             page.add_with(item.next, &item.name, &attributes(&found), how)
         });

@@ -66,11 +66,16 @@ impl LiveServer {
                 self.make_unnamed(asker, node, (mode, umask, flags))
             }
             Ask::Unlink { name } => self.done(asker, || live.unlink(by(asker), node, name)),
-            Ask::Rmdir { name } => self.done(asker, || live.rmdir(by(asker), node, name)),
+            Ask::Rmdir { name } => self
+                .replacing(node, name, || self.done(asker, || live.rmdir(by(asker), node, name))),
             Ask::Rename { name, dir, new_name, flags } => {
                 let kind = kind_of_move(flags)?;
                 let to = (self.number(dir), new_name);
-                self.done(asker, || live.rename(by(asker), (node, name), to, kind))
+                let rename = || self.done(asker, || live.rename(by(asker), (node, name), to, kind));
+                match kind {
+                    MoveKind::Replace => self.replacing(to.0, to.1, rename),
+                    _ => rename(),
+                }
             }
             Ask::Link { file, name } => {
                 let file = self.number(file);
@@ -98,6 +103,21 @@ impl LiveServer {
         work: impl Fn() -> Result<(), Error>,
     ) -> Result<Answer, Errno> {
         self.patiently(asker, work).map(|()| Answer::done())
+    }
+
+    /// Does what takes a name from what has it, which the kernel keeps from others meanwhile.
+    fn replacing(
+        &self,
+        dir: u64,
+        name: &[u8],
+        work: impl FnOnce() -> Result<Answer, Errno>,
+    ) -> Result<Answer, Errno> {
+        let before = self.live.lookup(dir, name);
+        let done = work()?;
+        if let Ok(before) = before {
+            self.removed.add(before, self.live.now());
+        }
+        Ok(done)
     }
 
     fn make(&self, asker: &Asker<'_>, dir: u64, made: &Made<'_>) -> Result<Answer, Errno> {
@@ -193,8 +213,13 @@ impl LiveServer {
     fn allocated(&self, by: By, file: u64, range: (u64, u64), mode: i32) -> Result<(), Error> {
         let (offset, length) = range;
         let range = offset..offset.saturating_add(length);
+        if !by.keeps_setid {
+            self.live.drop_set_id(by, file)?;
+        }
         if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
             self.live.punch(by, file, range.clone())?;
+        } else {
+            self.live.find_room(file, &range)?;
         }
         if mode & KEEP_SIZE == 0 { self.live.reach(by, file, &range) } else { Ok(()) }
     }

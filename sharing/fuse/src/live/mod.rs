@@ -6,6 +6,7 @@
 mod answers;
 mod changes;
 mod patience;
+mod removed;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use vfs::{Attributes, By, Error, Kind, Live, LiveListing, Open};
 use crate::ROOT;
 use crate::convert::attributes;
 use crate::handles::Handles;
+use removed::Removed;
 
 /// Answers the kernel.
 pub(crate) struct LiveServer {
@@ -24,6 +26,7 @@ pub(crate) struct LiveServer {
     names: Duration,
     files: Handles<Open>,
     listings: Handles<LiveListing>,
+    removed: Removed,
     /// Whether the kernel forgets what it keeps of a file where that is written directly.
     direct: AtomicBool,
 }
@@ -37,13 +40,15 @@ const SHORT: Duration = Duration::from_secs(1);
 const O_ACCMODE: i32 = 3;
 const O_WRONLY: i32 = 1;
 const FORMAT: u32 = 0o170_000;
+const SET_ID: u32 = 0o6000;
 
 impl LiveServer {
     pub(crate) fn new(live: Live) -> Self {
         // what one name becomes may change what another one names
         let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
         let (files, listings) = (Handles::new(), Handles::new());
-        Self { live, names, files, listings, direct: AtomicBool::new(false) }
+        let (removed, direct) = (Removed::default(), AtomicBool::new(false));
+        Self { live, names, files, listings, removed, direct }
     }
 
     /// The kernel calls the root 1, whatever its number is.
@@ -51,9 +56,12 @@ impl LiveServer {
         if node == ROOT { self.live.root() } else { node }
     }
 
-    /// How long the kernel may keep attributes.
+    /// How long the kernel may keep attributes. Whoever writes takes set-id bits away here, and the
+    /// kernel would start a program by those that it keeps.
     fn keeps(&self, of: &Attributes) -> Duration {
-        if self.live.now().seconds.saturating_sub(of.ctime.seconds) > SETTLES {
+        if of.kind == Kind::File && of.mode & SET_ID != 0 {
+            Duration::ZERO
+        } else if self.live.now().seconds.saturating_sub(of.ctime.seconds) > SETTLES {
             LONG
         } else {
             SHORT
@@ -84,8 +92,16 @@ impl LiveServer {
 
     /// A file that was made and opened. Its space may not be known yet.
     fn created(&self, found: &Attributes, file: Opened) -> Answer {
-        let validity = Validity { name: self.names, attributes: SHORT };
+        let validity = Validity { name: self.names, attributes: SHORT.min(self.keeps(found)) };
         Answer::created(&attributes(found), found.generation, validity, file)
+    }
+
+    /// Of a file, or of a directory that went while somebody was in it.
+    fn attributes(&self, number: u64) -> Result<Attributes, Error> {
+        match self.live.attributes(number) {
+            Err(Error::Absent) => self.removed.find(number).ok_or(Error::Absent),
+            found => found,
+        }
     }
 
     fn facts(&self, found: &Attributes) -> Answer {

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -72,7 +73,8 @@ impl Place {
         let live = Live::open(&held, "tank", now).expect("a file system");
         let dir = folder.join("mnt");
         let mounted = {
-            let options = LiveOptions { without_rings, ..LiveOptions::default() };
+            let allow_other = rustix::process::geteuid().is_root();
+            let options = LiveOptions { without_rings, allow_other, ..LiveOptions::default() };
             fuse::mount_live(&live, &dir, &options).expect("a mount")
         };
         Self { folder, held, stop, writing: Some(writing), mounted: Some(mounted), without_rings }
@@ -464,6 +466,81 @@ fn the_kernel_keeps_that_a_name_is_not_there() {
     fs::rename(&file, &dir).unwrap();
     assert!(!file.exists() && !link.exists() && dir.is_file());
     drop(live);
+    place.end();
+}
+
+#[test]
+fn a_directory_that_is_gone_is_seen_by_who_is_in_it() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("removed");
+    let [one, other] = ["one", "other"].map(|name| place.dir().join(name));
+    for over in [false, true] {
+        fs::create_dir(&one).unwrap();
+        let open = File::open(&one).unwrap();
+        let number = open.metadata().unwrap().ino();
+        if over {
+            fs::create_dir(&other).unwrap();
+            fs::rename(&other, &one).unwrap();
+        } else {
+            fs::remove_dir(&one).unwrap();
+        }
+        let seen = open.metadata().unwrap();
+        assert_eq!((seen.ino(), seen.nlink(), seen.is_dir()), (number, 0, true));
+    }
+    place.end();
+}
+
+#[test]
+fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::make("set-id");
+    let path = place.dir().join("program");
+    fs::write(&path, b"one").unwrap();
+    // as the kernel keeps it
+    let mode = || {
+        let (flags, what) = (rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::MODE);
+        rustix::fs::statx(rustix::fs::CWD, &path, flags, what).unwrap().stx_mode & 0o7777
+    };
+    for reads in [false, true] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).unwrap();
+        assert_eq!(mode(), 0o6755);
+        let open = OpenOptions::new().read(reads).append(true).open(&path).unwrap();
+        let mut nobody = std::process::Command::new("echo");
+        let written = nobody.arg("two").uid(65534).gid(65534).stdout(open).status();
+        assert!(written.unwrap().success());
+        assert_eq!(mode(), 0o755, "opened to be read: {reads}");
+    }
+    // the kernel leaves it to us where blocks are arranged (fallocate)
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6711)).unwrap();
+    let live = Live::open(&place.held, "tank", Time::default).unwrap();
+    let nobody = vfs::By { uid: 65534, gid: 65534, keeps_setid: false };
+    live.drop_set_id(nobody, fs::metadata(&path).unwrap().ino()).unwrap();
+    assert_eq!(mode(), 0o711);
+    drop(live);
+    place.end();
+}
+
+#[test]
+fn room_is_not_promised_where_there_is_none() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("room");
+    let file = File::create(place.dir().join("file")).unwrap();
+    let free = rustix::fs::statvfs(place.dir()).unwrap();
+    let free = free.f_bavail * free.f_frsize;
+    for flags in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE] {
+        let why = rustix::fs::fallocate(&file, flags, 0, free).unwrap_err();
+        assert_eq!(why, rustix::io::Errno::NOSPC);
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        rustix::fs::fallocate(&file, flags, 0, free / 2).unwrap();
+        file.set_len(0).unwrap();
+    }
+    drop(file);
     place.end();
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -187,6 +188,28 @@ fn control_folders_are_hidden_but_there() {
     assert_eq!(listed, all);
     let why = fs::write(mount.dir.join("new"), b"x").expect_err("it is read-only");
     assert_eq!(why.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn what_somebody_else_unmounts_is_not_mounted_any_more() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = fixtures::load("snapshots");
+    for round in 0..40 {
+        let mut mount = mount(&format!("gone-{round}"), open(&fixture), fixture.pool());
+        let unmount = || Command::new("fusermount3").arg("-u").arg(&mount.dir).output();
+        // a program that another test has just started has all files open for a moment
+        while !unmount().expect("fusermount3").status.success() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mounted = mount.mounted.as_mut().expect("it was mounted");
+        if round % 2 == 0 {
+            assert!(!mounted.is_mounted());
+        } else {
+            assert!(mounted.try_unmount());
+        }
+    }
 }
 
 #[test]

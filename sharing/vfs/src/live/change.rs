@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use engine::held::{Caller, Move, MoveKind, Position, Set, Stretch, XattrMode};
+use engine::held::{Caller, Move, MoveKind, Position, Set, Stretch, XattrMode, without_set_id};
 
 use super::{HEAD, Live, Open, shown, volumes};
 use crate::{Attributes, Error, Kind, Reason, Result};
@@ -124,6 +124,18 @@ impl Live {
         Ok(self.0.files.punch(&self.caller(by), Self::object(file)?, range)?)
     }
 
+    /// Refuses a stretch that there is no room for, with a tenth to spare, as OpenZFS does: nothing can
+    /// be kept for it, as what is written later goes elsewhere.
+    pub fn find_room(&self, file: u64, range: &Range<u64>) -> Result<()> {
+        let wanted = range.end.saturating_sub(range.start);
+        let has_room = wanted.saturating_add(wanted / 10) <= self.room().available;
+        if has_room || self.volume(file)?.is_some() {
+            Ok(())
+        } else {
+            Err(Error::Refused { reason: Reason::NoSpace })
+        }
+    }
+
     /// Sees to it that a file reaches to the end of a range at least.
     pub fn reach(&self, by: By, file: u64, range: &Range<u64>) -> Result<()> {
         if let Some(volume) = self.volume(file)? {
@@ -186,5 +198,16 @@ impl Live {
             Err(Error::Refused { reason: Reason::NoXattr }) => Ok(()),
             other => other,
         }
+    }
+
+    /// Takes set-user and set-group away from a file whose blocks somebody arranges, even where that
+    /// changes nothing in it.
+    pub fn drop_set_id(&self, by: By, file: u64) -> Result<()> {
+        let found = self.attributes(file)?;
+        let without = without_set_id(found.mode);
+        if found.kind != Kind::File || without == found.mode {
+            return Ok(());
+        }
+        self.set(by, file, &Set { mode: Some(without), ..Set::default() }).map(drop)
     }
 }

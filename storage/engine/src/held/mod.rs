@@ -65,7 +65,7 @@ pub use spa::design::{Groups, Purpose, Shape};
 pub use status::{PoolStatus, VdevStatus};
 pub use volumes::LiveVolume;
 pub use world::{Fill, World};
-pub use zpl::{MoveKind, Position, Stretch, XattrMode};
+pub use zpl::{MoveKind, Position, Stretch, XattrMode, without_set_id};
 
 /// The keys that were given to a held pool, for whoever holds the same pool after it.
 #[derive(Clone, Debug)]

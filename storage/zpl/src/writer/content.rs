@@ -28,7 +28,6 @@ const AT_ONCE: usize = 4 << 20;
 /// So many blocks at most are freed within one transaction.
 const BLOCKS_AT_ONCE: u64 = 32768;
 const SECTOR: u64 = 512;
-const SET_ID: u32 = 0o6000;
 
 impl Writer {
     /// Writes bytes; gives the byte behind them, and tells the file's size then.
@@ -256,14 +255,21 @@ fn block_size(now: u32, record_size: u32, end: u64) -> u32 {
     wanted.min(most).max(now)
 }
 
-/// Who is not privileged takes set-user and set-group away from a program by writing to it.
+/// Who is not privileged takes set-user and set-group away from a file by writing to it.
 pub(super) fn clear_set_id(sheet: &mut Sheet) -> bool {
     let mode = sheet.mode();
-    if mode & SET_ID == 0 || mode & 0o111 == 0 {
-        return false;
+    let without = without_set_id(mode);
+    if without != mode {
+        sheet.set_word(Attribute::Mode, without.into());
     }
-    sheet.set_word(Attribute::Mode, (mode & !SET_ID).into());
-    true
+    without != mode
+}
+
+/// A mode without set-user, and without set-group unless that means something else, as it does where
+/// the group may not execute. So have it all file systems of Linux.
+pub fn without_set_id(mode: u32) -> u32 {
+    let groups = if mode & 0o010 == 0 { 0 } else { 0o2000 };
+    mode & !(0o4000 | groups)
 }
 
 /// What the log is told of attributes that came with new content.

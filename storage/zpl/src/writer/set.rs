@@ -12,7 +12,7 @@ use crate::writer::Writer;
 use crate::writer::draft::Draft;
 use crate::writer::make::ACCESS_ACL;
 use crate::writer::xattr_dir::Work;
-use crate::{Caller, Error, Kind, Promise, Result, posix, trivial};
+use crate::{Caller, Error, Kind, Promise, Result, posix, trivial, without_set_id};
 
 /// What is to be set; nothing by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -211,10 +211,7 @@ fn new_mode(draft: &Draft, set: &Set) -> Option<u32> {
     let old = draft.sheet.mode();
     let mut mode = set.mode.map_or(old, |mode| old & !0o7777 | mode & 0o7777);
     if (set.uid.is_some() || set.gid.is_some()) && !draft.is_directory() && set.mode.is_none() {
-        mode &= !0o4000;
-        if mode & 0o010 != 0 {
-            mode &= !0o2000;
-        }
+        mode = without_set_id(mode);
     }
     (mode != old || set.mode.is_some()).then_some(mode)
 }

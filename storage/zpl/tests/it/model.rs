@@ -300,18 +300,16 @@ impl Model {
 
 impl File {
     fn drop_set_id(&mut self) {
-        if self.mode & 0o111 != 0 {
-            self.mode &= !0o6000;
+        self.mode &= !0o4000;
+        if self.mode & 0o010 != 0 {
+            self.mode &= !0o2000;
         }
     }
 
     pub(crate) fn chown(&mut self, uid: u32) {
         self.uid = uid;
         if self.kind != Kind::Directory {
-            self.mode &= !0o4000;
-            if self.mode & 0o010 != 0 {
-                self.mode &= !0o2000;
-            }
+            self.drop_set_id();
         }
     }
 }

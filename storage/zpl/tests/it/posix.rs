@@ -53,6 +53,16 @@ fn writing_and_a_new_owner_take_set_user_away() {
     writer.set(&caller(5), file, &Set { mode: Some(0o6755), ..Set::default() }).expect("set");
     writer.set(&caller(6), file, &Set { uid: Some(5), ..Set::default() }).expect("set");
     assert_eq!(mode(writer, file), 0o755);
+    // as the kernel has it: set-group means something else where the group may not execute
+    for (before, after) in [(0o6644, 0o2644), (0o6744, 0o2744), (0o6654, 0o654), (0o4644, 0o644)] {
+        let again = Set { mode: Some(before), ..Set::default() };
+        writer.set(&caller(7), file, &again).expect("set");
+        writer.write(&caller(8), file, Position::At(0), b"o").expect("write");
+        assert_eq!(mode(writer, file), after, "{before:o}");
+        writer.set(&caller(9), file, &again).expect("set");
+        writer.set(&caller(9), file, &Set { size: Some(6), ..Set::default() }).expect("set");
+        assert_eq!(mode(writer, file), after, "{before:o}");
+    }
     let node = pool.cold().node(file).expect("node");
     let mut bytes = [0; 9];
     assert_eq!(node.read(0, &mut bytes).expect("read"), 6);
