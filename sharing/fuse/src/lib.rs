@@ -17,7 +17,7 @@ mod mounted;
 mod server;
 
 pub use mount::{Error, LiveOptions, Options, check, mount, mount_live};
-pub use mounted::{Mounted, take_away_dead};
+pub use mounted::{MountTable, Mounted, take_away_dead};
 
 /// What the kernel calls the root.
 const ROOT: u64 = 1;

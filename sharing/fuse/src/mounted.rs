@@ -4,6 +4,7 @@
 //! force: detached, so that nobody can go there any more, and its connection is aborted, so that
 //! those who are there get errors.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -34,6 +35,23 @@ const LAST_ANSWERS: Duration = Duration::from_secs(30);
 /// has all our files open for a moment.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(40);
+
+/// What the kernel has mounted at a moment, as far as it tells.
+pub struct MountTable(Option<HashSet<String>>);
+
+impl MountTable {
+    /// Now.
+    pub fn now() -> Self {
+        let device = |line: &str| line.split(' ').nth(2).map(str::to_owned);
+        let all =
+            |lines: Vec<u8>| String::from_utf8_lossy(&lines).lines().filter_map(device).collect();
+        Self(fs::read(MOUNTS).ok().map(all))
+    }
+
+    fn has(&self, device: &str) -> bool {
+        self.0.as_ref().is_none_or(|devices| devices.contains(device))
+    }
+}
 
 /// A mounted tree. It is unmounted by force when this is dropped.
 pub struct Mounted {
@@ -72,18 +90,10 @@ impl Mounted {
     }
 
     /// Whether it is mounted. What somebody just unmounted may still be ending: that is waited for.
-    pub fn is_mounted(&mut self) -> bool {
-        let patience = if self.is_somewhere() { Duration::ZERO } else { ENDING };
-        self.wait(patience).is_none()
-    }
-
-    /// Whether the kernel has it at a folder. One that was detached while programs are in it is at none,
-    /// and they are answered on.
-    fn is_somewhere(&self) -> bool {
-        let Some(device) = &self.device else { return true };
-        let Ok(mounts) = fs::read(MOUNTS) else { return true };
-        let of = |line: &[u8]| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes());
-        mounts.split(|byte| *byte == b'\n').any(of)
+    /// One that was detached while programs are in it is at no folder, and they are answered on.
+    pub fn is_mounted(&mut self, table: &MountTable) -> bool {
+        let is_somewhere = self.device.as_ref().is_none_or(|device| table.has(device));
+        self.wait(if is_somewhere { Duration::ZERO } else { ENDING }).is_none()
     }
 
     /// Changes what may be done in it, whoever is in it; gives whether it could be: only root may.
@@ -94,7 +104,7 @@ impl Mounted {
     /// Unmounts it if nobody is in it; gives whether it is unmounted. Then all questions are
     /// answered, and what they changed is with the pool.
     pub fn try_unmount(&mut self) -> bool {
-        if !self.is_mounted() {
+        if !self.is_mounted(&MountTable::now()) {
             return true;
         }
         let is_done = (0..TRIES).any(|tried| {

@@ -11,7 +11,7 @@ use engine::KeyState;
 use engine::dataset::{Dataset, Wanted};
 use engine::files::Time;
 use engine::held::Set;
-use fuse::{LiveOptions, Mounted};
+use fuse::{LiveOptions, MountTable, Mounted};
 use vfs::By;
 
 use super::Pool;
@@ -69,8 +69,8 @@ pub(super) fn is_within(dataset: &str, target: &str) -> bool {
 impl Pool {
     /// What is mounted: datasets and folders. What somebody else unmounted is not any more.
     pub(super) fn mounted(&self) -> Vec<(String, PathBuf)> {
-        let mut mounts = self.mounts.lock();
-        mounts.retain_mut(|mount| mount.mounted.is_mounted());
+        let (mut mounts, table) = (self.mounts.lock(), MountTable::now());
+        mounts.retain_mut(|mount| mount.mounted.is_mounted(&table));
         mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
     }
 
