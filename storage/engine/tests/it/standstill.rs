@@ -117,6 +117,8 @@ fn bad_day(name: &str, shape: Shape, drives: usize, fault: &Fault) {
         write_file(&held, "tank", "after", &noise(5, 1 << 20));
         held.snapshot(&["tank@after".to_owned()]).unwrap();
         compare(&held, &name);
+        // what was refused while it stood still was not done when it went on
+        held.snapshot(&["tank@now".to_owned()]).unwrap();
         if written {
             assert!(read_file(&held, "tank", "waits") == noise(4, 500_000), "{name}");
         }

@@ -10,44 +10,71 @@ use super::Owned;
 use crate::Error;
 
 /// Something to be done to the pool's own objects.
-type Task = Box<dyn FnOnce(&Owned, &Change<'_>) + Send>;
+type Work = Box<dyn FnOnce(&Owned, &Change<'_>) + Send>;
 
-/// What is to be done, each with the group that was open when it was asked for.
+struct Task {
+    number: u64,
+    /// The group that was open when it was asked for.
+    asked_in: Txg,
+    work: Work,
+}
+
+/// What is to be done, in the order in which it was asked for.
 #[derive(Default)]
-pub(crate) struct Tasks(Mutex<Vec<(Txg, Task)>>);
+pub(crate) struct Tasks(Mutex<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    last: u64,
+    tasks: Vec<Task>,
+}
 
 impl Tasks {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().tasks.is_empty()
+    }
+
+    fn add(&self, asked_in: Txg, work: Work) -> u64 {
+        let mut asked = self.0.lock();
+        asked.last += 1;
+        let number = asked.last;
+        asked.tasks.push(Task { number, asked_in, work });
+        number
     }
 
     /// Those that may be done with a group. One that was closed before they were asked for has not
     /// all that was written by then, and knows nothing of room that was had since.
-    pub(super) fn take(&self, txg: Txg) -> impl Iterator<Item = Task> + use<> {
-        let mut all = self.0.lock();
-        let (now, later): (Vec<_>, _) = all.drain(..).partition(|(asked_in, _)| *asked_in <= txg);
-        *all = later;
-        now.into_iter().map(|(_, task)| task)
+    pub(super) fn take(&self, txg: Txg) -> impl Iterator<Item = Work> + use<> {
+        let mut asked = self.0.lock();
+        let all = std::mem::take(&mut asked.tasks);
+        let (now, later): (Vec<_>, _) = all.into_iter().partition(|task| task.asked_in <= txg);
+        asked.tasks = later;
+        now.into_iter().map(|task| task.work)
+    }
+
+    /// It is not to be done any more, unless it was begun.
+    fn revoke(&self, number: u64) {
+        self.0.lock().tasks.retain(|task| task.number != number);
     }
 }
 
 impl Owned {
-    /// Has something done with the open group, or a later one; nobody waits for that.
-    pub(super) fn ask(&self, task: impl FnOnce(&Self, &Change<'_>) + Send + 'static) {
-        let open = self.groups.open();
-        self.tasks.0.lock().push((open, Box::new(task)));
+    /// Has something done with the open group, or a later one; nobody waits for that. Gives its number.
+    pub(super) fn ask(&self, task: impl FnOnce(&Self, &Change<'_>) + Send + 'static) -> u64 {
+        self.tasks.add(self.groups.open(), Box::new(task))
     }
 
     /// Has something done to the pool's own objects with the open group, or a later one, and waits
-    /// until that is on the drives. Gives what the doing gave.
+    /// until that is on the drives. Gives what the doing gave. Where the pool stands still, or ends,
+    /// before it was begun, it is not done later, when nobody expects that any more.
     pub fn perform<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self, &Change<'_>) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let result = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&result);
-        self.ask(move |owned, change| *answer.lock() = Some(work(owned, change)));
-        self.sync()?;
+        let task = self.ask(move |owned, change| *answer.lock() = Some(work(owned, change)));
+        self.sync().inspect_err(|_| self.tasks.revoke(task))?;
         let done = result.lock().take();
         done.ok_or(Error::Closed)
     }
