@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What others test file systems with, on a mounted pool of six sparse files; zdb has the last word.
-# Takes root, /dev/fuse, fio, git, rsync, zdb; pjdfstest and fsx are built from their crates.
+# Takes root, /dev/fuse, fio, git, python3, rsync, zdb; pjdfstest and fsx are built from their crates.
 # Five minutes on two cores: `make test-posix`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,6 +34,7 @@ grep Summary "$work/pjd"
 "$target/posix/bin/fsx" -N 20000 -S 7 "$mnt/fsx" | tail -1
 fio --name=v --directory="$mnt" --size=256m --bs=4k-128k --rw=randrw --verify=crc32c --do_verify=1 \
   --ioengine=psync --end_fsync=1 | grep -E 'err=|READ|WRITE'
+python3 tools/handles.py "$mnt"
 git clone -q --no-hardlinks . "$mnt/clone" && git -C "$mnt/clone" fsck --no-dangling
 rsync -aHAX --exclude=/target ./ "$mnt/tree/" && rsync -aHAX "$mnt/tree/" "$work/back/"
 [[ -z $(rsync -aHAXnic --delete --exclude=/target ./ "$work/back/") ]]

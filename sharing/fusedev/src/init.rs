@@ -41,6 +41,9 @@ macro_rules! abilities {
 abilities! {
     /// Several reads of one file at a time.
     ASYNC_READ = 0;
+    /// Nodes are looked up by number, as `.` and `..`, when somebody comes back to one that the kernel
+    /// has forgotten (NFS, open_by_handle_at(2)).
+    EXPORT_SUPPORT = 4;
     /// Requests larger than 4 KiB.
     BIG_WRITES = 5;
     /// The umask is applied here.

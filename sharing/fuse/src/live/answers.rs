@@ -19,6 +19,7 @@ impl Answers for LiveServer {
         self.direct.store(offered.has(Ability::DIRECT_IO_ALLOW_MMAP), Relaxed);
         let mut wishes = Ability::all(&[
             Ability::DONT_MASK,
+            Ability::EXPORT_SUPPORT,
             Ability::READDIRPLUS,
             Ability::READDIRPLUS_AUTO,
             Ability::PARALLEL_DIROPS,

@@ -77,11 +77,25 @@ impl LiveServer {
 
     /// What a name names, if anything: that there is none is kept, too.
     fn looked_up(&self, dir: u64, name: &[u8]) -> Result<Answer, Error> {
+        if let b"." | b".." = name {
+            return self.known(dir, name == b"..");
+        }
         match self.live.lookup(dir, name) {
             // snapshots and volumes come and go, and so may `.zfs` itself
             Err(Error::Absent) if self.keeps_absence(dir, name) => Ok(Answer::absent(self.names)),
             found => found.map(|found| self.entry(&found)),
         }
+    }
+
+    /// A node that the kernel has forgotten, and somebody comes back to; or the directory above it.
+    fn known(&self, number: u64, above: bool) -> Result<Answer, Error> {
+        let number = if above { self.live.parent(number)? } else { number };
+        let mut found = self.live.attributes(number)?;
+        if number == self.live.root() {
+            // as the kernel has known it from the beginning
+            (found.number, found.generation) = (ROOT, 0);
+        }
+        Ok(self.entry(&found))
     }
 
     /// Whether the kernel is to keep that there is no such name.

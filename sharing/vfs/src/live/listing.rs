@@ -144,7 +144,7 @@ impl LiveListing {
     }
 
     /// The number for `..`; a root has itself above it.
-    fn parent(&self) -> Result<u64> {
+    pub(super) fn parent(&self) -> Result<u64> {
         match self.node {
             Node::File(place, object) => {
                 let files = self.live.files(place)?;

@@ -247,6 +247,11 @@ impl Live {
         LiveListing::open(self, number)
     }
 
+    /// The number of the directory above a directory; a root has itself above it.
+    pub fn parent(&self, dir: u64) -> Result<u64> {
+        self.list(dir)?.parent()
+    }
+
     /// What the file system takes and may still take.
     pub fn room(&self) -> Room {
         self.0.held.room(&self.0.dataset)
