@@ -45,7 +45,7 @@ test-long: setup
 	echo "make test-long: no rounds against real OpenZFS: qemu-system-x86_64 is not installed"
 	TRIPS=$${ROUNDS:-200} cargo test --locked --release --workspace -- --include-ignored
 
-# pjdfstest, fsx, fio --verify, git, rsync and cargo on a mounted pool; takes root and zdb.
+# pjdfstest, fsx, fio --verify, file handles, git, rsync and cargo on a mounted pool; root and zdb.
 test-posix: setup
 	tools/posix.sh
 
