@@ -115,13 +115,13 @@ impl Pool {
 
     /// The same, as somebody wishes.
     pub(super) fn mount_as_wished(&self, target: &str, wish: &MountWish) -> Vec<String> {
-        self.mount_chosen(target, wish, &|dataset| dataset.value("canmount") == Some("on"))
+        self.mount_chosen(target, wish, &mounts_itself)
     }
 
     /// Mounts what is new, if it is to be.
     pub(super) fn mount_new(&self, names: &[String]) -> Vec<String> {
         self.mount_chosen(self.held.name(), &MountWish::default(), &|dataset| {
-            names.contains(&dataset.name) && dataset.value("canmount") == Some("on")
+            names.contains(&dataset.name) && mounts_itself(dataset)
         })
     }
 
@@ -254,8 +254,9 @@ impl Pool {
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountWish) -> Result<()> {
         let (options, wish) = (options_of(dataset, wish), wish.clone());
         fuse::take_away_dead(dir);
-        let is_free = !dir.exists() || is_empty(dir);
-        let made = !dir.exists() || follows(dataset) && is_free;
+        let is_new = !dir.exists();
+        let is_free = is_new || is_empty(dir);
+        let made = is_new || is_free && follows(dataset);
         let said = |why: String| Error::refused(why);
         if !is_free && !may_cover(dataset, &wish) {
             return Err(said(format!(
@@ -332,6 +333,11 @@ impl Pool {
         }
         true
     }
+}
+
+/// Whether a file system is mounted without being asked for.
+fn mounts_itself(dataset: &Dataset) -> bool {
+    dataset.value("canmount") == Some("on")
 }
 
 /// Whether where it is mounted follows from its name: such folders go with it.

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::nas::{Nas, cannot_mount, kill, source};
+use crate::nas::{Nas, cannot_mount, kill, options, source};
 use crate::poolhouse::arg;
 
 #[test]
@@ -156,14 +156,6 @@ fn properties_say_where_file_systems_are_mounted() {
     assert_eq!(source(&root.join("pool/quiet")), None);
     nas.good("zfs destroy tank/quiet");
     nas.good("zpool destroy tank");
-}
-
-/// How the kernel has mounted what is at a folder: `rw,noexec,…`.
-fn options(dir: &Path) -> Vec<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let found = lines.rfind(|words| words.get(1).copied() == dir.to_str()).unwrap();
-    found[3].split(',').map(str::to_owned).collect()
 }
 
 #[test]

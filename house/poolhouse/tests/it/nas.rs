@@ -93,11 +93,22 @@ pub(crate) fn kill(state: &Path) {
     }
 }
 
-/// The source of what is mounted at a folder, as the kernel says it.
-pub(crate) fn source(dir: &Path) -> Option<String> {
+/// What the kernel says of what is mounted at a folder: its source, the folder, its kind, its options.
+fn mount(dir: &Path) -> Option<Vec<String>> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let at = |line: &str| line.split(' ').nth(1) == dir.to_str();
-    mounts.lines().rfind(|line| at(line)).map(|line| line.split(' ').next().unwrap().to_owned())
+    let line = mounts.lines().rfind(|line| at(line))?;
+    Some(line.split(' ').map(str::to_owned).collect())
+}
+
+/// The source of what is mounted at a folder.
+pub(crate) fn source(dir: &Path) -> Option<String> {
+    mount(dir)?.into_iter().next()
+}
+
+/// How it is mounted: `rw`, `noexec` and the like.
+pub(crate) fn options(dir: &Path) -> Vec<String> {
+    mount(dir).unwrap()[3].split(',').map(str::to_owned).collect()
 }
 
 /// A machine without FUSE has nothing to be mounted with.

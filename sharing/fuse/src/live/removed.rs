@@ -28,6 +28,6 @@ impl Removed {
     }
 
     pub(super) fn find(&self, number: u64) -> Option<Attributes> {
-        self.0.lock().iter().rfind(|one| one.number == number).copied()
+        self.0.lock().iter().find(|one| one.number == number).copied()
     }
 }
