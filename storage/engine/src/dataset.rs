@@ -12,7 +12,8 @@ pub struct Property {
     pub name: String,
     /// Its value, numbers in full.
     pub value: String,
-    /// Where it is set: "-" (a fact), "default", "local", "received", "inherited from NAME".
+    /// Where it is set: "-" (a fact), "default", "local", "received", "inherited from NAME"; "temporary":
+    /// it is mounted so.
     pub source: String,
 }
 

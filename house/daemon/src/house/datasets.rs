@@ -6,7 +6,7 @@ use engine::dataset::{Dataset, Wanted};
 use engine::held::{Held, NewDataset};
 
 use super::doomed::{Doom, doomed};
-use super::mounts::{Effect, effect, is_within};
+use super::mounts::{Change, Effect, Unmount, effect, is_within};
 use super::{House, Pool, done, give, warn};
 use crate::{Answer, Ask, Destroyed, Error, Listing, MountWish, Result, Secret};
 
@@ -38,9 +38,10 @@ impl House {
             Ask::Set { names, properties } => self.set(&names, &properties),
             Ask::Inherit { names, property, recursive, received } => {
                 let effect = effect(&property, None);
+                let change = Change { effect, properties: vec![&property], force: false };
                 let mut warnings = Vec::new();
                 for name in &names {
-                    warnings.extend(self.moving((name, name), (effect, false), |pool| {
+                    warnings.extend(self.moving(name, name, &change, |pool| {
                         inherit(pool, name, (&property, received), recursive)
                     })?);
                 }
@@ -65,7 +66,8 @@ impl House {
             Ask::Rename { from, to, recursive, parents, force } => {
                 let is_head = !from.contains('@');
                 let effect = if is_head { Effect::Again } else { Effect::None };
-                let done = self.moving((&from, &to), (effect, force), |pool| {
+                let change = Change { effect, properties: Vec::new(), force };
+                let done = self.moving(&from, &to, &change, |pool| {
                     make_parents(&pool.held, &to, parents && is_head)?;
                     Ok(pool.held.rename(&from, &to, recursive)?)
                 });
@@ -122,9 +124,11 @@ impl House {
     fn set(&self, names: &[String], properties: &[(String, String)]) -> Result<Answer> {
         let effects = properties.iter().map(|(property, value)| effect(property, Some(value)));
         let effect = effects.max().unwrap_or(Effect::None);
+        let names_of = properties.iter().map(|(property, _)| property.as_str());
+        let change = Change { effect, properties: names_of.collect(), force: false };
         let mut warnings = Vec::new();
         for name in names {
-            warnings.extend(self.moving((name, name), (effect, false), |pool| {
+            warnings.extend(self.moving(name, name, &change, |pool| {
                 let set = |(property, value): &(String, String)| {
                     Ok(pool.held.set(name, property, value)?)
                 };
@@ -134,29 +138,33 @@ impl House {
         warn(warnings)
     }
 
-    /// Changes a dataset `from`, which is `to` afterwards, and what is mounted of it, by force or not.
-    /// Gives warnings.
+    /// Changes a dataset `from`, which is `to` afterwards, and what is mounted of it. Gives warnings.
     fn moving(
         &self,
-        (from, to): (&str, &str),
-        (effect, force): (Effect, bool),
+        from: &str,
+        to: &str,
+        change: &Change<'_>,
         work: impl FnOnce(&Pool) -> Result<()>,
     ) -> Result<Vec<String>> {
         let pool = self.pool_of(from)?;
         let _changing = pool.changing.lock();
-        if effect < Effect::Again {
-            let done = work(&pool);
-            let warnings = if effect == Effect::Options { pool.follow(from) } else { Vec::new() };
-            return done.map(|()| warnings);
+        match change.effect {
+            Effect::None => return work(&pool).map(|()| Vec::new()),
+            Effect::Options => {
+                let done = work(&pool);
+                let warnings = pool.follow(from, change);
+                return done.map(|()| warnings);
+            }
+            Effect::Again | Effect::Anew => (),
         }
-        let gone = pool.unmount(&|dataset| is_within(dataset, from), force)?;
+        let how = Unmount { force: change.force, keeps_folders: false };
+        let mut gone = pool.unmount(&|dataset| is_within(dataset, from), how)?;
         if let Err(why) = work(&pool) {
             pool.mount_again(&gone);
             return Err(why);
         }
-        let gone: Vec<String> = gone.iter().map(|name| name.replacen(from, to, 1)).collect();
-        let target = (effect == Effect::Anew).then_some(to);
-        Ok(pool.mount_moved(&gone, target))
+        gone.iter_mut().for_each(|one| one.dataset = one.dataset.replacen(from, to, 1));
+        Ok(pool.mount_moved(&gone, to, change))
     }
 
     fn create(
@@ -210,8 +218,9 @@ impl House {
 
     pub(super) fn unmount(&self, names: &[String], force: bool) -> Result<Answer> {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+        let how = Unmount { force, keeps_folders: true };
         if names.is_empty() {
-            return unmount_all(&pools, force);
+            return unmount_all(&pools, how);
         }
         let mounted: Vec<_> = pools.iter().flat_map(|pool| pool.mounted()).collect();
         let mut chosen = Vec::new();
@@ -227,7 +236,7 @@ impl House {
         let goes = |dataset: &str| chosen.iter().any(|chosen| is_within(dataset, chosen));
         for pool in pools {
             let _changing = pool.changing.lock();
-            pool.unmount(&goes, force)?;
+            pool.unmount(&goes, how)?;
         }
         done(())
     }
@@ -272,7 +281,7 @@ impl House {
         let names = doomed(&all, name, doom)?;
         if !dry && !names.is_empty() {
             let goes = |dataset: &str| names.iter().any(|name| name == dataset);
-            let gone = pool.unmount(&goes, force)?;
+            let gone = pool.unmount(&goes, Unmount { force, keeps_folders: false })?;
             if let Err(why) = pool.held.destroy_all(&names, doom.later) {
                 pool.mount_again(&gone);
                 return Err(why.into());
@@ -346,13 +355,15 @@ impl House {
                     more.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>(),
                 );
             }
-            if !names.is_empty() {
-                pool.unmount(&|dataset| names.iter().any(|name| name == dataset), force)?;
-                pool.held.destroy_all(&names, false)?;
-            }
-            let below = pool.unmount(&|dataset| is_within(dataset, head), force)?;
-            let done = pool.held.rollback(head);
-            let warnings = pool.mount_again(&below);
+            // nothing is destroyed if something is in use
+            let goes = |dataset: &str| {
+                is_within(dataset, head) || names.iter().any(|name| name == dataset)
+            };
+            let gone = pool.unmount(&goes, Unmount { force, keeps_folders: true })?;
+            let later =
+                if names.is_empty() { Ok(()) } else { pool.held.destroy_all(&names, false) };
+            let done = later.and_then(|()| pool.held.rollback(head));
+            let warnings = pool.mount_again(&gone);
             done?;
             Ok(warnings)
         })
@@ -360,7 +371,7 @@ impl House {
 }
 
 /// Unmounts all that can be, what was mounted last first, as it may lie over others.
-fn unmount_all(pools: &[Arc<Pool>], force: bool) -> Result<Answer> {
+fn unmount_all(pools: &[Arc<Pool>], how: Unmount) -> Result<Answer> {
     let mut all: Vec<_> = pools
         .iter()
         .flat_map(|pool| pool.in_order().into_iter().map(move |(order, name)| (order, pool, name)))
@@ -369,7 +380,7 @@ fn unmount_all(pools: &[Arc<Pool>], force: bool) -> Result<Answer> {
     let mut busy = Vec::new();
     for (_, pool, dataset) in all {
         let _changing = pool.changing.lock();
-        if let Err(why) = pool.unmount_this(&dataset, force) {
+        if let Err(why) = pool.unmount_this(&dataset, how) {
             busy.push(why.to_string());
         }
     }

@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::held::{Held, World};
+use mounts::Unmount;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
@@ -135,7 +136,7 @@ impl House {
         let pools = std::mem::take(&mut *self.pools.lock());
         for (name, pool) in pools {
             // whoever is in one gets errors
-            let _ = pool.unmount(&|_| true, true);
+            let _ = pool.unmount(&|_| true, Unmount { force: true, keeps_folders: false });
             match pool.end(Held::release) {
                 Ok(()) => self.log.say(&format!("pool '{name}' is left until the next start")),
                 Err(why) => self.log.say(&format!("pool '{name}' is left, and {why}")),

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::KeyState;
-use engine::dataset::{Dataset, Wanted};
+use engine::dataset::{Dataset, Property, Wanted};
 use engine::files::Time;
 use engine::held::Set;
 use fuse::{LiveOptions, MountTable, Mounted};
 use vfs::By;
 
 use super::Pool;
-use super::options::{may_cover, options_of};
+use super::options::{may_cover, options_of, value_of};
 use crate::{Error, MountWish, Result};
 
 /// A file system that is mounted.
@@ -29,6 +29,13 @@ pub(super) struct Mount {
     made: bool,
     /// Those with higher numbers were mounted later, perhaps over it.
     order: u64,
+}
+
+/// One that was mounted, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Gone {
+    pub(super) dataset: String,
+    wish: MountWish,
 }
 
 /// How many were mounted.
@@ -49,6 +56,27 @@ pub(super) enum Effect {
     Again,
     /// The same, and what was not mounted is as well, as somebody says where it belongs.
     Anew,
+}
+
+/// A change of a dataset, as far as mounts are concerned.
+#[derive(Clone, Debug)]
+pub(super) struct Change<'a> {
+    pub(super) effect: Effect,
+    /// These get other values.
+    pub(super) properties: Vec<&'a str>,
+    /// Whoever is in what is unmounted gets errors.
+    pub(super) force: bool,
+}
+
+impl Change<'_> {
+    /// Whether `dataset`, which is `target` or below it, follows `target` in a property that is
+    /// changed.
+    fn counts(&self, target: &str, dataset: &Dataset, property: &str) -> bool {
+        let of = |it: &&Property| it.name == property;
+        let has_its_own =
+            || dataset.properties.iter().find(of).is_some_and(|it| it.source == "local");
+        self.properties.contains(&property) && (dataset.name == target || !has_its_own())
+    }
 }
 
 /// What it does to mounts that a property gets a value; none: that it has one no more.
@@ -79,21 +107,28 @@ impl Pool {
         self.mounted().iter().any(|(dataset, _)| dataset == name)
     }
 
-    /// Says of datasets of this pool whether they are mounted, and where they are with the altroot.
+    /// Says of datasets of this pool whether they are mounted, and how, and where they are with the
+    /// altroot.
     pub(super) fn tell_mounts(&self, datasets: &mut [Dataset]) {
-        let mounted = self.mounted();
+        let _ = self.mounted();
+        let mounts = self.mounts.lock();
         for dataset in datasets {
+            let mount = mounts.iter().find(|mount| mount.dataset == dataset.name);
             for fact in &mut dataset.properties {
                 match fact.name.as_str() {
-                    "mounted" if mounted.iter().any(|(name, _)| *name == dataset.name) => {
-                        "yes".clone_into(&mut fact.value);
-                    }
+                    "mounted" if mount.is_some() => "yes".clone_into(&mut fact.value),
                     "mountpoint" => {
                         if let Some(dir) = self.behind_root(&fact.value) {
                             fact.value = dir.display().to_string();
                         }
                     }
-                    _ => (),
+                    _ => {
+                        let now = mount.and_then(|mount| value_of(&fact.name, &mount.options));
+                        if let Some(now) = now.filter(|now| *now != fact.value) {
+                            now.clone_into(&mut fact.value);
+                            "temporary".clone_into(&mut fact.source);
+                        }
+                    }
                 }
             }
         }
@@ -115,62 +150,72 @@ impl Pool {
 
     /// The same, as somebody wishes.
     pub(super) fn mount_as_wished(&self, target: &str, wish: &MountWish) -> Vec<String> {
-        self.mount_chosen(target, wish, &mounts_itself)
+        self.mount_chosen(target, &|dataset| mounts_itself(dataset).then(|| wish.clone()))
     }
 
     /// Mounts what is new, if it is to be.
     pub(super) fn mount_new(&self, names: &[String]) -> Vec<String> {
-        self.mount_chosen(self.held.name(), &MountWish::default(), &|dataset| {
-            names.contains(&dataset.name) && mounts_itself(dataset)
+        self.mount_chosen(self.held.name(), &|dataset| {
+            let is_new = names.contains(&dataset.name);
+            (is_new && mounts_itself(dataset)).then(MountWish::default)
         })
     }
 
-    /// Mounts again what was mounted before, by itself or because somebody asked for it, if it may
-    /// still be.
-    pub(super) fn mount_again(&self, names: &[String]) -> Vec<String> {
-        self.mount_moved(names, None)
+    /// Mounts again what was mounted before, by itself or because somebody asked for it, as it was and
+    /// if it may still be.
+    pub(super) fn mount_again(&self, gone: &[Gone]) -> Vec<String> {
+        let none = Change { effect: Effect::Again, properties: Vec::new(), force: false };
+        self.mount_moved(gone, self.held.name(), &none)
     }
 
-    /// The same, and all that is to be mounted at and below `target`.
-    pub(super) fn mount_moved(&self, names: &[String], target: Option<&str>) -> Vec<String> {
-        let anew = |name: &str| target.is_some_and(|target| is_within(name, target));
-        let chosen = |dataset: &Dataset| match dataset.value("canmount") {
-            Some("off") => false,
-            Some("on") if anew(&dataset.name) => true,
-            _ => names.contains(&dataset.name),
-        };
-        self.mount_chosen(self.held.name(), &MountWish::default(), &chosen)
+    /// The same, after `target` and what is below it changed.
+    pub(super) fn mount_moved(
+        &self,
+        gone: &[Gone],
+        target: &str,
+        change: &Change<'_>,
+    ) -> Vec<String> {
+        self.mount_chosen(self.held.name(), &|dataset| {
+            let was = gone.iter().find(|gone| gone.dataset == dataset.name);
+            let wish = was.map(|gone| gone.wish.without(|it| change.counts(target, dataset, it)));
+            let anew = change.effect == Effect::Anew && is_within(&dataset.name, target);
+            match dataset.value("canmount") {
+                Some("off") => None,
+                Some("on") if anew => Some(wish.unwrap_or_default()),
+                _ => wish,
+            }
+        })
     }
 
-    /// Mounts those file systems at and below `target` that are chosen, the outer ones first.
+    /// Mounts those file systems at and below `target` for which there is a wish, the outer ones first.
     fn mount_chosen(
         &self,
         target: &str,
-        wish: &MountWish,
-        chosen: &dyn Fn(&Dataset) -> bool,
+        chosen: &dyn Fn(&Dataset) -> Option<MountWish>,
     ) -> Vec<String> {
         let mut warnings = Vec::new();
-        let mut found = match self.filesystems(target, None) {
+        let found = match self.filesystems(target, None) {
             Ok(found) => found,
             Err(why) => return vec![why.to_string()],
         };
-        found.retain(chosen);
-        let mut places: Vec<(PathBuf, Dataset)> =
-            found.into_iter().filter_map(|it| Some((self.folder(&it)?, it))).collect();
-        places.sort_by(|one, other| one.0.cmp(&other.0));
         let here = self.mounted();
-        places.retain(|(_, it)| !here.iter().any(|(name, _)| *name == it.name));
-        for (dir, dataset) in places {
-            if let Err(why) = self.mount_at(&dir, &dataset, wish) {
+        let mut places: Vec<(PathBuf, Dataset, MountWish)> = found
+            .into_iter()
+            .filter(|it| !here.iter().any(|(name, _)| *name == it.name))
+            .filter_map(|it| chosen(&it).and_then(|wish| Some((self.folder(&it)?, it, wish))))
+            .collect();
+        places.sort_by(|one, other| one.0.cmp(&other.0));
+        for (dir, dataset, wish) in places {
+            if let Err(why) = self.mount_at(&dir, &dataset, &wish) {
                 warnings.push(format!("'{}' is not mounted: {why}", dataset.name));
             }
         }
         warnings
     }
 
-    /// Has what is mounted at and below `target` follow its properties, even while it is in use.
-    /// What could not be done is told.
-    pub(super) fn follow(&self, target: &str) -> Vec<String> {
+    /// Has what is mounted at and below `target` follow its properties after a change, even while it is
+    /// in use. What could not be done is told.
+    pub(super) fn follow(&self, target: &str, change: &Change<'_>) -> Vec<String> {
         let found = match self.filesystems(target, None) {
             Ok(found) => found,
             Err(why) => return vec![why.to_string()],
@@ -178,6 +223,7 @@ impl Pool {
         let mut stale = Vec::new();
         for mount in self.mounts.lock().iter_mut() {
             let Some(dataset) = found.iter().find(|it| it.name == mount.dataset) else { continue };
+            mount.wish = mount.wish.without(|it| change.counts(target, dataset, it));
             let options = options_of(dataset, &mount.wish);
             if options == mount.options {
                 continue;
@@ -192,7 +238,8 @@ impl Pool {
             return Vec::new();
         }
         // who may not change what is mounted mounts it once more
-        match self.unmount(&|dataset| stale.iter().any(|it| it == dataset), false) {
+        let how = Unmount { force: false, keeps_folders: true };
+        match self.unmount(&|dataset| stale.iter().any(|it| it == dataset), how) {
             Ok(gone) => self.mount_again(&gone),
             Err(why) => {
                 vec![format!("what is mounted stays as it was until it is unmounted: {why}")]
@@ -274,25 +321,23 @@ impl Pool {
         Ok(())
     }
 
-    /// Unmounts those that are chosen, what was mounted last first, and gives their names. If a
-    /// program is in one, and no force is used, all stay as they were.
-    pub(super) fn unmount(
-        &self,
-        chosen: &dyn Fn(&str) -> bool,
-        force: bool,
-    ) -> Result<Vec<String>> {
+    /// Unmounts those that are chosen, what was mounted last first, and tells how they were mounted.
+    /// If a program is in one, and no force is used, all stay as they were.
+    pub(super) fn unmount(&self, chosen: &dyn Fn(&str) -> bool, how: Unmount) -> Result<Vec<Gone>> {
         let mut wanted = self.mounted();
         wanted.retain(|(dataset, _)| chosen(dataset));
         // the inner ones before the outer, but for what was hidden by an outer one later
         wanted.reverse();
-        let mut done: Vec<String> = Vec::new();
+        let mut done: Vec<Gone> = Vec::new();
         for (dataset, dir) in wanted {
-            if self.unmount_one(&dataset, force) {
-                done.push(dataset);
-                continue;
+            match self.unmount_one(&dataset, how) {
+                Unmounted::Now(gone) => done.push(gone),
+                Unmounted::Before => (),
+                Unmounted::InUse => {
+                    let _ = self.mount_again(&done);
+                    return Err(in_use(&dataset, &dir));
+                }
             }
-            let _ = self.mount_again(&done);
-            return Err(in_use(&dataset, &dir));
         }
         Ok(done)
     }
@@ -304,35 +349,53 @@ impl Pool {
     }
 
     /// Unmounts one that may have been unmounted by somebody else.
-    pub(super) fn unmount_this(&self, dataset: &str, force: bool) -> Result<()> {
+    pub(super) fn unmount_this(&self, dataset: &str, how: Unmount) -> Result<()> {
         let mounted = self.mounted().into_iter().find(|(name, _)| name == dataset);
-        match mounted {
-            Some((_, dir)) if !self.unmount_one(dataset, force) => Err(in_use(dataset, &dir)),
-            _ => Ok(()),
+        let Some((_, dir)) = mounted else { return Ok(()) };
+        match self.unmount_one(dataset, how) {
+            Unmounted::InUse => Err(in_use(dataset, &dir)),
+            Unmounted::Now(_) | Unmounted::Before => Ok(()),
         }
     }
 
-    fn unmount_one(&self, dataset: &str, force: bool) -> bool {
+    fn unmount_one(&self, dataset: &str, how: Unmount) -> Unmounted {
         let mut mounts = self.mounts.lock();
         let Some(at) = mounts.iter().position(|mount| mount.dataset == dataset) else {
-            return true;
+            return Unmounted::Before;
         };
         let mut mount = mounts.remove(at);
-        if force {
+        if how.force {
             mount.mounted.unmount();
         } else if !mount.mounted.try_unmount() {
             mounts.insert(at, mount);
-            return false;
+            return Unmounted::InUse;
         }
         drop(mounts);
-        let Mount { dir, mounted, made, .. } = mount;
+        let Mount { dataset, dir, wish, mounted, made, .. } = mount;
         drop(mounted);
-        if made {
+        if made && !how.keeps_folders {
             // it stays if something was put there meanwhile
             let _ = std::fs::remove_dir(dir);
         }
-        true
+        Unmounted::Now(Gone { dataset, wish })
     }
+}
+
+/// How to unmount.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unmount {
+    /// Whoever is in it gets errors.
+    pub(super) force: bool,
+    /// The folders that were made for it stay, as what is mounted there next may be read-only outside.
+    pub(super) keeps_folders: bool,
+}
+
+/// What came of unmounting one.
+enum Unmounted {
+    Now(Gone),
+    /// Somebody else did it.
+    Before,
+    InUse,
 }
 
 /// Whether a file system is mounted without being asked for.

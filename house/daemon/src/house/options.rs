@@ -19,6 +19,25 @@ impl MountWish {
             ))),
         }
     }
+
+    /// What is left of it when properties are changed: these count then.
+    pub(super) fn without(&self, is_changed: impl Fn(&str) -> bool) -> Self {
+        let stays =
+            |word: &&String| said_by(word).is_none_or(|(property, _)| !is_changed(property));
+        Self { options: self.options.iter().filter(stays).cloned().collect(), ..*self }
+    }
+}
+
+/// The value of a property by which something is mounted so; none: it says nothing of that.
+pub(super) fn value_of(property: &str, options: &LiveOptions) -> Option<&'static str> {
+    let is_on = match property {
+        "readonly" => options.read_only,
+        "exec" => !options.no_exec,
+        "setuid" => !options.no_setuid,
+        "devices" => !options.no_devices,
+        _ => return None,
+    };
+    Some(if is_on { "on" } else { "off" })
 }
 
 /// Whether a file system may cover what its folder has in it.
@@ -46,19 +65,29 @@ pub(super) fn options_of(dataset: &Dataset, wish: &MountWish) -> LiveOptions {
 
 /// Follows one of mount(8)'s words, of which the last counts; gives whether it is known.
 fn follow(word: &str, options: &mut LiveOptions) -> bool {
-    match word {
-        "defaults" => (),
-        "ro" => options.read_only = true,
-        "rw" => options.read_only = false,
-        "exec" => options.no_exec = false,
-        "noexec" => options.no_exec = true,
-        "suid" | "setuid" => options.no_setuid = false,
-        "nosuid" | "nosetuid" => options.no_setuid = true,
-        "dev" | "devices" => options.no_devices = false,
-        "nodev" | "nodevices" => options.no_devices = true,
-        _ => return false,
+    match said_by(word) {
+        Some(("readonly", is_on)) => options.read_only = is_on,
+        Some(("exec", is_on)) => options.no_exec = !is_on,
+        Some(("setuid", is_on)) => options.no_setuid = !is_on,
+        Some(("devices", is_on)) => options.no_devices = !is_on,
+        _ => return word == "defaults",
     }
     true
+}
+
+/// The property that one of mount(8)'s words stands for, and whether it is on.
+fn said_by(word: &str) -> Option<(&'static str, bool)> {
+    Some(match word {
+        "ro" => ("readonly", true),
+        "rw" => ("readonly", false),
+        "exec" => ("exec", true),
+        "noexec" => ("exec", false),
+        "suid" | "setuid" => ("setuid", true),
+        "nosuid" | "nosetuid" => ("setuid", false),
+        "dev" | "devices" => ("devices", true),
+        "nodev" | "nodevices" => ("devices", false),
+        _ => return None,
+    })
 }
 
 /// Whether other users may see what is mounted.

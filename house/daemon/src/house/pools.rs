@@ -9,6 +9,7 @@ use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
+use super::mounts::Unmount;
 use super::waiting::Waiting;
 use crate::memory::Remembered;
 use crate::{CreatePool, Error, Found, ImportPool, Imported, PoolReport, Result, Secret};
@@ -236,7 +237,7 @@ impl House {
                  lost: mend them and run `zpool clear {name}`, or use -f"
             )));
         }
-        pool.unmount(&|_| true, force)?;
+        pool.unmount(&|_| true, Unmount { force, keeps_folders: false })?;
         self.pools.lock().remove(name);
         self.remember()?;
         let done = pool.end(way);
@@ -267,7 +268,8 @@ impl House {
         self.log.say(&format!("pool '{name}' is taken over anew: {ended}"));
         let (guid, drives) = (pool.held.guid(), pool.held.known_drives());
         // whoever is in it gets errors
-        let _ = pool.unmount(&|_| true, true);
+        let how = Unmount { force: true, keeps_folders: true };
+        let gone = pool.unmount(&|_| true, how).unwrap_or_default();
         self.pools.lock().remove(name);
         let _ = pool.end(Held::release);
         let altroot = pool.altroot.clone();
@@ -282,7 +284,7 @@ impl House {
         })?;
         let pool = self.keep(held, altroot);
         self.remember()?;
-        let mut warnings = pool.mount_below(name);
+        let mut warnings = pool.mount_again(&gone);
         let told = format!(
             "pool '{name}' was taken over anew, as it was last written: changes of its last seconds \
              that nobody had asked to be kept (fsync, sync) are lost"

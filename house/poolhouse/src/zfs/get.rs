@@ -14,7 +14,7 @@ use crate::values::readable;
 /// The columns there are.
 const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
 /// Where properties may be set.
-const SOURCES: [&str; 5] = ["local", "default", "inherited", "received", "none"];
+const SOURCES: [&str; 6] = ["local", "default", "inherited", "received", "temporary", "none"];
 
 /// Show properties
 #[derive(clap::Args, Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// These columns: name, property, value, source
     #[arg(short = 'o', value_name = "FIELD", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Only what is set there: local, default, inherited, received, none
+    /// Only what is set there: local, default, inherited, received, temporary (as it is mounted), none
     #[arg(short = 's', value_name = "SOURCE", value_delimiter = ',')]
     sources: Vec<String>,
     /// Properties with commas between them, or `all`
@@ -128,7 +128,7 @@ mod tests {
             known("-s", &[text.to_owned()], &SOURCES).map(|found| found.len()).map_err(|_| ())
         };
         assert_eq!(words("local"), Ok(1));
-        assert_eq!(words("all"), Ok(5));
+        assert_eq!(words("all"), Ok(SOURCES.len()));
         assert_eq!(words("elsewhere"), Err(()));
     }
 }

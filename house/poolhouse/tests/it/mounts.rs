@@ -263,6 +263,46 @@ fn who_mounts_may_say_how() {
 }
 
 #[test]
+fn what_was_mounted_some_way_comes_back_so() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("comes-back", 1);
+    nas.create("tank", 1);
+    nas.good("zfs create -p tank/a/b");
+    let root = nas.root().join("tank");
+    nas.good("zfs unmount tank/a");
+    nas.good("zfs mount -R -o ro tank/a");
+    let read_only = |wanted: [(&str, &str); 2]| {
+        for (name, source) in wanted {
+            let told = nas.good(&format!("zfs get -Ho value,source readonly tank/{name}"));
+            assert_eq!(told, format!("on\t{source}\n"), "{name}");
+            assert!(options(&root.join(name)).contains(&"ro".to_owned()), "{name}");
+        }
+    };
+    read_only([("a", "temporary"), ("a/b", "temporary")]);
+    assert!(nas.good("zfs get -rHo name -s temporary all tank").lines().eq(["tank/a", "tank/a/b"]));
+    nas.good("zfs rename tank/a tank/c");
+    nas.good("zfs snapshot -r tank/c@before");
+    nas.good("zfs rollback tank/c@before");
+    read_only([("c", "temporary"), ("c/b", "temporary")]);
+    let stays = File::open(root.join("c")).unwrap();
+    nas.good("zfs snapshot tank/c@later");
+    nas.refused("zfs unmount tank/c", 14);
+    nas.refused("zfs rollback -r tank/c@before", 14);
+    nas.good("zfs list tank/c@later");
+    drop(stays);
+    read_only([("c", "temporary"), ("c/b", "temporary")]);
+    // what is said of the property counts from then on, but not below where it is said otherwise
+    nas.good("zfs set readonly=on tank/c/b");
+    nas.good("zfs set readonly=off exec=off tank/c");
+    std::fs::write(root.join("c/letter"), "dear grandma").unwrap();
+    read_only([("c/b", "local"); 2]);
+    nas.good("zfs inherit readonly tank/c/b");
+    std::fs::write(root.join("c/b/letter"), "dear grandpa").unwrap();
+}
+
+#[test]
 fn what_is_encrypted_is_unlocked_to_be_mounted() {
     if cannot_mount() {
         return;
