@@ -57,6 +57,15 @@ impl Cli {
             Command::Man(man) => man.run(),
         }
     }
+
+    /// The exit status for one that tells what kind of a failure it was. What goes by the words of
+    /// zpool(8) and zfs(8) goes by their statuses, too: scripts ask for 1.
+    pub(crate) fn status(&self, kind: u8) -> u8 {
+        match self.command {
+            Command::Zpool(_) | Command::Zfs(_) if kind > 2 => 1,
+            _ => kind,
+        }
+    }
 }
 
 #[cfg(test)]

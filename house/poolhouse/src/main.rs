@@ -35,6 +35,6 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     match cli.run() {
         Ok(outcome) => outcome.code(),
-        Err(failure) => failure.report(),
+        Err(failure) => ExitCode::from(cli.status(failure.report())),
     }
 }

@@ -96,30 +96,30 @@ impl Failure {
     }
 
     /// Says why on standard error, and gives the exit status.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> u8 {
         match self {
             Self::Engine(error) => {
                 crate::print::error(error);
-                ExitCode::from(error.status())
+                error.status()
             }
             Self::Daemon(error) => {
                 crate::print::error(error);
-                ExitCode::from(error.status())
+                error.status()
             }
             Self::Lab(error) => {
                 crate::print::error(error);
-                ExitCode::from(match error {
+                match error {
                     lab::Error::Asked { .. } => 2,
                     lab::Error::Refused { .. } => 11,
                     lab::Error::Room { .. } => 13,
                     _ => 10,
-                })
+                }
             }
             // whoever read our output has seen enough of it
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Output(error) => {
                 crate::print::error(&format!("the output cannot be written: {error}"));
-                ExitCode::from(13)
+                13
             }
         }
     }

@@ -179,8 +179,9 @@ fn take_away(dir: &Path, flags: UnmountFlags) -> bool {
 /// Takes away what a program left mounted on a folder when it was killed.
 pub fn take_away_dead(dir: &Path) {
     // the kernel still knows a dead folder's attributes; only a file system's own figures are
-    // always asked for
-    while rustix::fs::statfs(dir).is_err_and(|why| why == Errno::NOTCONN) {
+    // always asked for, and who asks in the moment of its death is told so in another word
+    let is_dead = |why: Errno| matches!(why, Errno::NOTCONN | Errno::CONNABORTED);
+    while rustix::fs::statfs(dir).is_err_and(is_dead) {
         if !take_away(dir, UnmountFlags::DETACH) {
             // who mounts over it says why it cannot be
             return;

@@ -49,6 +49,12 @@ pub fn is_property(name: &str) -> bool {
     dsl::property::is_known(name) || owners::parse(name).is_some()
 }
 
+/// Whether users may set that property on datasets of a kind ("filesystem", "volume").
+pub fn is_for(name: &str, kind: &str) -> bool {
+    let kind = if kind == "volume" { Kind::Volume } else { Kind::Filesystem };
+    dsl::property::is_settable(name, kind).is_ok()
+}
+
 impl Dataset {
     /// A property's value.
     pub fn value(&self, name: &str) -> Option<&str> {

@@ -13,4 +13,4 @@ mod size;
 pub use address::{Ashift, MetaslabId, Sectors, VdevId};
 pub use number::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg};
 pub use place::Place;
-pub use size::{bytes as human_bytes, parse_bytes};
+pub use size::{bytes as human_bytes, parse_binary, parse_bytes};

@@ -25,6 +25,15 @@ pub fn bytes(count: u64) -> String {
 /// Reads "128K", "1.5G", "4TB" (decimal), "4TiB" (binary), "512"; `None` for anything else or
 /// what does not fit.
 pub fn parse_bytes(text: &str) -> Option<u64> {
+    parse(text, true)
+}
+
+/// The same as zfsprops(7) has it, where all units are binary: "1.5G", "1536M" and "1.50GB" are equal.
+pub fn parse_binary(text: &str) -> Option<u64> {
+    parse(text, false)
+}
+
+fn parse(text: &str, knows_decimal: bool) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
@@ -32,7 +41,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     let (letter, decimal) = match unit.as_str() {
         "" | "B" => ("", false),
         u if u.ends_with("IB") => (u.get(..u.len() - 2)?, false),
-        u if u.ends_with('B') => (u.get(..u.len() - 1)?, true),
+        u if u.ends_with('B') => (u.get(..u.len() - 1)?, knows_decimal),
         u => (u, false),
     };
     let power = u32::try_from(UNITS.iter().position(|known| *known == letter)?).ok()?;
@@ -57,7 +66,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, parse_bytes};
+    use super::{bytes, parse_binary, parse_bytes};
 
     #[test]
     fn sizes_read_as_the_fields_tools_print_them() {
@@ -85,5 +94,13 @@ mod tests {
         assert_eq!(parse_bytes("17"), Some(17));
         assert_eq!(parse_bytes("17X"), None);
         assert_eq!(parse_bytes("999999999999E"), None);
+    }
+
+    #[test]
+    fn properties_have_binary_units_only() {
+        for text in ["1.5G", "1536M", "1.50GB", "1.5gb", "1.5GiB", "1610612736", "1610612736B"] {
+            assert_eq!(parse_binary(text), Some(3 << 29), "{text}");
+        }
+        assert_eq!((parse_binary("17X"), parse_binary("1Z")), (None, None));
     }
 }

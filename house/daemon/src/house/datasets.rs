@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::dataset::{Dataset, Wanted};
+use engine::dataset::{Dataset, Wanted, is_for};
 use engine::held::{Held, NewDataset};
 
 use super::doomed::{Doom, doomed};
@@ -54,6 +54,9 @@ impl House {
                 self.rollback(&snapshot, newer, clones, force)
             }
             Ask::Clone { snapshot, name, properties, parents } => self.in_pool(&name, |pool| {
+                if parents && exists(&pool.held, &name)? {
+                    return Ok(Vec::new());
+                }
                 make_parents(&pool.held, &name, parents)?;
                 let new = NewDataset { name: name.clone(), properties };
                 pool.held.clone_snapshot(&snapshot, &new)?;
@@ -87,6 +90,9 @@ impl House {
             Ask::CreateVolume { name, size, block_size, sparse, properties, parents, secret } => {
                 let new = NewDataset { name, properties };
                 self.in_pool(&new.name, |pool| {
+                    if parents && exists(&pool.held, &new.name)? {
+                        return Ok(Vec::new());
+                    }
                     make_parents(&pool.held, &new.name, parents)?;
                     let (shape, secret) = ((size, block_size), bytes(secret.as_ref()));
                     pool.held.create_volume_with(&new, shape, sparse, secret)?;
@@ -194,15 +200,14 @@ impl House {
 
     pub(super) fn mount(&self, names: &[String], below: bool, wish: &MountWish) -> Result<Answer> {
         wish.check()?;
+        let mut failed = Vec::new();
         if names.is_empty() {
             let pools: Vec<_> = self.pools.lock().values().cloned().collect();
-            let all = pools.iter().flat_map(|pool| {
+            for pool in pools {
                 let _changing = pool.changing.lock();
-                pool.mount_as_wished(pool.held.name(), wish)
-            });
-            return warn(all.collect());
+                failed.extend(pool.mount_as_wished(pool.held.name(), wish));
+            }
         }
-        let mut warnings = Vec::new();
         for name in names {
             let pool = self.pool_of(name)?;
             let _changing = pool.changing.lock();
@@ -210,10 +215,10 @@ impl House {
                 pool.mount_one(name, wish)?;
             }
             if below {
-                warnings.extend(pool.mount_as_wished(name, wish));
+                failed.extend(pool.mount_as_wished(name, wish));
             }
         }
-        warn(warnings)
+        if failed.is_empty() { done(()) } else { Err(Error::refused(failed.join("\n"))) }
     }
 
     pub(super) fn unmount(&self, names: &[String], force: bool) -> Result<Answer> {
@@ -370,11 +375,13 @@ impl House {
     }
 }
 
-/// Unmounts all that can be, what was mounted last first, as it may lie over others.
+/// Unmounts all that can be of what mounts itself, what was mounted last first, as it may lie over
+/// others.
 fn unmount_all(pools: &[Arc<Pool>], how: Unmount) -> Result<Answer> {
     let mut all: Vec<_> = pools
         .iter()
         .flat_map(|pool| pool.in_order().into_iter().map(move |(order, name)| (order, pool, name)))
+        .filter(|(_, pool, name)| !pool.waits_to_be_asked(name))
         .collect();
     all.sort_by_key(|(order, ..)| std::cmp::Reverse(*order));
     let mut busy = Vec::new();
@@ -403,7 +410,9 @@ fn inherit(
         return unset(name);
     }
     let heads = list(&pool.held, name)?;
-    let mut heads = heads.iter().filter(|dataset| is_head(dataset));
+    // below there may be volumes, which have not all that file systems have
+    let has_it = |it: &&Dataset| it.name == name || is_for(property, &it.kind);
+    let mut heads = heads.iter().filter(|dataset| is_head(dataset)).filter(has_it);
     heads.try_for_each(|dataset| unset(&dataset.name))
 }
 

@@ -348,6 +348,12 @@ impl Pool {
         mounts.iter().map(|mount| (mount.order, mount.dataset.clone())).collect()
     }
 
+    /// Whether a file system is mounted, and unmounted, only if somebody names it.
+    pub(super) fn waits_to_be_asked(&self, name: &str) -> bool {
+        let found = self.filesystems(name, Some(0)).unwrap_or_default();
+        found.first().is_some_and(|it| it.value("canmount") == Some("noauto"))
+    }
+
     /// Unmounts one that may have been unmounted by somebody else.
     pub(super) fn unmount_this(&self, dataset: &str, how: Unmount) -> Result<()> {
         let mounted = self.mounted().into_iter().find(|(name, _)| name == dataset);

@@ -3,9 +3,10 @@
 use ::daemon::Ask;
 
 use super::owner::numbered;
+use super::select::{canonical, known};
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure};
-use crate::zpool::setting;
+use crate::zpool::{once, setting};
 
 /// Set properties
 #[derive(clap::Args, Debug)]
@@ -25,6 +26,7 @@ type Properties = Vec<(String, String)>;
 impl Set {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (properties, names) = self.parts()?;
+        once(&properties)?;
         asking.tell(&Ask::Set { names, properties })
     }
 
@@ -37,7 +39,7 @@ impl Set {
         }
         let settings = settings.iter().map(|text| {
             let (property, value) = setting(text).map_err(Failure::usage)?;
-            Ok((numbered(&property)?, value))
+            Ok((numbered(&canonical(&property))?, value))
         });
         Ok((settings.collect::<Result<_, Failure>>()?, names.to_vec()))
     }
@@ -63,9 +65,10 @@ pub(super) struct Inherit {
 
 impl Inherit {
     pub(super) fn run(&self, asking: &Asking) -> Done {
+        let property = canonical(&self.property);
         asking.tell(&Ask::Inherit {
             names: self.names.clone(),
-            property: self.property.clone(),
+            property: known(&property)?,
             recursive: self.recursive,
             received: self.received,
         })

@@ -52,15 +52,16 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     let named = || args.properties.split(',');
     let all = named().any(|name| name == "all");
     let properties: Vec<String> = named().flat_map(full).collect();
-    let asked = if all { Vec::new() } else { properties };
+    let shown = if all { Vec::new() } else { properties };
+    let mut asked: Vec<String> = shown.iter().filter(|name| *name != "name").cloned().collect();
+    if asked.is_empty() && !all {
+        // who asks for nothing gets all
+        asked.push("type".to_owned());
+    }
     let mut found = args.select.ask(&args.names, &asked, &[], asking)?;
     for dataset in &mut found {
-        // what a dataset does not have is shown as such where it was asked for
-        for name in &asked {
-            if dataset.value(name).is_none() {
-                let (name, dash) = (name.clone(), "-".to_owned());
-                dataset.properties.push(Property { name, value: dash.clone(), source: dash });
-            }
+        if !all {
+            dataset.properties = shown.iter().map(|name| property(dataset, name)).collect();
         }
         dataset.properties.retain(|property| sources.contains(&source_word(property)));
     }
@@ -77,6 +78,15 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     }
     out.flush()?;
     Ok(Outcome::Complete)
+}
+
+/// What a dataset does not have is shown as such where it was asked for.
+fn property(dataset: &Dataset, name: &str) -> Property {
+    let found = dataset.properties.iter().find(|property| property.name == name);
+    found.cloned().unwrap_or_else(|| {
+        let value = if name == "name" { &dataset.name } else { "-" };
+        Property { name: name.to_owned(), value: value.to_owned(), source: "-".to_owned() }
+    })
 }
 
 /// The words that were given, if all are known; all there are, if none was.

@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use ::daemon::Ask;
+use engine::held::NewDataset;
 
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
-use crate::zpool::setting;
+use crate::zpool::{once, setting};
 
 /// Make a file system or a volume
 #[derive(clap::Args, Debug)]
@@ -22,24 +23,26 @@ pub(super) struct Create {
     #[arg(short = 'p')]
     parents: bool,
     /// Do not mount it
-    #[arg(short = 'u')]
+    #[arg(short = 'u', conflicts_with = "volume")]
     unmounted: bool,
-    /// Only show what would be made
+    /// Make nothing: is all that is said right?
     #[arg(short = 'n')]
     dry: bool,
-    /// Show what is made
+    /// Show what is made, or would be with -n
     #[arg(short = 'v')]
     verbose: bool,
+    /// The same for programs: words separated by tabs
+    #[arg(short = 'P')]
+    parsable: bool,
     /// A property
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
     properties: Vec<(String, String)>,
     /// A volume of this size
     #[arg(short = 'V', value_name = "SIZE", value_parser = bytes)]
     volume: Option<u64>,
-    /// Of a volume: the size of its blocks
-    #[arg(short = 'b', value_name = "SIZE", value_parser = bytes, default_value = "16K")]
-    #[arg(requires = "volume")]
-    block_size: u64,
+    /// Of a volume: the size of its blocks (16K)
+    #[arg(short = 'b', value_name = "SIZE", value_parser = bytes, requires = "volume")]
+    block_size: Option<u64>,
     /// Of a volume: reserve no space for it
     #[arg(short = 's', requires = "volume")]
     sparse: bool,
@@ -50,46 +53,92 @@ pub(super) struct Create {
 
 /// A size as people write it.
 fn bytes(text: &str) -> Result<u64, String> {
-    units::parse_bytes(text).ok_or_else(|| "a size is wanted, as 512, 16K or 1.5T".to_owned())
+    units::parse_binary(text).ok_or_else(|| "a size is wanted, as 512, 16K or 1.5T".to_owned())
 }
+
+/// A volume that is to be.
+#[derive(Clone, Copy, Debug)]
+struct Volume {
+    size: u64,
+    block_size: u32,
+}
+
+/// What the blocks of a volume have, if nobody says otherwise.
+const BLOCK: u64 = 16 << 10;
 
 impl Create {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        if self.dry || self.verbose {
-            let word = if self.dry { "would create" } else { "create" };
-            let mut out = std::io::stdout().lock();
-            writeln!(out, "{word} {}", self.name)?;
-            for (name, value) in &self.properties {
-                writeln!(out, "\t{name}={value}")?;
-            }
+        once(&self.properties)?;
+        let mut properties = self.properties.clone();
+        let volume = self.take_volume(&mut properties)?;
+        let new = NewDataset { name: self.name.clone(), properties };
+        engine::held::judge_new(&new, volume.map(|volume| (volume.size, volume.block_size)))?;
+        if self.verbose || self.parsable {
+            self.show(volume, &mut std::io::stdout().lock())?;
         }
         if self.dry {
             return Ok(Outcome::Complete);
         }
         let secret = crate::keys::of_new(&self.name, &self.properties)?;
-        let Some(size) = self.volume else {
+        let NewDataset { name, properties } = new;
+        let (parents, unmounted) = (self.parents, self.unmounted);
+        let Some(Volume { size, block_size }) = volume else {
             return asking.tell(&Ask::CreateFilesystem {
-                name: self.name.clone(),
-                properties: self.properties.clone(),
-                parents: self.parents,
-                unmounted: self.unmounted,
+                name,
+                properties,
+                parents,
+                unmounted,
                 secret,
             });
         };
-        let (mut properties, mut block_size) = (self.properties.clone(), self.block_size);
+        let sparse = self.sparse;
+        asking.tell(&Ask::CreateVolume {
+            name,
+            size,
+            block_size,
+            sparse,
+            properties,
+            parents,
+            secret,
+        })
+    }
+
+    /// The volume that is asked for; what the properties say of it is taken from them.
+    fn take_volume(
+        &self,
+        properties: &mut Vec<(String, String)>,
+    ) -> Result<Option<Volume>, Failure> {
+        let Some(size) = self.volume else { return Ok(None) };
+        let mut block_size = self.block_size.unwrap_or(BLOCK);
         if let Some(at) = properties.iter().position(|(name, _)| name == "volblocksize") {
             block_size = bytes(&properties.swap_remove(at).1).map_err(Failure::usage)?;
         }
         // volumes have whole blocks: the size is rounded up to them
-        asking.tell(&Ask::CreateVolume {
-            name: self.name.clone(),
-            size: size.checked_next_multiple_of(block_size.max(1)).unwrap_or(size),
-            block_size: u32::try_from(block_size).unwrap_or(u32::MAX),
-            sparse: self.sparse,
-            properties,
-            parents: self.parents,
-            secret,
-        })
+        let size = size.checked_next_multiple_of(block_size.max(1)).unwrap_or(size);
+        Ok(Some(Volume { size, block_size: u32::try_from(block_size).unwrap_or(u32::MAX) }))
+    }
+
+    fn show(&self, volume: Option<Volume>, out: &mut dyn Write) -> std::io::Result<()> {
+        let mut facts = self.properties.clone();
+        let mut fact = |name: &str, value: u64| facts.push((name.to_owned(), value.to_string()));
+        if let Some(Volume { size, block_size }) = volume {
+            fact("volsize", size);
+            if self.block_size.is_some() {
+                fact("volblocksize", block_size.into());
+            }
+        }
+        if self.parsable {
+            if self.parents {
+                writeln!(out, "create_ancestors\t{}", self.name)?;
+            }
+            writeln!(out, "create\t{}", self.name)?;
+            return facts
+                .iter()
+                .try_for_each(|(name, value)| writeln!(out, "property\t{name}\t{value}"));
+        }
+        let word = if self.dry { "would create" } else { "create" };
+        writeln!(out, "{word} {}", self.name)?;
+        facts.iter().try_for_each(|(name, value)| writeln!(out, "\t{name}={value}"))
     }
 }
 
@@ -114,6 +163,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn run(&self, asking: &Asking) -> Done {
+        once(&self.properties)?;
         asking.tell(&Ask::Snapshot {
             names: self.names.clone(),
             recursive: self.recursive,
@@ -142,6 +192,7 @@ pub(super) struct Clone {
 
 impl Clone {
     pub(super) fn run(&self, asking: &Asking) -> Done {
+        once(&self.properties)?;
         asking.tell(&Ask::Clone {
             snapshot: self.snapshot.clone(),
             name: self.name.clone(),

@@ -15,11 +15,15 @@ use crate::outcome::Done;
 
 /// Make datasets and look after them, in the words of zfs(8)
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Exit status: 0 it is done, 1 it is not, as a sentence says, 2 the command line is wrong.
+
+Examples:
   poolhouse zfs create -o compression=zstd tank/photos
   poolhouse zfs snapshot -r tank@monday
   poolhouse zfs list -t all -r tank
-  poolhouse zfs rollback tank/photos@monday")]
+  poolhouse zfs rollback tank/photos@monday"
+)]
 pub(crate) struct Zfs {
     #[command(flatten)]
     asking: Asking,

@@ -24,10 +24,10 @@ Examples:
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Mount {
     /// All that are to be mounted
-    #[arg(short = 'a', conflicts_with = "name")]
+    #[arg(short = 'a', conflicts_with = "names")]
     all: bool,
-    /// And all below it that are to be mounted
-    #[arg(short = 'R', requires = "name")]
+    /// And all below that are to be mounted
+    #[arg(short = 'R', requires = "names")]
     below: bool,
     /// Load the keys of what is locked
     #[arg(short = 'l')]
@@ -38,19 +38,22 @@ pub(super) struct Mount {
     /// Until it is unmounted: ro, rw, exec, noexec, suid, nosuid, dev, nodev
     #[arg(short = 'o', value_name = "OPTION,...", value_delimiter = ',')]
     options: Vec<String>,
-    /// One of them
+    /// These
     #[arg(value_name = "FILESYSTEM")]
-    name: Option<String>,
+    names: Vec<String>,
 }
 
 impl Mount {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        if self.all || self.name.is_some() {
-            if self.load_keys {
-                unlock(self.name.as_deref(), self.all || self.below, asking)?;
+        if self.all || !self.names.is_empty() {
+            if self.load_keys && self.all {
+                unlock(None, true, asking)?;
+            }
+            for name in self.names.iter().filter(|_| self.load_keys) {
+                unlock(Some(name), self.below, asking)?;
             }
             let wish = MountWish { options: self.options.clone(), overlay: self.overlay };
-            let (names, below) = (self.name.iter().cloned().collect(), self.below);
+            let (names, below) = (self.names.clone(), self.below);
             return asking.tell(&Ask::Mount { names, below, wish });
         }
         let mounts = mounts(asking)?;

@@ -80,7 +80,7 @@ impl Select {
 }
 
 /// A property that there is, with its owner's number.
-fn known(name: &str) -> Result<String, Failure> {
+pub(super) fn known(name: &str) -> Result<String, Failure> {
     let numbered = numbered(name)?;
     if engine::dataset::is_property(&numbered) {
         return Ok(numbered);
@@ -88,7 +88,15 @@ fn known(name: &str) -> Result<String, Failure> {
     Err(Failure::usage(format!("{name}: datasets have no such property")))
 }
 
-/// A property by its full name.
+/// The full name of a property that is set or inherited.
+pub(super) fn canonical(name: &str) -> String {
+    match full(name).as_slice() {
+        [one] => one.clone(),
+        _ => name.to_owned(),
+    }
+}
+
+/// A property by its full name, or all that a name stands for.
 pub(super) fn full(name: &str) -> Vec<String> {
     let name = match name.to_lowercase().as_str() {
         "avail" => "available",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::daemon::{Ask, CreatePool};
 
-use super::{setting, vdevs};
+use super::{once, setting, vdevs};
 use crate::daemon::Asking;
 use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
@@ -65,6 +65,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
 }
 
 fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
+    once(&args.pool_properties)?;
+    once(&args.properties)?;
     let mut new = CreatePool {
         name: args.pool.clone(),
         vdevs,

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use ::daemon::PoolReport;
-use engine::held::{PoolStatus, VdevStatus};
+use ::daemon::{Ask, PoolReport};
+use engine::held::{PoolProperty, PoolStatus, VdevStatus};
 use units::human_bytes;
 
 use super::reports;
@@ -31,7 +31,7 @@ const COMMON: [&str; 11] = [
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Columns: name, size, allocated, free, checkpoint, expandsize, fragmentation, capacity,
-dedupratio, health, altroot, guid.
+dedupratio, health, altroot, and all other properties (`poolhouse zpool get all`).
 
 Examples:
   poolhouse zpool list
@@ -60,8 +60,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let columns = columns(&args.columns)?;
+    let columns = columns(&args.columns);
     let found = reports(asking, &args.pools)?;
+    let own = own(&columns, &args.pools, asking)?;
     if asking.json {
         print::json(&found)?;
         return Ok(Outcome::Complete);
@@ -76,7 +77,11 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         table.row(columns.iter().map(|column| head(column)));
     }
     for pool in &found {
-        table.row(columns.iter().map(|column| cell(pool, column, args.parsable)));
+        table.row(columns.iter().map(|column| {
+            let of = own.iter().find(|(name, _)| *name == pool.status.name);
+            let found = of.and_then(|(_, own)| own.iter().find(|it| it.name == *column));
+            found.map_or_else(|| cell(pool, column, args.parsable), |it| shown(it, args.parsable))
+        }));
         if args.verbose {
             vdevs(&mut table, &columns, &pool.status, args.parsable);
         }
@@ -106,19 +111,43 @@ pub(super) fn full_name(name: &str) -> &str {
 }
 
 /// The columns by their full names.
-fn columns(asked: &[String]) -> Result<Vec<&'static str>, Failure> {
+fn columns(asked: &[String]) -> Vec<String> {
     if asked.is_empty() {
-        return Ok(COMMON.to_vec());
+        return COMMON.map(str::to_owned).to_vec();
     }
-    let full = |column: &String| {
-        let lower = column.to_lowercase();
-        let wanted = full_name(&lower);
-        COMMON.into_iter().chain(["guid"]).find(|known| *known == wanted).ok_or_else(|| {
-            let all = COMMON.join(", ");
-            Failure::usage(format!("-o {column}: there is no such column; {all}, guid"))
-        })
-    };
-    asked.iter().map(full).collect()
+    asked.iter().map(|column| full_name(&column.to_lowercase()).to_owned()).collect()
+}
+
+/// The properties of pools, if a column shows one that is no figure.
+fn own(
+    columns: &[String],
+    pools: &[String],
+    asking: &Asking,
+) -> Result<Vec<(String, Vec<PoolProperty>)>, Failure> {
+    let other = |column: &&String| !COMMON.contains(&column.as_str());
+    let others: Vec<&String> = columns.iter().filter(other).collect();
+    if others.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all: Vec<(String, Vec<PoolProperty>)> =
+        asking.ask(&Ask::PoolProperties { names: pools.to_vec() })?;
+    for column in others {
+        let known =
+            |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);
+        if column != "guid" && !all.is_empty() && !all.iter().any(known) {
+            return Err(Failure::usage(format!("-o {column}: pools have no such property here")));
+        }
+    }
+    Ok(all)
+}
+
+/// The value of a property; sizes as people read them, unless a program does.
+pub(super) fn shown(property: &PoolProperty, parsable: bool) -> String {
+    let size = property.value.parse().ok().filter(|_| !parsable);
+    match (property.name.as_str(), size) {
+        ("freeing" | "leaked", Some(size)) => human_bytes(size),
+        _ => property.value.clone(),
+    }
 }
 
 fn head(column: &str) -> String {
@@ -176,7 +205,7 @@ fn percent(share: Option<u64>, parsable: bool) -> String {
 }
 
 /// The vdevs, each kind that is not for data below its own head.
-fn vdevs(table: &mut Table, columns: &[&'static str], pool: &PoolStatus, parsable: bool) {
+fn vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, parsable: bool) {
     let of = |purpose: Option<&str>| {
         let own = pool.vdevs.iter().filter(|vdev| vdev.purpose.as_deref() == purpose);
         own.collect::<Vec<_>>()
@@ -192,7 +221,7 @@ fn vdevs(table: &mut Table, columns: &[&'static str], pool: &PoolStatus, parsabl
         ("spare", pool.spares.iter().collect()),
     ] {
         if !all.is_empty() {
-            table.row(columns.iter().map(|column| match *column {
+            table.row(columns.iter().map(|column| match column.as_str() {
                 "name" => head.to_owned(),
                 _ => "-".to_owned(),
             }));
@@ -203,16 +232,11 @@ fn vdevs(table: &mut Table, columns: &[&'static str], pool: &PoolStatus, parsabl
     }
 }
 
-fn add(
-    table: &mut Table,
-    columns: &[&'static str],
-    (vdev, depth): (&VdevStatus, usize),
-    parsable: bool,
-) {
+fn add(table: &mut Table, columns: &[String], (vdev, depth): (&VdevStatus, usize), parsable: bool) {
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
     // a spare, or a drive that is not there, has nothing in it that is known
     let is_top = depth == 1 && vdev.size > 0;
-    table.row(columns.iter().map(|column| match *column {
+    table.row(columns.iter().map(|column| match column.as_str() {
         "name" => format!("{}{}", "  ".repeat(depth), vdev.name),
         "health" => vdev.state.clone(),
         "size" if vdev.size > 0 => bytes(vdev.size),

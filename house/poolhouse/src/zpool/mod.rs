@@ -18,11 +18,15 @@ use crate::outcome::{Done, Failure, Outcome};
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Exit status: 0 it is done, 1 it is not, as a sentence says, 2 the command line is wrong.
+
+Examples:
   poolhouse zpool create tank raidz2 /dev/sd[a-f]   make a pool of six drives
   poolhouse zpool import -d ~/images tank           take over one that is there
   poolhouse zpool status                            how are they?
-  poolhouse zpool export tank                       give it to another host")]
+  poolhouse zpool export tank                       give it to another host"
+)]
 pub(crate) struct Zpool {
     #[command(flatten)]
     asking: Asking,
@@ -174,6 +178,17 @@ fn export(args: &Export, asking: &Asking) -> Done {
 /// How pools are; none named: all.
 fn reports(asking: &Asking, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
     asking.ask(&Ask::Pools { names: names.to_vec() })
+}
+
+/// Refuses properties that are given twice.
+pub(crate) fn once(properties: &[(String, String)]) -> Result<(), Failure> {
+    let twice = |(at, (name, _)): &(usize, &(String, String))| {
+        properties.iter().take(*at).any(|(other, _)| other == name)
+    };
+    match properties.iter().enumerate().find(twice) {
+        Some((_, (name, _))) => Err(Failure::usage(format!("{name} is given twice"))),
+        None => Ok(()),
+    }
 }
 
 /// `NAME=VALUE`, as -o and -O take it.

@@ -105,7 +105,7 @@ impl Get {
                 table.row(columns.iter().map(|column| match *column {
                     "name" => row.name.clone(),
                     "property" => property.name.clone(),
-                    "value" => property.value.clone(),
+                    "value" => list::shown(property, self.parsable),
                     _ => property.source.clone(),
                 }));
             }
@@ -144,11 +144,17 @@ impl Get {
         let mut all: Vec<PoolProperty> = figures.chain(own.iter().cloned()).collect();
         if !self.properties.split(',').any(|name| name == "all") {
             let mut chosen = Vec::new();
-            for name in self.properties.split(',') {
-                let full = list::full_name(name);
-                let found = all.iter().find(|property| property.name == full);
+            let name = PoolProperty {
+                name: "name".to_owned(),
+                value: report.status.name.clone(),
+                source: "-".to_owned(),
+            };
+            for asked in self.properties.split(',') {
+                let full = list::full_name(asked);
+                let mut known = all.iter().chain([&name]);
+                let found = known.find(|property| property.name == full);
                 chosen.push(found.cloned().ok_or_else(|| {
-                    Failure::usage(format!("{name}: pools have no such property here"))
+                    Failure::usage(format!("{asked}: pools have no such property here"))
                 })?);
             }
             all = chosen;

@@ -39,7 +39,7 @@ fn a_pool_outlasts_its_daemon() {
     assert_eq!(nas.good("zfs get -Ho value origin tank/media"), "tank/heir@one\n");
     nas.good("zfs inherit -r atime tank");
     assert_eq!(nas.good("zfs get -Ho value,source atime tank/media"), "on\tdefault\n");
-    assert!(nas.refused("zfs destroy tank/heir", 14).contains("use -r"));
+    assert!(nas.refused("zfs destroy tank/heir", 1).contains("use -r"));
     assert!(nas.good("zfs destroy -Rnv tank/heir").contains("would destroy tank/media\n"));
     nas.good("zfs rename tank/media/films tank/films");
     nas.good("zfs destroy -R tank/heir");
@@ -56,7 +56,7 @@ fn a_pool_moves_from_one_daemon_to_another() {
     let drives = here.0.join("drives");
     let root = there.root();
     let import = format!("zpool import -d {} -R {} tank", arg(&drives), arg(&root));
-    assert_eq!(there.run(&import).status, 11, "two daemons never have one pool");
+    assert_eq!(there.run(&import).status, 1, "two daemons never have one pool");
     here.good("zpool export tank");
     let found = there.good(&format!("zpool import -d {}", arg(&drives)));
     assert!(found.contains("pool: tank") && found.contains("mirror-0"), "{found}");
@@ -136,7 +136,7 @@ fn commands_are_written_down_and_errors_are_cleared() {
     nas.create("tank", 1);
     nas.good("zfs create -o atime=off tank/child");
     nas.good("zfs snapshot tank/child@one");
-    nas.refused("zfs create tank/child", 14);
+    nas.refused("zfs create tank/child", 1);
     nas.good("zpool clear tank");
     assert_eq!(nas.good("zpool list -Ho name,health"), "tank\tONLINE\n");
     let told = nas.good("zpool history tank");
@@ -196,11 +196,11 @@ fn what_cannot_be_is_refused_in_sentences() {
         (format!("zpool create tank mirror {a}"), 2, "mirror needs 2 drives"),
         (format!("zpool create mirror {a}"), 2, "reserved"),
         (format!("zpool create tank {a} {a}"), 2, "named twice"),
-        (format!("zpool create tank mirror {a} {b} /no/such"), 10, "/no/such"),
+        (format!("zpool create tank mirror {a} {b} /no/such"), 1, "/no/such"),
         (format!("zpool create -o ashift=7 tank {a}"), 2, "9 to 16"),
-        (format!("zpool create -O colour=red tank {a}"), 14, "colour"),
-        ("zfs create tank/a".to_owned(), 3, "no pool 'tank'"),
-        ("zpool export tank".to_owned(), 3, "no pool 'tank'"),
+        (format!("zpool create -O colour=red tank {a}"), 1, "colour"),
+        ("zfs create tank/a".to_owned(), 1, "no pool 'tank'"),
+        ("zpool export tank".to_owned(), 1, "no pool 'tank'"),
     ] {
         let err = nas.refused(&words, status);
         assert!(err.contains(why), "{words}: {err}");
@@ -212,24 +212,24 @@ fn what_cannot_be_is_refused_in_sentences() {
     std::fs::write(&foreign, bytes).unwrap();
     for (vdevs, status, why) in [
         (format!("mirror {a} {}", arg(&long)), 2, "unlike sizes"),
-        (arg(&foreign).to_owned(), 11, "holds an xfs file system"),
+        (arg(&foreign).to_owned(), 1, "holds an xfs file system"),
     ] {
         let err = nas.refused(&format!("zpool create tank {vdevs}"), status);
         assert!(err.contains(why) && err.contains("use -f"), "{err}");
     }
     nas.create("tank mirror", 2);
-    let taken = nas.refused(&format!("zpool create other {a}"), 11);
+    let taken = nas.refused(&format!("zpool create other {a}"), 1);
     assert!(taken.contains(a), "{taken}");
     nas.good("zfs create tank/a");
     for (words, status, why) in [
-        ("zfs create tank/a", 14, "exist"),
-        ("zfs create tank/no/such", 12, "tank/no"),
-        ("zfs create -o recordsize=3 tank/b", 14, "recordsize"),
-        ("zfs set used=1 tank/a", 14, "cannot be changed"),
-        ("zfs destroy tank/none", 12, "tank/none"),
-        ("zfs destroy tank", 14, "zpool destroy"),
-        ("zfs rollback tank/a@none", 12, "tank/a@none"),
-        ("zfs promote tank/a", 14, "clone"),
+        ("zfs create tank/a", 1, "exist"),
+        ("zfs create tank/no/such", 1, "tank/no"),
+        ("zfs create -o recordsize=3 tank/b", 1, "recordsize"),
+        ("zfs set used=1 tank/a", 1, "cannot be changed"),
+        ("zfs destroy tank/none", 1, "tank/none"),
+        ("zfs destroy tank", 1, "zpool destroy"),
+        ("zfs rollback tank/a@none", 1, "tank/a@none"),
+        ("zfs promote tank/a", 1, "clone"),
     ] {
         let err = nas.refused(words, status);
         assert!(err.contains(why), "{words}: {err}");

@@ -23,13 +23,13 @@ fn encrypted_datasets_are_made_and_unlocked() {
     assert_eq!(nas.good(facts), "aes-256-gcm\ntank/private\navailable\n");
     nas.good("zfs unload-key tank/private");
     assert_eq!(nas.good(facts), "aes-256-gcm\ntank/private\nunavailable\n");
-    nas.refused("zfs create tank/private/more", 9);
+    nas.refused("zfs create tank/private/more", 1);
     nas.refused("zfs load-key tank/private/letters", 2);
     nas.good("zfs load-key -a");
     nas.good("zfs create -o canmount=off tank/private/more");
     nas.good("zfs unload-key -r tank");
     std::fs::write(&key, "another phrase").unwrap();
-    nas.refused("zfs load-key tank/private", 8);
+    nas.refused("zfs load-key tank/private", 1);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
     let from = nas.0.join("drives");
     nas.good(&format!("zpool import -N -d {} tank", arg(&from)));
     assert_eq!(nas.good(facts), "aes-256-gcm\ntank\nhex\nunavailable\n");
-    nas.refused(&format!("zfs load-key -L file://{} tank", arg(&old)), 8);
+    nas.refused(&format!("zfs load-key -L file://{} tank", arg(&old)), 1);
     nas.good("zpool export tank");
     nas.good(&format!("zpool import -l -d {} tank", arg(&from)));
     assert_eq!(nas.good(facts), "aes-256-gcm\ntank\nhex\navailable\n");
@@ -61,7 +61,7 @@ fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
     assert_eq!(nas.good(root), "tank/letters\n");
     nas.good("zfs unmount -a");
     nas.good("zfs unload-key -a");
-    nas.refused("zfs change-key -i tank/letters", 9);
+    nas.refused("zfs change-key -i tank/letters", 1);
     nas.good("zfs change-key -l -i tank/letters");
     assert_eq!(nas.good(root), "tank\n");
     let told = nas.good("zpool history -il tank");
@@ -96,7 +96,7 @@ fn a_killed_daemon_reads_keys_that_promises_need() {
     // without its key the pool cannot be had, and the log says why
     let away = nas.0.join("away");
     std::fs::rename(&key, &away).unwrap();
-    nas.refused("zfs list tank", 3);
+    nas.refused("zfs list tank", 1);
     assert!(nas.log().contains("zpool import -l tank"), "{}", nas.log());
     nas.good("serve --stop");
     std::fs::rename(&away, &key).unwrap();

@@ -15,8 +15,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use facts::{Facts, Wanted};
-pub(crate) use parse::is_settable;
-pub use parse::{parse, parse_once};
+pub use parse::{is_settable, parse, parse_once};
 pub use space::available;
 use table::{BOOKMARK, FILESYSTEM, Fallback, Flavor, Form, Row, SNAPSHOT, TABLE, VOLUME};
 

@@ -23,8 +23,13 @@ pub fn parse(name: &str, kind: Kind, text: &str) -> Result<Setting> {
         Form::Limit if text == "none" => Setting::Number(u64::MAX),
         Form::Limit => Setting::Number(text.parse().map_err(|_| bad("it is no number"))?),
         Form::Number if text == "none" => Setting::Number(0),
+        Form::Number
+            if matches!(name, "quota" | "refquota") && units::parse_binary(text) == Some(0) =>
+        {
+            return Err(bad("`none` is no limit"));
+        }
         Form::Number => {
-            let number = units::parse_bytes(text).ok_or_else(|| bad("it is no number"))?;
+            let number = units::parse_binary(text).ok_or_else(|| bad("it is no number"))?;
             Setting::Number(number)
         }
         Form::Text => Setting::Text(text.to_owned()),
@@ -41,8 +46,8 @@ pub fn parse_once(name: &str, text: &str) -> Option<u64> {
     words.iter().find(|(word, _)| *word == text).map(|(_, number)| *number)
 }
 
-/// The row of a property that can be set, or none for a user's own.
-pub(crate) fn is_settable(name: &str, kind: Kind) -> Result<()> {
+/// Whether users may set a property on datasets of a kind; or why not.
+pub fn is_settable(name: &str, kind: Kind) -> Result<()> {
     settable(name, kind).map(drop)
 }
 

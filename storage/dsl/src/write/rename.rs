@@ -59,16 +59,13 @@ fn judge_below(change: &Change<'_>, dir: ObjectId, path: &str, depth: usize) -> 
     Ok(())
 }
 
-/// A directory that is encrypted with the key of one above must stay below that one; one that is
-/// not encrypted may go anywhere but below one that is.
+/// A directory that is encrypted with the key of one above must stay below that one.
 fn judge_keys(change: &Change<'_>, dir: ObjectId, parent: ObjectId, name: &str) -> Result<()> {
-    let refused = || Error::OtherKey { name: name.to_owned() };
-    let there = encryption_root(change, parent)?;
-    match encryption_root(change, dir)? {
-        None if there.is_some() => Err(refused()),
-        Some(root) if root != dir && there != Some(root) => Err(refused()),
-        _ => Ok(()),
+    let own = encryption_root(change, dir)?.filter(|root| *root != dir);
+    if own.is_some() && encryption_root(change, parent)? != own {
+        return Err(Error::OtherKey { name: name.to_owned() });
     }
+    Ok(())
 }
 
 /// The directory whose user's key opens a directory; `None` if that is not encrypted.

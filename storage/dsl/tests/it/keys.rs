@@ -44,6 +44,10 @@ fn keys_are_made_shared_and_taken_along() {
     // one that is encrypted with a key from above stays below that
     let change = |from: &str, to: &str| world.change(|it| write::rename(it, from, to));
     assert!(matches!(change("tank/secret/below", "tank/b"), Err(dsl::Error::OtherKey { .. })));
+    // one that is not encrypted may go anywhere
+    world.change(|it| write::create(it, "tank/open")).unwrap();
+    change("tank/open", "tank/secret/open").unwrap();
+    change("tank/secret/open", "tank/open").unwrap();
     world.txg += 1;
     let root = block(2, world.txg, ObjectType::OBJSET);
     world.write(secret, std::slice::from_ref(&root), &[], &root);

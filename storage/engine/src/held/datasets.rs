@@ -9,9 +9,10 @@ use transform::crypt::WrappingKey;
 use units::ObjsetId;
 use zio::Key;
 
-use super::encrypt::{Keying, keying};
+use super::encrypt::{Keying, Wish, keying};
 use super::history::{assignment, id_of, note, note_of};
 use super::naming::Naming;
+use super::volumes::check_size;
 use super::{Held, files};
 use crate::dataset::{Dataset, Wanted};
 use crate::{Error, Event, Result};
@@ -322,6 +323,24 @@ pub(super) fn encrypt(
     let Some(keying) = keying else { return Ok(None) };
     write::encrypt(change, id, &keying.below())?;
     Ok(Some(keying.key()))
+}
+
+/// Whether a file system, or a volume of so many bytes in blocks of so many, could be made so, as far as
+/// that can be told without its pool.
+pub fn judge_new(new: &NewDataset, volume: Option<(u64, u32)>) -> Result<()> {
+    let mut new = new.clone();
+    Wish::take(&mut new);
+    let kind = match volume {
+        Some((size, block_size)) => {
+            check_size(&new.name, size, block_size)?;
+            dsl::Kind::Volume
+        }
+        None => {
+            Naming::take(&mut new, None)?;
+            dsl::Kind::Filesystem
+        }
+    };
+    judge(&new, kind)
 }
 
 /// Whether all properties of a dataset that is to be are some that it can have. Nothing is made

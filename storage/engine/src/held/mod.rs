@@ -53,7 +53,7 @@ pub use create::{
     NewPool, NewVdev, TakeOver, create, create_keyed, create_on, create_with, encryption_roots,
     hold, hold_as, hold_on,
 };
-pub use datasets::NewDataset;
+pub use datasets::{NewDataset, judge_new};
 pub use drive::{Drive, open_drive};
 pub use files::LiveFiles;
 pub use keep::SnapshotFolder;

@@ -261,6 +261,8 @@ impl Held {
                 if ashift.is_some() { "local" } else { "default" },
             ),
             property("readonly", "off".to_owned(), "-"),
+            property("freeing", self.freeing()?.to_string(), "-"),
+            property("leaked", "0".to_owned(), "-"),
             property("cachefile", "-".to_owned(), "default"),
             property("compatibility", "off".to_owned(), "default"),
             property("version", "-".to_owned(), "default"),
@@ -287,6 +289,12 @@ impl Held {
             all.push(property(&format!("{FEATURE}{}", feature.name), state.to_owned(), "local"));
         }
         Ok(all)
+    }
+
+    /// Bytes of what is destroyed and not yet given up.
+    fn freeing(&self) -> Result<u64> {
+        let (tree, name) = (self.tree()?, format!("{}/$FREE", self.name()));
+        Ok(tree.dirs().find(|dir| dir.path() == name).map_or(0, |dir| dir.phys().used))
     }
 
     fn name_of(&self, id: ObjsetId) -> Option<String> {

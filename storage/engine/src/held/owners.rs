@@ -16,7 +16,7 @@ impl Held {
         }
         let most = match value {
             "none" => Some(0),
-            text => units::parse_bytes(text),
+            text => units::parse_binary(text),
         };
         let Some(most) = most else {
             let what = format!("{property}={value}: it is no number");

@@ -13,7 +13,7 @@ fn value(dataset: &Dataset, name: &str) -> String {
 
 fn number(dataset: &Dataset, name: &str) -> Option<u64> {
     let text = value(dataset, name);
-    text.parse().ok().or_else(|| units::parse_bytes(&text))
+    text.parse().ok().or_else(|| units::parse_binary(&text))
 }
 
 /// Which of its blocks go to drives of the cache.

@@ -9,7 +9,7 @@
 //! the rounds against OpenZFS.
 
 use ondisk::label::VdevKind;
-use units::{Txg, parse_bytes};
+use units::{Txg, parse_binary};
 
 use super::Held;
 use super::volumes::check_size;
@@ -112,7 +112,7 @@ impl Held {
     /// A reservation that was what its size wants follows it.
     fn resize(&self, name: &str, value: &str) -> Result<()> {
         let volume = self.volume(name)?;
-        let wanted = parse_bytes(value);
+        let wanted = parse_binary(value);
         let wanted = wanted.ok_or_else(|| Error::Usage { what: format!("volsize={value}") })?;
         check_size(name, wanted, volume.block_size())?;
         let before = self.reservation(self.shape(name, volume.size())?);
