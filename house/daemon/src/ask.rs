@@ -280,6 +280,9 @@ pub enum Ask {
         names: Vec<String>,
         /// Names and values.
         properties: Vec<(String, String)>,
+        /// What is mounted stays where it is, and nothing else is mounted.
+        #[serde(default)]
+        stays: bool,
     },
     /// Let a property be inherited.
     Inherit {
@@ -304,6 +307,13 @@ pub enum Ask {
         /// Their properties.
         #[serde(default)]
         properties: Vec<(String, String)>,
+    },
+    /// Make a bookmark of a snapshot.
+    Bookmark {
+        /// `FS@SNAPSHOT`.
+        snapshot: String,
+        /// `FS#MARK`.
+        mark: String,
     },
     /// Go back to a snapshot.
     Rollback {
@@ -579,6 +589,7 @@ impl Ask {
             | Self::Rollback { snapshot: name, .. }
             | Self::Clone { name, .. }
             | Self::Promote { name }
+            | Self::Bookmark { mark: name, .. }
             | Self::LoadKey { name, .. }
             | Self::UnloadKey { name }
             | Self::ChangeKey { name, .. }

@@ -1,5 +1,7 @@
 //! The command line's definition: all commands, from which completions and man pages are made.
 
+use clap::{CommandFactory, FromArgMatches};
+
 use crate::outcome::Done;
 use crate::{bench, daemon, generate, inspect, plan, rescue, zfs, zpool};
 
@@ -42,7 +44,18 @@ enum Command {
     Man(generate::Man),
 }
 
+/// A switch may be given twice, as getopt(3) has it.
+fn repeatable(command: clap::Command) -> clap::Command {
+    command.args_override_self(true).mut_subcommands(repeatable)
+}
+
 impl Cli {
+    /// What this process was called with; ends it where that cannot be understood.
+    pub(crate) fn of_process() -> Self {
+        let matches = repeatable(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
+    }
+
     /// Does what was asked for.
     pub(crate) fn run(&self) -> Done {
         match &self.command {

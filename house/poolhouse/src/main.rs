@@ -29,10 +29,8 @@ mod zpool;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::of_process();
     match cli.run() {
         Ok(outcome) => outcome.code(),
         Err(failure) => ExitCode::from(cli.status(failure.report())),

@@ -43,10 +43,15 @@ pub struct Wanted {
     pub properties: Vec<String>,
 }
 
+/// What stands before the name of a snapshot since which it is told how much was written.
+const SINCE: &str = "written@";
+
 /// Whether datasets of some kind have a property of that name, or users may give them one. Owners
 /// go by their numbers (`userused@1000`).
 pub fn is_property(name: &str) -> bool {
-    dsl::property::is_known(name) || owners::parse(name).is_some()
+    dsl::property::is_known(name)
+        || owners::parse(name).is_some()
+        || name.strip_prefix(SINCE).is_some_and(|snapshot| !snapshot.is_empty())
 }
 
 /// Whether users may set that property on datasets of a kind ("filesystem", "volume").
@@ -145,6 +150,7 @@ fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
     let owners = wanted.properties.iter().filter_map(|name| Some((name, owners::parse(name)?)));
     let owners: Result<Vec<_>> =
         owners.map(|(name, fact)| owners::tell(dataset, name, fact)).collect();
+    let since = wanted.properties.iter().filter_map(|name| written_since(dataset, name));
     let plain = |found: dsl::Property| Property {
         name: found.name,
         value: found.value,
@@ -153,9 +159,35 @@ fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
     Ok(Dataset {
         kind: dataset.kind().map_err(failed)?.name().to_owned(),
         key: key_state(dataset),
-        properties: found.into_iter().map(plain).chain(owners?.into_iter().flatten()).collect(),
+        properties: found
+            .into_iter()
+            .map(plain)
+            .chain(owners?.into_iter().flatten())
+            .chain(since)
+            .collect(),
         name,
     })
+}
+
+/// Bytes that were written since a snapshot, as the property `written@SNAPSHOT` tells them, which is
+/// named in full or by what stands behind the @; none: it is no such property, or there is no older
+/// snapshot of that name.
+fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
+    let snapshot = property.strip_prefix(SINCE)?;
+    let name = dataset.name();
+    let head = name.split('@').next()?;
+    let part = match snapshot.split_once('@') {
+        Some((other, part)) => (other == head).then_some(part)?,
+        None => snapshot,
+    };
+    let before = dataset.tree().find(&format!("{head}@{part}")).ok()?;
+    let (before, now) = (before.phys()?, dataset.phys()?);
+    if name.contains('@') && now.creation_txg < before.creation_txg {
+        return None;
+    }
+    let written = dataset.written_since(before).ok()?;
+    let (name, value) = (property.to_owned(), written.to_string());
+    Some(Property { name, value, source: "-".to_owned() })
 }
 
 #[cfg(test)]

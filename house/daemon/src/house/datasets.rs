@@ -35,7 +35,7 @@ impl House {
                 let doom = Doom { recursive: recursive || clones, clones, later };
                 self.destroy(&name, doom, force, dry)
             }
-            Ask::Set { names, properties } => self.set(&names, &properties),
+            Ask::Set { names, properties, stays } => self.set(&names, &properties, stays),
             Ask::Inherit { names, property, recursive, received } => {
                 let effect = effect(&property, None);
                 let change = Change { effect, properties: vec![&property], force: false };
@@ -50,6 +50,10 @@ impl House {
             Ask::Snapshot { names, recursive, properties } => {
                 self.snapshot(&names, recursive, &properties)
             }
+            Ask::Bookmark { snapshot, mark } => self.in_pool(&mark, |pool| {
+                pool.held.bookmark(&snapshot, &mark)?;
+                Ok(Vec::new())
+            }),
             Ask::Rollback { snapshot, newer, clones, force } => {
                 self.rollback(&snapshot, newer, clones, force)
             }
@@ -127,9 +131,16 @@ impl House {
         warn(work(&pool)?)
     }
 
-    fn set(&self, names: &[String], properties: &[(String, String)]) -> Result<Answer> {
+    /// `stays`: what is mounted stays where it is.
+    fn set(
+        &self,
+        names: &[String],
+        properties: &[(String, String)],
+        stays: bool,
+    ) -> Result<Answer> {
         let effects = properties.iter().map(|(property, value)| effect(property, Some(value)));
-        let effect = effects.max().unwrap_or(Effect::None);
+        let most = if stays { Effect::Options } else { Effect::Anew };
+        let effect = effects.max().unwrap_or(Effect::None).min(most);
         let names_of = properties.iter().map(|(property, _)| property.as_str());
         let change = Change { effect, properties: names_of.collect(), force: false };
         let mut warnings = Vec::new();
@@ -211,6 +222,10 @@ impl House {
         for name in names {
             let pool = self.pool_of(name)?;
             let _changing = pool.changing.lock();
+            if wish.is_of_mounted() {
+                pool.remount(name, wish)?;
+                continue;
+            }
             if !below || !pool.is_mounted(name) {
                 pool.mount_one(name, wish)?;
             }

@@ -220,10 +220,31 @@ impl Pool {
             Ok(found) => found,
             Err(why) => return vec![why.to_string()],
         };
+        self.apply(&found, &|wish, dataset| {
+            wish.without(|property| change.counts(target, dataset, property))
+        })
+    }
+
+    /// Has one that is mounted be mounted otherwise.
+    pub(super) fn remount(&self, name: &str, more: &MountWish) -> Result<()> {
+        if !self.is_mounted(name) {
+            return Err(Error::refused(format!("'{name}' is not mounted")));
+        }
+        let failed = self.apply(&self.filesystems(name, Some(0))?, &|wish, _| wish.and(more));
+        if failed.is_empty() { Ok(()) } else { Err(Error::refused(failed.join("\n"))) }
+    }
+
+    /// Gives what is mounted of some file systems the wishes that it is to have, and the options that
+    /// follow. What could not be done is told.
+    fn apply(
+        &self,
+        found: &[Dataset],
+        wished: &dyn Fn(&MountWish, &Dataset) -> MountWish,
+    ) -> Vec<String> {
         let mut stale = Vec::new();
         for mount in self.mounts.lock().iter_mut() {
             let Some(dataset) = found.iter().find(|it| it.name == mount.dataset) else { continue };
-            mount.wish = mount.wish.without(|it| change.counts(target, dataset, it));
+            mount.wish = wished(&mount.wish, dataset);
             let options = options_of(dataset, &mount.wish);
             if options == mount.options {
                 continue;

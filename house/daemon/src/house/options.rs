@@ -5,17 +5,32 @@ use fuse::LiveOptions;
 
 use crate::{Error, MountWish, Result};
 
+/// What is mounted is to be mounted otherwise.
+const REMOUNT: &str = "remount";
+
 impl MountWish {
+    /// Whether it is about what is mounted already.
+    pub(super) fn is_of_mounted(&self) -> bool {
+        self.options.iter().any(|word| word == REMOUNT)
+    }
+
+    /// The same, and what is wished besides.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let more = other.options.iter().filter(|word| *word != REMOUNT);
+        Self { options: self.options.iter().chain(more).cloned().collect(), ..*self }
+    }
+
     /// Refuses words that nobody knows.
     pub(super) fn check(&self) -> Result<()> {
         let mut unknown = LiveOptions::default();
-        match self.options.iter().find(|word| !follow(word, &mut unknown)) {
+        let mut words = self.options.iter().filter(|word| *word != REMOUNT);
+        match words.find(|word| !follow(word, &mut unknown)) {
             None => Ok(()),
             Some(word) if word.ends_with("atime") => Err(Error::usage(format!(
                 "-o {word}: access times follow the properties: `zfs set atime=off`, `relatime=on`"
             ))),
             Some(word) => Err(Error::usage(format!(
-                "-o {word}: ro, rw, exec, noexec, suid, nosuid, dev and nodev are known"
+                "-o {word}: ro, rw, exec, noexec, suid, nosuid, dev, nodev and remount are known"
             ))),
         }
     }

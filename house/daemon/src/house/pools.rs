@@ -67,6 +67,7 @@ impl House {
             force: new.force,
         };
         let wishes = Wishes::of(&new.own, new.bare)?;
+        is_place_free(new)?;
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
         let held = engine::held::create_keyed(&below, wishes, secret, &self.world);
         let held = held.map_err(|why| self.in_use_here(why))?;
@@ -301,6 +302,23 @@ impl House {
         };
         names.iter().try_for_each(|name| Ok(self.pool(name)?.held.sync()?))
     }
+}
+
+/// Whether the folder on which a new pool is to be mounted has nothing in it that would be covered.
+fn is_place_free(new: &CreatePool) -> Result<()> {
+    let said = |name: &str| new.properties.iter().rfind(|(it, _)| it == name).map(|(_, it)| it);
+    let point = said("mountpoint").cloned().unwrap_or_else(|| format!("/{}", new.name));
+    let mounts = said("canmount").is_none_or(|word| word == "on");
+    let Some(inner) = point.strip_prefix('/').filter(|_| mounts) else { return Ok(()) };
+    let dir = new.altroot.as_ref().map_or_else(|| PathBuf::from(&point), |root| root.join(inner));
+    let has_something = std::fs::read_dir(&dir).is_ok_and(|mut all| all.next().is_some());
+    if has_something {
+        return Err(Error::refused(format!(
+            "'{}', on which it would be mounted, is not empty: -m names another folder",
+            dir.display()
+        )));
+    }
+    Ok(())
 }
 
 /// The names of the encryption roots of a pool that is to be taken over, if any keys are given.

@@ -6,7 +6,7 @@ use super::owner::numbered;
 use super::select::{canonical, known};
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure};
-use crate::zpool::{once, setting};
+use crate::zpool::{of_dataset, setting};
 
 /// Set properties
 #[derive(clap::Args, Debug)]
@@ -15,6 +15,9 @@ use crate::zpool::{once, setting};
   poolhouse zfs set userquota@anna=200G tank/home
   poolhouse zfs set org.example:owner=grandma tank/photos tank/letters")]
 pub(super) struct Set {
+    /// Mount nothing, and leave what is mounted where it is
+    #[arg(short = 'u')]
+    stays: bool,
     /// NAME=VALUE..., then the datasets
     #[arg(value_name = "NAME=VALUE... DATASET", required = true, num_args = 2..)]
     words: Vec<String>,
@@ -26,8 +29,8 @@ type Properties = Vec<(String, String)>;
 impl Set {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (properties, names) = self.parts()?;
-        once(&properties)?;
-        asking.tell(&Ask::Set { names, properties })
+        let properties = of_dataset(&properties)?;
+        asking.tell(&Ask::Set { names, properties, stays: self.stays })
     }
 
     /// Properties have a =, and no dataset's name has one.
@@ -184,7 +187,7 @@ mod tests {
     fn properties_come_first_then_datasets() {
         let parts = |text: &str| {
             let words = text.split(' ').map(str::to_owned).collect();
-            Set { words }.parts().map_err(|_| ())
+            Set { stays: false, words }.parts().map_err(|_| ())
         };
         let (settings, names) = parts("a=b c=d=e tank tank/x").unwrap();
         assert_eq!(settings[1], ("c".to_owned(), "d=e".to_owned()));

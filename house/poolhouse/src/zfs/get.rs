@@ -6,7 +6,7 @@ use engine::dataset::{Dataset, Property};
 
 use super::select::{Select, full};
 use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{Done, Failure};
 use crate::print;
 use crate::table::{Align, Table};
 use crate::values::readable;
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         // who asks for nothing gets all
         asked.push("type".to_owned());
     }
-    let mut found = args.select.ask(&args.names, &asked, &[], asking)?;
+    let (mut found, outcome) = args.select.ask(&args.names, &asked, &[], asking)?;
     for dataset in &mut found {
         if !all {
             dataset.properties = shown.iter().map(|name| property(dataset, name)).collect();
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     }
     if asking.json {
         print::json(&found)?;
-        return Ok(Outcome::Complete);
+        return Ok(outcome);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let table = table(&found, &columns, args);
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         table.print(&mut out)?;
     }
     out.flush()?;
-    Ok(Outcome::Complete)
+    Ok(outcome)
 }
 
 /// What a dataset does not have is shown as such where it was asked for.

@@ -6,7 +6,7 @@ use engine::dataset::Dataset;
 
 use super::select::{Select, full};
 use crate::daemon::Asking;
-use crate::outcome::{Done, Outcome};
+use crate::outcome::Done;
 use crate::print;
 use crate::table::{Align, Table};
 use crate::values::{is_bytes, readable};
@@ -63,11 +63,12 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         // none at all would mean all
         properties.push("type".to_owned());
     }
-    let mut found = args.select.ask(&args.names, &properties, &["filesystem", "volume"], asking)?;
+    let (mut found, outcome) =
+        args.select.ask(&args.names, &properties, &["filesystem", "volume"], asking)?;
     sort(&mut found, &keys);
     if asking.json {
         print::json(&found)?;
-        return Ok(Outcome::Complete);
+        return Ok(outcome);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     if found.is_empty() && !args.scripted {
@@ -77,7 +78,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         if args.scripted { table.print_tabs(&mut out)? } else { table.print(&mut out)? }
     }
     out.flush()?;
-    Ok(Outcome::Complete)
+    Ok(outcome)
 }
 
 /// Numbers by size, words by letters; what has no value goes last.

@@ -1,4 +1,4 @@
-//! `poolhouse zfs create`, `snapshot` and `clone`.
+//! `poolhouse zfs create`, `snapshot`, `bookmark` and `clone`.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use engine::held::NewDataset;
 
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
-use crate::zpool::{once, setting};
+use crate::zpool::{of_dataset, setting};
 
 /// Make a file system or a volume
 #[derive(clap::Args, Debug)]
@@ -68,18 +68,17 @@ const BLOCK: u64 = 16 << 10;
 
 impl Create {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        once(&self.properties)?;
-        let mut properties = self.properties.clone();
+        let mut properties = of_dataset(&self.properties)?;
         let volume = self.take_volume(&mut properties)?;
         let new = NewDataset { name: self.name.clone(), properties };
         engine::held::judge_new(&new, volume.map(|volume| (volume.size, volume.block_size)))?;
         if self.verbose || self.parsable {
-            self.show(volume, &mut std::io::stdout().lock())?;
+            self.show(&new, volume, &mut std::io::stdout().lock())?;
         }
         if self.dry {
             return Ok(Outcome::Complete);
         }
-        let secret = crate::keys::of_new(&self.name, &self.properties)?;
+        let secret = crate::keys::of_new(&self.name, &new.properties)?;
         let NewDataset { name, properties } = new;
         let (parents, unmounted) = (self.parents, self.unmounted);
         let Some(Volume { size, block_size }) = volume else {
@@ -118,8 +117,13 @@ impl Create {
         Ok(Some(Volume { size, block_size: u32::try_from(block_size).unwrap_or(u32::MAX) }))
     }
 
-    fn show(&self, volume: Option<Volume>, out: &mut dyn Write) -> std::io::Result<()> {
-        let mut facts = self.properties.clone();
+    fn show(
+        &self,
+        new: &NewDataset,
+        volume: Option<Volume>,
+        out: &mut dyn Write,
+    ) -> std::io::Result<()> {
+        let mut facts = new.properties.clone();
         let mut fact = |name: &str, value: u64| facts.push((name.to_owned(), value.to_string()));
         if let Some(Volume { size, block_size }) = volume {
             fact("volsize", size);
@@ -163,12 +167,42 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        once(&self.properties)?;
         asking.tell(&Ask::Snapshot {
             names: self.names.clone(),
             recursive: self.recursive,
-            properties: self.properties.clone(),
+            properties: of_dataset(&self.properties)?,
         })
+    }
+}
+
+/// Keep of a snapshot what an increment can be sent from
+#[derive(clap::Args, Debug)]
+#[command(after_help = "A bookmark takes no space, and stays when the snapshot is destroyed.
+
+Examples:
+  poolhouse zfs bookmark tank/photos@monday tank/photos#monday
+  poolhouse zfs bookmark tank/photos@monday '#monday'")]
+pub(super) struct Bookmark {
+    /// FS@NAME
+    snapshot: String,
+    /// FS#NAME, or #NAME
+    #[arg(value_name = "BOOKMARK")]
+    mark: String,
+}
+
+impl Bookmark {
+    pub(super) fn run(&self, asking: &Asking) -> Done {
+        let Some((head, _)) = self.snapshot.split_once('@') else {
+            return Err(Failure::usage(format!("'{}' is no snapshot: FS@NAME", self.snapshot)));
+        };
+        let mark = match self.mark.split_once('#') {
+            Some(("", _)) => format!("{head}{}", self.mark),
+            Some(_) => self.mark.clone(),
+            None => {
+                return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.mark)));
+            }
+        };
+        asking.tell(&Ask::Bookmark { snapshot: self.snapshot.clone(), mark })
     }
 }
 
@@ -192,11 +226,10 @@ pub(super) struct Clone {
 
 impl Clone {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        once(&self.properties)?;
         asking.tell(&Ask::Clone {
             snapshot: self.snapshot.clone(),
             name: self.name.clone(),
-            properties: self.properties.clone(),
+            properties: of_dataset(&self.properties)?,
             parents: self.parents,
         })
     }

@@ -10,6 +10,8 @@ mod mount;
 mod owner;
 mod select;
 
+pub(crate) use select::canonical;
+
 use crate::daemon::Asking;
 use crate::outcome::Done;
 
@@ -48,6 +50,8 @@ enum Command {
     /// Make snapshots
     #[command(visible_alias = "snap")]
     Snapshot(make::Snapshot),
+    /// Keep of a snapshot what an increment can be sent from
+    Bookmark(make::Bookmark),
     /// Mount file systems, or list those that are
     Mount(mount::Mount),
     /// Unmount file systems
@@ -81,6 +85,7 @@ impl Zfs {
             Command::Set(args) => args.run(asking),
             Command::Inherit(args) => args.run(asking),
             Command::Snapshot(args) => args.run(asking),
+            Command::Bookmark(args) => args.run(asking),
             Command::Rollback(args) => args.run(asking),
             Command::Mount(args) => args.run(asking),
             Command::Unmount(args) => args.run(asking),

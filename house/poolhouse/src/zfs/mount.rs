@@ -35,7 +35,7 @@ pub(super) struct Mount {
     /// Cover what is in their folders, even with overlay=off
     #[arg(short = 'O')]
     overlay: bool,
-    /// Until it is unmounted: ro, rw, exec, noexec, suid, nosuid, dev, nodev
+    /// Until it is unmounted: ro, rw, exec, noexec, suid, nosuid, dev, nodev; with remount: from now on
     #[arg(short = 'o', value_name = "OPTION,...", value_delimiter = ',')]
     options: Vec<String>,
     /// These

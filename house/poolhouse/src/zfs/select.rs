@@ -5,7 +5,7 @@ use engine::dataset::{Dataset, Wanted};
 
 use super::owner::numbered;
 use crate::daemon::Asking;
-use crate::outcome::Failure;
+use crate::outcome::{Failure, Outcome};
 use crate::values::kinds;
 
 /// Which datasets.
@@ -31,7 +31,7 @@ impl Select {
         properties: &[String],
         usual: &[&str],
         asking: &Asking,
-    ) -> Result<Vec<Dataset>, Failure> {
+    ) -> Result<(Vec<Dataset>, Outcome), Failure> {
         let all = names.is_empty();
         let depth = match self.depth {
             Some(depth) => Some(depth),
@@ -49,8 +49,7 @@ impl Select {
         let numbered: Vec<String> =
             properties.iter().map(|name| known(name)).collect::<Result<_, _>>()?;
         let wanted = Wanted { kinds, depth, properties: numbered.clone() };
-        let mut found: Vec<Dataset> =
-            asking.ask(&Ask::Datasets(Listing { names: names.to_vec(), wanted }))?;
+        let (mut found, outcome) = ask_each(names, &wanted, asking)?;
         // owners go by the names that they were asked for by
         for dataset in &mut found {
             let mut asked: Vec<_> = numbered.iter().zip(properties).collect();
@@ -69,13 +68,40 @@ impl Select {
                     rest.is_some_and(|rest| !rest.starts_with('/'))
                 })
         };
-        Ok(found.into_iter().filter(stays).collect())
+        Ok((found.into_iter().filter(stays).collect(), outcome))
     }
 
     /// Whether snapshots or bookmarks are asked for.
     fn takes_parts(&self) -> Result<bool, Failure> {
         let kinds = kinds(&self.types)?;
         Ok(kinds.is_empty() || kinds.iter().any(|kind| kind == "snapshot" || kind == "bookmark"))
+    }
+}
+
+/// Asks for datasets. Of several, one that cannot be shown keeps no other from it, and why is said.
+fn ask_each(
+    names: &[String],
+    wanted: &Wanted,
+    asking: &Asking,
+) -> Result<(Vec<Dataset>, Outcome), Failure> {
+    let ask = |names: &[String]| -> Result<Vec<Dataset>, Failure> {
+        asking.ask(&Ask::Datasets(Listing { names: names.to_vec(), wanted: wanted.clone() }))
+    };
+    match ask(names) {
+        Err(_) if names.len() > 1 => {
+            let (mut found, mut outcome) = (Vec::new(), Outcome::Complete);
+            for name in names.chunks(1) {
+                match ask(name) {
+                    Ok(more) => found.extend(more),
+                    Err(why) => {
+                        why.report();
+                        outcome = Outcome::Incomplete;
+                    }
+                }
+            }
+            Ok((found, outcome))
+        }
+        asked => Ok((asked?, Outcome::Complete)),
     }
 }
 
@@ -89,7 +115,7 @@ pub(super) fn known(name: &str) -> Result<String, Failure> {
 }
 
 /// The full name of a property that is set or inherited.
-pub(super) fn canonical(name: &str) -> String {
+pub(crate) fn canonical(name: &str) -> String {
     match full(name).as_slice() {
         [one] => one.clone(),
         _ => name.to_owned(),

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ::daemon::{Ask, CreatePool};
+use engine::held::{NewDataset, Wishes, judge_new};
 
-use super::{once, setting, vdevs};
+use super::{of_dataset, once, setting, vdevs};
 use crate::daemon::Asking;
 use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
@@ -57,23 +58,25 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     let vdevs = vdevs::parse(&args.vdevs)?;
     let new = wanted(args, vdevs)?;
     if args.dry {
+        Wishes::of(&new.own, new.bare)?;
+        let (name, properties) = (new.name.clone(), new.properties.clone());
+        judge_new(&NewDataset { name, properties }, None)?;
         write!(std::io::stdout(), "{}", vdevs::shown(&args.pool, &new.vdevs))?;
         return Ok(Outcome::Complete);
     }
-    let secret = keys::of_new(&args.pool, &args.properties)?;
+    let secret = keys::of_new(&args.pool, &new.properties)?;
     asking.tell(&Ask::CreatePool(CreatePool { secret, ..new }))
 }
 
 fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
     once(&args.pool_properties)?;
-    once(&args.properties)?;
     let mut new = CreatePool {
         name: args.pool.clone(),
         vdevs,
         ashift: None,
         own: Vec::new(),
         bare: args.bare,
-        properties: args.properties.clone(),
+        properties: of_dataset(&args.properties)?,
         altroot: args.root.clone(),
         force: args.force,
         secret: None,

@@ -158,6 +158,7 @@ fn show(found: &[Found], asking: &Asking) -> Done {
     let mut out = io::stdout().lock();
     if found.is_empty() {
         writeln!(out, "no pools available to import")?;
+        return Ok(Outcome::Incomplete);
     }
     for pool in found {
         describe(pool, &mut out)?;

@@ -15,6 +15,7 @@ use ::daemon::{Ask, PoolReport};
 
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
+use crate::zfs::canonical;
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
@@ -180,8 +181,18 @@ fn reports(asking: &Asking, names: &[String]) -> Result<Vec<PoolReport>, Failure
     asking.ask(&Ask::Pools { names: names.to_vec() })
 }
 
+/// Properties of a dataset by their full names. None may be given twice.
+pub(crate) fn of_dataset(
+    properties: &[(String, String)],
+) -> Result<Vec<(String, String)>, Failure> {
+    let full = |(name, value): &(String, String)| (canonical(name), value.clone());
+    let all: Vec<_> = properties.iter().map(full).collect();
+    once(&all)?;
+    Ok(all)
+}
+
 /// Refuses properties that are given twice.
-pub(crate) fn once(properties: &[(String, String)]) -> Result<(), Failure> {
+fn once(properties: &[(String, String)]) -> Result<(), Failure> {
     let twice = |(at, (name, _)): &(usize, &(String, String))| {
         properties.iter().take(*at).any(|(other, _)| other == name)
     };

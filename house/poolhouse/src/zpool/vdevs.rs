@@ -24,22 +24,30 @@ enum Word {
 /// What the words say.
 pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
     let (mut vdevs, mut role): (Vec<Vdev>, _) = (Vec::new(), Role::Data);
+    let mut seen = Vec::new();
     // the vdev that takes the next drives
     let mut open: Option<Group> = None;
     let mut draids = Vec::new();
     for word in words {
-        match meaning(word) {
-            Word::Group(_) | Word::Draid if matches!(role, Role::Spare | Role::Cache) => {
-                return Err(Failure::usage(format!(
-                    "'{word}': spares and caches are plain drives"
-                )));
-            }
+        let meaning = meaning(word);
+        let is_group = matches!(meaning, Word::Group(_) | Word::Draid);
+        if is_group && matches!(role, Role::Spare | Role::Cache) {
+            // these are plain drives: what comes now is for data again
+            role = Role::Data;
+        }
+        match meaning {
             Word::Draid => {
                 open = Some(Group::Single);
                 draids.push((vdevs.len(), word));
                 vdevs.push((Group::Single, role, Vec::new()));
             }
-            Word::Role(next) => (role, open) = (next, None),
+            Word::Role(next @ (Role::Log | Role::Cache | Role::Spare)) if seen.contains(&next) => {
+                return Err(Failure::usage(format!("'{word}' is said twice")));
+            }
+            Word::Role(next) => {
+                seen.push(next);
+                (role, open) = (next, None);
+            }
             Word::Group(group) => {
                 vdevs.push((group, role, Vec::new()));
                 open = Some(group);

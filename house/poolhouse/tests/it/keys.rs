@@ -51,7 +51,8 @@ fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
     assert_eq!(nas.good(facts), "aes-256-gcm\ntank\nhex\nunavailable\n");
     nas.refused(&format!("zfs load-key -L file://{} tank", arg(&old)), 1);
     nas.good("zpool export tank");
-    nas.good(&format!("zpool import -l -d {} tank", arg(&from)));
+    let root = nas.root();
+    nas.good(&format!("zpool import -l -R {} -d {} tank", arg(&root), arg(&from)));
     assert_eq!(nas.good(facts), "aes-256-gcm\ntank\nhex\navailable\n");
     nas.refused("zfs change-key -i tank", 2);
     // a key of its own from the same file, and back to the one above

@@ -307,6 +307,19 @@ fn what_was_mounted_some_way_comes_back_so() {
     read_only([("c/b", "local"); 2]);
     nas.good("zfs inherit readonly tank/c/b");
     std::fs::write(root.join("c/b/letter"), "dear grandpa").unwrap();
+    // what is mounted can be mounted otherwise
+    nas.good("zfs mount -o remount,ro tank/c");
+    read_only([("c", "temporary"); 2]);
+    nas.good("zfs mount -o remount,rw tank/c");
+    std::fs::write(root.join("c/letter"), "dear grandma").unwrap();
+    nas.refused("zfs mount -o remount,colour tank/c", 2);
+    // and stay where it is, whatever its properties say
+    nas.good("zfs set -u mountpoint=/elsewhere tank/c");
+    assert_eq!(source(&root.join("c")).as_deref(), Some("tank/c"));
+    nas.good("zfs unmount tank/c");
+    nas.refused("zfs mount -o remount,ro tank/c", 1);
+    nas.good("zfs mount -R tank/c tank");
+    assert_eq!(source(&nas.root().join("elsewhere/b")).as_deref(), Some("tank/c/b"));
 }
 
 #[test]

@@ -196,6 +196,24 @@ fn scripts_find_the_statuses_and_columns_that_they_know() {
 }
 
 #[test]
+fn several_are_shown_though_one_is_not_there() {
+    let nas = unmounted("several", 1);
+    nas.good("zfs create -o canmount=off -o compress=zstd-3 tank/a");
+    nas.good("zfs snapshot tank/a@one");
+    nas.good("zfs bookmark tank/a@one #one");
+    nas.refused("zfs bookmark tank/a@one #one", 1);
+    nas.refused("zfs bookmark tank/a@none tank/a#two", 1);
+    let run = nas.run("zfs list -Ho name tank/a tank/none tank/a@one");
+    assert_eq!((run.status, run.out.as_str()), (1, "tank/a\ntank/a@one\n"), "{}", run.err);
+    assert!(run.err.contains("tank/none"), "{}", run.err);
+    let told = nas.good("zfs get -HHp -o value,name written@one,compression tank/a");
+    assert!(told.starts_with("0\ttank/a\n"), "{told}");
+    let none = nas.good("zfs get -Ho value written@two,written@tank@one tank/a tank/a#one");
+    assert_eq!(none, "-\n-\n-\n-\n");
+    assert!(nas.good("zfs list -t bookmark -Ho name -r tank").contains("tank/a#one"));
+}
+
+#[test]
 fn sizes_are_binary_however_they_are_written() {
     let nas = unmounted("sizes", 1);
     for size in ["96M", "96MB", "96mb", "0.09375GB", "100663296"] {
@@ -220,6 +238,8 @@ fn what_is_to_be_made_is_looked_at_first() {
     nas.refused("zfs create -n -b 1234 -V 10M tank/a", 2);
     nas.refused("zfs create -u -V 10M tank/a", 2);
     nas.refused("zfs create -o atime=on -o atime=on tank/a", 2);
+    nas.refused("zfs create -o compress=on -o compression=on tank/a", 2);
+    nas.refused("zfs set keylocation=file:///key tank", 2);
     let told = nas.good("zfs create -Pn -o compression=on tank/a");
     assert_eq!(told, "create\ttank/a\nproperty\tcompression\ton\n");
     let told = nas.good("zfs create -p -Pn -s -b 4K -V 10M tank/a/b");
@@ -239,4 +259,27 @@ fn what_is_to_be_made_is_looked_at_first() {
     nas.good("zfs inherit -r recsize tank");
     nas.refused("zfs inherit -r colour tank", 2);
     nas.refused("zfs inherit -r colour tank/volume@one", 2);
+}
+
+#[test]
+fn the_words_for_vdevs_are_looked_at_before_anything_is_made() {
+    let nas = Nas::new("vdev-words", 5);
+    let drives = nas.drives(5);
+    let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|at| arg(&drives[at]));
+    nas.refused(&format!("zpool create tank {a} log {b} log {c}"), 2);
+    nas.refused(&format!("zpool create tank {a} spare {b} mirror {c} {d} spare {e}"), 2);
+    nas.refused(&format!("zpool create -n -O colour=red tank {a}"), 1);
+    nas.refused(&format!("zpool create -n -o failmode=never tank {a}"), 2);
+    nas.refused(&format!("zpool create -O atime=on -O atime=on tank {a}"), 2);
+    let full = nas.0.join("full");
+    std::fs::create_dir_all(full.join("of")).unwrap();
+    let why = nas.refused(&format!("zpool create -f -m {} tank {a}", arg(&full)), 1);
+    assert!(why.contains("not empty") && why.contains(arg(&full)), "{why}");
+    assert_eq!(nas.good("zpool list -H"), "");
+    // after spares comes what is for data again
+    let words = format!("mirror {a} {b} spare {e} mirror {c} {d}");
+    nas.good(&format!("zpool create -O canmount=off -O compress=lz4 tank {words}"));
+    let status = nas.good("zpool status tank");
+    assert!(status.contains("mirror-1") && status.contains("AVAIL"), "{status}");
+    nas.refused(&format!("zpool import -d {}", arg(&nas.0.join("full"))), 1);
 }

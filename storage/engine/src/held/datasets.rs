@@ -129,6 +129,19 @@ impl Held {
         })
     }
 
+    /// Makes a bookmark `FS#MARK` of a snapshot of that file system or volume, or of one that it is a
+    /// clone of.
+    pub fn bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {
+        let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
+        self.change(move |owned, change| {
+            write::bookmark(change, &mark, &snapshot)
+                .map_err(|error| Error::of_dataset(&mark, &error))?;
+            let head = mark.split('#').next().unwrap_or_default();
+            note(owned, change, "bookmark", head, &format!("{mark} of {snapshot}"));
+            Ok(())
+        })
+    }
+
     /// Makes snapshots, all of the same moment, or none at all.
     pub fn snapshot(&self, names: &[String]) -> Result<()> {
         self.snapshot_with(names, &[])
@@ -252,6 +265,9 @@ impl Held {
         }
         if let Some(done) = self.set_of_volume(name, property, value) {
             return done;
+        }
+        if property == "keylocation" {
+            self.judge_key_location(name, value)?;
         }
         let kind = self.kind(name)?;
         let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());

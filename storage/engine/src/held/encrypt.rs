@@ -253,6 +253,15 @@ impl Held {
         Ok(root.map(|root| root.name()))
     }
 
+    /// Whether a dataset's key may be said to be there: it must have one of its own.
+    pub(super) fn judge_key_location(&self, name: &str, location: &str) -> Result<()> {
+        match self.encryption_root(name)? {
+            Some(root) if root == name => judge_location(name, location),
+            _ if location == "none" => Ok(()),
+            _ => Err(usage(name, "it has no key of its own, so that has no location")),
+        }
+    }
+
     /// The encryption roots in the pool, by name.
     pub fn encryption_roots(&self) -> Result<Vec<EncryptionRoot>> {
         Ok(keys::roots(&self.tree()?))
