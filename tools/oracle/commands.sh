@@ -6,12 +6,13 @@
 #
 # `same`: both succeed, or both refuse. `alike`: they also print the same. A line of RESULT for each:
 # ok or refused, the command, and what it printed where that matters. Left out is what SHORTCOMINGS.md
-# says is not there, and where they are meant to differ: `quota=0` (we take it for none), the same
-# snapshot named twice (we refuse it), `zpool create -n` (we only draw what would be).
+# says is not there, and where they are meant to differ: the same snapshot named twice (we refuse it).
 D=$1 M=$2 result=$3 program=${4:-}
 if [[ -n $program ]]; then
   zpool() { "$program" zpool "$@"; }
   zfs() { "$program" zfs "$@"; }
+  export -f zpool zfs
+  export program
 fi
 exec 3>"$result"
 
@@ -427,4 +428,102 @@ same zpool import -d $D
 same zpool import -d $D p
 same zpool import -d $D -f p
 clean p
+
+# what scripts say
+cd /
+drives
+mkdir -p $M/full/of
+same zpool create -f -m $M/full tank $D/f0
+same zpool create -f -m none tank $D/f0 log $D/f1 log $D/f2
+same zpool create -f -m none tank $D/f0 spare $D/f1 spare $D/f2
+same zpool create -f -m none -O atime=on -O atime=on tank $D/f0
+same zpool create -f -m none -o comment=a -o comment=b tank $D/f0
+same zpool create -n -m none -O nonsense=1 tank $D/f0
+same zpool create -n -m none -o nonsense=1 tank $D/f0
+same zpool create -n -m none tank mirror $D/f0 $D/f1
+same zpool list tank
+trial zpool create -f -m none tank $D/f0 log $D/f1 special $D/f2 log $D/f3
+trial zpool create -m none tank draid $D/f0 $D/f1 $D/f2 draid $D/f3 $D/f4 $D/f5 $D/f6
+trial zpool create -m none tank draid $D/f0 $D/f1 $D/f2 draid $D/f3 $D/f4 $D/f5
+trial zpool create -m none -o compatibility=off tank $D/f0
+trial zpool create -m none -O atime=on -O Atime=off tank $D/f0
+same zpool create -f -o ashift=12 -m $M/s -O compress=lz4 s mirror $D/f0 $D/f1 spare $D/f4 mirror $D/f2 $D/f3
+alike zpool list -H -o name,freeing,leaked,failmode,health s
+alike zpool get -H name,leaked s
+alike zfs get -H name,type,compress s
+same zfs get name s/none
+alike zfs list -H -o name s s/none
+same zfs create -o quota=0 s/none
+same zfs create -o refquota=0 s/none
+same zfs create -o reservation=0 s/reserved
+same zfs create -o atime=on -o atime=on s/none
+same zfs create -o ATIME=on s/none
+same zfs create -o quota=1.50GB -o recsize=32KB s/sized
+alike zfs get -Hp -o value quota,recordsize s/sized
+same zfs set quota=1536mb s/sized
+same zfs set quota=1zb s/sized
+same zfs set quota=1.5GiB s/sized
+alike zfs get -Hp -o value quota s/sized
+alike zfs create -n s/none
+alike zfs create -n -V 10M s/none
+alike zfs create -np s/none/below
+alike zfs create -Pn -o compression=on s/none
+alike zfs create -Pn -s -b 4k -V 10m s/none
+same zfs create -n -o nonsense=1 s/none
+same zfs create -n -b 1234 -V 10M s/none
+same zfs create -u -V 10M s/none
+same zfs create -V 10M -p s/volume
+same zfs create -V 10M -p s/volume
+same zfs create -V 10M -p s
+same zfs create -p s/sized
+same zfs snapshot s/volume@1 s/sized@1
+same zfs clone -p s/sized@1 s/clone
+same zfs clone -p s/sized@1 s/clone
+same zfs clone s/sized@1 s/clone
+same zfs bookmark s/sized@1 s/sized#1
+same zfs bookmark s/sized@1 s/sized#1
+same zfs bookmark s/sized@1 '#2'
+same zfs bookmark s/sized@none s/sized#3
+same zfs bookmark s/volume@1 s/sized#3
+alike zfs list -H -o name -t bookmark -r s
+same zfs get -Hp -o value written@1 s/sized
+alike zfs get -H written@none s/sized
+alike zfs get -H -o value written@1 s/sized@1
+same zfs snapshot s/sized@2
+same zfs snapshot s/sized@3
+same bash -c "dd if=/dev/urandom of=$M/s/sized/f bs=32k count=64 status=none; sync; zpool sync s"
+alike bash -c "zfs get -Hp -o value written@1 s/sized | sed -E 's/^2[0-9]{6}$/2M/'"
+same zfs snapshot s/sized@4
+alike bash -c "zfs get -Hp -o value written@1 s/sized@4 | sed -E 's/^2[0-9]{6}$/2M/'"
+alike bash -c "zfs get -Hp -o value written@1 s/sized@2 | sed -E 's/^2[0-9]{6}$/2M/'"
+alike zfs list -H -o name s/volume s/sized@4 s/sized s/sized@1
+same zfs inherit nonsense s
+same zfs inherit -r nonsense s
+same zfs inherit -r nonsense s/sized@1
+same zfs inherit -r recordsize s
+same zfs set keylocation=file:///nonsense s/sized
+same zfs set -u mountpoint=$M/apart s/sized
+alike sh -c "ls -d $M/s/sized"
+same zfs unmount s/sized
+same zfs mount s/sized
+alike sh -c "ls -d $M/apart"
+same zfs mount -o remount,ro s/sized
+alike zfs get -H -o value,source readonly s/sized
+same sh -c "touch $M/apart/x"
+same zfs mount -o remount,rw s/sized
+same sh -c "touch $M/apart/x"
+same zfs set canmount=noauto s/sized
+same zfs unmount -a
+alike zfs get -H -o value mounted s/sized s/clone
+same zfs mount -a
+mkdir -p $M/taken/by
+same zfs create -o canmount=noauto -o overlay=off -o mountpoint=$M/taken s/taken
+same zfs mount s/taken
+same zfs set canmount=on s/taken
+same zfs mount -a
+same zfs mount -R s/reserved s/clone
+same zpool export s
+mkdir -p $D/nothing
+same zpool import -d $D/nothing
+clean s
 exit 0

@@ -83,6 +83,9 @@ pub enum Ask {
         /// Even while somebody uses their files.
         #[serde(default)]
         force: bool,
+        /// They are to be locked afterwards: nothing else that is mounted may have its key from them.
+        #[serde(default)]
+        locks: bool,
     },
     /// What properties do pools have? None named: all pools. A list of names and lists of
     /// [`engine::held::PoolProperty`]

@@ -347,7 +347,7 @@ impl Dataset {
             let range = lists::deadlist_bytes_until(mos, at.deadlist, before.creation_txg)?;
             written = written.wrapping_add(range);
             let (_, older) = dataset_record(mos, ObjsetId::new(at.previous.get()))?;
-            if older.creation_txg >= at.creation_txg {
+            if older.previous_txg >= at.previous_txg {
                 return Err(Error::Circle { object: at.previous, what: "snapshots" });
             }
             at = older;

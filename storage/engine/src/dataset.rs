@@ -182,7 +182,7 @@ fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
     };
     let before = dataset.tree().find(&format!("{head}@{part}")).ok()?;
     let (before, now) = (before.phys()?, dataset.phys()?);
-    if name.contains('@') && now.creation_txg < before.creation_txg {
+    if name.contains('@') && now.creation_txg <= before.creation_txg {
         return None;
     }
     let written = dataset.written_since(before).ok()?;

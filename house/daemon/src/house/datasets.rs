@@ -94,7 +94,7 @@ impl House {
             Ask::CreateVolume { name, size, block_size, sparse, properties, parents, secret } => {
                 let new = NewDataset { name, properties };
                 self.in_pool(&new.name, |pool| {
-                    if parents && exists(&pool.held, &new.name)? {
+                    if parents && is_a(&pool.held, &new.name, "volume")? {
                         return Ok(Vec::new());
                     }
                     make_parents(&pool.held, &new.name, parents)?;
@@ -180,7 +180,9 @@ impl House {
             pool.mount_again(&gone);
             return Err(why);
         }
-        gone.iter_mut().for_each(|one| one.dataset = one.dataset.replacen(from, to, 1));
+        for one in &mut gone {
+            one.dataset = one.dataset.replacen(from, to, 1);
+        }
         Ok(pool.mount_moved(&gone, to, change))
     }
 
@@ -193,7 +195,7 @@ impl House {
     ) -> Result<Answer> {
         let name = new.name.as_str();
         self.in_pool(name, |pool| {
-            if parents && exists(&pool.held, name)? {
+            if parents && is_a(&pool.held, name, "filesystem")? {
                 return Ok(Vec::new());
             }
             let made = make_parents(&pool.held, name, parents)?;
@@ -236,7 +238,8 @@ impl House {
         if failed.is_empty() { done(()) } else { Err(Error::refused(failed.join("\n"))) }
     }
 
-    pub(super) fn unmount(&self, names: &[String], force: bool) -> Result<Answer> {
+    /// `locks`: they are to be locked afterwards.
+    pub(super) fn unmount(&self, names: &[String], force: bool, locks: bool) -> Result<Answer> {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
         let how = Unmount { force, keeps_folders: true };
         if names.is_empty() {
@@ -256,6 +259,9 @@ impl House {
         let goes = |dataset: &str| chosen.iter().any(|chosen| is_within(dataset, chosen));
         for pool in pools {
             let _changing = pool.changing.lock();
+            if locks {
+                may_be_locked(&pool, &goes)?;
+            }
             pool.unmount(&goes, how)?;
         }
         done(())
@@ -390,6 +396,21 @@ impl House {
     }
 }
 
+/// Refuses if what stays mounted has its key from what goes and is to be locked.
+fn may_be_locked(pool: &Pool, goes: &dyn Fn(&str) -> bool) -> Result<()> {
+    let (going, staying): (Vec<_>, Vec<_>) =
+        pool.mounted().into_iter().map(|(name, _)| name).partition(|name| goes(name));
+    for other in staying {
+        let root = pool.held.encryption_root(&other)?;
+        if let Some(root) = root.filter(|root| going.contains(root)) {
+            return Err(Error::refused(format!(
+                "'{root}' cannot be locked: '{other}', which is mounted, has its key"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Unmounts all that can be of what mounts itself, what was mounted last first, as it may lie over
 /// others.
 fn unmount_all(pools: &[Arc<Pool>], how: Unmount) -> Result<Answer> {
@@ -448,11 +469,22 @@ fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
 }
 
 fn exists(held: &Held, name: &str) -> Result<bool> {
+    Ok(kind_of(held, name)?.is_some())
+}
+
+/// Whether there is a dataset of that name and kind.
+fn is_a(held: &Held, name: &str, kind: &str) -> Result<bool> {
+    Ok(kind_of(held, name)?.is_some_and(|found| found == kind))
+}
+
+/// What kind of a dataset has that name; none: none has it.
+fn kind_of(held: &Held, name: &str) -> Result<Option<String>> {
     let wanted =
         Wanted { depth: Some(0), properties: vec!["type".to_owned()], ..Wanted::default() };
-    match held.list(name, &wanted, &mut |_| (), &mut |_| ()) {
-        Ok(()) => Ok(true),
-        Err(engine::Error::NoSuchDataset { .. }) => Ok(false),
+    let mut kind = None;
+    match held.list(name, &wanted, &mut |it| kind = Some(it.kind), &mut |_| ()) {
+        Ok(()) => Ok(kind),
+        Err(engine::Error::NoSuchDataset { .. }) => Ok(None),
         Err(why) => Err(why.into()),
     }
 }

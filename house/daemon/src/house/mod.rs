@@ -185,7 +185,7 @@ impl House {
                 give(&pools.iter().flat_map(|pool| pool.mounted()).collect::<Vec<_>>())
             }
             Ask::Mount { names, below, wish } => self.mount(&names, below, &wish),
-            Ask::Unmount { names, force } => self.unmount(&names, force),
+            Ask::Unmount { names, force, locks } => self.unmount(&names, force, locks),
             Ask::ExportPool { name, force } => match self.forget_waiting(&name) {
                 Some(forgotten) => forgotten,
                 None => self.export(&name, force).map(done)?,

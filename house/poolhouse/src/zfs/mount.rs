@@ -97,7 +97,8 @@ impl Unmount {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let before = if self.unload_keys { mounts(asking)? } else { Vec::new() };
         let names = self.name.iter().cloned().collect();
-        let done = asking.tell(&Ask::Unmount { names, force: self.force })?;
+        let (force, locks) = (self.force, self.unload_keys);
+        let done = asking.tell(&Ask::Unmount { names, force, locks })?;
         if self.unload_keys {
             let now = mounts(asking)?;
             let gone = before.into_iter().filter(|mount| !now.contains(mount));

@@ -48,7 +48,10 @@ impl Select {
         };
         let numbered: Vec<String> =
             properties.iter().map(|name| known(name)).collect::<Result<_, _>>()?;
-        let wanted = Wanted { kinds, depth, properties: numbered.clone() };
+        // several are put in order by it
+        let by_age = (names.len() > 1 && !numbered.is_empty()).then(|| "createtxg".to_owned());
+        let asked = numbered.iter().cloned().chain(by_age).collect();
+        let wanted = Wanted { kinds, depth, properties: asked };
         let (mut found, outcome) = ask_each(names, &wanted, asking)?;
         // owners go by the names that they were asked for by
         for dataset in &mut found {
@@ -87,22 +90,29 @@ fn ask_each(
     let ask = |names: &[String]| -> Result<Vec<Dataset>, Failure> {
         asking.ask(&Ask::Datasets(Listing { names: names.to_vec(), wanted: wanted.clone() }))
     };
-    match ask(names) {
-        Err(_) if names.len() > 1 => {
-            let (mut found, mut outcome) = (Vec::new(), Outcome::Complete);
-            for name in names.chunks(1) {
-                match ask(name) {
-                    Ok(more) => found.extend(more),
-                    Err(why) => {
-                        why.report();
-                        outcome = Outcome::Incomplete;
-                    }
-                }
+    let [_, _, ..] = names else { return Ok((ask(names)?, Outcome::Complete)) };
+    let (mut found, mut outcome) = (Vec::new(), Outcome::Complete);
+    for name in names.chunks(1) {
+        match ask(name) {
+            Ok(more) => found.extend(more),
+            Err(why) => {
+                why.report();
+                outcome = Outcome::Incomplete;
             }
-            Ok((found, outcome))
         }
-        asked => Ok((asked?, Outcome::Complete)),
     }
+    in_order(&mut found);
+    Ok((found, outcome))
+}
+
+/// Each once and by name, as where all are shown; snapshots come behind what they are of.
+fn in_order(found: &mut Vec<Dataset>) {
+    found.sort_by_cached_key(|dataset| {
+        let (head, part) = dataset.name.split_once('@').unwrap_or((&dataset.name, ""));
+        let age = dataset.value("createtxg").and_then(|txg| txg.parse::<u64>().ok());
+        (head.to_owned(), !part.is_empty(), age, part.to_owned())
+    });
+    found.dedup_by(|one, other| one.name == other.name);
 }
 
 /// A property that there is, with its owner's number.
@@ -114,10 +124,10 @@ pub(super) fn known(name: &str) -> Result<String, Failure> {
     Err(Failure::usage(format!("{name}: datasets have no such property")))
 }
 
-/// The full name of a property that is set or inherited.
+/// The full name of a property that is set or inherited, which must be in small letters.
 pub(crate) fn canonical(name: &str) -> String {
     match full(name).as_slice() {
-        [one] => one.clone(),
+        [one] if name.bytes().all(|byte| !byte.is_ascii_uppercase()) => one.clone(),
         _ => name.to_owned(),
     }
 }

@@ -46,6 +46,9 @@ pub(super) struct Args {
     /// is given up
     #[arg(short = 'm')]
     without_logs: bool,
+    /// Look at all drives, as is done without it
+    #[arg(short = 's', conflicts_with = "paths")]
+    _search: bool,
     /// Mount nothing
     #[arg(short = 'N')]
     unmounted: bool,
@@ -158,7 +161,6 @@ fn show(found: &[Found], asking: &Asking) -> Done {
     let mut out = io::stdout().lock();
     if found.is_empty() {
         writeln!(out, "no pools available to import")?;
-        return Ok(Outcome::Incomplete);
     }
     for pool in found {
         describe(pool, &mut out)?;

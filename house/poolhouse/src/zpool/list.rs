@@ -260,8 +260,7 @@ mod tests {
     #[test]
     fn columns_have_short_names() {
         let asked = ["cap", "ALLOC"].map(str::to_owned);
-        assert_eq!(columns(&asked).unwrap(), ["capacity", "allocated"]);
-        assert!(columns(&["colour".to_owned()]).is_err());
+        assert_eq!(columns(&asked), ["capacity", "allocated"]);
         assert_eq!(head("capacity"), "CAP");
     }
 }

@@ -115,7 +115,7 @@ fn properties_say_where_file_systems_are_mounted() {
     assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"));
     assert_eq!(source(&root.join("elsewhere/b")).as_deref(), Some("tank/a/b"));
     let shown = nas.good("zfs get -Ho value mountpoint tank/a tank");
-    let wanted = format!("{0}/elsewhere\n{0}/pool\n", arg(&root));
+    let wanted = format!("{0}/pool\n{0}/elsewhere\n", arg(&root));
     assert_eq!(shown, wanted, "as zfs(8) shows them behind an altroot");
     nas.good("zfs rename tank/a/b tank/c");
     assert_eq!(source(&root.join("pool/c")).as_deref(), Some("tank/c"));
@@ -349,6 +349,13 @@ fn what_is_encrypted_is_unlocked_to_be_mounted() {
     nas.good("zfs unload-key tank/private");
     nas.good("zfs mount -l -a");
     assert_eq!(nas.good(facts), "available\nyes\n");
+    // what else has its key stays as it is, and so does that
+    nas.good("zfs snapshot tank/private@one");
+    nas.good("zfs clone tank/private@one tank/copy");
+    let why = nas.refused("zfs unmount -u tank/private", 1);
+    assert!(why.contains("tank/copy"), "{why}");
+    assert_eq!(nas.good(facts), "available\nyes\n");
+    nas.good("zfs unmount tank/copy");
     nas.good("zfs unmount -u -a");
     assert_eq!(nas.good(facts), "unavailable\nno\n");
 }

@@ -31,15 +31,14 @@ fn unlike(what: &str) -> Error {
     Error::Usage { what: format!("{what}; use -f if that is meant") }
 }
 
-/// All mirrors are as wide, and all raidz.
+/// All mirrors are as wide, and all raidz; dRAIDs hide their width behind their groups.
 fn check_widths(new: &NewPool) -> Result<()> {
     let mut widths: BTreeMap<&str, usize> = BTreeMap::new();
     for vdev in new.vdevs.iter().filter(|vdev| vdev.purpose == Purpose::Data) {
         let kind = match vdev.shape {
             Shape::Mirror => "mirror",
             Shape::Raidz(_) => "raidz",
-            Shape::Draid(_) => "draid",
-            Shape::Single => continue,
+            Shape::Draid(_) | Shape::Single => continue,
         };
         let width = vdev.drives.len();
         let first = *widths.entry(kind).or_insert(width);

@@ -346,17 +346,12 @@ pub(super) fn encrypt(
 pub fn judge_new(new: &NewDataset, volume: Option<(u64, u32)>) -> Result<()> {
     let mut new = new.clone();
     Wish::take(&mut new);
-    let kind = match volume {
-        Some((size, block_size)) => {
-            check_size(&new.name, size, block_size)?;
-            dsl::Kind::Volume
-        }
-        None => {
-            Naming::take(&mut new, None)?;
-            dsl::Kind::Filesystem
-        }
-    };
-    judge(&new, kind)
+    if let Some((size, block_size)) = volume {
+        check_size(&new.name, size, block_size)?;
+        return judge(&new, dsl::Kind::Volume);
+    }
+    Naming::take(&mut new, None)?;
+    judge(&new, dsl::Kind::Filesystem)
 }
 
 /// Whether all properties of a dataset that is to be are some that it can have. Nothing is made

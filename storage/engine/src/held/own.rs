@@ -51,6 +51,7 @@ const MULTIHOST: &str = "multihost";
 const ASHIFT: &str = "ashift";
 const BOOT: &str = "bootfs";
 const COMMENT: &str = "comment";
+const COMPATIBILITY: &str = "compatibility";
 const LONGEST_COMMENT: usize = 32;
 /// Properties that can be looked at only.
 const FACTS: [&str; 14] = [
@@ -112,6 +113,10 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
             usage("comment: it may have letters, digits, signs and spaces of ASCII only".to_owned())
         }
         COMMENT => Ok(Setting::Comment(Some(value.to_owned()).filter(|text| !text.is_empty()))),
+        COMPATIBILITY => usage(format!(
+            "compatibility={value}: sets of features are not known here; -d and \
+             -o feature@NAME=enabled choose them one by one"
+        )),
         name if FACTS.contains(&name) => usage(format!("{name} can be looked at only")),
         _ => usage(format!("{name}: pools have no such property")),
     }
@@ -138,6 +143,9 @@ impl Wishes {
             FEATURES.iter().filter(|_| !bare).map(|feature| feature.name).collect();
         let mut settings = Vec::new();
         for (name, value) in properties {
+            if (name.as_str(), value.as_str()) == (COMPATIBILITY, "off") {
+                continue;
+            }
             match (name.strip_prefix(FEATURE), value.as_str()) {
                 (Some(feature), "disabled") if Feature::by_name(feature).is_some() => {
                     wanted.retain(|name| *name != feature);
@@ -264,7 +272,7 @@ impl Held {
             property("freeing", self.freeing()?.to_string(), "-"),
             property("leaked", "0".to_owned(), "-"),
             property("cachefile", "-".to_owned(), "default"),
-            property("compatibility", "off".to_owned(), "default"),
+            property(COMPATIBILITY, "off".to_owned(), "default"),
             property("version", "-".to_owned(), "default"),
         ];
         for choice in &CHOICES {
@@ -322,6 +330,9 @@ mod tests {
         let all = Wishes::of(&[], false).unwrap();
         let fewer = Wishes::of(&words(&[("feature@draid", "disabled")]), false).unwrap();
         assert_eq!(fewer.features.len() + 1, all.features.len());
+        let any = Wishes::of(&words(&[("compatibility", "off")]), false).unwrap();
+        assert_eq!(any.features.len(), all.features.len());
+        assert!(Wishes::of(&words(&[("compatibility", "grub2")]), false).is_err());
     }
 
     #[test]
