@@ -358,11 +358,8 @@ impl Blkptr {
         let mut payload = Vec::with_capacity(Self::PAYLOAD);
         for (index, word) in words.iter().enumerate() {
             if index != 6 && index != 10 {
-                // a number in memory was laid out by its writer; the bytes are what counts
-                match place.order() {
-                    Order::Little => payload.extend_from_slice(&word.to_le_bytes()),
-                    Order::Big => payload.extend_from_slice(&word.to_be_bytes()),
-                }
+                // eight bytes make a number, the first of them its lowest, whoever stores that
+                payload.extend_from_slice(&word.to_le_bytes());
             }
         }
         let psize = usize::from(byte(bits(prop, 25, 7), 0)).saturating_add(1);
@@ -556,6 +553,19 @@ mod tests {
         assert_eq!((block.checksum, block.compression), (Checksum::Fletcher4, Compression::Lz4));
         assert_eq!(block.copies().count(), 1);
         assert_eq!(block.birth_physical, block.birth);
+        // data within the pointer: ten bytes, the first of them the lowest of the first word
+        words[0] = 0x0807_0605_0403_0201;
+        words[1] = 0x0a09;
+        words[6] = (19 << 48) | (1 << 39) | (2 << 32) | (9 << 25) | 511;
+        for order in [Order::Little, Order::Big] {
+            let bytes = words.iter().flat_map(|word| match order {
+                Order::Little => word.to_le_bytes(),
+                Order::Big => word.to_be_bytes(),
+            });
+            let pointer = Blkptr::parse(&bytes.collect::<Vec<_>>(), order).unwrap();
+            let Blkptr::Embedded(block) = pointer else { panic!("{pointer:?}") };
+            assert_eq!(block.payload, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        }
     }
 
     #[test]

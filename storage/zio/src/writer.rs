@@ -372,7 +372,6 @@ fn unchanged<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Regu
     let plain = |block: &Regular| block.protection == Protection::None && !block.dedup;
     let same = request.policy.compares()
         && block.level.get() == 0
-        && !block.compression.is_off()
         && plain(block)
         && plain(old)
         && (old.checksum, old.compression) == (block.checksum, block.compression)

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use dmu::{Changed, Objset, Special};
 use ondisk::dnode::{Dnode, Flags};
-use ondisk::sa::Header;
+use ondisk::sa::{self, Header};
 use ondisk::{ObjectType, Reader};
 use txg::Tx;
 use zap::{NewTable, Zap};
@@ -118,8 +118,12 @@ fn count(dnode: &Dnode, sign: i64, deltas: &mut [Deltas; 3]) {
 
 /// Whose a file is; nobody's if it is none.
 fn ids(dnode: &Dnode) -> Option<Ids> {
+    let order = match dnode.bonus_kind {
+        ObjectType::SA => sa::order_of(&dnode.bonus, dnode.order),
+        _ => dnode.order,
+    };
     let word = |at: usize| {
-        let mut reader = Reader::new("attributes", dnode.bonus.get(at..)?, dnode.order);
+        let mut reader = Reader::new("attributes", dnode.bonus.get(at..)?, order);
         reader.u64().ok()
     };
     match dnode.bonus_kind {
@@ -127,7 +131,7 @@ fn ids(dnode: &Dnode) -> Option<Ids> {
         // one whose attributes are not laid out yet
         ObjectType::SA if dnode.bonus.iter().take(4).all(|byte| *byte == 0) => Some(Ids([0; 3])),
         ObjectType::SA => {
-            let size = Header::parse(&dnode.bonus, dnode.order).ok()?.size;
+            let size = Header::parse(&dnode.bonus, order).ok()?.size;
             let at = |offset: usize| word(size.checked_add(offset)?);
             let project = if at(48)? & HAS_PROJECT != 0 { at(128)? } else { 0 };
             Some(Ids([at(24)?, at(32)?, project]))

@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use dmu::Objset;
-use ondisk::sa::{Attribute, Attributes, Header, Layout, Registered, Registry, Value};
+use ondisk::sa::{self, Attribute, Attributes, Header, Layout, Registered, Registry, Value};
 use ondisk::{ObjectType, Order};
 use parking_lot::Mutex;
 use units::ObjectId;
@@ -138,6 +138,7 @@ impl Schema {
         bytes: &'a [u8],
         order: Order,
     ) -> ondisk::Result<Attributes<'a>> {
+        let order = sa::order_of(bytes, order);
         let header = Header::parse(bytes, order)?;
         match self.layouts.get(usize::from(header.layout)).and_then(OnceLock::get).map(|one| &**one)
         {

@@ -12,7 +12,7 @@ use engine::dataset::{Dataset, Property, Wanted};
 use engine::files::Time;
 use engine::held::Set;
 use fuse::{LiveOptions, MountTable, Mounted};
-use vfs::By;
+use vfs::{By, Live};
 
 use super::Pool;
 use super::options::{may_cover, options_of, value_of};
@@ -24,6 +24,7 @@ pub(super) struct Mount {
     dir: PathBuf,
     options: LiveOptions,
     wish: MountWish,
+    live: Live,
     mounted: Mounted,
     /// The folder was made for it, perhaps by an earlier mount, and goes with it.
     made: bool,
@@ -250,6 +251,7 @@ impl Pool {
                 continue;
             }
             if mount.mounted.change(&options) {
+                mount.live.set_still(options.read_only);
                 mount.options = options;
             } else {
                 stale.push(mount.dataset.clone());
@@ -313,7 +315,7 @@ impl Pool {
             return Ok(());
         }
         let said = |why: vfs::Error| Error::refused(format!("'{name}': {why}"));
-        let live = vfs::Live::open(&self.held, name, now).map_err(said)?;
+        let live = Live::open(&self.held, name, now).map_err(said)?;
         let set = Set { uid: Some(user.as_raw()), gid: Some(group.as_raw()), ..Set::default() };
         let root = By { uid: 0, gid: 0, keeps_setid: true };
         live.set(root, live.root(), &set).map(drop).map_err(said)
@@ -332,13 +334,14 @@ impl Pool {
                 dir.display()
             )));
         }
-        let live = vfs::Live::open(&self.held, &dataset.name, now);
+        let live = Live::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
+        live.set_still(options.read_only);
         let mounted =
             fuse::mount_live(&live, dir, &options).map_err(|why| said(why.to_string()))?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
         let order = MOUNTED.fetch_add(1, Ordering::Relaxed);
-        self.mounts.lock().push(Mount { dataset, dir, options, wish, mounted, made, order });
+        self.mounts.lock().push(Mount { dataset, dir, options, wish, live, mounted, made, order });
         Ok(())
     }
 
@@ -398,8 +401,8 @@ impl Pool {
             return Unmounted::InUse;
         }
         drop(mounts);
-        let Mount { dataset, dir, wish, mounted, made, .. } = mount;
-        drop(mounted);
+        let Mount { dataset, dir, wish, live, mounted, made, .. } = mount;
+        drop((mounted, live));
         if made && !how.keeps_folders {
             // it stays if something was put there meanwhile
             let _ = std::fs::remove_dir(dir);

@@ -1,13 +1,14 @@
 //! What a daemon mounts: where, for whom, and for how long.
 
-use std::fs::File;
+use std::fs::{File, FileTimes};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
-use crate::nas::{Nas, cannot_mount, kill, options, source};
+use crate::nas::{Nas, cannot_mount, kill, noise, options, source};
 use crate::poolhouse::arg;
 
 #[test]
@@ -320,6 +321,89 @@ fn what_was_mounted_some_way_comes_back_so() {
     nas.refused("zfs mount -o remount,ro tank/c", 1);
     nas.good("zfs mount -R tank/c tank");
     assert_eq!(source(&nas.root().join("elsewhere/b")).as_deref(), Some("tank/c/b"));
+}
+
+#[test]
+fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("noted", 1);
+    nas.create("tank", 1);
+    let letter = nas.root().join("tank/letter");
+    std::fs::write(&letter, "dear grandma").unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let is_noted = || {
+        let file = File::options().write(true).open(&letter).unwrap();
+        file.set_times(FileTimes::new().set_accessed(old)).unwrap();
+        assert_eq!(std::fs::metadata(&letter).unwrap().accessed().unwrap(), old);
+        assert_eq!(std::fs::read_to_string(&letter).unwrap(), "dear grandma");
+        std::fs::metadata(&letter).unwrap().accessed().unwrap() > old
+    };
+    for words in ["atime=on relatime=off", "relatime=on"] {
+        nas.good(&format!("zfs set {words} tank"));
+        assert!((0..3).all(|_| is_noted()), "{words}");
+    }
+    nas.good("zfs set atime=off tank");
+    assert!(!is_noted());
+    nas.good("zfs set atime=on tank");
+    assert!(is_noted());
+    // who may only look leaves no trace
+    let before = std::fs::metadata(&letter).unwrap().accessed().unwrap();
+    nas.good("zfs set relatime=off tank");
+    nas.good("zfs mount -o remount,ro tank");
+    std::fs::read_to_string(&letter).unwrap();
+    assert_eq!(std::fs::metadata(&letter).unwrap().accessed().unwrap(), before);
+}
+
+#[test]
+fn a_quota_can_be_used_up() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("used-up", 1);
+    nas.create("tank", 1);
+    for property in ["quota", "refquota"] {
+        nas.good(&format!("zfs create -o {property}=10M tank/{property}"));
+        let dir = nas.root().join("tank").join(property);
+        let left = nas.good(&format!("zfs get -Hp -o value available tank/{property}"));
+        let left: usize = left.trim().parse().unwrap();
+        let mut file = File::create(dir.join("film")).unwrap();
+        // what leads to the blocks takes some room as well
+        file.write_all(&noise(left - (256 << 10))).unwrap();
+        let more = noise(64 << 10);
+        let refused =
+            (0..16).find_map(|_| file.write_all(&more).and_then(|()| file.sync_all()).err());
+        assert_eq!(refused.unwrap().kind(), std::io::ErrorKind::QuotaExceeded);
+        let used = nas.good(&format!("zfs get -Hp -o value used tank/{property}"));
+        let used: u64 = used.trim().parse().unwrap();
+        assert!(((10 << 20)..(12 << 20)).contains(&used), "{used}");
+        drop(file);
+        std::fs::remove_file(dir.join("film")).unwrap();
+        std::fs::write(dir.join("letter"), "dear grandma").unwrap();
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_destroyed_is_gone_from_its_folder() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("gone", 1);
+    nas.create("tank", 1);
+    let dir = nas.root().join("tank");
+    std::fs::write(dir.join("letter"), "dear grandma").unwrap();
+    nas.good("zfs snapshot tank@one");
+    let letter = dir.join(".zfs/snapshot/one/letter");
+    assert_eq!(std::fs::read_to_string(&letter).unwrap(), "dear grandma");
+    // what lists it looks at each
+    let listed = Command::new("ls").arg("-l").arg(dir.join(".zfs/snapshot")).output().unwrap();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("one"));
+    nas.good("zfs destroy tank@one");
+    assert!(!letter.exists() && !dir.join(".zfs/snapshot/one").exists());
+    std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
+    nas.good("zfs snapshot tank@one");
+    assert_eq!(std::fs::read_to_string(&letter).unwrap(), "dear grandpa");
 }
 
 #[test]

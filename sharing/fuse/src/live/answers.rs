@@ -126,9 +126,10 @@ impl LiveServer {
     fn list_with(&self, handle: u64, offset: u64, size: u32) -> Result<Answer, Errno> {
         let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
         let mut page = Page::new(size);
+        let most = if listing.is_of_files() { SHORT.min(self.names) } else { Duration::ZERO };
         let listed = listing.from(offset, &mut |item| {
             let (found, time) = match listing.attributes(item) {
-                Ok(found) if !item.is_preliminary => (found, SHORT.min(self.names)),
+                Ok(found) if !item.is_preliminary => (found, most),
                 Ok(found) => (found, Duration::ZERO),
                 // it went meanwhile, or what is wrong with it is told to who looks it up
                 Err(_) => (Attributes::unknown(item), Duration::ZERO),

@@ -154,7 +154,7 @@ impl LiveServer {
         let new = New { kind, mode, umask, device: (0, 0), target: b"" };
         let make = || self.live.make_unnamed(by(asker), dir, &new);
         let (found, file) = self.patiently(asker, make)?;
-        let file = self.opened(file, flags);
+        let file = self.opened(file, flags).keeps_content();
         Ok(self.created(&found, file))
     }
 

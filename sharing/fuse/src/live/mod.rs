@@ -69,8 +69,18 @@ impl LiveServer {
     }
 
     fn entry(&self, found: &Attributes) -> Answer {
-        // snapshots come and go
+        // `.zfs` may come and go
         let name = if found.generation == 0 { SHORT } else { self.names };
+        self.named(found, name)
+    }
+
+    /// What has a name now, and may be another or gone at any time: snapshots, volumes.
+    fn passing(&self, found: &Attributes) -> Answer {
+        self.named(found, Duration::ZERO)
+    }
+
+    /// What a name names for so long.
+    fn named(&self, found: &Attributes, name: Duration) -> Answer {
         let validity = Validity { name, attributes: self.keeps(found) };
         Answer::entry(&attributes(found), found.generation, validity)
     }
@@ -83,6 +93,7 @@ impl LiveServer {
         match self.live.lookup(dir, name) {
             // snapshots and volumes come and go, and so may `.zfs` itself
             Err(Error::Absent) if self.keeps_absence(dir, name) => Ok(Answer::absent(self.names)),
+            Ok(found) if !Live::is_of_files(dir) => Ok(self.passing(&found)),
             found => found.map(|found| self.entry(&found)),
         }
     }
@@ -123,13 +134,16 @@ impl LiveServer {
     }
 
     fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
-        Ok(self.opened(self.live.read(number)?, flags))
+        let opened = self.opened(self.live.read(number)?, flags);
+        // what the kernel keeps it reads without a word to us
+        let is_noted = flags & O_ACCMODE != O_WRONLY && self.live.is_access_due(number);
+        Ok(if is_noted { opened } else { opened.keeps_content() })
     }
 
     /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
     /// memory on its way; whoever reads the file elsewhere keeps what was read there.
     fn opened(&self, file: Open, flags: i32) -> Opened {
-        let file = Opened::new(self.files.add(file.into())).keeps_content().without_flush();
+        let file = Opened::new(self.files.add(file.into())).without_flush();
         let only_written = flags & O_ACCMODE == O_WRONLY;
         if only_written && self.direct.load(Relaxed) { file.direct() } else { file }
     }

@@ -48,6 +48,11 @@ impl LiveListing {
         self.batch.lock().show(cookie, &mut |at| self.fill(at), visit)
     }
 
+    /// Whether its names are changed by nobody but who changes them there ([`Live::is_of_files`]).
+    pub fn is_of_files(&self) -> bool {
+        Live::is_of_files(self.number)
+    }
+
     /// The attributes of an item, for protocols that give them along with the names.
     pub fn attributes(&self, item: &Item) -> Result<Attributes> {
         if item.is_preliminary {

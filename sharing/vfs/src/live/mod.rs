@@ -12,6 +12,7 @@ mod snapshots;
 mod volumes;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::files::{Content, File, Files, Kind, Room, Time};
 use engine::held::{Held, LiveFiles, Snapshot, SnapshotFolder};
@@ -38,6 +39,8 @@ struct Inner {
     volumes: Volumes,
     workers: Workers,
     now: Box<dyn Fn() -> Time + Send + Sync>,
+    /// Nothing is noted of who reads.
+    is_still: AtomicBool,
 }
 
 /// The place of the file system itself.
@@ -59,6 +62,7 @@ impl Live {
             volumes: Volumes::default(),
             workers: Workers::start(),
             now: Box::new(now),
+            is_still: AtomicBool::new(false),
         })))
     }
 
@@ -95,6 +99,22 @@ impl Live {
     /// The time, as the one who opened this tells it.
     pub fn now(&self) -> Time {
         (self.0.now)()
+    }
+
+    /// Whether who reads here leaves no trace, as where it is mounted to be read only.
+    pub fn set_still(&self, is_still: bool) {
+        self.0.is_still.store(is_still, Ordering::Relaxed);
+    }
+
+    /// Whether it is noted when a file is read (atime): whoever keeps its content must ask for it then.
+    pub fn is_access_due(&self, number: u64) -> bool {
+        let Ok(Node::File(HEAD, object)) = Self::node(number) else { return false };
+        !self.is_still()
+            && self.0.files.is_access_due(ObjectId::new(object), self.now()).unwrap_or(false)
+    }
+
+    fn is_still(&self) -> bool {
+        self.0.is_still.load(Ordering::Relaxed)
     }
 
     /// Returns when all that was done to a file, and to names before that, will outlast a power

@@ -94,6 +94,9 @@ impl Open {
     /// Notes that the file was read; more than once a second would tell nobody more.
     fn note_access(&self) {
         let now = self.live.now();
+        if self.live.is_still() {
+            return;
+        }
         if self.noted.swap(now.seconds, Ordering::Relaxed) == now.seconds {
             return;
         }

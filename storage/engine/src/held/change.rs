@@ -194,6 +194,11 @@ impl LiveFiles {
         self.done(Some(file), self.writer().set(&by.below(), file, &set.below())?)
     }
 
+    /// Whether that is noted when a file is read.
+    pub fn is_access_due(&self, file: ObjectId, now: Time) -> Result<bool> {
+        Ok(!self.is_read_only() && self.writer().is_access_due(file, now.below())?)
+    }
+
     /// Notes that a file was read, if the dataset wants that.
     pub fn accessed(&self, file: ObjectId, now: Time) -> Result<()> {
         Ok(self.writer().accessed(file, now.below())?)

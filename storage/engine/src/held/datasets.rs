@@ -201,9 +201,14 @@ impl Held {
         };
         self.above(&new.name)?;
         let (snapshot, mut new) = (snapshot.to_owned(), new.clone());
+        let asks_for_all = |(name, value): &mut (String, String)| {
+            kind == dsl::Kind::Volume && name == "refreservation" && value == "auto"
+        };
+        let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
         judge(&new, kind)?;
-        // a size is no entry in a table: it is set when the volume is there
-        let sizes: Vec<_> = new.properties.extract_if(.., |(name, _)| name == "volsize").collect();
+        // a size is no entry in a table: it is set when the volume is there, and what follows from it
+        let sizes = new.properties.extract_if(.., |(name, _)| name == "volsize");
+        let sizes: Vec<_> = sizes.collect::<Vec<_>>().into_iter().chain(reserved).collect();
         let name = new.name.clone();
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dsl::KeyStatus;
 use ondisk::zil::Body;
 use ondisk::znode::Time;
+use ondisk::{Blkptr, Order};
 use spa::{Owned, Set};
 use txg::Tx;
 use units::{ObjectId, ObjsetId, Txg};
@@ -21,6 +22,14 @@ use super::{Held, World, settings};
 use crate::files::Files;
 use crate::{Error, Result};
 
+/// Whether it was last written by a machine that stores numbers the other way round.
+fn is_big_endian(dataset: &dsl::Dataset) -> bool {
+    let objset = dataset.open();
+    objset.is_ok_and(
+        |objset| matches!(objset.root(), Blkptr::Regular(block) if block.order == Order::Big),
+    )
+}
+
 /// A file system of a held pool. Cheap to clone.
 #[derive(Clone)]
 pub struct LiveFiles {
@@ -33,6 +42,11 @@ pub struct LiveFiles {
 }
 
 impl LiveFiles {
+    /// Whether nothing in it may be changed (readonly).
+    pub(super) fn is_read_only(&self) -> bool {
+        self.begin.manners.now().read_only
+    }
+
     /// Returns when all that was done to a file, and to names before that, will outlast a power
     /// cut. None: all that was done to any file.
     pub fn fsync(&self, file: Option<u64>) -> crate::files::Result<()> {
@@ -136,6 +150,14 @@ impl Held {
         };
         if dataset.key_status().map_err(failed)? == Some(KeyStatus::Unavailable) {
             return Err(crate::keys::locked(&dataset));
+        }
+        if is_big_endian(&dataset) {
+            return Err(Error::Refused {
+                what: format!(
+                    "'{name}' was written by a big-endian machine and can be read only: `poolhouse \
+                     rescue mount` shows it"
+                ),
+            });
         }
         let files = self.open_files(&dataset, id).map_err(|error| match error {
             Trouble::Dataset(error) => failed(error),

@@ -45,13 +45,13 @@ impl Rooms {
         if known.room.bytes < bytes.saturating_add(owned.groups().unsynced()) {
             owned.sync().map_err(stopped)?;
             known = self.known(owned, set)?;
-            if known.room.bytes < bytes {
-                let quota = known.room.quota;
-                return Err(if quota {
-                    Error::OverQuota { objset }
-                } else {
-                    Error::NoSpace { objset }
-                });
+            // what is left below a quota may be used up, and the last write go a bit beyond
+            match known.room {
+                Room { quota: true, bytes: 0, .. } => return Err(Error::OverQuota { objset }),
+                Room { quota: false, bytes: left, .. } if left < bytes => {
+                    return Err(Error::NoSpace { objset });
+                }
+                _ => (),
             }
         }
         match need.owners.filter(|_| known.owners) {

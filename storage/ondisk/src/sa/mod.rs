@@ -252,6 +252,17 @@ pub struct Header {
     pub size: usize,
 }
 
+/// The byte order of a buffer of system attributes. Each has its own: a machine of the other order
+/// leaves as they are those that it does not change. `otherwise` is that of what the buffer is in.
+pub fn order_of(bytes: &[u8], otherwise: Order) -> Order {
+    let magic = bytes.first_chunk::<4>();
+    match magic {
+        Some(bytes) if u32::from_le_bytes(*bytes) == MAGIC => Order::Little,
+        Some(bytes) if u32::from_be_bytes(*bytes) == MAGIC => Order::Big,
+        _ => otherwise,
+    }
+}
+
 impl Header {
     /// Reads it at the start of a bonus buffer or spill block.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {

@@ -1,6 +1,8 @@
 //! Buffers by hand.
 
-use super::{Attribute, Attributes, Header, Registered, Registry, Value, encode, fitting};
+use super::{
+    Attribute, Attributes, Header, Registered, Registry, Value, encode, fitting, order_of,
+};
 use crate::Order;
 
 fn buffer(info: u16, lengths: &[u16], values: &[&[u8]]) -> Vec<u8> {
@@ -57,6 +59,11 @@ fn the_other_order_reads_the_same() {
     bytes.extend((3_u16 | (1 << 10)).to_be_bytes());
     bytes.extend([0, 0]);
     bytes.extend(1234_u64.to_be_bytes());
+    for otherwise in [Order::Little, Order::Big] {
+        assert_eq!(order_of(&bytes, otherwise), Order::Big);
+        assert_eq!(order_of(&0x2f505a_u32.to_le_bytes(), otherwise), Order::Little);
+        assert_eq!(order_of(&bytes[..3], otherwise), otherwise);
+    }
     let header = Header::parse(&bytes, Order::Big).expect("header");
     assert_eq!(header, Header { layout: 3, size: 8 });
     let found = Attributes::new(&bytes, Order::Big, header, &layout);

@@ -529,3 +529,18 @@ fn what_is_alike_is_written_once() {
         assert!(pool.take_lost().is_empty());
     }
 }
+
+/// It is the property that says whether blocks are compared, not what became of this one.
+#[test]
+fn noise_that_is_the_same_is_not_written_again() {
+    let data = noise(9, 131_072);
+    for (compression, compares) in [(Compression::Lz4, true), (Compression::Off, false)] {
+        let pool = disks(1, 8 << 20, ashift(12));
+        let checksum = Checksum::Sha256;
+        let policy = Policy { checksum, compression, nopwrite: true, ..Policy::default() };
+        let old = pool.write(&request(&data, &policy, &Blkptr::EMPTY)).unwrap();
+        assert!(regular(&old).compression.is_off());
+        let again = WriteRequest { txg: Txg::new(60), ..request(&data, &policy, &old) };
+        assert_eq!(pool.write(&again).unwrap() == old, compares, "{compression}");
+    }
+}

@@ -219,6 +219,16 @@ impl Writer {
         if is_short { self.truncate(caller, file, end) } else { Ok(()) }
     }
 
+    /// Whether [`Self::accessed`] would change something.
+    pub fn is_access_due(&self, file: ObjectId, now: Time) -> Result<bool> {
+        let how = self.settings.read().atime;
+        if how != Atime::Relative {
+            return Ok(how == Atime::On);
+        }
+        let found = self.fs.inner.attributes(file)?;
+        Ok(is_due(how, [found.atime, found.mtime, found.ctime], now))
+    }
+
     /// Notes that a file was read, if that is wanted.
     pub fn accessed(&self, file: ObjectId, now: Time) -> Result<()> {
         let how = self.settings.read().atime;
@@ -227,10 +237,9 @@ impl Writer {
         }
         let _locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.draft(file)?;
-        let [atime, mtime, ctime] = [Attribute::Atime, Attribute::Mtime, Attribute::Ctime]
+        let times = [Attribute::Atime, Attribute::Mtime, Attribute::Ctime]
             .map(|attribute| draft.sheet.time(attribute));
-        let is_old = now.seconds.saturating_sub(atime.seconds) >= DAY;
-        if how == Atime::Relative && atime > mtime && atime > ctime && !is_old {
+        if !is_due(how, times, now) {
             return Ok(());
         }
         draft.sheet.set_time(Attribute::Atime, now);
@@ -241,6 +250,16 @@ impl Writer {
 }
 
 const DAY: i64 = 24 * 60 * 60;
+
+/// Whether a file that has these times (atime, mtime, ctime) is to have another atime when it is read.
+fn is_due(how: Atime, [atime, mtime, ctime]: [Time; 3], now: Time) -> bool {
+    let is_old = || now.seconds.saturating_sub(atime.seconds) >= DAY;
+    match how {
+        Atime::Off => false,
+        Atime::On => true,
+        Atime::Relative => atime <= mtime || atime <= ctime || is_old(),
+    }
+}
 
 /// The block size that the only block of a file is to have, if the file ends at `end`: as large
 /// as the file, but not larger than the dataset's record size, or the next power of two where it
