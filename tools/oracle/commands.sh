@@ -449,7 +449,13 @@ trial zpool create -m none -o compatibility=off tank $D/f0
 trial zpool create -m none -O atime=on -O Atime=off tank $D/f0
 same zpool create -f -o ashift=12 -m $M/s -O compress=lz4 s mirror $D/f0 $D/f1 spare $D/f4 mirror $D/f2 $D/f3
 alike zpool list -H -o name,freeing,leaked,failmode,health s
-alike zpool get -H name,leaked s
+alike zpool get -H name,leaked,bcloneused,bclonesaved,bcloneratio s
+alike zpool get -Hp bcloneused,bclonesaved,bcloneratio s
+same zfs create -o compression=off s/cloned
+same bash -c "dd if=/dev/urandom of=$M/s/cloned/a bs=128k count=16 status=none; sync; zpool sync s"
+same bash -c "cp --reflink=auto $M/s/cloned/a $M/s/cloned/b; cp --reflink=auto $M/s/cloned/a $M/s/cloned/c; sync; zpool sync s"
+alike zpool get -H bcloneused,bclonesaved,bcloneratio s
+same zfs destroy s/cloned
 alike zfs get -H name,type,compress s
 same zfs get name s/none
 alike zfs list -H -o name s s/none

@@ -145,7 +145,8 @@ fn own(
 pub(super) fn shown(property: &PoolProperty, parsable: bool) -> String {
     let size = property.value.parse().ok().filter(|_| !parsable);
     match (property.name.as_str(), size) {
-        ("freeing" | "leaked", Some(size)) => human_bytes(size),
+        ("freeing" | "leaked" | "bcloneused" | "bclonesaved", Some(size)) => human_bytes(size),
+        ("bcloneratio", _) if !parsable => format!("{}x", property.value),
         _ => property.value.clone(),
     }
 }

@@ -260,6 +260,10 @@ impl Held {
             value,
             source: source.to_owned(),
         };
+        let (cloned, saved) = self.0.owned.cloned();
+        let hundredths = cloned.saturating_add(saved).saturating_mul(100).checked_div(cloned);
+        let hundredths = hundredths.unwrap_or(100);
+        let ratio = format!("{}.{:02}", hundredths / 100, hundredths % 100);
         let ashift = number(ASHIFT)?;
         let mut all = vec![
             property("guid", self.guid().to_string(), "-"),
@@ -271,6 +275,9 @@ impl Held {
             property("readonly", "off".to_owned(), "-"),
             property("freeing", self.freeing()?.to_string(), "-"),
             property("leaked", "0".to_owned(), "-"),
+            property("bcloneused", cloned.to_string(), "-"),
+            property("bclonesaved", saved.to_string(), "-"),
+            property("bcloneratio", ratio, "-"),
             property("cachefile", "-".to_owned(), "default"),
             property(COMPATIBILITY, "off".to_owned(), "default"),
             property("version", "-".to_owned(), "default"),
