@@ -10,6 +10,10 @@ use zpl::{Error, Need};
 /// So many groups at most are written to find room: what was freed can be used again after two.
 const PATIENCE: usize = 4;
 
+/// So many bytes may lie beyond a quota: as a rule less than a single write, as all is on the drives
+/// before what is left is looked at.
+const BEYOND: u64 = 4 << 20;
+
 /// What was last known of a file system's room.
 #[derive(Default)]
 pub(super) struct Rooms(Mutex<Option<(Txg, Known)>>);
@@ -45,13 +49,14 @@ impl Rooms {
         if known.room.bytes < bytes.saturating_add(owned.groups().unsynced()) {
             owned.sync().map_err(stopped)?;
             known = self.known(owned, set)?;
+            let left = known.room.bytes;
+            if !known.room.quota && left < bytes {
+                return Err(Error::NoSpace { objset });
+            }
             // what is left below a quota may be used up, and the last write go a bit beyond
-            match known.room {
-                Room { quota: true, bytes: 0, .. } => return Err(Error::OverQuota { objset }),
-                Room { quota: false, bytes: left, .. } if left < bytes => {
-                    return Err(Error::NoSpace { objset });
-                }
-                _ => (),
+            let fits = left > 0 && left >= need.shared && left.saturating_add(BEYOND) >= bytes;
+            if known.room.quota && !fits {
+                return Err(Error::OverQuota { objset });
             }
         }
         match need.owners.filter(|_| known.owners) {
