@@ -1,22 +1,19 @@
-//! What can be asked of a daemon, and what it answers: plain data, the same on both ends of the
-//! socket.
+//! What can be asked of a daemon: plain data, the same on both ends of the socket.
 
 use std::path::PathBuf;
 
 use engine::dataset::Wanted;
-use engine::held::PoolStatus;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// What can be asked of a daemon. Its name in kebab-case is the verb in the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Who is there? [`Hello`]
+    /// Who is there? [`crate::Hello`]
     Hello {},
     /// End, cleanly.
     Stop {},
-    /// How these pools are; none named: all. A list of [`PoolReport`]
+    /// How these pools are; none named: all. A list of [`crate::PoolReport`]
     Pools {
         /// Their names.
         #[serde(default)]
@@ -24,7 +21,7 @@ pub enum Ask {
     },
     /// Make a pool.
     CreatePool(CreatePool),
-    /// Which pools are on drives there and are not imported? A list of [`Found`]
+    /// Which pools are on drives there and are not imported? A list of [`crate::Found`]
     Importable {
         /// Folders, files, devices.
         paths: Vec<PathBuf>,
@@ -257,7 +254,7 @@ pub enum Ask {
         /// Its name.
         name: String,
     },
-    /// Destroy datasets, snapshots, bookmarks. [`Destroyed`]
+    /// Destroy datasets, snapshots, bookmarks. [`crate::Destroyed`]
     Destroy {
         /// `FS`, `FS@SNAP,SNAP%SNAP` or `FS#BOOKMARK`.
         name: String,
@@ -366,15 +363,6 @@ pub enum Ask {
         #[serde(default)]
         force: bool,
     },
-}
-
-/// Who answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
-    /// Its version.
-    pub version: String,
-    /// Its process.
-    pub pid: u32,
 }
 
 /// A user's key: a passphrase, hexadecimal digits or raw bytes. It is never shown.
@@ -490,15 +478,6 @@ pub struct ImportPool {
     pub keys: Vec<(String, Secret)>,
 }
 
-/// What came of taking pools over.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Imported {
-    /// The names of those that are here now.
-    pub names: Vec<String>,
-    /// Of each of the others a sentence that says why it is not.
-    pub refused: Vec<String>,
-}
-
 /// How file systems are to be mounted this once, where that differs from what their properties say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountWish {
@@ -519,53 +498,6 @@ pub struct Listing {
     /// What of them.
     #[serde(default)]
     pub wanted: Wanted,
-}
-
-/// A pool that could be imported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
-    /// Its name.
-    pub name: String,
-    /// Its identity.
-    pub guid: u64,
-    /// "exported", "active" or "destroyed".
-    pub state: String,
-    /// The host that had it last.
-    pub host: Option<String>,
-    /// ONLINE, DEGRADED, UNAVAIL.
-    pub health: String,
-    /// Why it cannot be imported, if it cannot.
-    pub reason: Option<String>,
-    /// Its vdevs: how deep, name, state.
-    pub vdevs: Vec<(usize, String, String)>,
-}
-
-/// How a pool is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PoolReport {
-    /// What the engine says.
-    #[serde(flatten)]
-    pub status: PoolStatus,
-    /// What stands before all its mountpoints.
-    pub altroot: Option<PathBuf>,
-}
-
-/// What was destroyed, or would be, in this order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Destroyed {
-    /// Datasets, snapshots, bookmarks.
-    pub names: Vec<String>,
-}
-
-/// What a daemon answers when it did what was asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// What was asked for.
-    #[serde(default)]
-    pub value: Value,
-    /// What the user should know besides.
-    #[serde(default)]
-    pub warnings: Vec<String>,
 }
 
 impl Ask {

@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answer;
 mod ask;
 mod client;
 mod error;
@@ -23,10 +24,8 @@ mod place;
 mod server;
 mod world;
 
-pub use ask::{
-    Answer, Ask, CreatePool, Destroyed, Found, Group, Hello, ImportPool, Imported, Listing,
-    MountWish, PoolReport, Role, Secret,
-};
+pub use answer::{Answer, Destroyed, Found, Hello, Imported, PoolReport};
+pub use ask::{Ask, CreatePool, Group, ImportPool, Listing, MountWish, Role, Secret};
 pub use client::Client;
 pub use error::{Error, Result};
 pub use place::Place;

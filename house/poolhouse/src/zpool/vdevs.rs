@@ -199,7 +199,7 @@ mod tests {
             ("mirror /a", "needs 2 drives"),
             ("raidz3 /a /b /c", "needs 4 drives"),
             ("/a log raidz /b /c", "no raidz"),
-            ("/a spare mirror /b /c", "plain drives"),
+            ("/a spare /b cache /c spare /d", "'spare' is said twice"),
             ("draid2:4d:11c:1s /a", "1 drives are named"),
         ] {
             assert!(words(text).unwrap_err().contains(why), "{text}");

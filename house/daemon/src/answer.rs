@@ -1,0 +1,72 @@
+//! What a daemon answers: plain data, the same on both ends of the socket.
+
+use std::path::PathBuf;
+
+use engine::held::PoolStatus;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a daemon answers when it did what was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What was asked for.
+    #[serde(default)]
+    pub value: Value,
+    /// What the user should know besides.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// Who answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// A pool that could be imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub guid: u64,
+    /// "exported", "active" or "destroyed".
+    pub state: String,
+    /// The host that had it last.
+    pub host: Option<String>,
+    /// ONLINE, DEGRADED, UNAVAIL.
+    pub health: String,
+    /// Why it cannot be imported, if it cannot.
+    pub reason: Option<String>,
+    /// Its vdevs: how deep, name, state.
+    pub vdevs: Vec<(usize, String, String)>,
+}
+
+/// What came of taking pools over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// The names of those that are here now.
+    pub names: Vec<String>,
+    /// Of each of the others a sentence that says why it is not.
+    pub refused: Vec<String>,
+}
+
+/// How a pool is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// What the engine says.
+    #[serde(flatten)]
+    pub status: PoolStatus,
+    /// What stands before all its mountpoints.
+    pub altroot: Option<PathBuf>,
+}
+
+/// What was destroyed, or would be, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destroyed {
+    /// Datasets, snapshots, bookmarks.
+    pub names: Vec<String>,
+}
