@@ -1,4 +1,4 @@
-//! Values of datasets' properties as people read them, and kinds of datasets as they write them.
+//! Properties as people give them, their values as people read them, and kinds of datasets.
 
 use units::human_bytes;
 
@@ -9,7 +9,7 @@ use crate::time;
 /// The kinds there are.
 const KINDS: [&str; 4] = ["filesystem", "volume", "snapshot", "bookmark"];
 /// Properties that are bytes, which people read in short form.
-const BYTES: [&str; 20] = [
+const BYTES: [&str; 19] = [
     "used",
     "available",
     "referenced",
@@ -29,10 +29,28 @@ const BYTES: [&str; 20] = [
     "logicalreferenced",
     "special_small_blocks",
     "dnodesize",
-    "refquota",
 ];
 /// Of those, where 0 means that there is none.
 const NONE_IF_ZERO: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
+
+/// Refuses properties that are given twice.
+pub(crate) fn once(properties: &[(String, String)]) -> Result<(), Failure> {
+    let twice = |(at, (name, _)): &(usize, &(String, String))| {
+        properties.iter().take(*at).any(|(other, _)| other == name)
+    };
+    match properties.iter().enumerate().find(twice) {
+        Some((_, (name, _))) => Err(Failure::usage(format!("{name} is given twice"))),
+        None => Ok(()),
+    }
+}
+
+/// `NAME=VALUE`, as -o and -O take it.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("NAME=VALUE is wanted".to_owned()),
+    }
+}
 
 /// Whether a property is bytes.
 pub(crate) fn is_bytes(property: &str) -> bool {

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use dmu::{Changed, Objset, Special};
 use ondisk::dnode::{Dnode, Flags};
-use ondisk::sa::{self, Header};
+use ondisk::sa::Header;
 use ondisk::{ObjectType, Reader};
 use txg::Tx;
 use zap::{NewTable, Zap};
@@ -118,21 +118,15 @@ fn count(dnode: &Dnode, sign: i64, deltas: &mut [Deltas; 3]) {
 
 /// Whose a file is; nobody's if it is none.
 fn ids(dnode: &Dnode) -> Option<Ids> {
-    let order = match dnode.bonus_kind {
-        ObjectType::SA => sa::order_of(&dnode.bonus, dnode.order),
-        _ => dnode.order,
-    };
-    let word = |at: usize| {
-        let mut reader = Reader::new("attributes", dnode.bonus.get(at..)?, order);
-        reader.u64().ok()
-    };
+    let word =
+        |order, at: usize| Reader::new("attributes", dnode.bonus.get(at..)?, order).u64().ok();
     match dnode.bonus_kind {
-        ObjectType::ZNODE => Some(Ids([word(128)?, word(136)?, 0])),
+        ObjectType::ZNODE => Some(Ids([word(dnode.order, 128)?, word(dnode.order, 136)?, 0])),
         // one whose attributes are not laid out yet
         ObjectType::SA if dnode.bonus.iter().take(4).all(|byte| *byte == 0) => Some(Ids([0; 3])),
         ObjectType::SA => {
-            let size = Header::parse(&dnode.bonus, order).ok()?.size;
-            let at = |offset: usize| word(size.checked_add(offset)?);
+            let Header { size, order, .. } = Header::parse(&dnode.bonus).ok()?;
+            let at = |offset: usize| word(order, size.checked_add(offset)?);
             let project = if at(48)? & HAS_PROJECT != 0 { at(128)? } else { 0 };
             Some(Ids([at(24)?, at(32)?, project]))
         }

@@ -190,14 +190,14 @@ impl Attributes {
         spill: &dyn Fn() -> dmu::Result<Option<Block>>,
         schema: &Schema,
     ) -> Result<Self, Fault> {
-        let bonus = schema.attributes(&dnode.bonus, dnode.order)?;
+        let bonus = schema.attributes(&dnode.bonus)?;
         let mut out = Self::blank();
         let found = out.take(&bonus)?;
         // what did not fit the bonus stands in the spill block
         if !(found.has_mode && found.has_rest)
             && let Some(block) = spill()?
         {
-            let spill = schema.attributes(&block, block.order())?;
+            let spill = schema.attributes(&block)?;
             let more = out.take(&spill)?;
             if found.has_mode || more.has_mode {
                 return Ok(out);
@@ -274,12 +274,12 @@ pub(crate) fn sa_bytes(
     if object.dnode().bonus_kind != ObjectType::SA {
         return Ok(None);
     }
-    let bonus = schema.attributes(object.bonus(), object.bonus_order())?;
+    let bonus = schema.attributes(object.bonus())?;
     if let Some(bytes) = bonus.bytes(attribute)? {
         return Ok(Some((bytes.to_vec(), bonus.order())));
     }
     let Some(block) = object.spill()? else { return Ok(None) };
-    let spill = schema.attributes(&block, block.order())?;
+    let spill = schema.attributes(&block)?;
     Ok(spill.bytes(attribute)?.map(|bytes| (bytes.to_vec(), spill.order())))
 }
 

@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use dmu::Objset;
-use ondisk::sa::{self, Attribute, Attributes, Header, Layout, Registered, Registry, Value};
+use ondisk::sa::{Attribute, Attributes, Header, Layout, Registered, Registry, Value};
 use ondisk::{ObjectType, Order};
 use parking_lot::Mutex;
 use units::ObjectId;
@@ -133,16 +133,11 @@ impl Schema {
     }
 
     /// The attributes in a bonus buffer or a spill block.
-    pub(crate) fn attributes<'a>(
-        &'a self,
-        bytes: &'a [u8],
-        order: Order,
-    ) -> ondisk::Result<Attributes<'a>> {
-        let order = sa::order_of(bytes, order);
-        let header = Header::parse(bytes, order)?;
+    pub(crate) fn attributes<'a>(&'a self, bytes: &'a [u8]) -> ondisk::Result<Attributes<'a>> {
+        let header = Header::parse(bytes)?;
         match self.layouts.get(usize::from(header.layout)).and_then(OnceLock::get).map(|one| &**one)
         {
-            Some(Ok(layout)) => Ok(Attributes::new(bytes, order, header, layout)),
+            Some(Ok(layout)) => Ok(Attributes::new(bytes, header, layout)),
             Some(Err(why)) => Err(why.clone()),
             None => Err(ondisk::Error::Unknown {
                 what: "system attributes",
@@ -152,7 +147,7 @@ impl Schema {
         }
     }
 
-    /// The attributes in a bonus buffer of whatever kind.
+    /// The attributes in a bonus buffer of whatever kind, in a block of that order.
     pub(crate) fn bonus<'a>(
         &'a self,
         kind: ObjectType,
@@ -160,8 +155,8 @@ impl Schema {
         order: Order,
     ) -> ondisk::Result<Attributes<'a>> {
         match kind {
-            ObjectType::SA => self.attributes(bytes, order),
-            _ => Ok(Attributes::new(bytes, order, Header { layout: 0, size: 0 }, &self.znode)),
+            ObjectType::SA => self.attributes(bytes),
+            _ => Ok(Attributes::new(bytes, Header { layout: 0, size: 0, order }, &self.znode)),
         }
     }
 }

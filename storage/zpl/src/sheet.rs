@@ -128,7 +128,7 @@ impl Sheet {
         if kind == ObjectType::ZNODE {
             sheet.tail = dnode.bonus.get(Znode::SIZE..).unwrap_or(&[]).to_vec();
         } else if let Some(block) = object.spill()? {
-            let spill = schema.attributes(&block, block.order())?;
+            let spill = schema.attributes(&block)?;
             sheet.values.extend(spill.values()?);
             sheet.layouts = Some([bonus.layout_number(), spill.layout_number()]);
             sheet.spill = block.to_vec();

@@ -49,12 +49,10 @@ pub fn sa(data: &[u8]) {
     let made: Vec<u16> = data.iter().take(32).map(|byte| u16::from(*byte % 24)).collect();
     let usual: Vec<u16> = (0..20).collect();
     for layout in [&made, &usual].into_iter().filter_map(|numbers| registry.layout(numbers).ok()) {
-        for order in ORDERS {
-            let Ok(header) = attributes::Header::parse(data, order) else { continue };
-            let all = Attributes::new(data, order, header, &layout);
-            for attribute in Attribute::ALL {
-                let _ = (all.bytes(*attribute), all.word(*attribute));
-            }
+        let Ok(header) = attributes::Header::parse(data) else { continue };
+        let all = Attributes::new(data, header, &layout);
+        for attribute in Attribute::ALL {
+            let _ = (all.bytes(*attribute), all.word(*attribute));
         }
     }
 }

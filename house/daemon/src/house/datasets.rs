@@ -16,15 +16,29 @@ fn bytes(secret: Option<&Secret>) -> Option<&[u8]> {
 
 /// Locks what has its key from the same encryption root, unless any of that is mounted.
 fn unload_key(pool: &Pool, name: &str) -> Result<Vec<String>> {
-    let root = |name: &str| Ok::<_, Error>(pool.held.encryption_root(name)?);
-    let own = root(name)?;
-    for (mounted, _) in pool.mounted() {
-        if own.is_some() && root(&mounted)? == own {
-            return Err(Error::refused(format!("'{mounted}' is mounted; unmount it first")));
-        }
+    let own: Vec<String> = pool.held.encryption_root(name)?.into_iter().collect();
+    if let Some((mounted, _)) = with_key_of(pool, &own, |_| true)? {
+        return Err(Error::refused(format!("'{mounted}' is mounted; unmount it first")));
     }
     pool.held.unload_key(name)?;
     Ok(Vec::new())
+}
+
+/// What is mounted, and chosen, and has its key from one of those roots; and from which.
+fn with_key_of(
+    pool: &Pool,
+    roots: &[String],
+    chosen: impl Fn(&str) -> bool,
+) -> Result<Option<(String, String)>> {
+    // each look takes a while where there are many
+    let mounted = if roots.is_empty() { Vec::new() } else { pool.mounted() };
+    for (name, _) in mounted.into_iter().filter(|(name, _)| chosen(name)) {
+        let root = pool.held.encryption_root(&name)?;
+        if let Some(root) = root.filter(|root| roots.contains(root)) {
+            return Ok(Some((name, root)));
+        }
+    }
+    Ok(None)
 }
 
 impl House {
@@ -398,17 +412,13 @@ impl House {
 
 /// Refuses if what stays mounted has its key from what goes and is to be locked.
 fn may_be_locked(pool: &Pool, goes: &dyn Fn(&str) -> bool) -> Result<()> {
-    let (going, staying): (Vec<_>, Vec<_>) =
-        pool.mounted().into_iter().map(|(name, _)| name).partition(|name| goes(name));
-    for other in staying {
-        let root = pool.held.encryption_root(&other)?;
-        if let Some(root) = root.filter(|root| going.contains(root)) {
-            return Err(Error::refused(format!(
-                "'{root}' cannot be locked: '{other}', which is mounted, has its key"
-            )));
-        }
+    let going = pool.mounted().into_iter().map(|(name, _)| name).filter(|name| goes(name));
+    match with_key_of(pool, &going.collect::<Vec<_>>(), |name| !goes(name))? {
+        None => Ok(()),
+        Some((other, root)) => Err(Error::refused(format!(
+            "'{root}' cannot be locked: '{other}', which is mounted, has its key"
+        ))),
     }
-    Ok(())
 }
 
 /// Unmounts all that can be of what mounts itself, what was mounted last first, as it may lie over
@@ -417,7 +427,6 @@ fn unmount_all(pools: &[Arc<Pool>], how: Unmount) -> Result<Answer> {
     let mut all: Vec<_> = pools
         .iter()
         .flat_map(|pool| pool.in_order().into_iter().map(move |(order, name)| (order, pool, name)))
-        .filter(|(_, pool, name)| !pool.waits_to_be_asked(name))
         .collect();
     all.sort_by_key(|(order, ..)| std::cmp::Reverse(*order));
     let mut busy = Vec::new();

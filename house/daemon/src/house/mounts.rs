@@ -12,6 +12,7 @@ use engine::dataset::{Dataset, Property, Wanted};
 use engine::files::Time;
 use engine::held::Set;
 use fuse::{LiveOptions, MountTable, Mounted};
+use parking_lot::MutexGuard;
 use vfs::{By, Live};
 
 use super::Pool;
@@ -98,9 +99,14 @@ pub(super) fn is_within(dataset: &str, target: &str) -> bool {
 impl Pool {
     /// What is mounted: datasets and folders. What somebody else unmounted is not any more.
     pub(super) fn mounted(&self) -> Vec<(String, PathBuf)> {
+        let mounts = self.still_mounted();
+        mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
+    }
+
+    fn still_mounted(&self) -> MutexGuard<'_, Vec<Mount>> {
         let (mut mounts, table) = (self.mounts.lock(), MountTable::now());
         mounts.retain_mut(|mount| mount.mounted.is_mounted(&table));
-        mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
+        mounts
     }
 
     /// Whether a file system is mounted.
@@ -111,8 +117,7 @@ impl Pool {
     /// Says of datasets of this pool whether they are mounted, and how, and where they are with the
     /// altroot.
     pub(super) fn tell_mounts(&self, datasets: &mut [Dataset]) {
-        let _ = self.mounted();
-        let mounts = self.mounts.lock();
+        let mounts = self.still_mounted();
         for dataset in datasets {
             let mount = mounts.iter().find(|mount| mount.dataset == dataset.name);
             for fact in &mut dataset.properties {
@@ -137,11 +142,7 @@ impl Pool {
 
     /// A mountpoint behind the altroot; none: it is no path.
     fn behind_root(&self, point: &str) -> Option<PathBuf> {
-        let inner = point.strip_prefix('/')?;
-        Some(match &self.altroot {
-            Some(root) => root.join(inner),
-            None => PathBuf::from(point),
-        })
+        behind(self.altroot.as_deref(), point)
     }
 
     /// Mounts `target` and all below it that are to be mounted. What could not be is told.
@@ -366,16 +367,17 @@ impl Pool {
         Ok(done)
     }
 
-    /// What is mounted, with numbers that tell in which order.
+    /// What is mounted, but for what is so, and is unmounted, only if somebody names it; with numbers
+    /// that tell in which order.
     pub(super) fn in_order(&self) -> Vec<(u64, String)> {
+        let found = self.filesystems(self.held.name(), None).unwrap_or_default();
+        let is_named = |mount: &&Mount| {
+            let dataset = found.iter().find(|it| it.name == mount.dataset);
+            dataset.is_some_and(|it| it.value("canmount") == Some("noauto"))
+        };
         let mounts = self.mounts.lock();
-        mounts.iter().map(|mount| (mount.order, mount.dataset.clone())).collect()
-    }
-
-    /// Whether a file system is mounted, and unmounted, only if somebody names it.
-    pub(super) fn waits_to_be_asked(&self, name: &str) -> bool {
-        let found = self.filesystems(name, Some(0)).unwrap_or_default();
-        found.first().is_some_and(|it| it.value("canmount") == Some("noauto"))
+        let all = mounts.iter().filter(|mount| !is_named(mount));
+        all.map(|mount| (mount.order, mount.dataset.clone())).collect()
     }
 
     /// Unmounts one that may have been unmounted by somebody else.
@@ -412,7 +414,7 @@ impl Pool {
 }
 
 /// How to unmount.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Unmount {
     /// Whoever is in it gets errors.
     pub(super) force: bool,
@@ -426,6 +428,15 @@ enum Unmounted {
     /// Somebody else did it.
     Before,
     InUse,
+}
+
+/// A mountpoint behind an altroot; none: it is no path.
+pub(super) fn behind(altroot: Option<&Path>, point: &str) -> Option<PathBuf> {
+    let inner = point.strip_prefix('/')?;
+    Some(match altroot {
+        Some(root) => root.join(inner),
+        None => PathBuf::from(point),
+    })
 }
 
 /// Whether a file system is mounted without being asked for.

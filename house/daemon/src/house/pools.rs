@@ -9,7 +9,7 @@ use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
-use super::mounts::Unmount;
+use super::mounts::{Unmount, behind};
 use super::waiting::Waiting;
 use crate::memory::Remembered;
 use crate::{CreatePool, Error, Found, ImportPool, Imported, PoolReport, Result, Secret};
@@ -309,8 +309,8 @@ fn is_place_free(new: &CreatePool) -> Result<()> {
     let said = |name: &str| new.properties.iter().rfind(|(it, _)| it == name).map(|(_, it)| it);
     let point = said("mountpoint").cloned().unwrap_or_else(|| format!("/{}", new.name));
     let mounts = said("canmount").is_none_or(|word| word == "on");
-    let Some(inner) = point.strip_prefix('/').filter(|_| mounts) else { return Ok(()) };
-    let dir = new.altroot.as_ref().map_or_else(|| PathBuf::from(&point), |root| root.join(inner));
+    let dir = behind(new.altroot.as_deref(), &point).filter(|_| mounts);
+    let Some(dir) = dir else { return Ok(()) };
     let has_something = std::fs::read_dir(&dir).is_ok_and(|mut all| all.next().is_some());
     if has_something {
         return Err(Error::refused(format!(

@@ -6,7 +6,7 @@ use super::owner::numbered;
 use super::select::{canonical, known};
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure};
-use crate::zpool::{of_dataset, setting};
+use crate::values::{once, setting};
 
 /// Set properties
 #[derive(clap::Args, Debug)]
@@ -29,7 +29,7 @@ type Properties = Vec<(String, String)>;
 impl Set {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (properties, names) = self.parts()?;
-        let properties = of_dataset(&properties)?;
+        once(&properties)?;
         asking.tell(&Ask::Set { names, properties, stays: self.stays })
     }
 

@@ -9,7 +9,7 @@ use engine::dataset::{Dataset, Wanted};
 use crate::daemon::Asking;
 use crate::keys::from;
 use crate::outcome::{Done, Failure, Outcome};
-use crate::zpool::setting;
+use crate::values::setting;
 
 /// Unlock encrypted datasets
 #[derive(clap::Args, Debug)]

@@ -5,9 +5,10 @@ use std::io::Write;
 use ::daemon::Ask;
 use engine::held::NewDataset;
 
+use super::select::of_dataset;
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
-use crate::zpool::{of_dataset, setting};
+use crate::values::setting;
 
 /// Make a file system or a volume
 #[derive(clap::Args, Debug)]

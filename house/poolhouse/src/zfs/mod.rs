@@ -10,7 +10,7 @@ mod mount;
 mod owner;
 mod select;
 
-pub(crate) use select::canonical;
+pub(crate) use select::of_dataset;
 
 use crate::daemon::Asking;
 use crate::outcome::Done;

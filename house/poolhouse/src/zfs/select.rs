@@ -6,7 +6,10 @@ use engine::dataset::{Dataset, Wanted};
 use super::owner::numbered;
 use crate::daemon::Asking;
 use crate::outcome::{Failure, Outcome};
-use crate::values::kinds;
+use crate::values::{kinds, once};
+
+/// What several are put in order by.
+const AGE: &str = "createtxg";
 
 /// Which datasets.
 #[derive(clap::Args, Debug)]
@@ -48,11 +51,8 @@ impl Select {
         };
         let numbered: Vec<String> =
             properties.iter().map(|name| known(name)).collect::<Result<_, _>>()?;
-        // several are put in order by it
-        let by_age = (names.len() > 1 && !numbered.is_empty()).then(|| "createtxg".to_owned());
-        let asked = numbered.iter().cloned().chain(by_age).collect();
-        let wanted = Wanted { kinds, depth, properties: asked };
-        let (mut found, outcome) = ask_each(names, &wanted, asking)?;
+        let wanted = Wanted { kinds, depth, properties: numbered.clone() };
+        let (mut found, outcome) = ask_each(names, wanted, asking)?;
         // owners go by the names that they were asked for by
         for dataset in &mut found {
             let mut asked: Vec<_> = numbered.iter().zip(properties).collect();
@@ -84,16 +84,20 @@ impl Select {
 /// Asks for datasets. Of several, one that cannot be shown keeps no other from it, and why is said.
 fn ask_each(
     names: &[String],
-    wanted: &Wanted,
+    mut wanted: Wanted,
     asking: &Asking,
 ) -> Result<(Vec<Dataset>, Outcome), Failure> {
-    let ask = |names: &[String]| -> Result<Vec<Dataset>, Failure> {
+    let ask = |names: &[String], wanted: &Wanted| -> Result<Vec<Dataset>, Failure> {
         asking.ask(&Ask::Datasets(Listing { names: names.to_vec(), wanted: wanted.clone() }))
     };
-    let [_, _, ..] = names else { return Ok((ask(names)?, Outcome::Complete)) };
+    let [_, _, ..] = names else { return Ok((ask(names, &wanted)?, Outcome::Complete)) };
     let (mut found, mut outcome) = (Vec::new(), Outcome::Complete);
+    let all = wanted.properties.is_empty() || wanted.properties.iter().any(|name| name == AGE);
+    if !all {
+        wanted.properties.push(AGE.to_owned());
+    }
     for name in names.chunks(1) {
-        match ask(name) {
+        match ask(name, &wanted) {
             Ok(more) => found.extend(more),
             Err(why) => {
                 why.report();
@@ -102,6 +106,11 @@ fn ask_each(
         }
     }
     in_order(&mut found);
+    if !all {
+        for dataset in &mut found {
+            dataset.properties.retain(|property| property.name != AGE);
+        }
+    }
     Ok((found, outcome))
 }
 
@@ -109,7 +118,7 @@ fn ask_each(
 fn in_order(found: &mut Vec<Dataset>) {
     found.sort_by_cached_key(|dataset| {
         let (head, part) = dataset.name.split_once('@').unwrap_or((&dataset.name, ""));
-        let age = dataset.value("createtxg").and_then(|txg| txg.parse::<u64>().ok());
+        let age = dataset.value(AGE).and_then(|txg| txg.parse::<u64>().ok());
         (head.to_owned(), !part.is_empty(), age, part.to_owned())
     });
     found.dedup_by(|one, other| one.name == other.name);
@@ -125,11 +134,21 @@ pub(super) fn known(name: &str) -> Result<String, Failure> {
 }
 
 /// The full name of a property that is set or inherited, which must be in small letters.
-pub(crate) fn canonical(name: &str) -> String {
+pub(super) fn canonical(name: &str) -> String {
     match full(name).as_slice() {
         [one] if name.bytes().all(|byte| !byte.is_ascii_uppercase()) => one.clone(),
         _ => name.to_owned(),
     }
+}
+
+/// Properties of a dataset by their full names. None may be given twice.
+pub(crate) fn of_dataset(
+    properties: &[(String, String)],
+) -> Result<Vec<(String, String)>, Failure> {
+    let full = |(name, value): &(String, String)| (canonical(name), value.clone());
+    let all: Vec<_> = properties.iter().map(full).collect();
+    once(&all)?;
+    Ok(all)
 }
 
 /// A property by its full name, or all that a name stands for.

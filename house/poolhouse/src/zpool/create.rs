@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use ::daemon::{Ask, CreatePool};
 use engine::held::{NewDataset, Wishes, judge_new};
 
-use super::{of_dataset, once, setting, vdevs};
+use super::vdevs;
 use crate::daemon::Asking;
 use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
+use crate::values::{once, setting};
+use crate::zfs::of_dataset;
 
 /// Make a pool
 #[derive(clap::Args, Debug)]

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use ::daemon::{Ask, Found, ImportPool, Imported, Secret};
 use engine::EncryptionRoot;
 
-use super::setting;
 use crate::daemon::Asking;
 use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table, safe};
+use crate::values::setting;
 
 /// Where nobody says where to look.
 const ANYWHERE: &str = "/dev";

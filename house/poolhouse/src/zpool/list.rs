@@ -124,7 +124,7 @@ fn own(
     pools: &[String],
     asking: &Asking,
 ) -> Result<Vec<(String, Vec<PoolProperty>)>, Failure> {
-    let other = |column: &&String| !COMMON.contains(&column.as_str());
+    let other = |column: &&String| !COMMON.contains(&column.as_str()) && *column != "guid";
     let others: Vec<&String> = columns.iter().filter(other).collect();
     if others.is_empty() {
         return Ok(Vec::new());
@@ -134,7 +134,7 @@ fn own(
     for column in others {
         let known =
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);
-        if column != "guid" && !all.is_empty() && !all.iter().any(known) {
+        if !all.is_empty() && !all.iter().any(known) {
             return Err(Failure::usage(format!("-o {column}: pools have no such property here")));
         }
     }

@@ -15,7 +15,6 @@ use ::daemon::{Ask, PoolReport};
 
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
-use crate::zfs::canonical;
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
@@ -179,33 +178,4 @@ fn export(args: &Export, asking: &Asking) -> Done {
 /// How pools are; none named: all.
 fn reports(asking: &Asking, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
     asking.ask(&Ask::Pools { names: names.to_vec() })
-}
-
-/// Properties of a dataset by their full names. None may be given twice.
-pub(crate) fn of_dataset(
-    properties: &[(String, String)],
-) -> Result<Vec<(String, String)>, Failure> {
-    let full = |(name, value): &(String, String)| (canonical(name), value.clone());
-    let all: Vec<_> = properties.iter().map(full).collect();
-    once(&all)?;
-    Ok(all)
-}
-
-/// Refuses properties that are given twice.
-fn once(properties: &[(String, String)]) -> Result<(), Failure> {
-    let twice = |(at, (name, _)): &(usize, &(String, String))| {
-        properties.iter().take(*at).any(|(other, _)| other == name)
-    };
-    match properties.iter().enumerate().find(twice) {
-        Some((_, (name, _))) => Err(Failure::usage(format!("{name} is given twice"))),
-        None => Ok(()),
-    }
-}
-
-/// `NAME=VALUE`, as -o and -O take it.
-pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("NAME=VALUE is wanted".to_owned()),
-    }
 }

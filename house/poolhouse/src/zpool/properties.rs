@@ -6,11 +6,12 @@ use ::daemon::{Ask, PoolReport};
 use engine::held::PoolProperty;
 use serde::Serialize;
 
-use super::{list, reports, setting};
+use super::{list, reports};
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table};
+use crate::values::setting;
 
 /// The columns there are.
 const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];

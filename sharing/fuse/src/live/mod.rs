@@ -74,11 +74,6 @@ impl LiveServer {
         self.named(found, name)
     }
 
-    /// What has a name now, and may be another or gone at any time: snapshots, volumes.
-    fn passing(&self, found: &Attributes) -> Answer {
-        self.named(found, Duration::ZERO)
-    }
-
     /// What a name names for so long.
     fn named(&self, found: &Attributes, name: Duration) -> Answer {
         let validity = Validity { name, attributes: self.keeps(found) };
@@ -93,7 +88,8 @@ impl LiveServer {
         match self.live.lookup(dir, name) {
             // snapshots and volumes come and go, and so may `.zfs` itself
             Err(Error::Absent) if self.keeps_absence(dir, name) => Ok(Answer::absent(self.names)),
-            Ok(found) if !Live::is_of_files(dir) => Ok(self.passing(&found)),
+            // those of snapshots and volumes may be another's or gone at any time
+            Ok(found) if !Live::is_of_files(dir) => Ok(self.named(&found, Duration::ZERO)),
             found => found.map(|found| self.entry(&found)),
         }
     }
@@ -134,9 +130,10 @@ impl LiveServer {
     }
 
     fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
-        let opened = self.opened(self.live.read(number)?, flags);
+        let file = self.live.read(number)?;
         // what the kernel keeps it reads without a word to us
-        let is_noted = flags & O_ACCMODE != O_WRONLY && self.live.is_access_due(number);
+        let is_noted = flags & O_ACCMODE != O_WRONLY && file.is_access_due();
+        let opened = self.opened(file, flags);
         Ok(if is_noted { opened } else { opened.keeps_content() })
     }
 

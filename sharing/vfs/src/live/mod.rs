@@ -106,13 +106,6 @@ impl Live {
         self.0.is_still.store(is_still, Ordering::Relaxed);
     }
 
-    /// Whether it is noted when a file is read (atime): whoever keeps its content must ask for it then.
-    pub fn is_access_due(&self, number: u64) -> bool {
-        let Ok(Node::File(HEAD, object)) = Self::node(number) else { return false };
-        !self.is_still()
-            && self.0.files.is_access_due(ObjectId::new(object), self.now()).unwrap_or(false)
-    }
-
     fn is_still(&self) -> bool {
         self.0.is_still.load(Ordering::Relaxed)
     }
@@ -255,11 +248,11 @@ impl Live {
         if let Some(volume) = self.volume(number)? {
             return Ok(Open::of_volume(self, number, volume));
         }
-        let content = self.file(number)?;
-        if content.facts().is_directory() {
+        let file = self.file(number)?;
+        if file.facts().is_directory() {
             return Err(Error::IsDirectory);
         }
-        Open::new(self, number, content.content())
+        Open::new(self, number, &file)
     }
 
     /// Lists a directory.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use engine::files::Content;
+use engine::files::{Content, File};
 use engine::held::LiveVolume;
 use parking_lot::Mutex;
 
@@ -21,6 +21,8 @@ pub struct Open {
     noted: AtomicI64,
     /// Whether it was seen to that the file has no capabilities.
     is_plain: AtomicBool,
+    /// Whether reading was to be noted when it was opened.
+    is_access_due: bool,
 }
 
 enum How {
@@ -33,15 +35,18 @@ enum How {
 }
 
 impl Open {
-    pub(super) fn new(live: &Live, number: u64, content: Content) -> Result<Self> {
-        let how = match Live::node(number)? {
-            Node::File(HEAD, _) => {
-                live.0.files.hold(Live::object(number)?)?;
-                How::Live { ahead: Mutex::default(), content }
-            }
-            _ => How::Still(Reader::new(content, &live.0.workers)),
+    pub(super) fn new(live: &Live, number: u64, file: &File) -> Result<Self> {
+        let content = file.content();
+        let Node::File(HEAD, _) = Live::node(number)? else {
+            let how = How::Still(Reader::new(content, &live.0.workers));
+            return Ok(Self::with(live, number, how));
         };
-        Ok(Self::with(live, number, how))
+        live.0.files.hold(Live::object(number)?)?;
+        let how = How::Live { ahead: Mutex::default(), content };
+        let mut open = Self::with(live, number, how);
+        open.is_access_due =
+            !live.is_still() && live.0.files.is_access_due(&file.facts(), live.now());
+        Ok(open)
     }
 
     /// A file without a name that is held already.
@@ -55,7 +60,13 @@ impl Open {
 
     fn with(live: &Live, number: u64, how: How) -> Self {
         let (noted, is_plain) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
-        Self { live: live.clone(), number, how, noted, is_plain }
+        Self { live: live.clone(), number, how, noted, is_plain, is_access_due: false }
+    }
+
+    /// Whether reading was to be noted (atime) when it was opened: whoever keeps what was read before
+    /// must ask for it once more.
+    pub fn is_access_due(&self) -> bool {
+        self.is_access_due
     }
 
     /// Its number.

@@ -23,15 +23,13 @@ pub fn parse(name: &str, kind: Kind, text: &str) -> Result<Setting> {
         Form::Limit if text == "none" => Setting::Number(u64::MAX),
         Form::Limit => Setting::Number(text.parse().map_err(|_| bad("it is no number"))?),
         Form::Number if text == "none" => Setting::Number(0),
-        Form::Number
-            if matches!(name, "quota" | "refquota") && units::parse_binary(text) == Some(0) =>
-        {
-            return Err(bad("`none` is no limit"));
-        }
-        Form::Number => {
-            let number = units::parse_binary(text).ok_or_else(|| bad("it is no number"))?;
-            Setting::Number(number)
-        }
+        Form::Number => match units::parse_binary(text) {
+            None => return Err(bad("it is no number")),
+            Some(0) if matches!(name, "quota" | "refquota") => {
+                return Err(bad("`none` is no limit"));
+            }
+            Some(number) => Setting::Number(number),
+        },
         Form::Text => Setting::Text(text.to_owned()),
         Form::Ratio => return Err(bad("it is a fact")),
     };

@@ -194,9 +194,10 @@ impl LiveFiles {
         self.done(Some(file), self.writer().set(&by.below(), file, &set.below())?)
     }
 
-    /// Whether that is noted when a file is read.
-    pub fn is_access_due(&self, file: ObjectId, now: Time) -> Result<bool> {
-        Ok(!self.is_read_only() && self.writer().is_access_due(file, now.below())?)
+    /// Whether that is noted when a file is read of which this is known.
+    pub fn is_access_due(&self, facts: &Facts, now: Time) -> bool {
+        let times = [facts.atime, facts.mtime, facts.ctime].map(Time::below);
+        !self.is_read_only() && self.writer().is_access_due(times, now.below())
     }
 
     /// Notes that a file was read, if the dataset wants that.

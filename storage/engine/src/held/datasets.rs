@@ -207,8 +207,9 @@ impl Held {
         let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
         judge(&new, kind)?;
         // a size is no entry in a table: it is set when the volume is there, and what follows from it
-        let sizes = new.properties.extract_if(.., |(name, _)| name == "volsize");
-        let sizes: Vec<_> = sizes.collect::<Vec<_>>().into_iter().chain(reserved).collect();
+        let is_size = |(name, _): &mut (String, String)| name == "volsize";
+        let mut sizes: Vec<_> = new.properties.extract_if(.., is_size).collect();
+        sizes.extend(reserved);
         let name = new.name.clone();
         self.change(move |owned, change| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);

@@ -22,14 +22,6 @@ use super::{Held, World, settings};
 use crate::files::Files;
 use crate::{Error, Result};
 
-/// Whether it was last written by a machine that stores numbers the other way round.
-fn is_big_endian(dataset: &dsl::Dataset) -> bool {
-    let objset = dataset.open();
-    objset.is_ok_and(
-        |objset| matches!(objset.root(), Blkptr::Regular(block) if block.order == Order::Big),
-    )
-}
-
 /// A file system of a held pool. Cheap to clone.
 #[derive(Clone)]
 pub struct LiveFiles {
@@ -151,15 +143,8 @@ impl Held {
         if dataset.key_status().map_err(failed)? == Some(KeyStatus::Unavailable) {
             return Err(crate::keys::locked(&dataset));
         }
-        if is_big_endian(&dataset) {
-            return Err(Error::Refused {
-                what: format!(
-                    "'{name}' was written by a big-endian machine and can be read only: `poolhouse \
-                     rescue mount` shows it"
-                ),
-            });
-        }
-        let files = self.open_files(&dataset, id).map_err(|error| match error {
+        let set = self.live_set(&dataset, id)?;
+        let files = self.open_files(&dataset, set).map_err(|error| match error {
             Trouble::Dataset(error) => failed(error),
             Trouble::Pool(error) => self.explain(&error),
             Trouble::Files(error) => {
@@ -170,17 +155,34 @@ impl Held {
         Ok(files)
     }
 
+    /// The object set of a file system or volume, to be changed.
+    pub(super) fn live_set(&self, dataset: &dsl::Dataset, id: ObjsetId) -> Result<Arc<Set>> {
+        let owned = &self.0.owned;
+        let set = if let Some(set) = owned.set(id) {
+            set
+        } else {
+            let name = dataset.name();
+            let objset = dataset.open().map_err(|error| Error::of_dataset(&name, &error))?;
+            if matches!(objset.root(), Blkptr::Regular(block) if block.order == Order::Big) {
+                return Err(Error::Refused {
+                    what: format!(
+                        "'{name}' was written by a big-endian machine and can be read only: \
+                         `poolhouse rescue mount` shows it"
+                    ),
+                });
+            }
+            owned.adopt(objset.to_live(), settings::of_blocks(dataset))
+        };
+        owned.l2arc().set_kept(id, settings::of_caching(dataset));
+        Ok(set)
+    }
+
     fn open_files(
         &self,
         dataset: &dsl::Dataset,
-        id: ObjsetId,
+        set: Arc<Set>,
     ) -> std::result::Result<LiveFiles, Trouble> {
         let owned = &self.0.owned;
-        let set = match owned.set(id) {
-            Some(set) => set,
-            None => owned.adopt(dataset.open()?.to_live(), settings::of_blocks(dataset)),
-        };
-        owned.l2arc().set_kept(id, settings::of_caching(dataset));
         let log = owned.begin_log(&set)?;
         let fs = zpl::Fs::open(set.objset.clone(), settings::of_reading(dataset), None)?.0;
         let begin = Arc::new(Beginner {

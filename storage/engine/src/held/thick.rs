@@ -87,7 +87,7 @@ impl Held {
     ) -> Option<Result<()>> {
         match (property, value) {
             ("volsize", _) => Some(self.resize(name, value)),
-            ("refreservation" | "refreserv", "auto") => Some(self.reserve(name)),
+            ("refreservation", "auto") => Some(self.reserve(name)),
             _ => None,
         }
     }

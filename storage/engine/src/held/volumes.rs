@@ -134,9 +134,7 @@ impl Held {
         if !sparse {
             let reserved = self.reservation(Shape { size, block: block_size.into() });
             // what is asked for itself counts
-            let asked = |(name, _): &(String, String)| {
-                matches!(name.as_str(), "refreservation" | "refreserv")
-            };
+            let asked = |(name, _): &(String, String)| name == "refreservation";
             if !new.properties.iter().any(asked) {
                 new.properties.push(("refreservation".to_owned(), reserved.to_string()));
             }
@@ -179,13 +177,7 @@ impl Held {
             return Err(crate::keys::locked(&dataset));
         }
         let owned = &self.0.owned;
-        let set = if let Some(set) = owned.set(id) {
-            set
-        } else {
-            let live = dataset.open().map_err(failed)?.to_live();
-            owned.adopt(live, settings::of_blocks(&dataset))
-        };
-        owned.l2arc().set_kept(id, settings::of_caching(&dataset));
+        let set = self.live_set(&dataset, id)?;
         let log = owned.begin_log(&set).map_err(|why| self.explain(&why))?;
         let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable {
             subject: format!("'{name}'"),

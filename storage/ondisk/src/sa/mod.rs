@@ -250,22 +250,17 @@ pub struct Header {
     pub layout: u16,
     /// The header's own size in bytes.
     pub size: usize,
-}
-
-/// The byte order of a buffer of system attributes. Each has its own: a machine of the other order
-/// leaves as they are those that it does not change. `otherwise` is that of what the buffer is in.
-pub fn order_of(bytes: &[u8], otherwise: Order) -> Order {
-    let magic = bytes.first_chunk::<4>();
-    match magic {
-        Some(bytes) if u32::from_le_bytes(*bytes) == MAGIC => Order::Little,
-        Some(bytes) if u32::from_be_bytes(*bytes) == MAGIC => Order::Big,
-        _ => otherwise,
-    }
+    /// In which order the numbers of the buffer are, whatever that of the block is that it is in.
+    pub order: Order,
 }
 
 impl Header {
-    /// Reads it at the start of a bonus buffer or spill block.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
+    /// Reads it from the start of a bonus buffer or spill block.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        // a machine of the other order leaves as they are those that it does not change
+        let is_big = bytes.starts_with(&MAGIC.to_be_bytes());
+        let order = if is_big { Order::Big } else { Order::Little };
+        let mut reader = Reader::new(WHAT, bytes, order);
         let magic = reader.u32()?;
         if magic != MAGIC {
             return Err(reader.broken(4, "the magic number is 0x2f505a", magic.into()));
@@ -279,12 +274,7 @@ impl Header {
             0 => 1,
             number => number,
         };
-        Ok(Self { layout, size })
-    }
-
-    /// Reads it from the start of `bytes`.
-    pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
-        Self::read(&mut Reader::new(WHAT, bytes, order))
+        Ok(Self { layout, size, order })
     }
 }
 
@@ -292,15 +282,14 @@ impl Header {
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     bytes: &'a [u8],
-    order: Order,
     header: Header,
     layout: &'a Layout,
 }
 
 impl<'a> Attributes<'a> {
     /// `bytes` begin with `header`, and `layout` is the one that it names.
-    pub const fn new(bytes: &'a [u8], order: Order, header: Header, layout: &'a Layout) -> Self {
-        Self { bytes, order, header, layout }
+    pub const fn new(bytes: &'a [u8], header: Header, layout: &'a Layout) -> Self {
+        Self { bytes, header, layout }
     }
 
     /// The bytes of an attribute, if the layout has it.
@@ -323,7 +312,7 @@ impl<'a> Attributes<'a> {
     /// An attribute that is `N` numbers of 64 bits.
     pub fn words<const N: usize>(&self, attribute: Attribute) -> Result<Option<[u64; N]>> {
         let Some(bytes) = self.bytes(attribute)? else { return Ok(None) };
-        Reader::new(attribute.name(), bytes, self.order).words().map(Some)
+        Reader::new(attribute.name(), bytes, self.header.order).words().map(Some)
     }
 
     /// The number of its layout.
@@ -333,11 +322,11 @@ impl<'a> Attributes<'a> {
 
     /// In which order the numbers of the buffer are.
     pub const fn order(&self) -> Order {
-        self.order
+        self.header.order
     }
 
     fn slice(&self, at: usize, length: usize) -> Result<&'a [u8]> {
-        let mut reader = Reader::new(WHAT, self.bytes, self.order);
+        let mut reader = Reader::new(WHAT, self.bytes, self.header.order);
         reader.seek(at);
         reader.take(length)
     }
@@ -356,7 +345,7 @@ impl<'a> Attributes<'a> {
     pub fn values(&self) -> Result<Vec<Value>> {
         let mut out = Vec::with_capacity(self.layout.steps.len());
         self.each(&mut |step, bytes| {
-            let bytes = build::little(step.registered.swap, bytes, self.order);
+            let bytes = build::little(step.registered.swap, bytes, self.header.order);
             out.push(Value { known: step.known, registered: step.registered, bytes });
             true
         })?;
@@ -366,7 +355,7 @@ impl<'a> Attributes<'a> {
     /// Shows the attributes to `visit` until it says false.
     fn each(&self, visit: &mut dyn FnMut(&Step, &'a [u8]) -> bool) -> Result<()> {
         let mut at = self.header.size;
-        let mut lengths = Reader::new(WHAT, self.bytes, self.order);
+        let mut lengths = Reader::new(WHAT, self.bytes, self.header.order);
         lengths.seek(6);
         for step in &self.layout.steps {
             let length = match step.registered.length {

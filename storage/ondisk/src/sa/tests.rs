@@ -1,8 +1,6 @@
 //! Buffers by hand.
 
-use super::{
-    Attribute, Attributes, Header, Registered, Registry, Value, encode, fitting, order_of,
-};
+use super::{Attribute, Attributes, Header, Registered, Registry, Value, encode, fitting};
 use crate::Order;
 
 fn buffer(info: u16, lengths: &[u16], values: &[&[u8]]) -> Vec<u8> {
@@ -30,9 +28,9 @@ fn attributes_behind_variable_ones_are_found() {
     let layout = Registry::standard().layout(&[5, 17, 6, 20]).expect("layout");
     let word = 7_u64.to_le_bytes();
     let bytes = buffer(2 | (2 << 10), &[5, 3], &[&word, b"there", &word, b"nvl"]);
-    let header = Header::parse(&bytes, Order::Little).expect("header");
+    let header = Header::parse(&bytes).expect("header");
     assert_eq!((header.layout, header.size), (2, 16));
-    let found = Attributes::new(&bytes, Order::Little, header, &layout);
+    let found = Attributes::new(&bytes, header, &layout);
     assert_eq!(found.word(Attribute::Mode), Ok(Some(7)));
     assert_eq!(found.bytes(Attribute::Symlink), Ok(Some(&b"there"[..])));
     assert_eq!(found.word(Attribute::Size), Ok(Some(7)));
@@ -44,11 +42,11 @@ fn attributes_behind_variable_ones_are_found() {
 fn lengths_beyond_the_buffer_or_the_header_are_refused() {
     let layout = Registry::standard().layout(&[17, 20]).expect("layout");
     let bytes = buffer(2 | (1 << 10), &[200], &[b"short"]);
-    let header = Header::parse(&bytes, Order::Little).expect("header");
-    let found = Attributes::new(&bytes, Order::Little, header, &layout);
+    let header = Header::parse(&bytes).expect("header");
+    let found = Attributes::new(&bytes, header, &layout);
     assert!(found.bytes(Attribute::Symlink).is_err());
     assert!(found.bytes(Attribute::Dxattr).is_err());
-    assert!(Header::parse(&[0; 16], Order::Little).is_err());
+    assert!(Header::parse(&[0; 16]).is_err());
     assert!(Registry::standard().layout(&[99]).is_err());
 }
 
@@ -59,14 +57,9 @@ fn the_other_order_reads_the_same() {
     bytes.extend((3_u16 | (1 << 10)).to_be_bytes());
     bytes.extend([0, 0]);
     bytes.extend(1234_u64.to_be_bytes());
-    for otherwise in [Order::Little, Order::Big] {
-        assert_eq!(order_of(&bytes, otherwise), Order::Big);
-        assert_eq!(order_of(&0x2f505a_u32.to_le_bytes(), otherwise), Order::Little);
-        assert_eq!(order_of(&bytes[..3], otherwise), otherwise);
-    }
-    let header = Header::parse(&bytes, Order::Big).expect("header");
-    assert_eq!(header, Header { layout: 3, size: 8 });
-    let found = Attributes::new(&bytes, Order::Big, header, &layout);
+    let header = Header::parse(&bytes).expect("header");
+    assert_eq!(header, Header { layout: 3, size: 8, order: Order::Big });
+    let found = Attributes::new(&bytes, header, &layout);
     assert_eq!(found.word(Attribute::Size), Ok(Some(1234)));
 }
 
@@ -134,9 +127,9 @@ proptest::proptest! {
         let numbers: Vec<u16> = values.iter().map(|value| value.registered.number).collect();
         let known = Registry::standard().layout(&numbers).expect("layout");
         let bytes = encode(layout, &values);
-        let header = Header::parse(&bytes, Order::Little).expect("header");
-        assert_eq!(header.layout, layout);
-        let read = Attributes::new(&bytes, Order::Little, header, &known);
+        let header = Header::parse(&bytes).expect("header");
+        assert_eq!((header.layout, header.order), (layout, Order::Little));
+        let read = Attributes::new(&bytes, header, &known);
         assert_eq!(read.values().expect("values"), values);
         for (one, value) in order.iter().zip(&values) {
             assert_eq!(read.bytes(*one), Ok(Some(value.bytes.as_slice())));

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 
 use lz4::block::{CompressionMode, compress_to_buffer, decompress_to_buffer};
 
+use super::glance::may_repeat;
 use crate::Error;
 
 const HEADER: usize = 4;
@@ -33,6 +34,12 @@ thread_local! {
 }
 
 pub(super) fn compress(src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
+    let is_of_use = dst_limit >= src.len() || may_repeat(src);
+    is_of_use.then(|| compress_all(src, dst_limit))?
+}
+
+/// The same without a glance at it before.
+pub(super) fn compress_all(src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
     let bound = lz4::block::compress_bound(src.len()).ok()?;
     let most = bound.min(dst_limit.checked_sub(HEADER)?);
     SCRATCH.with_borrow_mut(|scratch| {

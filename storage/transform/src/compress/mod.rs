@@ -5,6 +5,7 @@
 //!
 //! Learnt from: blocks of the pools in `tests/golden` (one per method). Proved by: `tests/it`.
 
+mod glance;
 mod gzip;
 mod lz4;
 mod lzjb;

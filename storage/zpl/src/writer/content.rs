@@ -219,14 +219,10 @@ impl Writer {
         if is_short { self.truncate(caller, file, end) } else { Ok(()) }
     }
 
-    /// Whether [`Self::accessed`] would change something.
-    pub fn is_access_due(&self, file: ObjectId, now: Time) -> Result<bool> {
-        let how = self.settings.read().atime;
-        if how != Atime::Relative {
-            return Ok(how == Atime::On);
-        }
-        let found = self.fs.inner.attributes(file)?;
-        Ok(is_due(how, [found.atime, found.mtime, found.ctime], now))
+    /// Whether [`Self::accessed`] would change something of a file that has these times (atime, mtime,
+    /// ctime).
+    pub fn is_access_due(&self, times: [Time; 3], now: Time) -> bool {
+        is_due(self.settings.read().atime, times, now)
     }
 
     /// Notes that a file was read, if that is wanted.
