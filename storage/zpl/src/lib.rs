@@ -46,7 +46,9 @@ pub use error::Error;
 pub use fs::{Fs, Options};
 pub use master::{Case, Master};
 pub use node::Node;
-pub use quota::{Limit, Owner, has_quotas, is_over_quota, quota_of, set_quota, used_by};
+pub use quota::{
+    Limit, Owner, has_quotas, has_unlinked, is_over_quota, quota_of, set_quota, used_by,
+};
 pub use replay::Replayed;
 pub use writer::{
     Atime, Made, Move, MoveKind, New, Position, Set, Settings, Stretch, Writer, XattrMode,

@@ -12,7 +12,7 @@ use txg::Tx;
 use units::ObjectId;
 use zap::{NewTable, Zap};
 
-use crate::Result;
+use crate::{Master, Result};
 
 /// What an owner is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,6 +115,16 @@ pub fn has_quotas(objset: &Objset) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether there are files without a name, which still take room: somebody has them open, or they are
+/// on their way out.
+pub fn has_unlinked(objset: &Objset) -> Result<bool> {
+    let table = Master::read(objset)?.unlinked;
+    if !table.exists() {
+        return Ok(false);
+    }
+    Ok(Zap::open(objset.object(table)?)?.entries().next().transpose()?.is_some())
 }
 
 /// Whether one of a file's owners (user, group, project) has used up what they may. `objects`:

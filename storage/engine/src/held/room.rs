@@ -1,5 +1,8 @@
 //! What may still be written to a file system: by the pool, by its quotas and its owners'.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use dsl::write::Room;
 use ondisk::objset::Kind;
 use parking_lot::Mutex;
@@ -13,6 +16,11 @@ const PATIENCE: usize = 4;
 /// So many bytes may lie beyond a quota: as a rule less than a single write, as all is on the drives
 /// before what is left is looked at.
 const BEYOND: u64 = 4 << 20;
+
+/// Whoever had a removed file open may have let go of it a moment ago, and it is being freed: that
+/// long that is waited for, in steps, before a quota is told to be used up.
+const LEAVING: Duration = Duration::from_millis(250);
+const STEP: Duration = Duration::from_millis(5);
 
 /// What was last known of a file system's room.
 #[derive(Default)]
@@ -47,16 +55,18 @@ impl Rooms {
         let mut known = self.known(owned, set)?;
         let bytes = need.bytes.saturating_add(need.shared);
         if known.room.bytes < bytes.saturating_add(owned.groups().unsynced()) {
+            let was_left = has_unlinked(set)?;
             owned.sync().map_err(stopped)?;
             known = self.known(owned, set)?;
-            let left = known.room.bytes;
-            if !known.room.quota && left < bytes {
-                return Err(Error::NoSpace { objset });
+            if known.room.quota && !fits(known.room, need) && was_left {
+                wait_for_what_leaves(set)?;
+                owned.sync().map_err(stopped)?;
+                known = self.known(owned, set)?;
             }
-            // what is left below a quota may be used up, and the last write go a bit beyond
-            let fits = left > 0 && left >= need.shared && left.saturating_add(BEYOND) >= bytes;
-            if known.room.quota && !fits {
-                return Err(Error::OverQuota { objset });
+            match known.room.quota {
+                true if !fits(known.room, need) => return Err(Error::OverQuota { objset }),
+                false if known.room.bytes < bytes => return Err(Error::NoSpace { objset }),
+                _ => {}
             }
         }
         match need.owners.filter(|_| known.owners) {
@@ -74,9 +84,31 @@ impl Rooms {
         }
         let objset = set.objset.id();
         let room = owned.room(objset).map_err(|_| Error::Stopped { objset })?;
-        let files = set.objset.header().kind == Kind::Filesystem;
-        let known = Known { room, owners: files && zpl::has_quotas(&set.objset)? };
+        let known = Known { room, owners: is_of_files(set) && zpl::has_quotas(&set.objset)? };
         *self.0.lock() = Some((synced, known));
         Ok(known)
     }
+}
+
+/// Whether it fits below a quota: what is left may be used up, and the last write go a bit beyond.
+fn fits(room: Room, need: &Need) -> bool {
+    let bytes = need.bytes.saturating_add(need.shared);
+    let left = room.bytes;
+    left > 0 && left >= need.shared && left.saturating_add(BEYOND) >= bytes
+}
+
+fn is_of_files(set: &Set) -> bool {
+    set.objset.header().kind == Kind::Filesystem
+}
+
+fn has_unlinked(set: &Set) -> zpl::Result<bool> {
+    Ok(is_of_files(set) && zpl::has_unlinked(&set.objset)?)
+}
+
+fn wait_for_what_leaves(set: &Set) -> zpl::Result<()> {
+    let begun = Instant::now();
+    while has_unlinked(set)? && begun.elapsed() < LEAVING {
+        thread::sleep(STEP);
+    }
+    Ok(())
 }

@@ -1,5 +1,8 @@
 //! What there is no room for is refused, in the words of who refuses it; what frees space goes on.
 
+use std::thread;
+use std::time::Duration;
+
 use engine::files::Reason;
 use engine::held::{
     Caller, Held, LiveFiles, New, NewDataset, NewPool, NewVdev, Position, Purpose, Set, Shape,
@@ -156,6 +159,28 @@ fn datasets_may_use_what_quotas_and_reservations_leave() {
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_still_open_when_it_is_removed_is_waited_for_but_not_long() {
+    let folder = Folder::new("leaving", 1, 256 * MIB);
+    let held = pool(&folder);
+    dataset(&held, "tank/quota", &[("quota", "8M")]);
+    assert_eq!(grow(&held, "tank/quota", &caller(), "film").1, Reason::OverQuota);
+    let live = held.files("tank/quota").unwrap();
+    let film = ObjectId::new(live.files().find(b"film").unwrap().unwrap().id());
+    live.hold(film).unwrap();
+    unlink(&held, "tank/quota", "film");
+    // somebody has it open for longer
+    let refused = live.make(&caller(), root(&live), b"letter", &New::default());
+    assert_eq!(refused.err().unwrap().reason(), Reason::OverQuota);
+    thread::scope(|scope| {
+        let letter = scope.spawn(|| live.make(&caller(), root(&live), b"letter", &New::default()));
+        thread::sleep(Duration::from_millis(20));
+        live.release(film).unwrap();
+        letter.join().unwrap().unwrap();
+    });
+    held.export().unwrap();
 }
 
 #[test]
