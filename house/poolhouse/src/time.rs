@@ -13,6 +13,11 @@ pub(crate) fn stamp(seconds: u64) -> String {
     in_zone(seconds, TimeZone::system(), "%Y-%m-%d.%H:%M:%S")
 }
 
+/// Seconds since 1970 as date(1) shows times, "Sat Nov 21 09:30:05 2026".
+pub(crate) fn date(seconds: u64) -> String {
+    in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M:%S %Y")
+}
+
 /// Now, as RFC 3339 has it.
 pub(crate) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

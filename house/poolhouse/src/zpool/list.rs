@@ -6,7 +6,7 @@ use ::daemon::{Ask, PoolReport};
 use engine::held::{PoolProperty, PoolStatus, VdevStatus};
 use units::human_bytes;
 
-use super::reports;
+use super::watch::Watch;
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
@@ -35,7 +35,8 @@ dedupratio, health, altroot, and all other properties (`poolhouse zpool get all`
 
 Examples:
   poolhouse zpool list
-  poolhouse zpool list -Hp -o name,free tank"
+  poolhouse zpool list -Hp -o name,free tank
+  poolhouse zpool list tank 60 10       each minute, ten times"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
@@ -54,15 +55,25 @@ pub(super) struct Args {
     /// Whole paths of drives, as is done without it
     #[arg(short = 'P')]
     _paths: bool,
-    /// Their names; none: all
-    #[arg(value_name = "POOL")]
-    pools: Vec<String>,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let columns = columns(&args.columns);
-    let found = reports(asking, &args.pools)?;
-    let own = own(&columns, &args.pools, asking)?;
+    args.watch.run(asking, |found, pools, first| {
+        let columns = columns(&args.columns);
+        let own = own(&columns, pools, asking)?;
+        show(&found, (&columns, &own), args, first, asking)
+    })
+}
+
+fn show(
+    found: &[PoolReport],
+    (columns, own): (&[String], &[(String, Vec<PoolProperty>)]),
+    args: &Args,
+    first: bool,
+    asking: &Asking,
+) -> Done {
     if asking.json {
         print::json(&found)?;
         return Ok(Outcome::Complete);
@@ -73,17 +84,17 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         return Ok(Outcome::Complete);
     }
     let mut table = Table::new(columns.iter().map(|column| align(column)).collect::<Vec<_>>());
-    if !args.scripted {
+    if !args.scripted && (first || args.verbose) {
         table.row(columns.iter().map(|column| head(column)));
     }
-    for pool in &found {
+    for pool in found {
         table.row(columns.iter().map(|column| {
             let of = own.iter().find(|(name, _)| *name == pool.status.name);
             let found = of.and_then(|(_, own)| own.iter().find(|it| it.name == *column));
             found.map_or_else(|| cell(pool, column, args.parsable), |it| shown(it, args.parsable))
         }));
         if args.verbose {
-            vdevs(&mut table, &columns, &pool.status, args.parsable);
+            vdevs(&mut table, columns, &pool.status, args);
         }
     }
     if args.scripted {
@@ -206,13 +217,13 @@ fn percent(share: Option<u64>, parsable: bool) -> String {
 }
 
 /// The vdevs, each kind that is not for data below its own head.
-fn vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, parsable: bool) {
+fn vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, args: &Args) {
     let of = |purpose: Option<&str>| {
         let own = pool.vdevs.iter().filter(|vdev| vdev.purpose.as_deref() == purpose);
         own.collect::<Vec<_>>()
     };
     for vdev in of(None) {
-        add(table, columns, (vdev, 1), parsable);
+        add(table, columns, (vdev, 1), args);
     }
     for (head, all) in [
         ("dedup", of(Some("dedup"))),
@@ -228,17 +239,18 @@ fn vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, parsable: boo
             }));
         }
         for vdev in all {
-            add(table, columns, (vdev, 1), parsable);
+            add(table, columns, (vdev, 1), args);
         }
     }
 }
 
-fn add(table: &mut Table, columns: &[String], (vdev, depth): (&VdevStatus, usize), parsable: bool) {
+fn add(table: &mut Table, columns: &[String], (vdev, depth): (&VdevStatus, usize), args: &Args) {
+    let parsable = args.parsable;
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
     // a spare, or a drive that is not there, has nothing in it that is known
     let is_top = depth == 1 && vdev.size > 0;
     table.row(columns.iter().map(|column| match column.as_str() {
-        "name" => format!("{}{}", "  ".repeat(depth), vdev.name),
+        "name" => format!("{}{}", "  ".repeat(depth), args.watch.name(vdev)),
         "health" => vdev.state.clone(),
         "size" if vdev.size > 0 => bytes(vdev.size),
         "allocated" if is_top => bytes(vdev.allocated),
@@ -251,7 +263,7 @@ fn add(table: &mut Table, columns: &[String], (vdev, depth): (&VdevStatus, usize
         }
         _ => "-".to_owned(),
     }));
-    vdev.children.iter().for_each(|child| add(table, columns, (child, depth + 1), parsable));
+    vdev.children.iter().for_each(|child| add(table, columns, (child, depth + 1), args));
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod properties;
 mod scan;
 mod status;
 mod vdevs;
+mod watch;
 
 use ::daemon::{Ask, PoolReport};
 

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use ::daemon::PoolReport;
 use engine::held::{PoolStatus, VdevStatus};
 
-use super::reports;
+use super::watch::Watch;
 use crate::daemon::Asking;
 use crate::outcome::{Done, Outcome};
 use crate::print;
@@ -15,6 +16,7 @@ use crate::table::{Align, Table, safe};
 #[command(after_help = "Examples:
   poolhouse zpool status
   poolhouse zpool status -x       only those that are not well
+  poolhouse zpool status tank 5   again every five seconds
   poolhouse zpool status --json tank")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
@@ -30,13 +32,18 @@ pub(super) struct Args {
     /// All that is known of errors, as is done without it
     #[arg(short = 'v')]
     _verbose: bool,
-    /// Their names; none: all
-    #[arg(value_name = "POOL")]
-    pools: Vec<String>,
+    /// Of vdevs only those that are not well
+    #[arg(short = 'e')]
+    unwell_vdevs: bool,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let mut found = reports(asking, &args.pools)?;
+    args.watch.run(asking, |found, _, _| show(found, args, asking))
+}
+
+fn show(mut found: Vec<PoolReport>, args: &Args, asking: &Asking) -> Done {
     let any = !found.is_empty();
     if args.unwell {
         found.retain(|pool| !is_well(&pool.status));
@@ -55,7 +62,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         if at > 0 {
             writeln!(out)?;
         }
-        describe(&pool.status, &mut out)?;
+        describe(&pool.status, args, &mut out)?;
     }
     Ok(Outcome::Complete)
 }
@@ -76,7 +83,7 @@ fn errors(vdev: &VdevStatus) -> u64 {
     vdev.children.iter().map(errors).fold(own, u64::saturating_add)
 }
 
-fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
+fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  pool: {}\n state: {}", safe(&pool.name), pool.state)?;
     if let Some((status, action)) = advice(pool) {
         writeln!(out, "status: {}\naction: {action}", safe(&status))?;
@@ -99,23 +106,23 @@ fn describe(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
     table.row([pool.name.clone(), pool.state.clone(), zero(), zero(), zero()]);
     for purpose in [None, Some("dedup"), Some("special"), Some("log")] {
         let vdevs: Vec<&VdevStatus> =
-            pool.vdevs.iter().filter(|vdev| vdev.purpose.as_deref() == purpose).collect();
+            shown(args, &pool.vdevs).filter(|vdev| vdev.purpose.as_deref() == purpose).collect();
         if let Some(purpose) = purpose.filter(|_| !vdevs.is_empty()) {
             let head = if purpose == "log" { "logs" } else { purpose };
             header(&mut table, head);
         }
         for vdev in vdevs {
-            add(&mut table, vdev, 1);
+            add(&mut table, vdev, args, 1);
         }
     }
-    if !pool.caches.is_empty() {
+    if shown(args, &pool.caches).next().is_some() {
         header(&mut table, "cache");
-        pool.caches.iter().for_each(|cache| add(&mut table, cache, 1));
+        shown(args, &pool.caches).for_each(|cache| add(&mut table, cache, args, 1));
     }
-    if !pool.spares.is_empty() {
+    if shown(args, &pool.spares).next().is_some() {
         header(&mut table, "spares");
-        for spare in &pool.spares {
-            let (name, state) = (format!("  {}", spare.name), spare.state.clone());
+        for spare in shown(args, &pool.spares) {
+            let (name, state) = (format!("  {}", args.watch.name(spare)), spare.state.clone());
             table.row([name, state].into_iter().chain((0..3).map(|_| String::new())));
         }
     }
@@ -138,16 +145,24 @@ fn header(table: &mut Table, head: &str) {
     table.row([head.to_owned()].into_iter().chain((0..4).map(|_| String::new())));
 }
 
-fn add(table: &mut Table, vdev: &VdevStatus, depth: usize) {
+/// Those vdevs that are to be shown.
+fn shown<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item = &'a VdevStatus> {
+    let only_unwell = args.unwell_vdevs;
+    let is_well =
+        |vdev: &VdevStatus| matches!(&*vdev.state, "ONLINE" | "AVAIL") && errors(vdev) == 0;
+    vdevs.iter().filter(move |vdev| !only_unwell || !is_well(vdev))
+}
+
+fn add(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
     let count = |errors: u64| errors.to_string();
     table.row([
-        format!("{}{}", "  ".repeat(depth), vdev.name),
+        format!("{}{}", "  ".repeat(depth), args.watch.name(vdev)),
         vdev.state.clone(),
         count(vdev.read_errors),
         count(vdev.write_errors),
         count(vdev.checksum_errors),
     ]);
-    vdev.children.iter().for_each(|child| add(table, child, depth + 1));
+    shown(args, &vdev.children).for_each(|child| add(table, child, args, depth + 1));
 }
 
 /// What is wrong, and what to do.

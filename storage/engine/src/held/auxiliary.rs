@@ -44,7 +44,8 @@ impl Held {
         self.of_role(Role::Spare, |named, device| {
             let is_there = device.is_some() || named.is_distributed;
             let state = if is_there { "AVAIL" } else { "UNAVAIL" };
-            VdevStatus::of_drive(device.map_or(&named.path, |device| device.name()), state)
+            let name = device.map_or(&*named.path, |device| device.name());
+            VdevStatus::of_drive(name, named.guid, state)
         })
     }
 
@@ -53,7 +54,7 @@ impl Held {
         let known = self.0.owned.l2arc().drives();
         self.of_role(Role::Cache, |named, _| {
             let Some(drive) = known.iter().find(|drive| drive.guid == named.guid) else {
-                return VdevStatus::of_drive(&named.path, "UNAVAIL");
+                return VdevStatus::of_drive(&named.path, named.guid, "UNAVAIL");
             };
             VdevStatus {
                 read_errors: drive.read_errors,
@@ -63,6 +64,7 @@ impl Held {
                 allocated: drive.allocated,
                 ..VdevStatus::of_drive(
                     &drive.name,
+                    drive.guid,
                     if drive.is_failed { "FAULTED" } else { "ONLINE" },
                 )
             }

@@ -2,6 +2,7 @@
 
 use ondisk::label::VdevConfig;
 use serde::{Deserialize, Serialize};
+use units::Guid;
 
 use super::{CacheCounts, Held, ScanStatus};
 
@@ -43,6 +44,8 @@ pub struct PoolStatus {
 pub struct VdevStatus {
     /// Its path, or "raidz2-0".
     pub name: String,
+    /// The number that it has in the pool and in labels.
+    pub guid: u64,
     /// ONLINE, DEGRADED or UNAVAIL; of a spare AVAIL; of a drive of the cache that failed FAULTED.
     pub state: String,
     /// How many times it could not be read.
@@ -92,9 +95,10 @@ impl PoolStatus {
 
 impl VdevStatus {
     /// A drive of which nothing else is known.
-    pub(super) fn of_drive(name: &str, state: &str) -> Self {
+    pub(super) fn of_drive(name: &str, guid: Guid, state: &str) -> Self {
         Self {
             name: name.to_owned(),
+            guid: guid.get(),
             state: state.to_owned(),
             read_errors: 0,
             write_errors: 0,
@@ -174,7 +178,7 @@ impl Held {
             checksum_errors,
             size: leaf.as_ref().and_then(|leaf| leaf.device()).map_or(0, |device| device.size()),
             children,
-            ..VdevStatus::of_drive(&name, state)
+            ..VdevStatus::of_drive(&name, config.guid, state)
         }
     }
 }

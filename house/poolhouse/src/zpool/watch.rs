@@ -1,0 +1,119 @@
+//! What `zpool list` and `zpool status` have in common: which pools, how their vdevs are called, and
+//! that both can be had again and again.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::daemon::PoolReport;
+use engine::held::VdevStatus;
+
+use super::reports;
+use crate::daemon::Asking;
+use crate::outcome::{Done, Failure, Outcome};
+use crate::time;
+
+/// Which pools, and how often.
+#[derive(clap::Args, Debug)]
+pub(super) struct Watch {
+    /// With the time before it: u as seconds since 1970, d as a date
+    #[arg(short = 'T', value_name = "u|d", value_parser = ["u", "d"])]
+    time: Option<String>,
+    /// Vdevs by their numbers (GUIDs)
+    #[arg(short = 'g')]
+    guids: bool,
+    /// Drives where their paths lead to, if these are links
+    #[arg(short = 'L')]
+    links: bool,
+    /// Pools (none: all), then every how many seconds it is shown again, and how often in all
+    #[arg(value_name = "POOL... SECONDS COUNT")]
+    words: Vec<String>,
+}
+
+/// Which pools; how long it is waited from one time to the next, and how many times there are.
+type Plan<'a> = (&'a [String], Option<Duration>, Option<u64>);
+
+impl Watch {
+    /// Has the pools shown, which `show` does; it is told whether that is for the first time.
+    pub(super) fn run(
+        &self,
+        asking: &Asking,
+        mut show: impl FnMut(Vec<PoolReport>, &[String], bool) -> Done,
+    ) -> Done {
+        let (pools, wait, count) = plan(&self.words)?;
+        for turn in 0.. {
+            let found = reports(asking, pools)?;
+            self.tell_time()?;
+            show(found, pools, turn == 0)?;
+            io::stdout().flush()?;
+            let Some(wait) = wait.filter(|_| count.is_none_or(|count| turn + 1 < count)) else {
+                break;
+            };
+            thread::sleep(wait);
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn tell_time(&self) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        match self.time.as_deref() {
+            Some("u") => writeln!(io::stdout(), "{now}"),
+            Some(_) => writeln!(io::stdout(), "{}", time::date(now)),
+            None => Ok(()),
+        }
+    }
+
+    /// What a vdev is called.
+    pub(super) fn name(&self, vdev: &VdevStatus) -> String {
+        if self.guids {
+            return vdev.guid.to_string();
+        }
+        let target = Some(&vdev.name).filter(|name| self.links && name.starts_with('/'));
+        let target = target.and_then(|path| std::fs::canonicalize(path).ok());
+        target.map_or_else(|| vdev.name.clone(), |path| path.display().to_string())
+    }
+}
+
+/// Pools' names begin with a letter: what is a number in the end is no name.
+fn plan(words: &[String]) -> Result<Plan<'_>, Failure> {
+    let number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
+    let names = words.iter().rposition(|word| !number(word)).map_or(0, |last| last + 1);
+    let (pools, numbers) = words.split_at(names);
+    let bad = |word: &String| Failure::usage(format!("{word}: a number above 0 is wanted"));
+    let seconds = |word: &String| {
+        let seconds = word.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+        seconds.and_then(|it| Duration::try_from_secs_f64(it).ok()).ok_or_else(|| bad(word))
+    };
+    let times =
+        |word: &String| word.parse().ok().filter(|count| *count > 0).ok_or_else(|| bad(word));
+    match numbers {
+        [] => Ok((pools, None, None)),
+        [wait] => Ok((pools, Some(seconds(wait)?), None)),
+        [wait, count] => Ok((pools, Some(seconds(wait)?), Some(times(count)?))),
+        [_, _, more, ..] => Err(Failure::usage(format!("{more}: nothing can follow a count"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::plan;
+
+    #[test]
+    fn numbers_behind_the_pools_are_how_often() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let of = |text: &str| {
+            let words = words(text);
+            plan(&words).map(|(pools, wait, count)| (pools.join(" "), wait, count)).map_err(|_| ())
+        };
+        let seconds = |seconds| Some(Duration::from_secs_f64(seconds));
+        assert_eq!(of(""), Ok((String::new(), None, None)));
+        assert_eq!(of("tank dozer"), Ok(("tank dozer".to_owned(), None, None)));
+        assert_eq!(of("5"), Ok((String::new(), seconds(5.0), None)));
+        assert_eq!(of("tank 0.5 3"), Ok(("tank".to_owned(), seconds(0.5), Some(3))));
+        for wrong in ["tank 0", "tank 1 0", "tank 1 2 3", "1 1.5", "1s", "1e99"] {
+            assert_eq!(of(wrong), Err(()), "{wrong}");
+        }
+    }
+}
