@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ondisk::Blkptr;
 use parking_lot::Mutex;
 use units::Place;
-use zio::{Block, Error, Key, Source};
+use zio::{Block, Error, Key, Sought, Source};
 
 use identity::Identity;
 pub use l2::{Kept, L2Counts, L2Drive, L2arc};
@@ -124,6 +124,34 @@ impl Source for Cache {
         }
     }
 
+    /// What comes by again is left: it is to be taken in.
+    fn read_run(&self, blocks: &mut [Sought<'_>]) {
+        let (mut dones, mut new) = (Vec::new(), Vec::new());
+        for wanted in blocks.iter_mut() {
+            let Some(identity) = Identity::of(wanted.pointer) else { continue };
+            let Sought { pointer, place, into, done } = wanted;
+            let mut shard = self.shard(identity).lock();
+            if let Some(block) = shard.find(identity) {
+                drop(shard);
+                self.hits.fetch_add(1, Ordering::Relaxed);
+                *done = block.copy_to(into) == into.len();
+                continue;
+            }
+            if shard.knows(identity) {
+                continue;
+            }
+            drop(shard);
+            new.push(Sought { pointer, place: *place, into, done: false });
+            dones.push((done, identity));
+        }
+        self.below.read_run(&mut new);
+        for (wanted, (done, identity)) in new.iter().zip(dones).filter(|(wanted, _)| wanted.done) {
+            *done = true;
+            self.misses.fetch_add(1, Ordering::Relaxed);
+            self.shard(identity).lock().note(identity, wanted.into.len(), self.limit());
+        }
+    }
+
     fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         self.held(pointer).map_or_else(|| self.below.read_once(pointer, place, key), Ok)
     }
@@ -136,7 +164,7 @@ mod tests {
 
     use ondisk::{Blkptr, Order};
     use units::Place;
-    use zio::{Block, Error, Key, Source};
+    use zio::{Block, Error, Key, Sought, Source};
 
     use super::{Cache, Memory};
 
@@ -148,6 +176,13 @@ mod tests {
             let Blkptr::Regular(block) = pointer else { panic!("only blocks are asked for") };
             let mark = block.dvas[0].unwrap().offset.to_le_bytes()[1];
             Ok(Block::new(vec![mark; 4096], Order::Little))
+        }
+
+        fn read_run(&self, blocks: &mut [Sought<'_>]) {
+            for wanted in blocks {
+                wanted.done =
+                    self.read_into(wanted.pointer, wanted.place, None, wanted.into).is_ok();
+            }
         }
     }
 
@@ -215,6 +250,21 @@ mod tests {
             }
             assert_eq!(asked() - before, wanted, "pass {pass}");
             assert!(pass > 0 || cache.bytes() == bytes);
+        }
+        // of a run what comes by again is left; what is new is remembered
+        let (held, new) = (pointer(30_000 * 8), pointer(40_000 * 8));
+        for wanted in [[true, true], [true, false]] {
+            let mut into = [vec![0; 4096], vec![0; 4096]];
+            let mut run: Vec<Sought<'_>> = ([&held, &new].into_iter().zip(&mut into))
+                .map(|(pointer, into)| Sought {
+                    pointer,
+                    place: Place::default(),
+                    into,
+                    done: false,
+                })
+                .collect();
+            cache.read_run(&mut run);
+            assert_eq!([run[0].done, run[1].done], wanted);
         }
         let other = Cache::new(below, &memory);
         for sector in 1..1000 {

@@ -4,7 +4,7 @@
 //! nowhere. So the handle can be exchanged while the device is in use.
 
 use std::fs;
-use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -112,6 +112,16 @@ impl File {
     }
 
     /// Writes up to [`MOST_PARTS`] parts; how many bytes.
+    fn read_some(&self, offset: u64, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        loop {
+            match rustix::io::preadv(&self.handle().0, parts, offset) {
+                Err(Errno::INTR) => {}
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                other => return Ok(other?),
+            }
+        }
+    }
+
     fn write_some(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             match rustix::io::pwritev(&self.handle().0, parts, offset) {
@@ -199,6 +209,26 @@ impl Device for File {
             length: into.len(),
             reason: plain(&error),
         })
+    }
+
+    fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        Error::check_range(&self.name, self.size, offset, length)?;
+        let parts = parts.iter_mut().filter(|part| !part.is_empty());
+        let mut slices: Vec<IoSliceMut<'_>> = parts.map(|part| IoSliceMut::new(part)).collect();
+        let (mut rest, mut at) = (&mut slices[..], offset);
+        while !rest.is_empty() {
+            let count = rest.len().min(MOST_PARTS);
+            let read = self.read_some(at, &mut rest[..count]).map_err(|error| Error::Read {
+                device: self.name.clone(),
+                offset,
+                length,
+                reason: plain(&error),
+            })?;
+            IoSliceMut::advance_slices(&mut rest, read);
+            at = at.saturating_add(read as u64);
+        }
+        Ok(())
     }
 
     fn is_writable(&self) -> bool {
@@ -418,6 +448,15 @@ mod tests {
         file.read_at(0, &mut bytes).unwrap();
         assert_eq!((&bytes[99..104], &bytes[200..203]), (&b"\x07one\x07"[..], &b"abc"[..]));
         assert_eq!((&bytes[203..9200], bytes[9200]), (&many.as_flattened()[3..], 7));
+        let (mut one, mut tiny) = (vec![0; 4000], vec![[0; 3]; 1700]);
+        let mut parts: Vec<&mut [u8]> = vec![&mut one];
+        parts.extend(tiny.iter_mut().map(|part| &mut part[..]));
+        file.read_parts_at(100, &mut parts).unwrap();
+        assert_eq!([&one[..], tiny.as_flattened()].concat(), bytes[100..100 + 4000 + 5100]);
+        assert!(matches!(
+            file.read_parts_at((1 << 16) - 1, &mut [&mut [0; 2]]),
+            Err(Error::End { .. })
+        ));
         assert!(matches!(file.write_at((1 << 16) - 1, &[1, 2]), Err(Error::End { .. })));
         assert!(matches!(
             file.write_parts_at((1 << 16) - 1, &[&[1], &[2]]),

@@ -37,6 +37,17 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Fills `into` from `offset` (bytes), wholly or not at all.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 
+    /// Fills the parts one after the other from `offset` (bytes) on: one request where the device
+    /// can scatter. After an error they hold anything.
+    fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
+        let mut offset = offset;
+        for part in parts {
+            self.read_at(offset, part)?;
+            offset = offset.saturating_add(part.len() as u64);
+        }
+        Ok(())
+    }
+
     /// Whether it was opened for writing.
     fn is_writable(&self) -> bool {
         false

@@ -1,11 +1,12 @@
 //! An object: its dnode, bonus and spill, and its content by offset.
 
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 
 use ondisk::dnode::Dnode;
 use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Place};
-use zio::Block;
+use zio::{Block, Sought};
 
 use crate::live::{Entry, see};
 use crate::tree::Tree;
@@ -14,6 +15,8 @@ use crate::{Error, Objset, Pieces, Result};
 
 /// Who asks for so many bytes at once reads a long stretch.
 const LONG: usize = 512 << 10;
+/// So many blocks are read together at most.
+const RUN: usize = 64;
 
 /// The block number that stands for the spill block in a [`Place`] (DMU_SPILL_BLKID).
 pub const SPILL: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
@@ -144,31 +147,74 @@ impl Object {
     }
 
     /// Content from `offset` on: zeros in holes and beyond the last block.
-    pub fn read(&self, offset: u64, mut into: &mut [u8]) -> Result<()> {
-        let size = u64::from(self.block_size());
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        let size = NonZeroU64::new(self.block_size().into()).unwrap_or(NonZeroU64::MIN);
+        let (mut block, skip) = (offset / size, usize::try_from(offset % size).unwrap_or(0));
+        let count = NonZeroUsize::try_from(size).unwrap_or(NonZeroUsize::MAX);
+        let whole = count.get();
         let is_long = into.len() >= LONG;
-        let mut at = offset;
-        while !into.is_empty() {
-            let block = at.checked_div(size).unwrap_or(u64::MAX);
-            let skip = usize::try_from(at.checked_rem(size).unwrap_or(0)).unwrap_or(usize::MAX);
-            let whole = usize::try_from(size).unwrap_or(usize::MAX);
-            let count = whole.saturating_sub(skip).min(into.len());
-            let (now, rest) = std::mem::take(&mut into).split_at_mut(count);
-            if is_long && count == whole {
-                self.content_into(block, now)?;
-            } else {
-                match self.content(block)? {
-                    Some(content) => match content.get(skip..skip.saturating_add(count)) {
-                        Some(bytes) => now.copy_from_slice(bytes),
-                        None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
-                    },
-                    None => now.fill(0),
-                }
-            }
-            into = rest;
-            at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        let head = if skip > 0 { whole.saturating_sub(skip).min(into.len()) } else { 0 };
+        let (head, rest) = into.split_at_mut(head);
+        if !head.is_empty() {
+            self.read_part(block, skip, head)?;
+            block = block.saturating_add(1);
+        }
+        let long = if is_long { rest.len().saturating_sub(rest.len() % count) } else { 0 };
+        let (long, rest) = rest.split_at_mut(long);
+        for run in long.chunks_mut(whole.saturating_mul(RUN)) {
+            self.read_run(block, whole, run)?;
+            let blocks = u64::try_from(run.len() / count).unwrap_or(u64::MAX);
+            block = block.saturating_add(blocks);
+        }
+        for into in rest.chunks_mut(whole) {
+            self.read_part(block, 0, into)?;
+            block = block.saturating_add(1);
         }
         Ok(())
+    }
+
+    /// A part of a block.
+    fn read_part(&self, block: u64, skip: usize, into: &mut [u8]) -> Result<()> {
+        let Some(content) = self.content(block)? else {
+            into.fill(0);
+            return Ok(());
+        };
+        match content.get(skip..skip.saturating_add(into.len())) {
+            Some(bytes) => into.copy_from_slice(bytes),
+            None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
+        }
+        Ok(())
+    }
+
+    /// Whole blocks of a long stretch: what can be had together is, and the rest block by block.
+    fn read_run(&self, first: u64, whole: usize, run: &mut [u8]) -> Result<()> {
+        let pointers: Vec<_> = (first..)
+            .take(run.len().div_ceil(whole))
+            .map(|block| self.on_drives(block).map(|pointer| (self.tree.place(0, block), pointer)))
+            .collect();
+        let mut wanted: Vec<Sought<'_>> = (run.chunks_mut(whole).zip(&pointers))
+            .filter_map(|(into, found)| {
+                let (place, pointer) = found.as_ref()?;
+                Some(Sought { pointer, place: *place, into, done: false })
+            })
+            .collect();
+        self.tree.source.read_run(&mut wanted);
+        let mut done = wanted.into_iter().map(|wanted| wanted.done).collect::<Vec<_>>().into_iter();
+        for ((block, into), pointer) in (first..).zip(run.chunks_mut(whole)).zip(&pointers) {
+            if pointer.is_none() || !done.next().unwrap_or(false) {
+                self.content_into(block, into)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What points to a block, if that is on the drives as it is now.
+    fn on_drives(&self, block: u64) -> Option<Blkptr> {
+        let pointer = match self.entry() {
+            Some(entry) => see::tree_of(entry, block)?.find(0, block),
+            None => self.tree.find(0, block),
+        };
+        pointer.ok().map(|spot| spot.pointer).filter(|pointer| !pointer.is_hole())
     }
 
     /// The content of a run of blocks, a piece at a time, without a copy; holes of any size are

@@ -216,6 +216,12 @@ impl Leaf {
         })
     }
 
+    /// Fills the parts one after the other from `position`; whether that went well. Errors are not
+    /// counted: whoever needs the bytes asks for them once more.
+    pub(crate) fn read_parts(&self, position: u64, parts: &mut [&mut [u8]]) -> bool {
+        self.device.as_ref().is_some_and(|device| device.read_parts_at(position, parts).is_ok())
+    }
+
     /// Writes bytes that belong to no block, such as labels, at `position`, counted from the
     /// device's first byte.
     pub fn write(&self, position: u64, from: &[u8]) -> Result<(), Trouble> {

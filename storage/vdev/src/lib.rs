@@ -18,6 +18,7 @@ mod mirror;
 mod node;
 mod raidz;
 mod ranges;
+mod run;
 mod tree;
 mod write;
 
@@ -28,5 +29,6 @@ pub use leaf::Leaf;
 pub use mend::Wanting;
 pub use node::{Kind, Node};
 pub use ranges::TxgRanges;
+pub use run::Part;
 pub use tree::{Judge, Request, Tree};
 pub use write::Outgoing;

@@ -40,5 +40,5 @@ pub use protect::Random;
 pub use reader::{Examined, Reader};
 pub use shared::{Fate, Found, Known, Shared};
 pub use sink::{Policy, Sink, WriteRequest};
-pub use source::{Key, Source};
+pub use source::{Key, Sought, Source};
 pub use writer::{Loader, Writer};

@@ -12,12 +12,12 @@ use transform::compress;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use transform::crypt::mac;
 use units::Place;
-use vdev::{LeafFault, Request, Tree};
+use vdev::{LeafFault, Part, Request, Tree};
 
 use crate::aside::is_telling;
 use crate::gang::Gang;
 use crate::patience::patiently;
-use crate::{Aside, Block, CopyFault, Error, Key, Patience, Source};
+use crate::{Aside, Block, CopyFault, Error, Key, Patience, Sought, Source};
 
 /// Reads blocks from a pool's vdevs.
 #[derive(Debug)]
@@ -338,6 +338,24 @@ impl Source for Reader {
             _ => self.read_once(pointer, place, key).map(|block| block.copy_to(into)),
         }
     }
+
+    fn read_run(&self, blocks: &mut [Sought<'_>]) {
+        let plain: Vec<Option<(&Regular, Dva)>> =
+            blocks.iter_mut().map(|wanted| self.on_drives(wanted)).collect();
+        let judges: Vec<_> = (plain.iter().flatten())
+            .map(|(block, _)| move |bytes: &[u8]| self.judge(block, bytes))
+            .collect();
+        let chosen =
+            blocks.iter_mut().zip(&plain).filter_map(|(wanted, it)| Some((wanted, (*it)?)));
+        let (mut dones, mut parts) = (Vec::new(), Vec::new());
+        for ((wanted, (block, dva)), judge) in chosen.zip(&judges) {
+            let request = request(block, dva, judge);
+            parts.push(Part { vdev: dva.vdev, request, into: &mut *wanted.into, done: false });
+            dones.push(&mut wanted.done);
+        }
+        self.tree.read_run(&mut parts);
+        dones.into_iter().zip(&parts).for_each(|(done, part)| *done = part.done);
+    }
 }
 
 impl Reader {
@@ -376,6 +394,28 @@ impl Reader {
         let result = compress::decompress(block.compression, &stored, into);
         buffer::give(stored);
         result.map_err(|why| Error::Transform { place, why })
+    }
+
+    /// Where the first copy of a block is of which the drives give the content as it is. What is
+    /// kept beside them is taken from there.
+    fn on_drives<'a>(&self, wanted: &mut Sought<'a>) -> Option<(&'a Regular, Dva)> {
+        let Blkptr::Regular(block) = wanted.pointer else { return None };
+        let is_plain = block.protection == Protection::None
+            && block.compression.is_off()
+            && block.psize == block.lsize
+            && usize::try_from(block.lsize) == Ok(wanted.into.len());
+        if !is_plain || self.can_judge(block, wanted.place).is_err() {
+            return None;
+        }
+        if let Some(kept) = self.kept(block, wanted.place) {
+            wanted.done = kept.len() == wanted.into.len();
+            if wanted.done {
+                wanted.into.copy_from_slice(&kept);
+            }
+            buffer::give(kept);
+            return None;
+        }
+        block.copies().next().filter(|dva| !dva.gang).map(|dva| (&**block, dva))
     }
 
     /// What keeps blocks beside the drives, if this one may be there.

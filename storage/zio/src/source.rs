@@ -10,6 +10,18 @@ use crate::{Block, Error};
 /// The key of an encrypted dataset; it travels with each request.
 pub type Key = Arc<transform::crypt::DatasetKey>;
 
+/// A block that is wanted as part of a long stretch.
+pub struct Sought<'a> {
+    /// What points to it.
+    pub pointer: &'a Blkptr,
+    /// Where it belongs.
+    pub place: Place,
+    /// Memory for its content.
+    pub into: &'a mut [u8],
+    /// Whether the content is there now.
+    pub done: bool,
+}
+
 /// Gives the block that a pointer points to: the drives, or a cache before them.
 pub trait Source: Send + Sync {
     /// The block's content, verified, decrypted and decompressed. A hole gives zeros of its size.
@@ -32,5 +44,11 @@ pub trait Source: Send + Sync {
         into: &mut [u8],
     ) -> Result<usize, Error> {
         self.read_once(pointer, place, key).map(|block| block.copy_to(into))
+    }
+
+    /// Reads of neighbouring blocks those that can be had together, and nothing is in the way of.
+    /// The others are for [`Source::read_into`]; their memory holds anything.
+    fn read_run(&self, blocks: &mut [Sought<'_>]) {
+        let _ = blocks;
     }
 }

@@ -438,6 +438,43 @@ mod tests {
     }
 
     #[test]
+    fn long_stretches_are_as_short_ones_whatever_they_are_made_of() {
+        let scene = scene();
+        let mut right: Vec<u8> = (0..3 << 20).map(|at: u32| (at >> 9) as u8 ^ at as u8).collect();
+        scene.file.write(&tx(4), 0, &right).unwrap();
+        scene.sync(4);
+        // a hole, what waits in memory, and what is stored and has no pointer yet
+        scene.file.free_range(&tx(5), 300_000..700_000).unwrap();
+        right[300_000..700_000].fill(0);
+        scene.file.write(&tx(5), 900_000, &[7; 50_000]).unwrap();
+        right[900_000..950_000].fill(7);
+        scene.file.write(&tx(5), 1 << 20, &[8; MUCH]).unwrap();
+        right[1 << 20..][..MUCH].fill(8);
+        right.resize(4 << 20, 0);
+        let still = scene.set.object(scene.file.id()).unwrap();
+        for (at, length) in [
+            (0, 3 << 20),
+            (0, 4 << 20),
+            (1, 2 << 20),
+            (32 << 10, (2 << 20) + 5),
+            (99_999, 600_000),
+            ((3 << 20) - 5, 700_000),
+            (40_000, 512 << 10),
+        ] {
+            let wanted = &right[usize::try_from(at).unwrap()..][..length];
+            assert!(scene.read(at, length) == wanted, "{length} bytes from {at} on");
+            let mut bytes = vec![0x11; length];
+            still.read(at, &mut bytes).unwrap();
+            assert!(bytes == wanted);
+        }
+        scene.sync(5);
+        assert!(scene.read(0, 4 << 20) == right);
+        let mut bytes = vec![0x11; 4 << 20];
+        scene.set.synced().object(scene.file.id()).unwrap().read(0, &mut bytes).unwrap();
+        assert!(bytes == right);
+    }
+
+    #[test]
     fn what_is_cut_off_or_written_over_while_it_comes_is_given_up() {
         let scene = scene();
         let bytes = vec![5; 2 * MUCH];

@@ -29,6 +29,14 @@ pub(crate) fn block_into(entry: &Entry, block: u64, into: &mut [u8]) -> Result<O
     find(entry, block, &mut take).map(Option::flatten)
 }
 
+/// The tree that a block is in as the drives have it, if that is where it is now.
+pub(crate) fn tree_of(entry: &Entry, block: u64) -> Option<Arc<Tree>> {
+    match entry.state.read().see(block) {
+        Seen::Below(tree) => Some(tree),
+        _ => None,
+    }
+}
+
 /// Where a block is.
 enum Found<'a> {
     /// In memory.

@@ -7,7 +7,7 @@ use device::{Device, Error as DeviceError, Memory};
 use geometry::Block;
 use proptest::prelude::*;
 use units::{Ashift, Guid, Txg, VdevId};
-use vdev::{Error, Kind, Leaf, Node, Outgoing, Tree, Trouble};
+use vdev::{Error, Kind, Leaf, Node, Outgoing, Part, Tree, Trouble};
 
 use crate::array::{BIRTH, DRIVE, Shape, noise, read, request, tree_of, write};
 
@@ -20,6 +20,7 @@ struct Drive {
     broken: AtomicBool,
     cache_broken: AtomicBool,
     requests: AtomicUsize,
+    reads: AtomicUsize,
 }
 
 impl Drive {
@@ -29,7 +30,8 @@ impl Drive {
 
     fn of(memory: Memory) -> Arc<Self> {
         let (broken, cache_broken) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { memory, broken, cache_broken, requests: AtomicUsize::new(0) })
+        let (requests, reads) = Default::default();
+        Arc::new(Self { memory, broken, cache_broken, requests, reads })
     }
 
     fn fail(&self) {
@@ -47,7 +49,12 @@ impl Device for Drive {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.memory.read_at(offset, into)
+        self.read_parts_at(offset, &mut [into])
+    }
+
+    fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), DeviceError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.memory.read_parts_at(offset, parts)
     }
 
     fn is_writable(&self) -> bool {
@@ -144,6 +151,51 @@ pub(crate) fn sizes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(size, 1..8)
 }
 
+/// Which of the blocks can be read together; what those hold is right.
+fn read_run(tree: &Tree, blocks: &[Block], contents: &[Vec<u8>]) -> Vec<bool> {
+    let judges: Vec<_> =
+        contents.iter().map(|data| move |bytes: &[u8]| bytes == data.as_slice()).collect();
+    let mut memory: Vec<Vec<u8>> = contents.iter().map(|data| vec![0xee; data.len()]).collect();
+    let mut parts: Vec<Part<'_>> = (blocks.iter().zip(&judges).zip(&mut memory))
+        .map(|((block, judge), into)| Part {
+            vdev: TOP,
+            request: request(*block, judge),
+            into,
+            done: false,
+        })
+        .collect();
+    tree.read_run(&mut parts);
+    let done: Vec<bool> = parts.iter().map(|part| part.done).collect();
+    for ((done, memory), data) in done.iter().zip(&memory).zip(contents) {
+        assert!(!done || memory == data);
+    }
+    done
+}
+
+#[test]
+fn a_run_of_blocks_takes_a_request_of_each_drive_and_leaves_what_is_wrong() {
+    let shape = Shape::raidz(6, 2);
+    let drives = blanks(6);
+    let tree = array(&shape, &drives, &[]);
+    let blocks = places(&tree, &shape, &[16 * 4096; 8]);
+    let contents: Vec<Vec<u8>> = (0..8).map(|seed| noise(16 * 4096, seed)).collect();
+    tree.write_many(&outgoing(&blocks, &contents), &mut Vec::new());
+    assert_eq!(read_run(&tree, &blocks, &contents), [true; 8]);
+    let asked: usize = drives.iter().map(|drive| drive.reads.load(Ordering::Relaxed)).sum();
+    assert_eq!(asked, 4, "nobody asks for parity");
+    // a drive that lies where the third block is
+    let third = shape.map(blocks[2]);
+    let column = third.rows().next().unwrap().data()[1];
+    drives[column.child].memory.write_at(column.device_offset(), &[0x77; 512]).unwrap();
+    let right: Vec<bool> = (0..8).map(|index| index != 2).collect();
+    assert_eq!(read_run(&tree, &blocks, &contents), right);
+    // known to lie, it is asked block by block
+    read(&tree, 0, blocks[2], &contents[2], &mut Vec::new()).unwrap();
+    assert_eq!(read_run(&tree, &blocks, &contents), [false; 8]);
+    let poor = array(&shape, &drives, &[column.child]);
+    assert_eq!(read_run(&poor, &blocks, &contents), [false; 8]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
 
@@ -171,6 +223,9 @@ proptest! {
             }
         }
         prop_assert_eq!(&faults, &[]);
+        let is_whole = |block: &Block| shape.map(*block).size() == block.size;
+        let run = read_run(&tree, &blocks, &contents);
+        prop_assert_eq!(run, blocks.iter().map(is_whole).collect::<Vec<_>>());
         for (block, data) in blocks.iter().zip(&contents) {
             examine(&tree, *block, data);
         }
@@ -178,6 +233,7 @@ proptest! {
         let missing: Vec<usize> =
             (0..parity).map(|i| (first + i * 2) % shape.children()).collect();
         let poor = array(&shape, &drives, &missing);
+        read_run(&poor, &blocks, &contents);
         for (block, data) in blocks.iter().zip(&contents) {
             prop_assert_eq!(&read(&poor, 0, *block, data, &mut Vec::new()).unwrap(), data);
         }
