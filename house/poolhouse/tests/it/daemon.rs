@@ -180,6 +180,15 @@ fn a_pool_without_two_of_its_drives_is_taken_over() {
         std::fs::remove_file(drive).unwrap();
     }
     assert_eq!(nas.good("zpool list -Ho health tank"), "DEGRADED\n");
+    // of the vdevs those that are not well, by their numbers, and again
+    let unwell = nas.good("zpool status -e tank");
+    let count = |text: &str, word: &str| text.matches(word).count();
+    assert_eq!((count(&unwell, ".img"), count(&unwell, "UNAVAIL")), (2, 2), "{unwell}");
+    let numbers = nas.good("zpool status -g tank");
+    assert_eq!((count(&numbers, ".img"), count(&numbers, "UNAVAIL")), (0, 2), "{numbers}");
+    assert_eq!(nas.good("zpool list -Ho name -T u tank 0.1 3").lines().count(), 6);
+    assert_eq!(count(&nas.good("zpool list tank 0.1 2"), "NAME"), 1);
+    nas.refused("zpool status tank 0", 2);
     let status: Value = serde_json::from_str(&nas.good("zpool status --json")).unwrap();
     assert_eq!(status[0]["vdevs"][0]["children"][1]["state"], "UNAVAIL");
     nas.good("zfs create tank/b");

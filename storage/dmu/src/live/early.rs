@@ -440,15 +440,16 @@ mod tests {
     #[test]
     fn long_stretches_are_as_short_ones_whatever_they_are_made_of() {
         let scene = scene();
-        let mut right: Vec<u8> = (0..3 << 20).map(|at: u32| (at >> 9) as u8 ^ at as u8).collect();
+        let mut right: Vec<u8> =
+            (0..6_u32 << 10).flat_map(|at| (at * 77).to_le_bytes().repeat(128)).collect();
         scene.file.write(&tx(4), 0, &right).unwrap();
         scene.sync(4);
         // a hole, what waits in memory, and what is stored and has no pointer yet
         scene.file.free_range(&tx(5), 300_000..700_000).unwrap();
         right[300_000..700_000].fill(0);
-        scene.file.write(&tx(5), 900_000, &[7; 50_000]).unwrap();
+        scene.file.write(&tx(5), 900_000, &vec![7; 50_000]).unwrap();
         right[900_000..950_000].fill(7);
-        scene.file.write(&tx(5), 1 << 20, &[8; MUCH]).unwrap();
+        scene.file.write(&tx(5), 1 << 20, &vec![8; MUCH]).unwrap();
         right[1 << 20..][..MUCH].fill(8);
         right.resize(4 << 20, 0);
         let still = scene.set.object(scene.file.id()).unwrap();
