@@ -38,6 +38,12 @@ impl<'a> Mending<'a> {
         self.add_deep(block, place, 0)
     }
 
+    /// The same with a block, not in pieces, of which the stored bytes are known.
+    pub fn give(&mut self, block: &Regular, stored: Vec<u8>) {
+        // nothing is read, so nothing fails
+        let _ = self.take(block, block.psize as usize, || Ok(stored));
+    }
+
     fn add_deep(&mut self, block: &Regular, place: Place, depth: u32) -> Result<u64, Error> {
         let mut read = 0;
         if block.is_gang() && depth <= DEEPEST {

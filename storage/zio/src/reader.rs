@@ -11,13 +11,13 @@ use transform::checksum::{self, embedded};
 use transform::compress;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use transform::crypt::mac;
-use units::Place;
-use vdev::{LeafFault, Part, Request, Tree};
+use units::{Guid, Place};
+use vdev::{LeafFault, Part, Request, Tree, Trouble};
 
 use crate::aside::is_telling;
 use crate::gang::Gang;
 use crate::patience::patiently;
-use crate::{Aside, Block, CopyFault, Error, Key, Patience, Sought, Source};
+use crate::{Aside, Block, CopyFault, Error, Healer, Key, Patience, Sought, Source};
 
 /// Reads blocks from a pool's vdevs.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub struct Reader {
     salt: OnceLock<[u8; 32]>,
     patience: OnceLock<Arc<dyn Patience>>,
     aside: OnceLock<Arc<dyn Aside>>,
+    healer: OnceLock<Arc<dyn Healer>>,
     /// Give dnode blocks of locked datasets as they are stored, their bonuses ciphered.
     raw_dnodes: bool,
 }
@@ -51,8 +52,8 @@ impl Examined {
 impl Reader {
     /// Over a tree of vdevs.
     pub fn new(tree: Arc<Tree>) -> Self {
-        let (salt, patience, aside) = Default::default();
-        Self { tree, salt, patience, aside, raw_dnodes: false }
+        let (salt, patience, aside, healer) = Default::default();
+        Self { tree, salt, patience, aside, healer, raw_dnodes: false }
     }
 
     /// The same, but without a key the dnodes of an encrypted dataset are given as they are stored:
@@ -61,12 +62,18 @@ impl Reader {
     pub fn with_raw_dnodes(&self) -> Self {
         let tree = Arc::clone(&self.tree);
         let (salt, patience) = (self.salt.clone(), self.patience.clone());
-        Self { tree, salt, patience, aside: OnceLock::new(), raw_dnodes: true }
+        let (aside, healer) = Default::default();
+        Self { tree, salt, patience, aside, healer, raw_dnodes: true }
     }
 
     /// Tells what keeps blocks beside the drives. Only the first word counts.
     pub fn set_aside(&self, aside: Arc<dyn Aside>) {
         let _ = self.aside.set(aside);
+    }
+
+    /// Tells who mends what drives gave wrong. Only the first word counts.
+    pub fn set_healer(&self, healer: Arc<dyn Healer>) {
+        let _ = self.healer.set(healer);
     }
 
     /// Tells who waits for drives that fail while a group is written.
@@ -130,14 +137,27 @@ impl Reader {
     /// The same, into memory that is as long as they are.
     fn stored_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
         self.can_judge(block, place)?;
-        let mut faults = Vec::new();
+        let (mut faults, mut of_leaves) = (Vec::new(), Vec::new());
         for dva in block.copies() {
-            match self.copy(block, dva, place, into) {
-                Ok(()) => return Ok(()),
+            match self.copy(block, dva, place, into, &mut of_leaves) {
+                Ok(()) => {
+                    self.blame(block, place, into, &of_leaves);
+                    return Ok(());
+                }
                 Err(why) => faults.push(CopyFault { dva, why }),
             }
         }
         Err(Error::Unreadable { place, faults })
+    }
+
+    /// Tells who mends it whose part of a block is wrong. Blocks in pieces are left to a scrub.
+    fn blame(&self, block: &Regular, place: Place, stored: &[u8], faults: &[LeafFault]) {
+        let is_wrong =
+            |fault: &&LeafFault| matches!(fault.trouble, Trouble::Wrong | Trouble::Unreadable);
+        let guilty: Vec<Guid> = faults.iter().filter(is_wrong).map(|fault| fault.leaf).collect();
+        if let Some(healer) = self.healer.get().filter(|_| !guilty.is_empty() && !block.is_gang()) {
+            healer.note(block, place, stored, &guilty);
+        }
     }
 
     fn copy(
@@ -146,14 +166,13 @@ impl Reader {
         dva: Dva,
         place: Place,
         into: &mut [u8],
+        faults: &mut Vec<LeafFault>,
     ) -> Result<(), vdev::Error> {
         let judge = |bytes: &[u8]| self.judge(block, bytes);
-        let mut faults = Vec::new();
         if dva.gang {
             let first = block.dvas[0].unwrap_or(dva);
             let pieces = &mut Vec::new();
-            let mut gang =
-                Gang { reader: self, place, thorough: false, faults: &mut faults, pieces };
+            let mut gang = Gang { reader: self, place, thorough: false, faults, pieces };
             let mut parts = Vec::with_capacity(into.len());
             gang.gather(dva, first, block.birth_physical, into.len(), &mut parts)?;
             if parts.len() != into.len() || !judge(&parts) {
@@ -162,7 +181,7 @@ impl Reader {
             into.copy_from_slice(&parts);
             return Ok(());
         }
-        self.tree.read(dva.vdev, &request(block, dva, &judge), into, &mut faults)
+        self.tree.read(dva.vdev, &request(block, dva, &judge), into, faults)
     }
 
     /// Reads every copy of a block on every drive, and parity.

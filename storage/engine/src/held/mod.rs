@@ -150,6 +150,8 @@ impl Held {
             if due || self.0.owned.is_dirty() {
                 self.sync()?;
             }
+            // what cannot be mended now is found again by who reads it next, or a scrub
+            let _ = self.0.owned.heal();
         }
         Ok(())
     }

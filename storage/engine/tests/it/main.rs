@@ -5,6 +5,7 @@ mod cache_drives;
 mod cloning;
 mod early;
 mod encrypted;
+mod healing;
 mod held;
 mod history;
 mod lasting;

@@ -11,6 +11,7 @@ mod back;
 mod config;
 mod drives;
 mod early;
+mod heal;
 mod history;
 mod leave;
 mod policy;
@@ -192,6 +193,8 @@ pub struct Owned {
     pub(crate) signs: signs::Signs,
     /// Whether none can be written for now.
     pub(crate) standstill: Arc<standstill::Standstill>,
+    /// What drives gave wrong, to be mended.
+    wrongs: Arc<heal::Wrongs>,
 }
 
 /// The pool's configuration, and whether labels have it.
@@ -240,6 +243,8 @@ impl Owned {
         let settled = groups.clone();
         let l2arc = Arc::new(L2arc::new(pool.guid, &world.cache, move || settled.synced()));
         pool.reader.set_aside(Arc::clone(&l2arc) as Arc<dyn zio::Aside>);
+        let wrongs = Arc::<heal::Wrongs>::default();
+        pool.reader.set_healer(Arc::clone(&wrongs) as Arc<dyn zio::Healer>);
         let auxiliary = Mutex::new(auxiliary::Kept::of(&pool.directory)?);
         Ok(Self {
             groups,
@@ -272,6 +277,7 @@ impl Owned {
             auxiliary,
             signs,
             standstill,
+            wrongs,
         })
     }
 

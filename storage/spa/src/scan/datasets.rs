@@ -88,6 +88,12 @@ pub(super) fn tasks(mos: &Objset, done: &Done, lose: &mut dyn FnMut(Error)) -> V
     tasks.into_iter().map(|task| done.rest(task)).collect()
 }
 
+/// The root of a dataset's object set; none: that is no dataset.
+pub(crate) fn root_of(mos: &Objset, id: ObjsetId) -> Result<Option<Blkptr>, Error> {
+    let id = ObjectId::new(id.get());
+    Ok(dataset(id, mos.object(id)?.dnode())?.map(|task| task.root))
+}
+
 fn dataset(id: ObjectId, dnode: &Dnode) -> Result<Option<Task>, Error> {
     if dnode.bonus_kind != ObjectType::DSL_DATASET {
         return Ok(None);

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use job::Job;
 
 pub use damage::{Damage, Mended};
+pub(crate) use datasets::root_of;
 
 /// A walk as others can watch it: scanned bytes and blocks are in the job's progress.
 #[derive(Debug, Default)]

@@ -1,0 +1,130 @@
+//! What a drive gives wrong is mended on it when somebody reads it, and only there.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::held::{Held, Shape};
+use units::ObjectId;
+
+use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
+use crate::resilver::hold;
+use crate::shared::noise;
+
+const DRIVE: u64 = 128 << 20;
+const SECTOR: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Labels and boot area.
+const FRONT: u64 = 4 << 20;
+
+/// Where a sector with those bytes is on a drive.
+fn find(drive: &Path, sector: &[u8]) -> Option<u64> {
+    let bytes = std::fs::read(drive).unwrap();
+    let at = bytes.chunks_exact(SECTOR).position(|found| found == sector)?;
+    Some((at * SECTOR) as u64)
+}
+
+fn overwrite(drive: &Path, at: u64, bytes: &[u8]) {
+    OpenOptions::new().write(true).open(drive).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn holds(drive: &Path, at: u64, bytes: &[u8]) -> bool {
+    let mut found = vec![0; bytes.len()];
+    std::fs::File::open(drive).unwrap().read_exact_at(&mut found, at).unwrap();
+    found == bytes
+}
+
+/// Does something while groups are written by a thread, and then waits for one turn of it.
+fn served(held: &Held, work: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| held.run(Duration::from_millis(20), &stop));
+        work();
+        thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::Release);
+        held.sync().unwrap();
+        server.join().unwrap().unwrap();
+    });
+}
+
+/// A pool with a file, of which a drive has a sector wrong. Which drive, and where.
+fn spoil(folder: &Folder, shape: Shape, count: usize, content: &[u8]) -> (usize, u64) {
+    let held = engine::held::create(&new_pool(folder, shape, count), &world()).unwrap();
+    held.set("tank", "compression", "off").unwrap();
+    write_file(&held, "tank", "film", content);
+    held.export().unwrap();
+    drop(held);
+    let sector = &content[2 * SECTOR..3 * SECTOR];
+    let drives = folder.drives(count);
+    let place = |drive: usize| Some((drive, find(&drives[drive], sector)?));
+    let (mut drive, at) = (0..count).find_map(place).expect("it is on a drive");
+    if shape == Shape::Mirror {
+        // the side that this region is read from
+        drive = usize::try_from((at - FRONT) >> 21).unwrap() % count;
+    }
+    overwrite(&drives[drive], at, &noise(99, 4096));
+    (drive, at)
+}
+
+fn errors(held: &Held) -> u64 {
+    let vdevs = held.status().vdevs.into_iter();
+    vdevs.flat_map(|top| top.children).map(|leaf| leaf.checksum_errors).sum()
+}
+
+#[test]
+fn who_reads_has_it_mended() {
+    for (name, shape, count) in [
+        ("mirror", Shape::Mirror, 2),
+        ("raidz1", Shape::Raidz(1), 4),
+        ("raidz2", Shape::Raidz(2), 5),
+    ] {
+        let folder = Folder::new(&format!("healing-{name}"), count, DRIVE);
+        let content = noise(7, 1 << 20);
+        let (drive, at) = spoil(&folder, shape, count, &content);
+        let drives = folder.drives(count);
+        let sector = &content[2 * SECTOR..3 * SECTOR];
+        let held = hold(&drives);
+        served(&held, || {
+            assert!(read_file(&held, "tank", "film") == content, "{name}");
+            let begun = Instant::now();
+            while !holds(&drives[drive], at, sector) && begun.elapsed() < PATIENCE {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        assert_eq!(errors(&held), 1, "{name}: it is counted once");
+        assert!(holds(&drives[drive], at, sector), "{name}: it is mended");
+        held.export().unwrap();
+        drop(held);
+        assert_eq!(faults(&folder, "tank"), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_there_any_more_is_left_alone() {
+    let folder = Folder::new("healing-gone", 4, DRIVE);
+    let content = noise(8, 1 << 20);
+    let (drive, at) = spoil(&folder, Shape::Raidz(1), 4, &content);
+    let drives = folder.drives(4);
+    let held = hold(&drives);
+    assert!(read_file(&held, "tank", "film") == content);
+    assert!(errors(&held) > 0);
+    // nobody has mended yet: there was no thread for it
+    let live = held.files("tank").unwrap();
+    let root = ObjectId::new(live.files().root_id());
+    live.unlink(&caller(), root, b"film").unwrap();
+    drop(live);
+    for _ in 0..3 {
+        held.sync().unwrap();
+    }
+    served(&held, || ());
+    assert!(
+        holds(&drives[drive], at, &noise(99, 4096)),
+        "somebody else's by now, for all we know"
+    );
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}

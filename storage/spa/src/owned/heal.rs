@@ -1,0 +1,103 @@
+//! What a drive gave wrong when somebody read it is written anew there.
+//!
+//! Who reads has the block from the other drives, leaves here what it is and whose part was wrong,
+//! and goes on. Later it is looked whether the last group on the drives still leads to the block:
+//! then, and as long as a pin keeps all that it leads to from being used for something else, the
+//! block is written to those drives that are to blame, in its place.
+//!
+//! Proved by: the engine's `tests/it/healing.rs`.
+
+use std::sync::Arc;
+
+use dmu::Objset;
+use ondisk::Blkptr;
+use ondisk::blkptr::Regular;
+use parking_lot::Mutex;
+use units::{Guid, ObjsetId, Place, Txg};
+use vdev::Leaf;
+use zio::{Mending, Source};
+
+use crate::{Error, Owned, scan};
+
+/// More bytes do not wait: what is left out is found again by the next who reads it, or a scrub.
+const MOST: usize = 16 << 20;
+
+/// Blocks of which some drives have their part wrong.
+#[derive(Debug, Default)]
+pub(super) struct Wrongs(Mutex<Vec<Wrong>>);
+
+#[derive(Debug)]
+struct Wrong {
+    block: Regular,
+    place: Place,
+    stored: Vec<u8>,
+    guilty: Vec<Guid>,
+}
+
+impl zio::Healer for Wrongs {
+    fn note(&self, block: &Regular, place: Place, stored: &[u8], guilty: &[Guid]) {
+        let mut all = self.0.lock();
+        if let Some(known) = all.iter_mut().find(|known| known.block == *block) {
+            known.guilty.extend(guilty);
+            return;
+        }
+        let waiting: usize = all.iter().map(|wrong| wrong.stored.len()).sum();
+        if waiting + stored.len() <= MOST {
+            let (stored, guilty) = (stored.to_vec(), guilty.to_vec());
+            all.push(Wrong { block: *block, place, stored, guilty });
+        }
+    }
+}
+
+impl Owned {
+    /// Writes anew what drives gave wrong since the last time, where it still is; gives how many
+    /// bytes. What cannot be mended is left to a scrub, which tells of it.
+    pub fn heal(&self) -> Result<u64, Error> {
+        if self.groups.is_stopped() || self.is_standing_still() {
+            return Ok(0);
+        }
+        let wrongs = std::mem::take(&mut *self.wrongs.0.lock());
+        if wrongs.is_empty() {
+            return Ok(0);
+        }
+        let pin = self.pin();
+        // read when the pin is there: nothing that this leads to is used anew
+        let root = self.uberblock.read().root.clone();
+        let reader = Arc::new(self.reader.with_raw_dnodes());
+        let source = Arc::clone(&reader) as Arc<dyn Source>;
+        let mos = Objset::open(Arc::clone(&source), ObjsetId::MOS, &root, None)?;
+        let mut written = 0;
+        for Wrong { block, place, stored, guilty } in wrongs {
+            if !leads_to(&mos, &source, &block, place).unwrap_or(false) {
+                continue;
+            }
+            let wants = |leaf: &Leaf, _: Txg| {
+                leaf.is_writable() && leaf.write_errors() == 0 && guilty.contains(&leaf.guid())
+            };
+            let mut mending = Mending::new(&reader, &wants);
+            mending.give(&block, stored);
+            written += mending.write(&mut Vec::new())?;
+        }
+        // what was mended is to last, as what is written with a group does
+        self.tree.flush(&mut Vec::new())?;
+        drop(pin);
+        Ok(written)
+    }
+}
+
+/// Whether that is the block at a place.
+fn leads_to(
+    mos: &Objset,
+    source: &Arc<dyn Source>,
+    block: &Regular,
+    place: Place,
+) -> Result<bool, Error> {
+    let set = if place.objset == ObjsetId::MOS {
+        mos.clone()
+    } else {
+        let Some(root) = scan::root_of(mos, place.objset)? else { return Ok(false) };
+        Objset::open(Arc::clone(source), place.objset, &root, None)?
+    };
+    let found = set.object(place.object)?.pointer(place.level, place.block)?;
+    Ok(matches!(found, Blkptr::Regular(found) if *found == *block))
+}

@@ -1,0 +1,11 @@
+//! Who is told what drives gave wrong, or could not give, of blocks that could be read all the same.
+
+use ondisk::blkptr::Regular;
+use units::{Guid, Place};
+
+/// Has such drives mended.
+pub trait Healer: Send + Sync + std::fmt::Debug {
+    /// These drives have a block wrong of which `stored` are the right bytes, as they are stored.
+    /// Called by whoever reads: it is to return at once.
+    fn note(&self, block: &Regular, place: Place, stored: &[u8], guilty: &[Guid]);
+}
