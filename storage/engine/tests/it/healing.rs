@@ -120,10 +120,7 @@ fn what_is_not_there_any_more_is_left_alone() {
         held.sync().unwrap();
     }
     served(&held, || ());
-    assert!(
-        holds(&drives[drive], at, &noise(99, 4096)),
-        "somebody else's by now, for all we know"
-    );
+    assert!(holds(&drives[drive], at, &noise(99, 4096)), "somebody else's by now, for all we know");
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());

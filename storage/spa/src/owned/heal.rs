@@ -19,8 +19,10 @@ use zio::{Mending, Source};
 
 use crate::{Error, Owned, scan};
 
-/// More bytes do not wait: what is left out is found again by the next who reads it, or a scrub.
+/// More bytes, and more blocks, do not wait: what is left out is found again by the next who reads
+/// it, or a scrub.
 const MOST: usize = 16 << 20;
+const MOST_BLOCKS: usize = 1024;
 
 /// Blocks of which some drives have their part wrong.
 #[derive(Debug, Default)]
@@ -42,7 +44,7 @@ impl zio::Healer for Wrongs {
             return;
         }
         let waiting: usize = all.iter().map(|wrong| wrong.stored.len()).sum();
-        if waiting + stored.len() <= MOST {
+        if waiting + stored.len() <= MOST && all.len() < MOST_BLOCKS {
             let (stored, guilty) = (stored.to_vec(), guilty.to_vec());
             all.push(Wrong { block: *block, place, stored, guilty });
         }
