@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::held::{Held, Shape};
+use engine::held::{Held, NewDataset, Shape, Watch};
 use units::ObjectId;
 
 use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
-use crate::resilver::hold;
+use crate::resilver::{churn, hold, miss, rot};
 use crate::shared::noise;
 
 const DRIVE: u64 = 128 << 20;
@@ -124,4 +124,61 @@ fn what_is_not_there_any_more_is_left_alone() {
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
+    for (name, shape, count) in
+        [("rotten-mirror", Shape::Mirror, 2), ("rotten-raidz2", Shape::Raidz(2), 5)]
+    {
+        let folder = Folder::new(name, count, DRIVE);
+        miss(&folder, shape, count, 0);
+        let drives = folder.drives(count);
+        let held = hold(&drives);
+        let secret = [("encryption", "on"), ("keyformat", "raw")];
+        let properties = secret.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let secret = NewDataset { name: "tank/secret".to_owned(), properties };
+        held.create_filesystem_with(&secret, Some(&[7; 32])).unwrap();
+        write_file(&held, "tank/secret", "letter", &noise(11, 2 << 20));
+        held.export().unwrap();
+        drop(held);
+        rot(&drives[1]);
+        // how many errors reading met
+        let read = |beside: bool| {
+            let held = hold(&drives);
+            held.load_key("tank/secret", &[7; 32]).unwrap();
+            let (before, stop) = (errors(&held), AtomicBool::new(!beside));
+            served(&held, || {
+                thread::scope(|scope| {
+                    scope.spawn(|| churn(&held, &stop));
+                    for (fs, file, bytes) in [
+                        ("tank", "before", noise(1, 6 << 20)),
+                        ("tank/clone", "while", noise(5, 900_000)),
+                        ("tank/child", "small7", noise(7, 700)),
+                        ("tank/secret", "letter", noise(11, 2 << 20)),
+                    ] {
+                        assert!(read_file(&held, fs, file) == bytes, "{name}: {fs} {file}");
+                        thread::sleep(Duration::from_millis(200));
+                    }
+                    let snapshot = held.snapshot_files("tank/child@two").unwrap();
+                    let file = snapshot.find(b"before").unwrap().unwrap();
+                    let mut bytes = vec![0; 1 << 20];
+                    file.content().read(0, &mut bytes).unwrap();
+                    assert!(bytes == noise(2, 1 << 20), "{name}");
+                    stop.store(true, Ordering::Release);
+                });
+            });
+            let met = errors(&held) - before;
+            held.export().unwrap();
+            met
+        };
+        let (first, second) = (read(true), read(false));
+        assert!(first > 10 && second == 0, "{name}: {first} errors, then {second}");
+        let held = hold(&drives);
+        let mended = held.scrub(&Watch::new()).unwrap();
+        assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
+        held.export().unwrap();
+        drop(held);
+        assert_eq!(faults(&folder, "tank"), Vec::<String>::new(), "{name}");
+    }
 }

@@ -21,7 +21,7 @@ fn dataset(name: &str) -> NewDataset {
 }
 
 /// A pool with all kinds of things in it, some of which its first drives do not know of.
-fn miss(folder: &Folder, shape: Shape, count: usize, away: usize) {
+pub(crate) fn miss(folder: &Folder, shape: Shape, count: usize, away: usize) {
     let held = engine::held::create(&new_pool(folder, shape, count), &world()).unwrap();
     write_file(&held, "tank", "before", &noise(1, 6 << 20));
     held.create_filesystem(&dataset("tank/child")).unwrap();
@@ -106,7 +106,7 @@ fn drives_of_a_draid_that_were_away_get_what_they_missed() {
 }
 
 /// Makes, rewrites, renames and deletes files, and snapshots, until told to stop.
-fn churn(held: &Held, stop: &AtomicBool) {
+pub(crate) fn churn(held: &Held, stop: &AtomicBool) {
     let live = held.files("tank/child").unwrap();
     let root = ObjectId::new(live.files().root().unwrap().id());
     for round in 0_u32.. {
@@ -238,7 +238,7 @@ fn what_is_lost_is_named_and_stays_noted() {
 }
 
 /// Breaks some of what a drive holds, but not its labels.
-fn rot(drive: &std::path::Path) {
+pub(crate) fn rot(drive: &std::path::Path) {
     let mut image = std::fs::read(drive).unwrap();
     let data = (5 << 20)..image.len() - (1 << 20);
     let mut broken = 0;

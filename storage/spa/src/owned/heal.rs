@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 
-use dmu::Objset;
+use dmu::{Objset, Special};
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
-use units::{Guid, ObjsetId, Place, Txg};
+use units::{Guid, ObjectId, ObjsetId, Place, Txg};
 use vdev::Leaf;
 use zio::{Mending, Source};
 
@@ -100,6 +100,18 @@ fn leads_to(
         let Some(root) = scan::root_of(mos, place.objset)? else { return Ok(false) };
         Objset::open(Arc::clone(source), place.objset, &root, None)?
     };
-    let found = set.object(place.object)?.pointer(place.level, place.block)?;
-    Ok(matches!(found, Blkptr::Regular(found) if *found == *block))
+    let is_it = |found: &Blkptr| matches!(found, Blkptr::Regular(found) if **found == *block);
+    let object = if place.object == ObjectId::META {
+        if is_it(set.root()) {
+            return Ok(true);
+        }
+        set.special(Special::Meta)
+    } else {
+        Some(set.object(place.object)?)
+    };
+    let Some(object) = object else { return Ok(false) };
+    if place.block == dmu::SPILL {
+        return Ok(object.dnode().spill.as_ref().is_some_and(is_it));
+    }
+    Ok(is_it(&object.pointer(place.level, place.block)?))
 }
