@@ -44,6 +44,11 @@ take() { # OPTION...: imports the images in $place, and mounts what is in them, 
     said=$(mount -t zfs -o zfsutil "$ds" "/run/mounts/$n" 2>&1) || trouble "mount $ds: $said"
     n=$((n + 1))
   done < <(zfs list -Ho name -t filesystem -r tank)
+  # loading a key makes the devices of what is below its root by name; volumes elsewhere that have it
+  # from there, a clone having been promoted, get theirs when they are set
+  while read -r ds value; do
+    [[ $value == - || $ds == "$value"* ]] || zfs set volmode=default "$ds"
+  done < <(zfs get -Ho name,value -r -t volume encryptionroot tank)
 }
 
 old_key_opens_nothing() { # DATASET FORMAT: the key that some had before
