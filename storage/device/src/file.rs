@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::held::Mark;
 use crate::probe::plain;
@@ -111,24 +111,23 @@ impl File {
         Error::Write { device: self.name.clone(), offset, length, reason: plain(error) }
     }
 
-    /// Writes up to [`MOST_PARTS`] parts; how many bytes.
+    fn read_failed(&self, offset: u64, length: usize, error: &io::Error) -> Error {
+        Error::Read { device: self.name.clone(), offset, length, reason: plain(error) }
+    }
+
+    /// Fills up to [`MOST_PARTS`] parts; how many bytes.
     fn read_some(&self, offset: u64, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        loop {
-            match rustix::io::preadv(&self.handle().0, parts, offset) {
-                Err(Errno::INTR) => {}
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                other => return Ok(other?),
-            }
+        match retry_on_intr(|| rustix::io::preadv(&self.handle().0, parts, offset))? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => Ok(count),
         }
     }
 
+    /// Writes up to [`MOST_PARTS`] parts; how many bytes.
     fn write_some(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            match rustix::io::pwritev(&self.handle().0, parts, offset) {
-                Err(Errno::INTR) => {}
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                other => return Ok(other?),
-            }
+        match retry_on_intr(|| rustix::io::pwritev(&self.handle().0, parts, offset))? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            count => Ok(count),
         }
     }
 }
@@ -203,12 +202,8 @@ impl Device for File {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         Error::check_range(&self.name, self.size, offset, into.len())?;
-        self.handle().0.read_exact_at(into, offset).map_err(|error| Error::Read {
-            device: self.name.clone(),
-            offset,
-            length: into.len(),
-            reason: plain(&error),
-        })
+        let read = self.handle().0.read_exact_at(into, offset);
+        read.map_err(|error| self.read_failed(offset, into.len(), &error))
     }
 
     fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
@@ -219,12 +214,9 @@ impl Device for File {
         let (mut rest, mut at) = (&mut slices[..], offset);
         while !rest.is_empty() {
             let count = rest.len().min(MOST_PARTS);
-            let read = self.read_some(at, &mut rest[..count]).map_err(|error| Error::Read {
-                device: self.name.clone(),
-                offset,
-                length,
-                reason: plain(&error),
-            })?;
+            let read = self
+                .read_some(at, &mut rest[..count])
+                .map_err(|error| self.read_failed(offset, length, &error))?;
             IoSliceMut::advance_slices(&mut rest, read);
             at = at.saturating_add(read as u64);
         }

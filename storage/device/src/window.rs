@@ -36,6 +36,13 @@ impl Device for Window {
         Error::check_range(&self.name, self.size, offset, into.len())?;
         self.inner.read_at(self.start.saturating_add(offset), into)
     }
+
+    fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        Error::check_range(&self.name, self.size, offset, length)?;
+        self.inner.read_parts_at(self.start.saturating_add(offset), parts)
+    }
+
     fn is_writable(&self) -> bool {
         self.inner.is_writable()
     }

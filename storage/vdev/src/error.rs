@@ -17,6 +17,13 @@ pub enum Trouble {
     Unwritten,
 }
 
+impl Trouble {
+    /// Whether it goes away where the right bytes are written anew.
+    pub fn asks_for_mending(self) -> bool {
+        matches!(self, Self::Wrong | Self::Unreadable)
+    }
+}
+
 /// A leaf's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeafFault {

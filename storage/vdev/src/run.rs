@@ -68,6 +68,11 @@ impl Tree {
         }
     }
 
+    /// Whether any of its blocks can be read so.
+    pub fn has_runs(&self, vdev: VdevId) -> bool {
+        self.trusted(vdev).is_some()
+    }
+
     /// An array of which no drive is known to lie.
     fn trusted(&self, vdev: VdevId) -> Option<Arc<Node>> {
         let top = self.entry(vdev)?;

@@ -12,7 +12,7 @@ use transform::compress;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use transform::crypt::mac;
 use units::{Guid, Place};
-use vdev::{LeafFault, Part, Request, Tree, Trouble};
+use vdev::{LeafFault, Part, Request, Tree};
 
 use crate::aside::is_telling;
 use crate::gang::Gang;
@@ -152,9 +152,8 @@ impl Reader {
 
     /// Tells who mends it whose part of a block is wrong. Blocks in pieces are left to a scrub.
     fn blame(&self, block: &Regular, place: Place, stored: &[u8], faults: &[LeafFault]) {
-        let is_wrong =
-            |fault: &&LeafFault| matches!(fault.trouble, Trouble::Wrong | Trouble::Unreadable);
-        let guilty: Vec<Guid> = faults.iter().filter(is_wrong).map(|fault| fault.leaf).collect();
+        let wrong = faults.iter().filter(|fault| fault.trouble.asks_for_mending());
+        let guilty: Vec<Guid> = wrong.map(|fault| fault.leaf).collect();
         if let Some(healer) = self.healer.get().filter(|_| !guilty.is_empty() && !block.is_gang()) {
             healer.note(block, place, stored, &guilty);
         }
@@ -348,10 +347,7 @@ impl Source for Reader {
         into: &mut [u8],
     ) -> Result<usize, Error> {
         match pointer {
-            Blkptr::Regular(block)
-                if block.protection == Protection::None
-                    && usize::try_from(block.lsize) == Ok(into.len()) =>
-            {
+            Blkptr::Regular(block) if is_open(block, into) => {
                 self.whole_into(block, place, into).map(|()| into.len())
             }
             _ => self.read_once(pointer, place, key).map(|block| block.copy_to(into)),
@@ -402,10 +398,9 @@ impl Reader {
     /// The content of a block that nothing protects, into memory that is as long as it. What is
     /// stored as it is goes there straight from the drives.
     fn whole_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
-        let is_plain = block.compression.is_off() && block.psize == block.lsize;
         let stored = match self.kept(block, place) {
             Some(kept) => kept,
-            None if is_plain => {
+            None if is_plain(block) => {
                 return patiently(self.patience(), || self.stored_into(block, place, into));
             }
             None => patiently(self.patience(), || self.stored(block, place))?,
@@ -419,11 +414,9 @@ impl Reader {
     /// kept beside them is taken from there.
     fn on_drives<'a>(&self, wanted: &mut Sought<'a>) -> Option<(&'a Regular, Dva)> {
         let Blkptr::Regular(block) = wanted.pointer else { return None };
-        let is_plain = block.protection == Protection::None
-            && block.compression.is_off()
-            && block.psize == block.lsize
-            && usize::try_from(block.lsize) == Ok(wanted.into.len());
-        if !is_plain || self.can_judge(block, wanted.place).is_err() {
+        let dva = block.copies().next().filter(|dva| !dva.gang && self.tree.has_runs(dva.vdev))?;
+        let may_be = is_open(block, wanted.into) && is_plain(block);
+        if !may_be || self.can_judge(block, wanted.place).is_err() {
             return None;
         }
         if let Some(kept) = self.kept(block, wanted.place) {
@@ -434,7 +427,7 @@ impl Reader {
             buffer::give(kept);
             return None;
         }
-        block.copies().next().filter(|dva| !dva.gang).map(|dva| (&**block, dva))
+        Some((&**block, dva))
     }
 
     /// What keeps blocks beside the drives, if this one may be there.
@@ -447,6 +440,16 @@ impl Reader {
         let aside = self.aside(block).filter(|_| self.can_judge(block, place).is_ok())?;
         aside.fetch(block, &|bytes: &[u8]| self.judge(block, bytes))
     }
+}
+
+/// Whether nothing protects a block, and `into` is as long as its content.
+fn is_open(block: &Regular, into: &[u8]) -> bool {
+    block.protection == Protection::None && usize::try_from(block.lsize) == Ok(into.len())
+}
+
+/// Whether a block is stored as it is.
+fn is_plain(block: &Regular) -> bool {
+    block.compression.is_off() && block.psize == block.lsize
 }
 
 fn request<'a>(block: &Regular, dva: Dva, judge: vdev::Judge<'a>) -> Request<'a> {

@@ -60,8 +60,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+    let columns = columns(&args.columns);
     args.watch.run(asking, |found, pools, first| {
-        let columns = columns(&args.columns);
         let own = own(&columns, pools, asking)?;
         show(&found, (&columns, &own), args, first, asking)
     })

@@ -62,12 +62,9 @@ impl Owned {
         if wrongs.is_empty() {
             return Ok(0);
         }
-        let pin = self.pin();
-        // read when the pin is there: nothing that this leads to is used anew
-        let root = self.uberblock.read().root.clone();
         let reader = Arc::new(self.reader.with_raw_dnodes());
         let source = Arc::clone(&reader) as Arc<dyn Source>;
-        let mos = Objset::open(Arc::clone(&source), ObjsetId::MOS, &root, None)?;
+        let (pin, _, mos) = self.pinned(&source)?;
         let mut written = 0;
         for Wrong { block, place, stored, guilty } in wrongs {
             if !leads_to(&mos, &source, &block, place).unwrap_or(false) {

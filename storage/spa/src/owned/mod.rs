@@ -301,6 +301,19 @@ impl Owned {
         self.space.allocator().pin(self.groups.synced())
     }
 
+    /// The pool's own object set as the last group on the drives has it, and that group's txg. As
+    /// long as the pin is there, nothing that it leads to is used anew.
+    pub(crate) fn pinned(
+        &self,
+        source: &Arc<dyn Source>,
+    ) -> Result<(metaslab::Pin, Txg, Objset), Error> {
+        // what is read when the pin is there is kept by it
+        let pin = self.pin();
+        let uberblock = self.uberblock.read().clone();
+        let mos = Objset::open(Arc::clone(source), ObjsetId::MOS, &uberblock.root, None)?;
+        Ok((pin, uberblock.txg, mos))
+    }
+
     /// Its vdevs.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree

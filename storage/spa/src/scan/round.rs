@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use dmu::Objset;
 use job::{Queue, Work};
 use metaslab::Pin;
 use ondisk::blkptr::Regular;
@@ -101,17 +100,14 @@ impl<'a> Scan<'a> {
     }
 
     fn round(&self) -> Result<End, Error> {
-        let pin = self.owned.pin();
-        // read when the pin is there: nothing that this leads to is used anew
-        let uberblock = self.owned.uberblock.read().clone();
         let source = Arc::clone(&self.reader) as Arc<dyn Source>;
-        let mos = Objset::open(source, ObjsetId::MOS, &uberblock.root, None)?;
+        let (pin, txg, mos) = self.owned.pinned(&source)?;
         let queue = Queue::new(MOST_WAITING);
         let mut lose = |why: Error| {
-            self.lose(Place::root(ObjsetId::MOS), &why, (Txg::ZERO, uberblock.txg));
+            self.lose(Place::root(ObjsetId::MOS), &why, (Txg::ZERO, txg));
         };
         queue.add(tasks(&mos, &self.done.lock(), &mut lose));
-        let round = Round { scan: self, queue, txg: uberblock.txg, pin };
+        let round = Round { scan: self, queue, txg, pin };
         std::thread::scope(|scope| {
             for _ in 1..self.owned.world.workers {
                 scope.spawn(|| round.work());

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ondisk::blkptr::Regular;
 use units::{Guid, Txg};
-use vdev::{Leaf, Trouble};
+use vdev::Leaf;
 use zio::{Mending, Reader};
 
 use super::round::{Aim, Item, Round, Scan};
@@ -60,8 +60,7 @@ impl Round<'_> {
             Err(error) => return self.scan.lose(*place, &error, births),
         };
         self.scan.watch.read.fetch_add(u64::from(block.psize), Relaxed);
-        let wrong = |trouble| matches!(trouble, Trouble::Wrong | Trouble::Unreadable);
-        let faults = examined.faults().filter(|fault| wrong(fault.trouble));
+        let faults = examined.faults().filter(|fault| fault.trouble.asks_for_mending());
         let guilty: BTreeSet<Guid> = faults.map(|fault| fault.leaf).collect();
         let Some(bytes) = examined.bytes else {
             let why = examined.copies.iter().find_map(|copy| copy.2.as_ref().err());
