@@ -7,6 +7,7 @@ use vfs::{Error, Kind, Reason, Time};
 pub(crate) fn errno(why: &Error) -> Errno {
     match why {
         Error::Absent => Errno::NOENT,
+        Error::Stale | Error::Reborn { .. } => Errno::STALE,
         Error::NotDirectory => Errno::NOTDIR,
         Error::IsDirectory => Errno::ISDIR,
         Error::NotSymlink => Errno::INVAL,

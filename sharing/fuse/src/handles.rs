@@ -27,6 +27,15 @@ impl<T> Handles<T> {
         self.open.read().get(&number).cloned()
     }
 
+    /// Puts others in the place of those for which `again` gives one.
+    pub(crate) fn renew(&self, again: impl Fn(&T) -> Option<T>) {
+        for what in self.open.write().values_mut() {
+            if let Some(other) = again(what) {
+                *what = Arc::new(other);
+            }
+        }
+    }
+
     pub(crate) fn remove(&self, number: u64) {
         self.open.write().remove(&number);
     }
@@ -44,6 +53,11 @@ mod tests {
         let first = handles.add(Arc::new("a"));
         assert_eq!(handles.find(first).as_deref(), Some(&"a"));
         handles.remove(first);
-        assert!(handles.find(first).is_none() && handles.add(Arc::new("b")) != first);
+        let second = handles.add(Arc::new("b"));
+        assert!(handles.find(first).is_none() && second != first);
+        let third = handles.add(Arc::new("c"));
+        handles.renew(|what| (*what == "b").then_some("d"));
+        let found = [second, third].map(|handle| handles.find(handle));
+        assert_eq!(found, [Some(Arc::new("d")), Some(Arc::new("c"))], "only those that change");
     }
 }

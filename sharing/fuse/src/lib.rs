@@ -16,6 +16,7 @@ mod mount;
 mod mounted;
 mod server;
 
+pub use live::{Beside, TakenBack};
 pub use mount::{Error, LiveOptions, Options, check, mount, mount_live};
 pub use mounted::{MountTable, Mounted, take_away_dead};
 

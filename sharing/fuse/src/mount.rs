@@ -4,13 +4,14 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use fusedev::{Answers, LARGEST, Mount};
+use fusedev::{Answers, LARGEST, Mount, Notices};
 use rustix::io::Errno;
 use vfs::{Live, Tree};
 
-use crate::live::LiveServer;
+use crate::live::{Beside, LiveServer};
 use crate::mounted::{Mounted, take_away_dead};
 use crate::server::Server;
 
@@ -94,19 +95,26 @@ pub fn mount(tree: &Tree, dir: &Path, options: &Options) -> Result<Mounted, Erro
         hint: hint(why, options.allow_other),
     };
     let server = || Server::new(tree.clone(), root, options.allow_other);
-    start(server, dir, &still(options), !options.without_rings).map_err(|why| failed(&why))
+    let started = start(&server, dir, &still(options), !options.without_rings);
+    started.map(|(mounted, _)| mounted).map_err(|why| failed(&why))
 }
 
 /// Mounts a file system of a held pool on a folder, which is made if need be; what is in it is
 /// hidden meanwhile. The kernel checks permissions.
 ///
-/// Unmount it before the file system is rolled back, renamed or destroyed, or the pool given up.
-pub fn mount_live(files: &Live, dir: &Path, options: &LiveOptions) -> Result<Mounted, Error> {
+/// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
+/// to a snapshot by [`Beside`].
+pub fn mount_live(
+    files: &Live,
+    dir: &Path,
+    options: &LiveOptions,
+) -> Result<(Mounted, Beside), Error> {
     let shown = || dir.display().to_string();
     fs::create_dir_all(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
     let how = live(files.dataset(), options);
-    let server = || LiveServer::new(files.clone());
-    start(server, dir, &how, !options.without_rings).map_err(|why| Error::Mount {
+    let server = Arc::new(LiveServer::new(files.clone()));
+    let started = start(&|| Arc::clone(&server), dir, &how, !options.without_rings);
+    let (mounted, notices) = started.map_err(|why| Error::Mount {
         dir: shown(),
         why: why.to_string().trim().to_owned(),
         hint: if is_within_another(dir) && !options.allow_other {
@@ -115,7 +123,8 @@ pub fn mount_live(files: &Live, dir: &Path, options: &LiveOptions) -> Result<Mou
         } else {
             hint(&why, options.allow_other)
         },
-    })
+    })?;
+    Ok((mounted, Beside::new(server, notices)))
 }
 
 /// Changes what may be done in what is mounted there, while it is in use; only root may. Where files
@@ -140,30 +149,36 @@ fn is_within_another(dir: &Path) -> bool {
 
 /// Has the kernel's questions answered: by io_uring where that is to be had.
 fn start<A: Answers>(
-    server: impl Fn() -> A,
+    server: &dyn Fn() -> A,
     dir: &Path,
     how: &Mount,
     rings: bool,
-) -> io::Result<Mounted> {
+) -> io::Result<(Mounted, Notices)> {
     if rings {
         allow_rings();
     }
-    let mounted = serve(server(), dir, how, rings)?;
+    let started = serve(server(), dir, how, rings)?;
     // the first question; were the rings refused, nothing would be mounted any more
     if rings && fs::metadata(dir).is_err_and(|why| is_dead(&why)) {
         take_away_dead(dir);
         return start(server, dir, how, false);
     }
     read_ahead(dir);
-    Ok(mounted)
+    Ok(started)
 }
 
 fn is_dead(why: &io::Error) -> bool {
     [Some(Errno::NOTCONN), Some(Errno::CONNABORTED)].contains(&Errno::from_io_error(why))
 }
 
-fn serve(server: impl Answers, dir: &Path, how: &Mount, rings: bool) -> io::Result<Mounted> {
-    let device = fusedev::mount(dir, how)?;
+fn serve(
+    server: impl Answers,
+    dir: &Path,
+    how: &Mount,
+    rings: bool,
+) -> io::Result<(Mounted, Notices)> {
+    let device = Arc::new(fusedev::mount(dir, how)?);
+    let notices = Notices::of(&device);
     let (sender, ended) = channel();
     let folder = std::path::absolute(dir)?;
     let run = move || {
@@ -171,7 +186,7 @@ fn serve(server: impl Answers, dir: &Path, how: &Mount, rings: bool) -> io::Resu
         let _ = sender.send(fusedev::serve(device, &folder, Box::new(server), rings));
     };
     std::thread::Builder::new().name("fuse".to_owned()).spawn(run)?;
-    Ok(Mounted::new(dir, ended))
+    Ok((Mounted::new(dir, ended), notices))
 }
 
 /// Has the kernel offer rings, which only root may ask of it; all works without.

@@ -5,6 +5,7 @@
 //! answer     what it is told, as it wants it
 //! init       the first message: what either side can do
 //! mounting   /dev/fuse, laid over a folder
+//! notice     what it is told unasked
 //! special    numbers of special files
 //! session    the threads that wait for questions; one more where none is left to wait
 //! device     questions read from /dev/fuse: any kernel
@@ -26,6 +27,7 @@ mod device;
 mod fields;
 mod init;
 mod mounting;
+mod notice;
 mod ring;
 mod session;
 mod special;
@@ -34,5 +36,6 @@ pub use answer::{Answer, Attributes, Figures, Moment, Opened, Page, Validity};
 pub use ask::{Ask, SetWish, When};
 pub use init::{Ability, LARGEST};
 pub use mounting::{Mount, mount, remount};
+pub use notice::Notices;
 pub use session::{Answers, Asker, Out, serve};
 pub use special::numbers;

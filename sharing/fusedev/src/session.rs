@@ -50,6 +50,16 @@ pub trait Answers: Send + Sync + 'static {
     fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno>;
 }
 
+impl<T: Answers> Answers for Arc<T> {
+    fn wishes(&self, offered: Ability) -> Ability {
+        T::wishes(self, offered)
+    }
+
+    fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno> {
+        T::answer(self, asker, ask, out)
+    }
+}
+
 /// Who asks, and of which node.
 pub struct Asker<'a> {
     /// The node; 1 is the root.
@@ -191,8 +201,12 @@ type Alive = Sender<()>;
 
 /// Answers what the kernel asks of what is mounted on a folder, until it is not any more. `rings`: by io_uring,
 /// if that can be had.
-pub fn serve(device: File, dir: &Path, answers: Box<dyn Answers>, rings: bool) -> io::Result<()> {
-    let device = Arc::new(device);
+pub fn serve(
+    device: Arc<File>,
+    dir: &Path,
+    answers: Box<dyn Answers>,
+    rings: bool,
+) -> io::Result<()> {
     let queues = if rings && Ring::new(&device, 1).is_ok() { processors() } else { 0 };
     let Some(by_rings) = begin(&device, answers.as_ref(), queues > 0)? else { return Ok(()) };
     let queues = (0..if by_rings { queues } else { 0 }).map(|_| Queue::default()).collect();

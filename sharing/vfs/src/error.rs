@@ -8,6 +8,15 @@ pub enum Error {
     /// There is no such thing, or no more.
     #[error("it is not there")]
     Absent,
+    /// It was open when its file system was taken back to a snapshot that does not have it.
+    #[error("it is no more, since its file system was taken back to a snapshot")]
+    Stale,
+    /// A file's number would be another file's.
+    #[error("file {number} would be another one than the one that is in use")]
+    Reborn {
+        /// The number.
+        number: u64,
+    },
     /// Something was asked that only a directory can answer.
     #[error("it is no directory")]
     NotDirectory,

@@ -109,7 +109,7 @@ pub(crate) fn hold(words: &[String]) -> Result<(), String> {
         };
         let live = Live::open(&held, DATASET, clock).map_err(|why| why.to_string())?;
         let options = fuse::LiveOptions::default();
-        let mut mounted =
+        let (mut mounted, _) =
             fuse::mount_live(&live, Path::new(dir), &options).map_err(|why| why.to_string())?;
         println!("mounted");
         let _ = std::io::stdin().read_to_end(&mut Vec::new());

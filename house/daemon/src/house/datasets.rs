@@ -135,7 +135,7 @@ impl House {
     }
 
     /// Changes datasets of the pool in which `name` is, one at a time; the work gives warnings.
-    fn in_pool(
+    pub(super) fn in_pool(
         &self,
         name: &str,
         work: impl FnOnce(&Pool) -> Result<Vec<String>>,
@@ -362,52 +362,6 @@ impl House {
             Ok(Vec::new())
         })
     }
-
-    fn rollback(&self, snapshot: &str, newer: bool, clones: bool, force: bool) -> Result<Answer> {
-        let Some((head, _)) = snapshot.split_once('@') else {
-            return Err(Error::usage(format!("'{snapshot}' is no snapshot: FS@NAME")));
-        };
-        self.in_pool(head, |pool| {
-            let all = list(&pool.held, pool.held.name())?;
-            let txg = |dataset: &Dataset| {
-                dataset.value("createtxg").and_then(|txg| txg.parse::<u64>().ok()).unwrap_or(0)
-            };
-            let Some(to) = all.iter().find(|dataset| dataset.name == snapshot) else {
-                return Err(engine::Error::NoSuchDataset { name: snapshot.to_owned() }.into());
-            };
-            let marks = |dataset: &&Dataset| {
-                let rest = dataset.name.strip_prefix(head);
-                rest.is_some_and(|rest| rest.starts_with(['@', '#'])) && txg(dataset) > txg(to)
-            };
-            let later: Vec<&str> =
-                all.iter().filter(marks).map(|dataset| dataset.name.as_str()).collect();
-            if !later.is_empty() && !newer && !clones {
-                return Err(Error::refused(format!(
-                    "'{snapshot}' is not the newest of its file system: use -r to destroy {}",
-                    later.join(", ")
-                )));
-            }
-            let doom = Doom { recursive: clones, clones, later: false };
-            let mut names: Vec<String> = Vec::new();
-            for name in later {
-                let more = doomed(&all, name, doom)?;
-                names.extend(
-                    more.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>(),
-                );
-            }
-            // nothing is destroyed if something is in use
-            let goes = |dataset: &str| {
-                is_within(dataset, head) || names.iter().any(|name| name == dataset)
-            };
-            let gone = pool.unmount(&goes, Unmount { force, keeps_folders: true })?;
-            let later =
-                if names.is_empty() { Ok(()) } else { pool.held.destroy_all(&names, false) };
-            let done = later.and_then(|()| pool.held.rollback(head));
-            let warnings = pool.mount_again(&gone);
-            done?;
-            Ok(warnings)
-        })
-    }
 }
 
 /// Refuses if what stays mounted has its key from what goes and is to be locked.
@@ -466,7 +420,7 @@ fn is_head(dataset: &Dataset) -> bool {
 }
 
 /// A dataset and all that is in and below it, with what tells who depends on whom.
-fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
+pub(super) fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
     let properties = ["createtxg", "clones", "origin"].map(str::to_owned).to_vec();
     let wanted = Wanted { properties, ..Wanted::default() };
     let (mut found, mut trouble) = (Vec::new(), None);

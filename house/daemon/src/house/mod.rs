@@ -9,6 +9,7 @@ mod drives;
 mod mounts;
 mod options;
 mod pools;
+mod rollback;
 mod waiting;
 
 use std::collections::BTreeMap;

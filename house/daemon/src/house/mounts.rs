@@ -11,7 +11,7 @@ use engine::KeyState;
 use engine::dataset::{Dataset, Property, Wanted};
 use engine::files::Time;
 use engine::held::Set;
-use fuse::{LiveOptions, MountTable, Mounted};
+use fuse::{Beside, LiveOptions, MountTable, Mounted};
 use parking_lot::MutexGuard;
 use vfs::{By, Live};
 
@@ -27,6 +27,7 @@ pub(super) struct Mount {
     wish: MountWish,
     live: Live,
     mounted: Mounted,
+    beside: Beside,
     /// The folder was made for it, perhaps by an earlier mount, and goes with it.
     made: bool,
     /// Those with higher numbers were mounted later, perhaps over it.
@@ -112,6 +113,21 @@ impl Pool {
     /// Whether a file system is mounted.
     pub(super) fn is_mounted(&self, name: &str) -> bool {
         self.mounted().iter().any(|(dataset, _)| dataset == name)
+    }
+
+    /// The way to a file system that is mounted; none: it is not.
+    pub(super) fn beside(&self, name: &str) -> Option<Beside> {
+        let mounts = self.still_mounted();
+        mounts.iter().find(|mount| mount.dataset == name).map(|mount| mount.beside.clone())
+    }
+
+    /// How what is mounted of a file system and those below it is.
+    pub(super) fn wishes(&self, target: &str) -> Vec<Gone> {
+        let mounts = self.still_mounted();
+        let within = mounts.iter().filter(|mount| is_within(&mount.dataset, target));
+        let gone =
+            |mount: &Mount| Gone { dataset: mount.dataset.clone(), wish: mount.wish.clone() };
+        within.map(gone).collect()
     }
 
     /// Says of datasets of this pool whether they are mounted, and how, and where they are with the
@@ -338,11 +354,12 @@ impl Pool {
         let live = Live::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
         live.set_still(options.read_only);
-        let mounted =
+        let (mounted, beside) =
             fuse::mount_live(&live, dir, &options).map_err(|why| said(why.to_string()))?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
         let order = MOUNTED.fetch_add(1, Ordering::Relaxed);
-        self.mounts.lock().push(Mount { dataset, dir, options, wish, live, mounted, made, order });
+        let mount = Mount { dataset, dir, options, wish, live, mounted, beside, made, order };
+        self.mounts.lock().push(mount);
         Ok(())
     }
 
@@ -403,8 +420,8 @@ impl Pool {
             return Unmounted::InUse;
         }
         drop(mounts);
-        let Mount { dataset, dir, wish, live, mounted, made, .. } = mount;
-        drop((mounted, live));
+        let Mount { dataset, dir, wish, live, mounted, beside, made, .. } = mount;
+        drop((mounted, beside, live));
         if made && !how.keeps_folders {
             // it stays if something was put there meanwhile
             let _ = std::fs::remove_dir(dir);

@@ -82,7 +82,7 @@ impl Inherit {
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "What was changed since is gone. It must be the newest, or -r destroys those that
-are newer.
+are newer. Programs may stay in what is mounted: open files become what the snapshot has of them.
 
 Example:
   poolhouse zfs rollback tank/photos@monday"
@@ -94,7 +94,7 @@ pub(super) struct Rollback {
     /// And their clones
     #[arg(short = 'R')]
     clones: bool,
-    /// Even while somebody uses the files, who then gets errors
+    /// Even while somebody uses clones that are destroyed, who then gets errors
     #[arg(short = 'f')]
     force: bool,
     /// FS@NAME

@@ -49,9 +49,27 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     nas.good("zpool status tank");
     assert_eq!(std::fs::read_to_string(media.join("last")).unwrap(), "synced");
 
+    // the snapshot has no folder for what is mounted in it now
+    nas.good("zfs create tank/media/film");
+    let film = media.join("film");
+    let within = File::create(film.join("reel")).unwrap();
+    nas.refused("zfs rollback tank/media@sent", 1);
+    drop(within);
     nas.good("zfs rollback tank/media@sent");
     assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "dear grandma");
     assert!(!media.join("last").exists());
+    assert_eq!(source(&film).as_deref(), Some("tank/media/film"));
+    assert!(film.join("reel").exists());
+
+    // where it has one, who is in it stays there, and so does who is in what is taken back
+    nas.good("zfs snapshot tank/media@later");
+    std::fs::write(media.join("letter"), "all wrong").unwrap();
+    let (there, within) = (File::open(&media).unwrap(), File::create(film.join("more")).unwrap());
+    nas.good("zfs rollback tank/media@later");
+    assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "dear grandma");
+    assert_eq!(there.metadata().unwrap().ino(), std::fs::metadata(&media).unwrap().ino());
+    assert_eq!(within.metadata().unwrap().ino(), film.join("more").metadata().unwrap().ino());
+    drop((there, within));
     nas.good("zpool export tank");
     assert_eq!((source(&tank), source(&media)), (None, None));
     assert!(!media.exists(), "folders made for it go with it");
@@ -297,8 +315,16 @@ fn what_was_mounted_some_way_comes_back_so() {
     let stays = File::open(root.join("c")).unwrap();
     nas.good("zfs snapshot tank/c@later");
     nas.refused("zfs unmount tank/c", 1);
-    nas.refused("zfs rollback -r tank/c@before", 1);
+    // who is in what is taken back may stay, but not who is in a clone that is destroyed
+    nas.good("zfs clone tank/c@later tank/clone");
+    let within = File::open(nas.root().join("tank/clone")).unwrap();
+    nas.refused("zfs rollback -R tank/c@before", 1);
     nas.good("zfs list tank/c@later");
+    drop(within);
+    nas.good("zfs rollback -R tank/c@before");
+    nas.refused("zfs list tank/c@later", 1);
+    nas.refused("zfs list tank/clone", 1);
+    assert!(stays.metadata().unwrap().is_dir());
     drop(stays);
     read_only([("c", "temporary"), ("c/b", "temporary")]);
     // what is said of the property counts from then on, but not below where it is said otherwise

@@ -35,6 +35,7 @@ impl Answers for LiveServer {
     }
 
     fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno> {
+        let _open = self.gate.read();
         let node = self.number(asker.node);
         match ask {
             Ask::Read { handle, offset, size } => self.read(handle, offset, size, out),

@@ -203,11 +203,12 @@ impl LiveServer {
         (offset, bytes): (u64, &[u8]),
         lasts: bool,
     ) -> Result<(), Error> {
+        let number = file.number()?;
         if file.is_first_change() {
-            self.live.drop_capabilities(by, file.number())?;
+            self.live.drop_capabilities(by, number)?;
         }
-        self.live.write(by, file.number(), Position::At(offset), bytes)?;
-        if lasts { self.live.fsync(file.number()) } else { Ok(()) }
+        self.live.write(by, number, Position::At(offset), bytes)?;
+        if lasts { self.live.fsync(number) } else { Ok(()) }
     }
 
     fn allocated(&self, by: By, file: u64, range: (u64, u64), mode: i32) -> Result<(), Error> {

@@ -4,6 +4,7 @@
 //! the drives changes by itself, when its group is written. Files of a snapshot never change.
 
 mod answers;
+mod back;
 mod changes;
 mod patience;
 mod removed;
@@ -12,16 +13,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use fusedev::{Answer, Asker, Opened, Validity};
+use parking_lot::RwLock;
 use vfs::{Attributes, By, Error, Kind, Live, LiveListing, Open};
 
 use crate::ROOT;
 use crate::convert::attributes;
 use crate::handles::Handles;
+pub use back::{Beside, TakenBack};
 use removed::Removed;
 
 /// Answers the kernel.
 pub(crate) struct LiveServer {
     live: Live,
+    /// Closed while the file system becomes another: who answers holds it open.
+    gate: RwLock<()>,
     /// How long the kernel may keep what a name names.
     names: Duration,
     files: Handles<Open>,
@@ -48,7 +53,8 @@ impl LiveServer {
         let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
         let (files, listings) = (Handles::new(), Handles::new());
         let (removed, direct) = (Removed::default(), AtomicBool::new(false));
-        Self { live, names, files, listings, removed, direct }
+        let gate = RwLock::new(());
+        Self { live, gate, names, files, listings, removed, direct }
     }
 
     /// The kernel calls the root 1, whatever its number is.

@@ -27,6 +27,11 @@ impl Removed {
         }
     }
 
+    /// All are as good as never known.
+    pub(super) fn forget(&self) {
+        self.0.lock().clear();
+    }
+
     pub(super) fn find(&self, number: u64) -> Option<Attributes> {
         self.0.lock().iter().find(|one| one.number == number).copied()
     }

@@ -1,6 +1,8 @@
 //! Pools mounted, and looked at through the kernel.
 
+mod back;
 mod live;
 mod mounted;
+mod place;
 mod seen;
 mod standstill;

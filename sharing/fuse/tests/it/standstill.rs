@@ -13,8 +13,8 @@ use fuse::{LiveOptions, Mounted};
 use sim::{Fault, Storm};
 use vfs::{Live, Time};
 
-use crate::live::world;
 use crate::mounted::can_mount;
+use crate::place::world;
 
 /// More than there are threads that answer the kernel.
 const WRITERS: usize = 24;
@@ -37,7 +37,7 @@ impl Place {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = Live::open(&held, &name, now).unwrap();
         let dir = fixtures::scratch(&format!("standstill-{name}"));
-        let mounted = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
+        let (mounted, _) = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
         Self { storm, held, dir, mounted }
     }
 }

@@ -45,7 +45,7 @@ impl Live {
     pub fn make(&self, by: By, dir: u64, name: &[u8], new: &New<'_>) -> Result<Attributes> {
         let New { kind, mode, umask, device, target } = *new;
         let new = engine::held::New { kind, mode, umask, device, target };
-        let made = self.0.files.make(&self.caller(by), Self::object(dir)?, name, &new)?;
+        let made = self.0.files().make(&self.caller(by), Self::object(dir)?, name, &new)?;
         shown(HEAD, &made)
     }
 
@@ -53,28 +53,27 @@ impl Live {
     pub fn make_unnamed(&self, by: By, dir: u64, new: &New<'_>) -> Result<(Attributes, Open)> {
         let New { kind, mode, umask, device, target } = *new;
         let new = engine::held::New { kind, mode, umask, device, target };
-        let made = self.0.files.make_unnamed(&self.caller(by), Self::object(dir)?, &new)?;
-        let file = self.0.files.files().file(made.id)?;
-        let found = shown(HEAD, &file)?;
-        let open = Open::unnamed(self, found.number, file.content());
-        Ok((found, open))
+        let files = self.0.files();
+        let made = files.make_unnamed(&self.caller(by), Self::object(dir)?, &new)?;
+        let file = files.files().file(made.id)?;
+        Ok((shown(HEAD, &file)?, Open::unnamed(self, &files, &file)))
     }
 
     /// Gives a file one more name.
     pub fn link(&self, by: By, file: u64, (dir, name): (u64, &[u8])) -> Result<Attributes> {
         let (object, dir) = (Self::object(file)?, Self::object(dir)?);
-        self.0.files.link(&self.caller(by), object, dir, name)?;
+        self.0.files().link(&self.caller(by), object, dir, name)?;
         self.attributes(file)
     }
 
     /// Takes a name from a file that is no directory.
     pub fn unlink(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
-        Ok(self.0.files.unlink(&self.caller(by), Self::object(dir)?, name)?)
+        Ok(self.0.files().unlink(&self.caller(by), Self::object(dir)?, name)?)
     }
 
     /// Removes a directory, which must be empty.
     pub fn rmdir(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
-        Ok(self.0.files.rmdir(&self.caller(by), Self::object(dir)?, name)?)
+        Ok(self.0.files().rmdir(&self.caller(by), Self::object(dir)?, name)?)
     }
 
     /// Moves a name.
@@ -87,7 +86,7 @@ impl Live {
     ) -> Result<()> {
         let (from_dir, to_dir) = (Self::object(from_dir)?, Self::object(to_dir)?);
         let how = Move { from_dir, from, to_dir, to, kind };
-        Ok(self.0.files.rename(&self.caller(by), &how)?)
+        Ok(self.0.files().rename(&self.caller(by), &how)?)
     }
 
     /// Sets attributes of a file.
@@ -102,7 +101,7 @@ impl Live {
                 Err(Error::Refused { reason: Reason::NotPermitted })
             };
         }
-        self.0.files.set(&self.caller(by), Self::object(file)?, set)?;
+        self.0.files().set(&self.caller(by), Self::object(file)?, set)?;
         self.attributes(file)
     }
 
@@ -111,7 +110,7 @@ impl Live {
         if let (Some(volume), Position::At(offset)) = (self.volume(file)?, at) {
             return volumes::write(&volume, offset, bytes);
         }
-        self.0.files.write(&self.caller(by), Self::object(file)?, at, bytes)?;
+        self.0.files().write(&self.caller(by), Self::object(file)?, at, bytes)?;
         Ok(())
     }
 
@@ -121,7 +120,7 @@ impl Live {
             let range = range.start.min(volume.size())..range.end.min(volume.size());
             return Ok(volume.write_zeros(range)?);
         }
-        Ok(self.0.files.punch(&self.caller(by), Self::object(file)?, range)?)
+        Ok(self.0.files().punch(&self.caller(by), Self::object(file)?, range)?)
     }
 
     /// Refuses a stretch that there is no room for, with a tenth to spare, as OpenZFS does: nothing can
@@ -142,17 +141,17 @@ impl Live {
             let fits = range.end <= volume.size();
             return if fits { Ok(()) } else { Err(Error::Refused { reason: Reason::NoSpace }) };
         }
-        Ok(self.0.files.extend(&self.caller(by), Self::object(file)?, range.end)?)
+        Ok(self.0.files().extend(&self.caller(by), Self::object(file)?, range.end)?)
     }
 
     /// Shares the blocks of a stretch, as far as that goes from its beginning.
     fn share(&self, by: By, from: (&Open, u64), to: (u64, u64), length: u64) -> Result<u64> {
         let (source, start) = from;
         // files of snapshots are copied: a snapshot may go meanwhile
-        let Ok(from) = Self::object(source.number()) else { return Ok(0) };
+        let Ok(from) = Self::object(source.number()?) else { return Ok(0) };
         let (to, at) = (Self::object(to.0)?, to.1);
         let stretch = Stretch { from, start, to, at, length };
-        Ok(self.0.files.share(&self.caller(by), &stretch)?)
+        Ok(self.0.files().share(&self.caller(by), &stretch)?)
     }
 
     /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
@@ -185,7 +184,7 @@ impl Live {
         mode: XattrMode,
     ) -> Result<()> {
         let object = Self::object(file)?;
-        Ok(self.0.files.set_xattr(&self.caller(by), object, name, value, mode)?)
+        Ok(self.0.files().set_xattr(&self.caller(by), object, name, value, mode)?)
     }
 
     /// Takes away what a program may do beyond its user (capabilities), as a change of it must.

@@ -25,6 +25,8 @@ pub struct LiveListing {
     live: Live,
     number: u64,
     node: Node,
+    /// Which of those that may have had its number it is.
+    generation: u64,
     batch: Mutex<Batch>,
 }
 
@@ -35,12 +37,28 @@ const BATCH: usize = 512;
 
 impl LiveListing {
     pub(super) fn open(live: &Live, number: u64) -> Result<Self> {
-        if live.attributes(number)?.kind != Kind::Directory {
+        let found = live.attributes(number)?;
+        if found.kind != Kind::Directory {
             return Err(Error::NotDirectory);
         }
-        let batch = Mutex::new(Batch::new(false));
-        let (node, live) = (Live::node(number)?, live.clone());
-        Ok(Self { live, number, node, batch })
+        Ok(Self::new(live, number, (Live::node(number)?, found.generation)))
+    }
+
+    fn new(live: &Live, number: u64, (node, generation): (Node, u64)) -> Self {
+        let (live, batch) = (live.clone(), Mutex::new(Batch::new(false)));
+        Self { live, number, node, generation, batch }
+    }
+
+    /// The same, opened anew after its file system was taken back to a snapshot: empty if it is no more;
+    /// none: it stays as it is.
+    pub fn again(&self) -> Option<Self> {
+        let Node::File(HEAD, _) = self.node else { return None };
+        let found = self.live.attributes(self.number).ok();
+        let is_there = found.is_some_and(|found| {
+            found.kind == Kind::Directory && found.generation == self.generation
+        });
+        let node = if is_there { self.node } else { Node::Closed(HEAD) };
+        Some(Self::new(&self.live, self.number, (node, self.generation)))
     }
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
@@ -86,7 +104,7 @@ impl LiveListing {
 
     /// Whether `.zfs` is to be listed here.
     fn lists_folder(&self) -> bool {
-        let files = &self.live.0.files;
+        let files = self.live.0.files();
         self.number == self.live.root() && files.snapshot_folder() == SnapshotFolder::Listed
     }
 

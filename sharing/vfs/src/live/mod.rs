@@ -5,6 +5,7 @@
 //! own. What is changed is so for everybody at once, and on the drives after [`Live::fsync`], or
 //! when the pool's next group is written.
 
+mod back;
 mod change;
 mod listing;
 mod open;
@@ -16,11 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::files::{Content, File, Files, Kind, Room, Time};
 use engine::held::{Held, LiveFiles, Snapshot, SnapshotFolder};
+use parking_lot::{RwLock, RwLockReadGuard};
 use units::ObjectId;
 
 use crate::number::{Node, Place};
 use crate::workers::Workers;
 use crate::{Attributes, Error, Reason, Result, control};
+pub use back::Changed;
 pub use change::{By, New};
 pub use listing::LiveListing;
 pub use open::Open;
@@ -34,13 +37,20 @@ pub struct Live(Arc<Inner>);
 struct Inner {
     held: Held,
     dataset: String,
-    files: LiveFiles,
+    /// Others take their place when the file system is taken back to a snapshot.
+    files: RwLock<LiveFiles>,
     snapshots: Snapshots,
     volumes: Volumes,
     workers: Workers,
     now: Box<dyn Fn() -> Time + Send + Sync>,
     /// Nothing is noted of who reads.
     is_still: AtomicBool,
+}
+
+impl Inner {
+    fn files(&self) -> RwLockReadGuard<'_, LiveFiles> {
+        self.files.read_recursive()
+    }
 }
 
 /// The place of the file system itself.
@@ -57,7 +67,7 @@ impl Live {
         Ok(Self(Arc::new(Inner {
             held: held.clone(),
             dataset: dataset.to_owned(),
-            files,
+            files: RwLock::new(files),
             snapshots: Snapshots::default(),
             volumes: Volumes::default(),
             workers: Workers::start(),
@@ -73,17 +83,17 @@ impl Live {
 
     /// The number of its topmost directory.
     pub fn root(&self) -> u64 {
-        self.0.files.files().root_id()
+        self.0.files().files().root_id()
     }
 
     /// Whether files may have POSIX ACLs.
     pub fn has_posix_acls(&self) -> bool {
-        self.0.files.has_posix_acls()
+        self.0.files().has_posix_acls()
     }
 
     /// Whether a name is the same only if all its bytes are.
     pub fn names_are_exact(&self) -> bool {
-        self.0.files.names_are_exact()
+        self.0.files().names_are_exact()
     }
 
     /// Whether who was told that the pool is stopped is to wait and ask again (failmode).
@@ -118,12 +128,12 @@ impl Live {
         }
         // nothing of a snapshot waits to be written
         let Node::File(HEAD, object) = Self::node(number)? else { return Ok(()) };
-        Ok(self.0.files.fsync(Some(object))?)
+        Ok(self.0.files().fsync(Some(object))?)
     }
 
     /// The same of all files.
     pub fn fsync_all(&self) -> Result<()> {
-        Ok(self.0.files.fsync(None)?)
+        Ok(self.0.files().fsync(None)?)
     }
 
     /// Whether a directory is one of the file system's or of a snapshot's, so that its names are
@@ -147,7 +157,7 @@ impl Live {
     /// The files of a place.
     fn files(&self, place: Place) -> Result<Files> {
         match place {
-            HEAD => Ok(self.0.files.files().clone()),
+            HEAD => Ok(self.0.files().files().clone()),
             place => self.0.snapshots.files(&self.0.held, &self.0.dataset, place),
         }
     }
@@ -180,7 +190,7 @@ impl Live {
 
     /// What a name in a directory names.
     pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Attributes> {
-        if name.len() > self.0.files.longest_name() {
+        if name.len() > self.0.files().longest_name() {
             return Err(Error::Refused { reason: Reason::NameTooLong });
         }
         match Self::node(dir)? {
@@ -189,7 +199,7 @@ impl Live {
                 let is_root = place == HEAD && object == files.root_id();
                 if is_root
                     && name == control::NAME
-                    && self.0.files.snapshot_folder() != SnapshotFolder::Absent
+                    && self.0.files().snapshot_folder() != SnapshotFolder::Absent
                 {
                     return self.attributes(number_of(Node::Control(HEAD))?);
                 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use engine::files::{Content, File};
-use engine::held::LiveVolume;
+use engine::held::{LiveFiles, LiveVolume};
 use parking_lot::Mutex;
+use units::ObjectId;
 
 use super::{HEAD, Live};
 use crate::ahead::Ahead;
 use crate::number::Node;
-use crate::{Reader, Result};
+use crate::{Error, Reader, Result};
 
 /// An open file. It stays although it may lose its last name, until this is dropped.
 pub struct Open {
@@ -27,11 +28,24 @@ pub struct Open {
 
 enum How {
     /// A file that may change.
-    Live { ahead: Mutex<Ahead>, content: Content },
+    Live(Hold),
     /// A file of a snapshot.
     Still(Arc<Reader>),
     /// A volume.
     Volume(LiveVolume),
+    /// A file that is no more, as its file system was taken back to a snapshot.
+    Gone,
+}
+
+/// A file that may change, and stays until this is dropped.
+struct Hold {
+    ahead: Mutex<Ahead>,
+    content: Content,
+    object: ObjectId,
+    /// Which of those that may have had its number it is.
+    generation: u64,
+    /// Where it is held: others may take their place in the file system.
+    files: LiveFiles,
 }
 
 impl Open {
@@ -41,17 +55,20 @@ impl Open {
             let how = How::Still(Reader::new(content, &live.0.workers));
             return Ok(Self::with(live, number, how));
         };
-        live.0.files.hold(Live::object(number)?)?;
-        let how = How::Live { ahead: Mutex::default(), content };
+        let files = live.0.files().clone();
+        files.hold(Live::object(number)?)?;
+        let facts = file.facts();
+        let how = How::Live(Hold::new(&files, (facts.id, facts.generation), content));
         let mut open = Self::with(live, number, how);
-        open.is_access_due =
-            !live.is_still() && live.0.files.is_access_due(&file.facts(), live.now());
+        open.is_access_due = !live.is_still() && files.is_access_due(&facts, live.now());
         Ok(open)
     }
 
     /// A file without a name that is held already.
-    pub(super) fn unnamed(live: &Live, number: u64, content: Content) -> Self {
-        Self::with(live, number, How::Live { ahead: Mutex::default(), content })
+    pub(super) fn unnamed(live: &Live, files: &LiveFiles, file: &File) -> Self {
+        let facts = file.facts();
+        let hold = Hold::new(files, (facts.id, facts.generation), file.content());
+        Self::with(live, facts.id, How::Live(hold))
     }
 
     pub(super) fn of_volume(live: &Live, number: u64, volume: LiveVolume) -> Self {
@@ -69,9 +86,22 @@ impl Open {
         self.is_access_due
     }
 
-    /// Its number.
-    pub fn number(&self) -> u64 {
-        self.number
+    /// Its number, while it is there.
+    pub fn number(&self) -> Result<u64> {
+        match self.how {
+            How::Gone => Err(Error::Stale),
+            _ => Ok(self.number),
+        }
+    }
+
+    /// The same, opened anew after its file system was taken back to a snapshot; none: it stays as it
+    /// is.
+    pub fn again(&self) -> Option<Self> {
+        let How::Live(hold) = &self.how else { return None };
+        let found = self.live.file(self.number).ok();
+        let found = found.filter(|file| file.facts().generation == hold.generation);
+        let open = found.and_then(|file| Self::new(&self.live, self.number, &file).ok());
+        Some(open.unwrap_or_else(|| Self::with(&self.live, self.number, How::Gone)))
     }
 
     /// True once: it is to be seen to that the file has no capabilities.
@@ -91,7 +121,8 @@ impl Open {
                 });
             }
             How::Volume(volume) => return Ok(volume.read(offset, into)?),
-            How::Live { content, ahead } => (content, ahead),
+            How::Live(hold) => (&hold.content, &hold.ahead),
+            How::Gone => return Err(Error::Stale),
         };
         self.note_access();
         let until = ahead.lock().note(offset, length);
@@ -113,7 +144,7 @@ impl Open {
         }
         if let Ok(object) = Live::object(self.number) {
             // a full or suspended pool can still be read
-            let _ = self.live.0.files.accessed(object, now);
+            let _ = self.live.0.files().accessed(object, now);
         }
     }
 
@@ -122,7 +153,7 @@ impl Open {
         match &self.how {
             How::Still(reader) => reader.next_data(from),
             How::Volume(volume) => Ok(Some(from).filter(|from| *from < volume.size())),
-            How::Live { .. } => Ok(self.live.content(self.number)?.next_data(from)?),
+            How::Live(_) | How::Gone => Ok(self.live.content(self.number()?)?.next_data(from)?),
         }
     }
 
@@ -131,7 +162,7 @@ impl Open {
         match &self.how {
             How::Still(reader) => reader.next_hole(from),
             How::Volume(volume) => Ok(volume.size()),
-            How::Live { .. } => Ok(self.live.content(self.number)?.next_hole(from)?),
+            How::Live(_) | How::Gone => Ok(self.live.content(self.number()?)?.next_hole(from)?),
         }
     }
 
@@ -140,16 +171,21 @@ impl Open {
         match &self.how {
             How::Still(reader) => Ok(reader.size()),
             How::Volume(volume) => Ok(volume.size()),
-            How::Live { .. } => Ok(self.live.attributes(self.number)?.size),
+            How::Live(_) | How::Gone => Ok(self.live.attributes(self.number()?)?.size),
         }
     }
 }
 
-impl Drop for Open {
+impl Hold {
+    fn new(files: &LiveFiles, (object, generation): (u64, u64), content: Content) -> Self {
+        let (ahead, object) = (Mutex::default(), ObjectId::new(object));
+        Self { ahead, content, object, generation, files: files.clone() }
+    }
+}
+
+impl Drop for Hold {
     fn drop(&mut self) {
-        if let (How::Live { .. }, Ok(object)) = (&self.how, Live::object(self.number)) {
-            // what could not be freed now is freed when the file system is next opened
-            let _ = self.live.0.files.release(object);
-        }
+        // what could not be freed now is freed when the file system is next opened
+        let _ = self.files.release(self.object);
     }
 }

@@ -44,7 +44,7 @@ impl Snapshots {
             }
             format!("{dataset}@{}", known.snapshot.name)
         };
-        let files = held.snapshot_files(&name)?;
+        let files = held.still_files(&name)?;
         if let Some(known) = self.0.write().get_mut(at) {
             known.files = Some(files.clone());
         }

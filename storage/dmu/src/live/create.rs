@@ -100,6 +100,15 @@ impl Objset {
         Ok(self.born(live, tx, &entry, new.dnode()))
     }
 
+    /// Has new objects get numbers behind those that `other` gave last.
+    pub fn number_after(&self, other: &Self) {
+        if let (Some(live), Some(other)) = (self.live(), other.live()) {
+            let next = *other.next.lock();
+            let mut own = live.next.lock();
+            *own = next.max(*own);
+        }
+    }
+
     /// Makes an object of a certain number, which must be free.
     pub fn create_at(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Object> {
         let live = self.to_change()?;

@@ -12,6 +12,7 @@ mod facts;
 mod reason;
 mod record;
 mod sharing;
+mod unlike;
 
 use dsl::Dataset;
 use units::{ObjectId, Txg};
@@ -24,6 +25,7 @@ pub use facts::{Facts, Kind, Time};
 pub use reason::Reason;
 pub use record::{Held, Record, Space};
 pub use sharing::{Head, Room};
+pub use unlike::{Sort, Unlike};
 
 /// How the datasets of a pool are looked at.
 #[derive(Clone, Copy, Debug)]

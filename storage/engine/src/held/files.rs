@@ -89,6 +89,16 @@ impl LiveFiles {
         self.set.objset.id().get()
     }
 
+    /// Whether it is no more: it was destroyed or taken back to a snapshot, and gives errors.
+    pub fn is_ended(&self) -> bool {
+        self.set.is_retired()
+    }
+
+    /// New files get numbers that none had in `ended`, which was opened before this was.
+    pub fn number_after(&self, ended: &Self) {
+        self.set.objset.number_after(&ended.set.objset);
+    }
+
     /// Whether the pool lets files share blocks.
     pub(super) fn shares(&self) -> bool {
         self.begin.owned.may_clone()

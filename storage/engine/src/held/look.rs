@@ -46,8 +46,9 @@ impl Held {
         Ok(names)
     }
 
-    /// A snapshot's files, by its full name.
-    pub fn snapshot_files(&self, name: &str) -> Result<Files> {
+    /// The files of a snapshot by its full name, or those of a file system as the last group on the
+    /// drives has them.
+    pub fn still_files(&self, name: &str) -> Result<Files> {
         let _pin = self.pin();
         let dataset = self.find(name)?;
         let reading = settings::of_reading(&dataset);

@@ -160,7 +160,7 @@ fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
                         assert!(read_file(&held, fs, file) == bytes, "{name}: {fs} {file}");
                         thread::sleep(Duration::from_millis(200));
                     }
-                    let snapshot = held.snapshot_files("tank/child@two").unwrap();
+                    let snapshot = held.still_files("tank/child@two").unwrap();
                     let file = snapshot.find(b"before").unwrap().unwrap();
                     let mut bytes = vec![0; 1 << 20];
                     file.content().read(0, &mut bytes).unwrap();

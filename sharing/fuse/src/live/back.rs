@@ -1,0 +1,93 @@
+//! A file system that is taken back to a snapshot while it is mounted and in use.
+//!
+//! Nobody's question is answered meanwhile. Then what is open is opened anew, and the kernel is told
+//! to forget what has become another: of the rest it may keep what it knows. Folders that programs are
+//! in stay theirs, and so do open files, with what the snapshot has of them; those that it does not
+//! have are stale.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fusedev::Notices;
+use vfs::{Changed, Error};
+
+use super::LiveServer;
+use crate::ROOT;
+
+/// How long those whose questions are being answered are waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What came of it.
+#[derive(Debug)]
+pub enum TakenBack<E> {
+    /// The work was done, or was not, as it says itself; and what the kernel could not be told.
+    Done(Result<(), E>, Option<String>),
+    /// It was not begun, as what is mounted cannot stay so meanwhile: it is to be unmounted before.
+    NotMounted(String),
+}
+
+/// The way to what is mounted, for who changes it from beside. Cheap to clone.
+#[derive(Clone)]
+pub struct Beside {
+    server: Arc<LiveServer>,
+    notices: Notices,
+}
+
+impl Beside {
+    pub(crate) fn new(server: Arc<LiveServer>, notices: Notices) -> Self {
+        Self { server, notices }
+    }
+
+    /// Has `work` take the file system back to `snapshot`, one of its own by its full name.
+    pub fn take_back<E>(
+        &self,
+        snapshot: &str,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> TakenBack<E> {
+        let server = &self.server;
+        if server.live.is_standing_still() {
+            return TakenBack::NotMounted("the pool stands still".to_owned());
+        }
+        let Some(closed) = server.gate.try_write_for(PATIENCE) else {
+            return TakenBack::NotMounted("somebody's question is not answered yet".to_owned());
+        };
+        let changed = match server.live.unlike(snapshot) {
+            Ok(changed) => changed,
+            Err(why) => return TakenBack::NotMounted(why.to_string()),
+        };
+        let done = work();
+        let opened = server.open_again();
+        drop(closed);
+        let told = match opened {
+            Ok(true) => self.forget(&changed).map_err(|why| why.to_string()),
+            Ok(false) => Ok(()),
+            Err(why) => Err(why.to_string()),
+        };
+        TakenBack::Done(done, told.err())
+    }
+
+    /// Tells the kernel of all; gives the first that it could not be told.
+    fn forget(&self, changed: &[Changed]) -> io::Result<()> {
+        let root = self.server.live.root();
+        let node = |number: u64| if number == root { ROOT } else { number };
+        let told = changed.iter().map(|changed| match changed {
+            Changed::Node(number) => self.notices.forget_node(node(*number)),
+            Changed::Name { dir, name } => self.notices.forget_name(node(*dir), name),
+        });
+        told.fold(Ok(()), io::Result::and)
+    }
+}
+
+impl LiveServer {
+    /// Opens all anew, if the file system was taken back; gives whether it was.
+    fn open_again(&self) -> Result<bool, Error> {
+        let is_another = self.live.open_again()?;
+        if is_another {
+            self.files.renew(vfs::Open::again);
+            self.listings.renew(vfs::LiveListing::again);
+            self.removed.forget();
+        }
+        Ok(is_another)
+    }
+}

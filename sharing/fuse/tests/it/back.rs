@@ -1,0 +1,225 @@
+//! A file system that is taken back to a snapshot while programs are in it: what the kernel kept of it
+//! is seen no more, and what is open goes on.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fuse::TakenBack;
+use rustix::io::Errno;
+
+use crate::mounted::can_mount;
+use crate::place::{Dice, Place, seen, step};
+
+/// All that is seen of a tree, with numbers and times.
+type All = BTreeMap<PathBuf, (u64, i64, i64, i64, i64, (u32, u64, Vec<u8>))>;
+
+fn all(root: &Path) -> All {
+    let with_facts = |(path, seen)| {
+        let found = fs::symlink_metadata(root.join(&path)).unwrap();
+        let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+        let [a, b, c, d] = times;
+        (path, (found.ino(), a, b, c, d, seen))
+    };
+    seen(root).into_iter().map(with_facts).collect()
+}
+
+fn assert_same(now: &All, was: &All) {
+    assert!(now.keys().eq(was.keys()), "{:?}\n{:?}", now.keys(), was.keys());
+    for (path, now) in now {
+        assert!(*now == was[path], "{}: {:?}", path.display(), (now.0, now.5.0, now.5.1));
+    }
+}
+
+/// Whether the kernel asks for attributes before it asks for more differs.
+fn assert_gone(why: &std::io::Error) {
+    let why = Errno::from_io_error(why);
+    assert!(matches!(why, Some(Errno::STALE | Errno::NOENT)), "{why:?}");
+}
+
+fn snapshot(place: &Place, name: &str) {
+    place.held.snapshot_with(&[format!("tank@{name}")], &[]).unwrap();
+}
+
+fn take_back(place: &Place, name: &str) {
+    let (_, beside) = place.mounted.as_ref().unwrap();
+    let work = || place.held.rollback("tank");
+    match beside.take_back(&format!("tank@{name}"), work) {
+        TakenBack::Done(Ok(()), None) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the snapshot has.
+fn make(dir: &Path) {
+    let at = |name: &str| dir.join(name);
+    for name in ["stays", "renamed", "emptied", "emptied/below"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    for name in ["kept", "changed", "longer", "gone", "stays/inner", "emptied/below/deep"] {
+        fs::write(at(name), format!("{name} as it was")).unwrap();
+    }
+    fs::write(at("replaced"), "the first").unwrap();
+    let _ = fs::remove_file(at("link"));
+    symlink("kept", at("link")).unwrap();
+}
+
+/// One of each kind of change.
+fn change(dir: &Path) {
+    let at = |name: &str| dir.join(name);
+    fs::write(at("changed"), "changed as it WAS").unwrap();
+    OpenOptions::new().append(true).open(at("longer")).unwrap().write_all(b", and more").unwrap();
+    fs::remove_file(at("gone")).unwrap();
+    fs::remove_file(at("replaced")).unwrap();
+    fs::write(at("replaced"), "the other").unwrap();
+    fs::rename(at("renamed"), at("otherwise")).unwrap();
+    fs::remove_dir_all(at("emptied")).unwrap();
+    fs::remove_file(at("link")).unwrap();
+    symlink("changed", at("link")).unwrap();
+    fs::set_permissions(at("stays"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(at("stays/new"), "not there before").unwrap();
+}
+
+#[test]
+fn what_is_in_use_is_taken_back_to_a_snapshot() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("back");
+    for way in 0..2 {
+        let dir = place.dir();
+        let at = |name: &str| dir.join(name);
+        make(&dir);
+        let _ = fs::remove_file(at("stays/more"));
+        let name = format!("before{way}");
+        snapshot(&place, &name);
+        let before = all(&dir);
+
+        change(&dir);
+        // what the kernel is asked for it keeps
+        assert_ne!(all(&dir), before);
+        assert!(!at("gone").exists() && !at("emptied").exists());
+
+        let open = |name: &str| OpenOptions::new().read(true).write(true).open(at(name)).unwrap();
+        let (changed, new, kept) = (open("changed"), open("stays/new"), open("kept"));
+        let number = new.metadata().unwrap().ino();
+        let mut within = Command::new("sh");
+        within.args(["-c", "read line; cat inner; ls; echo more >more"]).current_dir(at("stays"));
+        let mut within = within.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let listed = File::open(at("stays")).unwrap();
+
+        take_back(&place, &name);
+        // names first: who lists a folder has the kernel look at them anew
+        assert_eq!(fs::read(at("gone")).unwrap(), b"gone as it was");
+        assert_eq!(fs::read(at("emptied/below/deep")).unwrap(), b"emptied/below/deep as it was");
+        assert_eq!(fs::read(at("replaced")).unwrap(), b"the first");
+        assert!(!at("otherwise").exists() && at("renamed").exists() && !at("stays/new").exists());
+        assert_same(&all(&dir), &before);
+        let mut bytes = [0; 64];
+        let count = changed.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes[..count], b"changed as it was");
+        assert_gone(&new.read_at(&mut bytes, 0).unwrap_err());
+        assert_gone(&new.write_at(b"x", 0).unwrap_err());
+        new.set_len(0).unwrap_err();
+        kept.write_all_at(b"KEPT", 0).unwrap();
+        kept.sync_all().unwrap();
+        assert_eq!(fs::read(at("kept")).unwrap(), b"KEPT as it was");
+        assert_eq!(
+            listed.metadata().unwrap().mode() & 0o777,
+            before[Path::new("stays")].5.0 & 0o777
+        );
+        within.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let said = within.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout), "stays/inner as it wasinner\n");
+        assert_eq!(fs::read(at("stays/more")).unwrap(), b"more\n");
+        // a number that somebody has open is not given to another
+        let made = fs::metadata(at("stays/more")).unwrap().ino();
+        assert_ne!(number, made);
+        drop((changed, new, kept, listed));
+        place = place.again();
+        assert_eq!(fs::read(place.dir().join("kept")).unwrap(), b"KEPT as it was");
+    }
+    place.end();
+}
+
+#[test]
+fn after_any_changes_the_snapshot_is_what_is_seen() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("back-any");
+    for name in ["a", "b", "a/c"] {
+        fs::create_dir(place.dir().join(name)).unwrap();
+    }
+    for round in 0..8_u64 {
+        let dir = place.dir();
+        let steps = |first: u64, count: u64| {
+            for number in first..first + count {
+                step(&dir, &mut Dice(round * 10_000 + number));
+            }
+        };
+        steps(0, 60);
+        let name = format!("s{round}");
+        snapshot(&place, &name);
+        let before = all(&dir);
+        steps(1000, 40);
+        all(&dir);
+        steps(2000, 20);
+        let files = all(&dir).into_iter().filter(|(_, facts)| facts.5.0 & 0o170_000 == 0o100_000);
+        let open: Vec<(PathBuf, File)> =
+            files.map(|(path, _)| (path.clone(), File::open(dir.join(path)).unwrap())).collect();
+        take_back(&place, &name);
+        assert_same(&all(&dir), &before);
+        for (path, file) in &open {
+            let mut bytes = vec![0; 1 << 20];
+            let same = before
+                .values()
+                .find(|facts| file.metadata().is_ok_and(|found| found.ino() == facts.0));
+            match (file.read_at(&mut bytes, 0), same) {
+                (Ok(count), Some(facts)) => {
+                    let was = &facts.5.2[..facts.5.2.len().min(bytes.len())];
+                    assert!(bytes[..count] == *was, "{path:?}: {count} of {}", was.len());
+                }
+                (Err(why), None) => assert_gone(&why),
+                other => panic!("{path:?}: {other:?}"),
+            }
+        }
+        steps(3000, 30);
+        if round % 3 == 2 {
+            drop(open);
+            place = place.again();
+        }
+    }
+    place.end();
+}
+
+#[test]
+fn what_programs_are_in_does_not_become_another_file() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("back-reborn");
+    fs::write(place.dir().join("first"), "of the snapshot").unwrap();
+    let number = fs::metadata(place.dir().join("first")).unwrap().ino();
+    snapshot(&place, "s");
+    fs::remove_file(place.dir().join("first")).unwrap();
+    // numbers are only given again after the pool was taken over
+    let place = place.again();
+    let path = |other: u32| place.dir().join(format!("other{other}"));
+    let same = (0..100).find(|other| {
+        fs::write(path(*other), "made later").unwrap();
+        fs::metadata(path(*other)).unwrap().ino() == number
+    });
+    let mut reborn = File::open(path(same.expect("a file of that number"))).unwrap();
+    let (_, beside) = place.mounted.as_ref().unwrap();
+    let taken = beside.take_back("tank@s", || place.held.rollback("tank"));
+    assert!(matches!(taken, TakenBack::NotMounted(_)), "{taken:?}");
+    let mut text = String::new();
+    reborn.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "made later", "nothing was done");
+    drop(reborn);
+    place.end();
+}

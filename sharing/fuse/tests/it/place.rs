@@ -1,0 +1,217 @@
+//! A pool that is mounted, and what is done to it and seen of it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World};
+use fuse::{Beside, LiveOptions, Mounted};
+use rustix::fs::{FallocateFlags, RenameFlags};
+use vfs::{Live, Time};
+
+/// Numbers that look random and are the same every time.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % below
+    }
+}
+
+pub(crate) fn world() -> World {
+    let state = AtomicU64::new(0x9e37_79b9);
+    World {
+        random: Arc::new(move |bytes| {
+            for byte in bytes {
+                let next = state.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d);
+                state.store(next.wrapping_add(0x1405), Ordering::Relaxed);
+                *byte = next.to_be_bytes()[0];
+            }
+        }),
+        now: Arc::new(|| (1_700_000_000, 0)),
+        workers: 2,
+        dirty: 64 << 20,
+        cache: Memory::default(),
+        host: (0x1234, "here".to_owned()),
+    }
+}
+
+/// A pool that is mounted, and a folder beside it.
+pub(crate) struct Place {
+    folder: PathBuf,
+    pub(crate) held: Held,
+    stop: Arc<AtomicBool>,
+    writing: Option<std::thread::JoinHandle<()>>,
+    pub(crate) mounted: Option<(Mounted, Beside)>,
+    without_rings: bool,
+}
+
+impl Place {
+    fn over(folder: PathBuf, held: Held, without_rings: bool) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, pool) = (Arc::clone(&stop), held.clone());
+        let writing = std::thread::spawn(move || {
+            pool.run(Duration::from_millis(200), &told).expect("a pool that can be written");
+        });
+        let seconds = AtomicU64::new(1_700_000_000);
+        let now = move || Time {
+            seconds: i64::try_from(seconds.fetch_add(1, Ordering::Relaxed)).unwrap_or(0),
+            nanoseconds: 7,
+        };
+        let live = Live::open(&held, "tank", now).expect("a file system");
+        let dir = folder.join("mnt");
+        let mounted = {
+            let allow_other = rustix::process::geteuid().is_root();
+            let options = LiveOptions { without_rings, allow_other, ..LiveOptions::default() };
+            fuse::mount_live(&live, &dir, &options).expect("a mount")
+        };
+        Self { folder, held, stop, writing: Some(writing), mounted: Some(mounted), without_rings }
+    }
+
+    pub(crate) fn make(name: &str) -> Self {
+        let folder = fixtures::scratch(&format!("live-{name}"));
+        let drives: Vec<PathBuf> =
+            (0..3).map(|index| folder.join("drives").join(format!("d{index}.img"))).collect();
+        fs::create_dir_all(folder.join("drives")).unwrap();
+        fs::create_dir_all(folder.join("model")).unwrap();
+        for drive in &drives {
+            File::create(drive).unwrap().set_len(256 << 20).unwrap();
+        }
+        let new = NewPool {
+            name: "tank".to_owned(),
+            vdevs: vec![NewVdev { shape: Shape::Raidz(1), drives, purpose: Purpose::Data }],
+            ashift: None,
+            properties: vec![("acltype".to_owned(), "posix".to_owned())],
+            force: false,
+        };
+        let held = engine::held::create(&new, &world()).expect("a pool");
+        Self::over(folder, held, false)
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.folder.join("mnt")
+    }
+
+    pub(crate) fn model(&self) -> PathBuf {
+        self.folder.join("model")
+    }
+
+    fn leave(&mut self) {
+        let (mut mounted, beside) = self.mounted.take().expect("a mount");
+        drop(beside);
+        assert!(mounted.unmount(), "it is in use");
+        let end = mounted.wait(Duration::from_secs(20));
+        assert!(matches!(end, Some(Ok(()))), "the session ended with {end:?}");
+        self.stop.store(true, Ordering::Release);
+        self.held.sync().unwrap();
+        self.writing.take().unwrap().join().unwrap();
+        self.held.export().unwrap();
+    }
+
+    /// Mounted again, its questions coming the other way.
+    pub(crate) fn again(mut self) -> Self {
+        self.leave();
+        let without_rings = !self.without_rings;
+        let folder = self.folder.clone();
+        drop(self);
+        let held = engine::held::hold(&[folder.join("drives")], "tank", false, &world());
+        Self::over(folder, held.expect("a pool"), without_rings)
+    }
+
+    /// Leaves the pool and has it examined.
+    pub(crate) fn end(mut self) {
+        self.leave();
+        let drives = self.folder.join("drives");
+        drop(self);
+        let search = engine::search(&[drives]);
+        let pool = search.open("tank", &engine::OpenOptions::default()).expect("a pool");
+        let verify = engine::check::Verify::new(&pool, Arc::default()).expect("a look");
+        verify.work();
+        while verify.next_round() {
+            verify.work();
+        }
+        let findings = verify.findings();
+        assert!(findings.clean, "{findings:?}");
+        for space in &findings.space {
+            let wrong = space.leaked_bytes + space.unallocated_bytes + space.contradicting_bytes;
+            assert_eq!(wrong, 0, "{space:?}");
+        }
+    }
+}
+
+/// What is seen of a tree: by path the kind and mode, links, size or target, content.
+pub(crate) fn seen(root: &Path) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
+    let (mut all, mut dirs) = (BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let found = fs::symlink_metadata(&path).unwrap();
+            let content = if found.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else if found.is_file() {
+                let content = fs::read(&path).unwrap();
+                assert_eq!(content.len() as u64, found.len());
+                content
+            } else {
+                Vec::new()
+            };
+            if found.is_dir() {
+                dirs.push(path.clone());
+            }
+            let links = if found.is_dir() { 0 } else { found.nlink() };
+            let place = path.strip_prefix(root).unwrap().to_owned();
+            all.insert(place, (found.mode(), links, content));
+        }
+    }
+    all
+}
+
+/// One step, done to one of the trees; whether it succeeded, and as what it failed.
+pub(crate) fn step(root: &Path, dice: &mut Dice) -> Option<i32> {
+    let name = |dice: &mut Dice| {
+        let dir = ["", "a", "b", "a/c"][usize::try_from(dice.roll(4)).unwrap()];
+        root.join(dir).join(format!("f{}", dice.roll(12)))
+    };
+    let (path, other) = (name(dice), name(dice));
+    let (offset, length) = (dice.roll(700_000), dice.roll(300_000));
+    let bytes: Vec<u8> = {
+        let mut noise = Dice(offset ^ length);
+        let count = usize::try_from(length).unwrap();
+        (0..count).map(|_| noise.roll(256).to_le_bytes()[0]).collect()
+    };
+    let open = || OpenOptions::new().read(true).write(true).open(&path);
+    let what = dice.roll(14);
+    let done: std::io::Result<()> = match what {
+        0..=2 => OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.write_all_at(&bytes, offset)),
+        3 => open().and_then(|file| file.set_len(offset)),
+        4 => fs::remove_file(&path),
+        5 => fs::rename(&path, &other),
+        6 => fs::hard_link(&path, &other),
+        7 => symlink(format!("to-{offset}"), &path),
+        8 => fs::create_dir(&path),
+        9 => fs::remove_dir(&path),
+        10 => fs::set_permissions(&path, fs::Permissions::from_mode((offset & 0o777) as u32)),
+        11 => OpenOptions::new().append(true).open(&path).and_then(|mut f| f.write_all(&bytes)),
+        12 => open().and_then(|file| {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            Ok(rustix::fs::fallocate(&file, flags, offset, length.max(1))?)
+        }),
+        _ => {
+            let dir = rustix::fs::CWD;
+            let flags = RenameFlags::EXCHANGE;
+            rustix::fs::renameat_with(dir, &path, dir, &other, flags).map_err(Into::into)
+        }
+    };
+    done.err().map(|why| why.raw_os_error().unwrap_or(-1))
+}

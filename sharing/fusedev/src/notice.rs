@@ -1,0 +1,96 @@
+//! What the kernel is told without having asked: that it is to forget what it keeps.
+//!
+//! A notice is written to /dev/fuse like an answer, with the number of a kind where answers have an
+//! error, and 0 for the question. All fields are of the machine's byte order.
+//!
+//! ```text
+//! offset  size  field
+//!      0     4  bytes in all
+//!      4     4  2: a node's attributes and content, 3: what a name names
+//!      8     8  0
+//!     16     8  the node, or the directory
+//! of a node:
+//!     24     8  the first byte, 32 bytes (8); 0: all
+//! of a name:
+//!     24     4  bytes of the name, 28 flags (4)
+//!     32        the name, and a zero
+//! ```
+//!
+//! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45).
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::{Arc, Weak};
+
+use rustix::io::Errno;
+
+use crate::fields::Message;
+
+const NODE: u32 = 2;
+const NAME: u32 = 3;
+const HEAD: usize = 16;
+
+/// A way to tell the kernel, while something is mounted.
+#[derive(Clone, Debug)]
+pub struct Notices(Weak<File>);
+
+impl Notices {
+    /// By the device of what is mounted.
+    pub fn of(device: &Arc<File>) -> Self {
+        Self(Arc::downgrade(device))
+    }
+
+    /// Has it forget the attributes and the content of a node. What of it was changed by way of memory
+    /// and is not written is written before that.
+    pub fn forget_node(&self, node: u64) -> io::Result<()> {
+        let mut message = Message::with_room(24);
+        message.u64(node).u64(0).u64(0);
+        self.tell(NODE, &message.0)
+    }
+
+    /// Has it forget what a name in a directory names, or that it names nothing.
+    pub fn forget_name(&self, dir: u64, name: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        let mut message = Message::with_room(17 + name.len());
+        message.u64(dir).u32(length).u32(0).bytes(name).zeros(1);
+        self.tell(NAME, &message.0)
+    }
+
+    /// What it does not know it need not forget.
+    fn tell(&self, kind: u32, rest: &[u8]) -> io::Result<()> {
+        let Some(device) = self.0.upgrade() else { return Ok(()) };
+        let mut message = Message::with_room(HEAD + rest.len());
+        let length = u32::try_from(HEAD + rest.len()).unwrap_or(u32::MAX);
+        message.u32(length).u32(kind).u64(0).bytes(rest);
+        match (&*device).write_all(&message.0) {
+            Err(why) if Errno::from_io_error(&why) != Some(Errno::NOENT) => Err(why),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+
+    use super::Notices;
+
+    #[test]
+    fn notices_have_the_shape_that_the_kernel_wants() {
+        let path = std::env::temp_dir().join(format!("notices-{}", std::process::id()));
+        let device = Arc::new(File::create(&path).unwrap());
+        let notices = Notices::of(&device);
+        notices.forget_node(7).unwrap();
+        notices.forget_name(9, b"abc").unwrap();
+        drop(device);
+        notices.forget_node(8).unwrap();
+        let words =
+            |all: &[u32]| all.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        let long = |number: u64| number.to_ne_bytes().to_vec();
+        let node = [words(&[40, 2]), long(0), long(7), long(0), long(0)].concat();
+        let name = [words(&[36, 3]), long(0), long(9), words(&[3, 0]), b"abc\0".to_vec()].concat();
+        assert_eq!(std::fs::read(&path).unwrap(), [node, name].concat());
+        std::fs::remove_file(path).unwrap();
+    }
+}
