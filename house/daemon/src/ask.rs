@@ -470,6 +470,9 @@ pub struct ImportPool {
     /// Give up what may have been promised on log devices that are missing.
     #[serde(default)]
     pub without_logs: bool,
+    /// To be looked at only.
+    #[serde(default)]
+    pub read_only: bool,
     /// What stands before all its mountpoints.
     #[serde(default)]
     pub altroot: Option<PathBuf>,

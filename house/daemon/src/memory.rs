@@ -17,6 +17,9 @@ pub(crate) struct Remembered {
     pub(crate) drives: Vec<PathBuf>,
     /// What stands before all its mountpoints.
     pub(crate) altroot: Option<PathBuf>,
+    /// It is to be looked at only.
+    #[serde(default)]
+    pub(crate) read_only: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -70,6 +73,7 @@ mod tests {
             guid: u64::MAX,
             drives: vec!["/a".into()],
             altroot: None,
+            read_only: true,
         };
         save(&place, vec![one.clone()]).unwrap();
         assert_eq!(load(&place).unwrap(), [one]);

@@ -40,6 +40,8 @@ pub struct LiveOptions {
     pub no_setuid: bool,
     /// Its device nodes are dead (devices=off).
     pub no_devices: bool,
+    /// Reading is not noted (atime=off), as the kernel shows it; whoever answers must see to it.
+    pub no_atime: bool,
     /// Questions do not come by io_uring, even where they could.
     pub without_rings: bool,
 }
@@ -230,7 +232,7 @@ fn live(source: &str, options: &LiveOptions) -> Mount {
         no_exec: options.no_exec,
         no_setuid: options.no_setuid,
         no_devices: options.no_devices,
-        no_atime: false,
+        no_atime: options.no_atime,
         allow_other: options.allow_other,
         default_permissions: true,
     }

@@ -89,7 +89,10 @@ pub enum Error {
         whose: &'static str,
     },
     /// The pool can be read, and not be changed.
-    #[error("pool '{pool}' cannot be changed: {why}; it can still be read with `poolhouse rescue`")]
+    #[error(
+        "pool '{pool}' cannot be changed: {why}; it can still be read: `zpool import -o readonly=on`, \
+         or `poolhouse rescue`"
+    )]
     NotHeld {
         /// The pool.
         pool: String,

@@ -97,9 +97,12 @@ pub enum Error {
     /// Only reading is possible for now (Unsupported).
     #[error("the pool can only be read: {why}")]
     ReadOnly {
-        /// What it is in the midst of.
-        why: &'static str,
+        /// What it is in the midst of, or has.
+        why: String,
     },
+    /// The pool is held to be looked at only.
+    #[error("it is imported read-only")]
+    Still,
     /// A drive is too small to be part of a pool.
     #[error("'{path}' is too small: a drive must have 64 MiB at least")]
     TooSmall {

@@ -15,7 +15,7 @@ impl House {
         vdevs: &[(Group, Role, Vec<PathBuf>)],
         force: bool,
     ) -> Result<()> {
-        let pool = self.pool(name)?;
+        let pool = self.pool_to_change(name)?;
         let _changing = pool.changing.lock();
         let new: Vec<NewVdev> = vdevs.iter().map(vdev).collect();
         pool.held.add_drives(&new, force).map_err(|why| self.in_use_here(why))?;
@@ -31,7 +31,7 @@ impl House {
         new: Option<&Path>,
         force: bool,
     ) -> Result<()> {
-        let pool = self.pool(name)?;
+        let pool = self.pool_to_change(name)?;
         let _changing = pool.changing.lock();
         pool.held.replace(old, new, force).map_err(|why| self.in_use_here(why))?;
         self.log.say(&format!("pool '{name}': drive '{old}' is being replaced"));
@@ -46,7 +46,7 @@ impl House {
         new: &Path,
         force: bool,
     ) -> Result<()> {
-        let pool = self.pool(name)?;
+        let pool = self.pool_to_change(name)?;
         let _changing = pool.changing.lock();
         pool.held.attach(beside, new, force).map_err(|why| self.in_use_here(why))?;
         self.log.say(&format!("pool '{name}': '{}' is put beside '{beside}'", new.display()));
@@ -60,7 +60,7 @@ impl House {
 
     /// Takes a drive out of a mirror.
     pub(super) fn detach_drive(&self, name: &str, drive: &str) -> Result<()> {
-        let pool = self.pool(name)?;
+        let pool = self.pool_to_change(name)?;
         let _changing = pool.changing.lock();
         pool.held.detach(drive)?;
         self.log.say(&format!("pool '{name}': drive '{drive}' is detached"));
@@ -76,7 +76,7 @@ impl House {
 
     /// Lets drives of a pool go.
     pub(super) fn remove_drives(&self, name: &str, drives: &[String]) -> Result<()> {
-        let pool = self.pool(name)?;
+        let pool = self.pool_to_change(name)?;
         let _changing = pool.changing.lock();
         pool.held.remove_drives(drives)?;
         self.log.say(&format!("pool '{name}' has fewer drives: {}", drives.join(" ")));

@@ -123,6 +123,7 @@ impl House {
             guid: pool.held.guid(),
             drives: pool.held.known_drives(),
             altroot: pool.altroot.clone(),
+            read_only: pool.held.is_read_only(),
         }));
         memory::save(&self.place, all)
     }
@@ -154,6 +155,13 @@ impl House {
             status: 3,
             what: format!("no pool '{name}' is imported"),
         }))
+    }
+
+    /// The pool with that name, which is not just to be looked at.
+    fn pool_to_change(&self, name: &str) -> Result<Arc<Pool>> {
+        let pool = self.pool(name)?;
+        pool.held.judge_change()?;
+        Ok(pool)
     }
 
     /// The pool in which a dataset is.

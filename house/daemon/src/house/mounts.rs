@@ -45,8 +45,8 @@ pub(super) struct Gone {
 static MOUNTED: AtomicU64 = AtomicU64::new(0);
 
 /// What decides where and how a file system is mounted.
-const PROPERTIES: [&str; 7] =
-    ["mountpoint", "canmount", "overlay", "readonly", "exec", "setuid", "devices"];
+const PROPERTIES: [&str; 8] =
+    ["mountpoint", "canmount", "overlay", "readonly", "exec", "setuid", "devices", "atime"];
 
 /// What a change of a dataset does to what is mounted, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +87,7 @@ pub(super) fn effect(property: &str, value: Option<&str>) -> Effect {
     match (property, value) {
         ("mountpoint", _) => Effect::Anew,
         ("canmount", Some("off")) => Effect::Again,
-        ("readonly" | "exec" | "setuid" | "devices", _) => Effect::Options,
+        ("readonly" | "exec" | "setuid" | "devices" | "atime", _) => Effect::Options,
         _ => Effect::None,
     }
 }
@@ -243,6 +243,12 @@ impl Pool {
         })
     }
 
+    /// How a file system is to be mounted: of a pool that is looked at only nothing is changed.
+    fn options(&self, dataset: &Dataset, wish: &MountWish) -> LiveOptions {
+        let options = options_of(dataset, wish);
+        LiveOptions { read_only: options.read_only || self.held.is_read_only(), ..options }
+    }
+
     /// Has one that is mounted be mounted otherwise.
     pub(super) fn remount(&self, name: &str, more: &MountWish) -> Result<()> {
         if !self.is_mounted(name) {
@@ -263,12 +269,14 @@ impl Pool {
         for mount in self.mounts.lock().iter_mut() {
             let Some(dataset) = found.iter().find(|it| it.name == mount.dataset) else { continue };
             mount.wish = wished(&mount.wish, dataset);
-            let options = options_of(dataset, &mount.wish);
+            let options = self.options(dataset, &mount.wish);
             if options == mount.options {
                 continue;
             }
-            if mount.mounted.change(&options) {
-                mount.live.set_still(options.read_only);
+            // that reading is not noted the kernel only shows
+            let only_shown = LiveOptions { no_atime: options.no_atime, ..mount.options.clone() };
+            if mount.mounted.change(&options) || only_shown == options {
+                mount.live.set_still(is_still(&options));
                 mount.options = options;
             } else {
                 stale.push(mount.dataset.clone());
@@ -339,7 +347,7 @@ impl Pool {
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountWish) -> Result<()> {
-        let (options, wish) = (options_of(dataset, wish), wish.clone());
+        let (options, wish) = (self.options(dataset, wish), wish.clone());
         fuse::take_away_dead(dir);
         let is_new = !dir.exists();
         let is_free = is_new || is_empty(dir);
@@ -353,7 +361,7 @@ impl Pool {
         }
         let live = Live::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
-        live.set_still(options.read_only);
+        live.set_still(is_still(&options));
         let (mounted, beside) =
             fuse::mount_live(&live, dir, &options).map_err(|why| said(why.to_string()))?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
@@ -428,6 +436,11 @@ impl Pool {
         }
         Unmounted::Now(Gone { dataset, wish })
     }
+}
+
+/// Whether nothing is noted of who reads.
+fn is_still(options: &LiveOptions) -> bool {
+    options.read_only || options.no_atime
 }
 
 /// How to unmount.

@@ -26,11 +26,9 @@ impl MountWish {
         let mut words = self.options.iter().filter(|word| *word != REMOUNT);
         match words.find(|word| !follow(word, &mut unknown)) {
             None => Ok(()),
-            Some(word) if word.ends_with("atime") => Err(Error::usage(format!(
-                "-o {word}: access times follow the properties: `zfs set atime=off`, `relatime=on`"
-            ))),
             Some(word) => Err(Error::usage(format!(
-                "-o {word}: ro, rw, exec, noexec, suid, nosuid, dev, nodev and remount are known"
+                "-o {word}: ro, rw, exec, noexec, suid, nosuid, dev, nodev, atime, noatime and remount \
+                 are known"
             ))),
         }
     }
@@ -50,6 +48,7 @@ pub(super) fn value_of(property: &str, options: &LiveOptions) -> Option<&'static
         "exec" => !options.no_exec,
         "setuid" => !options.no_setuid,
         "devices" => !options.no_devices,
+        "atime" => !options.no_atime,
         _ => return None,
     };
     Some(if is_on { "on" } else { "off" })
@@ -69,6 +68,7 @@ pub(super) fn options_of(dataset: &Dataset, wish: &MountWish) -> LiveOptions {
         no_exec: is("exec", "off"),
         no_setuid: is("setuid", "off"),
         no_devices: is("devices", "off"),
+        no_atime: is("atime", "off"),
         without_rings: false,
     };
     for word in &wish.options {
@@ -85,6 +85,7 @@ fn follow(word: &str, options: &mut LiveOptions) -> bool {
         Some(("exec", is_on)) => options.no_exec = !is_on,
         Some(("setuid", is_on)) => options.no_setuid = !is_on,
         Some(("devices", is_on)) => options.no_devices = !is_on,
+        Some(("atime", is_on)) => options.no_atime = !is_on,
         _ => return word == "defaults",
     }
     true
@@ -101,6 +102,8 @@ fn said_by(word: &str) -> Option<(&'static str, bool)> {
         "nosuid" | "nosetuid" => ("setuid", false),
         "dev" | "devices" => ("devices", true),
         "nodev" | "nodevices" => ("devices", false),
+        "atime" => ("atime", true),
+        "noatime" => ("atime", false),
         _ => return None,
     })
 }

@@ -194,7 +194,9 @@ impl House {
         let found = keys_wanted(&import.paths, wanted, destroyed, &import.keys)?;
         let keys = import.keys.iter().filter(|(root, _)| found.contains(root));
         let keys = keys.map(|(root, secret)| (root.clone(), secret.0.clone())).collect();
-        let how = TakeOver { force, destroyed, new_name, keys, known: None, without_logs };
+        let read_only = import.read_only;
+        let how =
+            TakeOver { force, destroyed, new_name, keys, known: None, without_logs, read_only };
         let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world);
         let held = held.map_err(|why| self.not_there(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
@@ -204,7 +206,8 @@ impl House {
         }
         held.note_taken("import");
         self.waiting.lock().retain(|one| one.pool.guid != guid);
-        self.log.say(&format!("pool '{name}' is imported"));
+        let how = if held.is_read_only() { " read-only" } else { "" };
+        self.log.say(&format!("pool '{name}' is imported{how}"));
         self.keep(held, import.altroot.clone());
         self.remember()?;
         Ok(name)
@@ -217,6 +220,7 @@ impl House {
     }
 
     pub(super) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+        self.pool_to_change(name)?;
         self.part_with(name, force, Held::destroy_pool)?;
         self.log.say(&format!("pool '{name}' is destroyed"));
         Ok(())
@@ -280,7 +284,8 @@ impl House {
         let taken = engine::held::hold_as(&drives, &guid.to_string(), &how, &self.world);
         let held = taken.inspect_err(|why| {
             let (drives, altroot) = (drives.clone(), altroot.clone());
-            let pool = Remembered { name: name.to_owned(), guid, drives, altroot };
+            let (name, read_only) = (name.to_owned(), false);
+            let pool = Remembered { name, guid, drives, altroot, read_only };
             self.waiting.lock().push(Waiting::new(pool, why.to_string()));
         })?;
         let pool = self.keep(held, altroot);

@@ -60,7 +60,7 @@ impl House {
     }
 
     fn take_again(self: &Arc<Self>, pool: &Remembered) -> engine::Result<()> {
-        let held = self.hold_again(&pool.drives, pool.guid)?;
+        let held = self.hold_again(pool)?;
         held.note_taken("open");
         self.log.say(&format!("pool '{}' is taken over again", held.name()));
         let kept = self.keep(held, pool.altroot.clone());
@@ -139,10 +139,11 @@ impl House {
     }
 
     /// Takes over a pool that it had. Keys that files tell are read, if the pool cannot be had without.
-    fn hold_again(&self, drives: &[PathBuf], guid: u64) -> engine::Result<Held> {
-        let drives = found_again(drives, guid);
-        let guid = guid.to_string();
-        let without = engine::held::hold(&drives, &guid, false, &self.world);
+    fn hold_again(&self, pool: &Remembered) -> engine::Result<Held> {
+        let drives = found_again(&pool.drives, pool.guid);
+        let (guid, read_only) = (pool.guid.to_string(), pool.read_only);
+        let how = TakeOver { read_only, ..TakeOver::default() };
+        let without = engine::held::hold_as(&drives, &guid, &how, &self.world);
         let Err(engine::Error::LockedLog { .. }) = &without else { return without };
         let roots = engine::held::encryption_roots(&drives, &guid, false)?;
         let told = roots.into_iter().filter_map(|root| {

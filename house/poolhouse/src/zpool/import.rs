@@ -25,6 +25,7 @@ Examples:
   poolhouse zpool import tank
   poolhouse zpool import -l tank                load the keys of what is encrypted
   poolhouse zpool import -d ~/images -a         all those in images of a folder
+  poolhouse zpool import -o readonly=on tank    look at it, and change nothing
   poolhouse zpool import -f tank                its host is gone and did not export it
   poolhouse zpool import -D -f tank oldtank     it was destroyed; call it otherwise")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
@@ -55,7 +56,8 @@ pub(super) struct Args {
     /// Those that were destroyed, instead of those that were not
     #[arg(short = 'D')]
     destroyed: bool,
-    /// A property of the pool: altroot; cachefile is no matter, as the daemon remembers its pools
+    /// A property of the pool: readonly=on, so that nothing is written to it, not even what was
+    /// promised and is not in it yet; altroot; cachefile is no matter, as the daemon remembers its pools
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
     properties: Vec<(String, String)>,
     /// What stands before all its mountpoints
@@ -81,7 +83,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         let ask = Ask::Importable { paths, destroyed: args.destroyed };
         return show(&asking.ask::<Vec<Found>>(&ask)?, asking);
     }
-    let altroot = altroot(args)?;
+    let (altroot, read_only) = (altroot(args)?, read_only(args)?);
     let keys = if args.load_keys { keys_of(args, &paths, asking)? } else { Vec::new() };
     let imported: Imported = asking.ask(&Ask::ImportPool(ImportPool {
         paths,
@@ -91,6 +93,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         destroyed: args.destroyed,
         unmounted: args.unmounted,
         without_logs: args.without_logs,
+        read_only,
         altroot,
         keys,
     }))?;
@@ -138,12 +141,7 @@ fn altroot(args: &Args) -> Result<Option<PathBuf>, Failure> {
     for (name, value) in &args.properties {
         match name.as_str() {
             "altroot" => root = Some(value.into()),
-            "cachefile" => (),
-            "readonly" => {
-                return Err(Failure::usage(
-                    "-o readonly: `poolhouse rescue mount` shows a pool that nothing may change",
-                ));
-            }
+            "cachefile" | "readonly" => (),
             _ => return Err(Failure::usage(format!("-o {name}: `zpool set` sets it afterwards"))),
         }
     }
@@ -151,6 +149,16 @@ fn altroot(args: &Args) -> Result<Option<PathBuf>, Failure> {
         return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
     }
     Ok(root)
+}
+
+/// Whether the pools are to be looked at only.
+fn read_only(args: &Args) -> Result<bool, Failure> {
+    let said = args.properties.iter().rfind(|(name, _)| name == "readonly");
+    match said.map(|(_, value)| value.as_str()) {
+        None | Some("off") => Ok(false),
+        Some("on") => Ok(true),
+        Some(other) => Err(Failure::usage(format!("-o readonly={other}: it is on or off"))),
+    }
 }
 
 fn show(found: &[Found], asking: &Asking) -> Done {

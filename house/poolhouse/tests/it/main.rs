@@ -13,5 +13,6 @@ mod manifest;
 mod mounts;
 mod nas;
 mod poolhouse;
+mod readonly;
 mod trouble;
 mod words;

@@ -263,7 +263,7 @@ fn who_mounts_may_say_how() {
     std::fs::write(dir.join("letter"), "dear grandma").unwrap();
     nas.good("zfs unmount tank/a");
     nas.refused("zfs mount -o ro,nonsense tank/a", 2);
-    nas.refused("zfs mount -o noatime tank/a", 2);
+    nas.refused("zfs mount -o lazytime tank/a", 2);
     nas.good("zfs mount -R -o nosuid,noexec tank/a");
     for dir in [&dir, &dir.join("b")] {
         let options = options(dir);
@@ -372,7 +372,13 @@ fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
     }
     nas.good("zfs set atime=off tank");
     assert!(!is_noted());
+    assert!(options(&nas.root().join("tank")).contains(&"noatime".to_owned()));
     nas.good("zfs set atime=on tank");
+    assert!(is_noted());
+    nas.good("zfs mount -o remount,noatime tank");
+    assert!(!is_noted());
+    assert_eq!(nas.good("zfs get -Ho value,source atime tank"), "off\ttemporary\n");
+    nas.good("zfs mount -o remount,atime tank");
     assert!(is_noted());
     // who may only look leaves no trace
     let before = std::fs::metadata(&letter).unwrap().accessed().unwrap();

@@ -31,6 +31,13 @@ pub(super) struct Beginner {
     pub(super) untold: AtomicU64,
 }
 
+impl Beginner {
+    /// Whether nothing may be changed: the property readonly says so, or how the pool is held.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.manners.now().read_only || self.owned.is_still()
+    }
+}
+
 impl Begin for Beginner {
     fn begin(&self, need: &Need) -> zpl::Result<Tx> {
         let objset = self.set.objset.id();
@@ -39,7 +46,7 @@ impl Begin for Beginner {
         }
         // what the log promised was judged when it was promised
         if self.replaying.load(Ordering::Acquire) == 0 {
-            if self.manners.now().read_only {
+            if self.is_read_only() {
                 return Err(Error::ReadOnly { objset });
             }
             self.rooms.judge(&self.owned, &self.set, need)?;

@@ -246,6 +246,9 @@ pub struct TakeOver {
     pub known: Option<KnownKeys>,
     /// What intent logs may promise on log devices that are missing is given up.
     pub without_logs: bool,
+    /// To be looked at only: nothing is written, what intent logs promise is left alone, and it may be
+    /// in the midst of what writing could not go on with.
+    pub read_only: bool,
 }
 
 /// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
@@ -273,8 +276,8 @@ pub fn hold_as(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -
     let Seen { pool, members, others } = drives_of(paths, wanted, how, world)?;
     let mut devices: Vec<Arc<dyn Device>> = Vec::new();
     for path in members {
-        let device = File::open_exclusive(&path).map_err(|error| Error::of_device(&error))?;
-        devices.push(Arc::new(device));
+        let opened = if how.read_only { File::open(&path) } else { File::open_exclusive(&path) };
+        devices.push(Arc::new(opened.map_err(|error| Error::of_device(&error))?));
     }
     let opens = |guid| auxiliary::open(&others, guid);
     take(&devices, &pool.to_string(), how, &opens, world)
@@ -308,8 +311,12 @@ fn take(
         pool.rename(name);
     }
     let name = pool.name().to_owned();
-    let owned = Owned::new(pool, world.below())
-        .map_err(|why| Error::NotHeld { pool: name, why: why.to_string() })?;
+    let failed = |why: spa::Error| Error::NotHeld { pool: name, why: why.to_string() };
+    if how.read_only {
+        let owned = Owned::still(pool, world.below()).map_err(failed)?;
+        return with_keys(Held::new(owned, world.clone(), how.known.clone()), how);
+    }
+    let owned = Owned::new(pool, world.below()).map_err(failed)?;
     // who exports a pool has all written that was promised
     let exported = candidate.config().is_some_and(|label| label.pool.state == PoolState::Exported);
     if how.without_logs || exported {
@@ -317,13 +324,18 @@ fn take(
     }
     owned.take_over(world.host.clone());
     auxiliary::take(&owned, opens);
-    let held = Held::new(owned, world.clone(), how.known.clone());
+    let held = with_keys(Held::new(owned, world.clone(), how.known.clone()), how)?;
+    held.take_logs_over()?;
+    Ok(held)
+}
+
+/// Loads the keys that were given.
+fn with_keys(held: Held, how: &TakeOver) -> Result<Held> {
     for (dataset, secret) in &how.keys {
         // it may be called otherwise from now on
         let below = dataset.find('/').and_then(|at| dataset.get(at..)).unwrap_or_default();
         held.load_key(&format!("{}{below}", held.name()), secret)?;
     }
-    held.take_logs_over()?;
     Ok(held)
 }
 

@@ -52,6 +52,9 @@ impl Held {
     /// gives their paths. What they missed, a resilver gives them.
     pub fn take_back(&self) -> Vec<String> {
         let mut taken = Vec::new();
+        if self.is_read_only() {
+            return taken;
+        }
         for (guid, path) in self.missing_drives() {
             let Ok(file) = File::open_exclusive(&path) else { continue };
             if self.take_back_on(guid, &(Arc::new(file) as Drive)).is_ok() {

@@ -36,7 +36,7 @@ pub struct LiveFiles {
 impl LiveFiles {
     /// Whether nothing in it may be changed (readonly).
     pub(super) fn is_read_only(&self) -> bool {
-        self.begin.manners.now().read_only
+        self.begin.is_read_only()
     }
 
     /// Returns when all that was done to a file, and to names before that, will outlast a power
@@ -173,11 +173,13 @@ impl Held {
         } else {
             let name = dataset.name();
             let objset = dataset.open().map_err(|error| Error::of_dataset(&name, &error))?;
-            if matches!(objset.root(), Blkptr::Regular(block) if block.order == Order::Big) {
+            let of_others =
+                matches!(objset.root(), Blkptr::Regular(block) if block.order == Order::Big);
+            if of_others && !owned.is_still() {
                 return Err(Error::Refused {
                     what: format!(
                         "'{name}' was written by a big-endian machine and can be read only: \
-                         `poolhouse rescue mount` shows it"
+                         import the pool with -o readonly=on, or see it with `poolhouse rescue mount`"
                     ),
                 });
             }
@@ -214,8 +216,10 @@ impl Held {
             log,
             begin: Arc::clone(&begin),
         };
-        self.replay(&files, &begin)?;
-        files.writer.drain()?;
+        if !owned.is_still() {
+            self.replay(&files, &begin)?;
+            files.writer.drain()?;
+        }
         Ok(files)
     }
 

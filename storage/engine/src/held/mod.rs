@@ -171,9 +171,11 @@ impl Held {
     /// failed: what was being written is tried again, and nothing is lost. Returns when all that
     /// waited is on the drives. Spares and cache drives that were not there are looked for.
     pub fn clear(&self) -> Result<()> {
-        self.find_auxiliary();
-        if !self.is_standing_still() {
-            self.take_back();
+        if !self.is_read_only() {
+            self.find_auxiliary();
+            if !self.is_standing_still() {
+                self.take_back();
+            }
         }
         self.0.owned.clear().map_err(|why| self.explain(&why))?;
         self.sync()
@@ -239,7 +241,24 @@ impl Held {
         self.tree()?.find(name).map_err(|error| Error::of_dataset(name, &error))
     }
 
+    /// Whether it was taken over to be looked at only: nothing of it is written, whatever happens.
+    pub fn is_read_only(&self) -> bool {
+        self.0.owned.is_still()
+    }
+
+    /// Refuses if it was.
+    pub fn judge_change(&self) -> Result<()> {
+        if self.is_read_only() { Err(self.explain(&spa::Error::Still)) } else { Ok(()) }
+    }
+
     fn explain(&self, why: &spa::Error) -> Error {
+        if matches!(why, spa::Error::Still) {
+            let what = format!(
+                "pool '{}' is imported read-only: export it, and import it without                  -o readonly=on, to change it",
+                self.name()
+            );
+            return Error::Refused { what };
+        }
         Error::Suspended { pool: self.name().to_owned(), why: why.to_string() }
     }
 }

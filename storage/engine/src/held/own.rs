@@ -272,7 +272,7 @@ impl Held {
                 ashift.unwrap_or(0).to_string(),
                 if ashift.is_some() { "local" } else { "default" },
             ),
-            property("readonly", "off".to_owned(), "-"),
+            property("readonly", if self.is_read_only() { "on" } else { "off" }.to_owned(), "-"),
             property("freeing", self.freeing()?.to_string(), "-"),
             property("leaked", "0".to_owned(), "-"),
             property("bcloneused", cloned.to_string(), "-"),

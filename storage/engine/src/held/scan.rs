@@ -174,6 +174,7 @@ impl Held {
 
     /// Has all read and mended. Refused while the pool is walked over already.
     pub fn start_scrub(&self) -> Result<()> {
+        self.judge_change()?;
         let mut state = self.0.scans.state.lock();
         let busy = state.running.as_ref().map(|running| running.0).or(state.wanted);
         if let Some(scan) = busy {

@@ -92,7 +92,7 @@ impl LiveVolume {
         if self.0.set.is_retired() {
             return Err(zpl::Error::Stopped { objset: self.0.set.objset.id() }.into());
         }
-        if self.0.manners.now().read_only {
+        if self.0.manners.now().read_only || self.0.owned.is_still() {
             return Err(zpl::Error::ReadOnly { objset: self.0.set.objset.id() }.into());
         }
         Ok(self.0.rooms.judge(&self.0.owned, &self.0.set, &need)?)

@@ -31,6 +31,7 @@ use dmu::{Changed, Objset};
 use dsl::write::Moment;
 use ondisk::dnode::Flags;
 use ondisk::label::PoolConfig;
+use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use parking_lot::{Mutex, RwLock};
 use txg::{Groups, Limits, Tx};
@@ -195,6 +196,8 @@ pub struct Owned {
     pub(crate) standstill: Arc<standstill::Standstill>,
     /// What drives gave wrong, to be mended.
     wrongs: Arc<heal::Wrongs>,
+    /// Nothing is written, whatever is asked for.
+    is_still: bool,
 }
 
 /// The pool's configuration, and whether labels have it.
@@ -220,6 +223,21 @@ impl Owned {
     pub(crate) fn over(mut pool: Pool, mos: Objset, world: World) -> Result<Self, Error> {
         capacity::complete_biases(&mut pool);
         let space = Space::load(&pool, &mos)?;
+        Self::with(pool, mos, space, world)
+    }
+
+    /// Holds a pool to be looked at only: its devices need not be such as can be written, and it may be
+    /// in the midst of what writing could not go on with.
+    pub fn still(mut pool: Pool, world: World) -> Result<Self, Error> {
+        capacity::complete_biases(&mut pool);
+        let mos = pool.mos.to_live();
+        let space = Space::still(&pool, &mos);
+        let owned = Self { is_still: true, ..Self::with(pool, mos, space, world)? };
+        owned.groups.stop();
+        Ok(owned)
+    }
+
+    fn with(pool: Pool, mos: Objset, space: Space, world: World) -> Result<Self, Error> {
         let rounding = account::rounding(&pool);
         let writer = Arc::new(Writer::new(
             Arc::clone(&pool.reader),
@@ -278,7 +296,13 @@ impl Owned {
             signs,
             standstill,
             wrongs,
+            is_still: false,
         })
+    }
+
+    /// Whether it is held to be looked at only.
+    pub fn is_still(&self) -> bool {
+        self.is_still
     }
 
     /// Its name.
@@ -346,7 +370,8 @@ impl Owned {
 
     /// A hold on the open group; waits while too much is dirty.
     pub fn begin(&self) -> Result<Tx, Error> {
-        self.groups.begin().ok_or_else(|| self.trouble().unwrap_or(Error::Closed))
+        let otherwise = if self.is_still { Error::Still } else { Error::Closed };
+        self.groups.begin().ok_or_else(|| self.trouble().unwrap_or(otherwise))
     }
 
     /// Tells who accounts for owners.
@@ -391,12 +416,14 @@ impl Owned {
     }
 
     /// Gives a dataset its intent log: what an import finds in it is claimed, lest anything take
-    /// its place. To be done before anything of the pool is changed.
+    /// its place. To be done before anything of the pool is changed. Where nothing is, what it holds
+    /// is left alone.
     pub fn begin_log(&self, set: &Set) -> Result<Arc<zil::Log>, Error> {
         if let Some(log) = set.log.get() {
             return Ok(Arc::clone(log));
         }
-        let header = set.objset.synced().header().log.clone();
+        let found = || set.objset.synced().header().log.clone();
+        let header = if self.is_still { LogHeader::default() } else { found() };
         let first = self.groups.open();
         let forgives = self.forgives.load(Ordering::Acquire);
         let claimed = zil::claim(&self.writer, set.objset.id(), &header, (first, forgives))?;

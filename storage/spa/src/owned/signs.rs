@@ -74,7 +74,7 @@ fn sign(interval: Option<Duration>, count: u16) -> Multihost {
 impl Owned {
     /// Whether signs of life are given.
     pub fn gives_signs(&self) -> bool {
-        self.signs.wanted.load(Ordering::Acquire)
+        self.signs.wanted.load(Ordering::Acquire) && !self.is_still
     }
 
     /// Has signs given, or no more, from the next group on.

@@ -30,6 +30,9 @@ impl Owned {
     /// Writes out everything that was changed before this call, and returns when it is on the
     /// drives. Several may call it: one of them writes.
     pub fn sync(&self) -> Result<(), Error> {
+        if self.is_still {
+            return Ok(());
+        }
         let wanted = self.groups.open();
         let served = || self.standstill.is_served();
         if served()

@@ -61,6 +61,9 @@ impl Tasks {
 impl Owned {
     /// Has something done with the open group, or a later one; nobody waits for that. Gives its number.
     pub(super) fn ask(&self, task: impl FnOnce(&Self, &Change<'_>) + Send + 'static) -> u64 {
+        if self.is_still {
+            return 0;
+        }
         self.tasks.add(self.groups.open(), Box::new(task))
     }
 
@@ -71,6 +74,9 @@ impl Owned {
         &self,
         work: impl FnOnce(&Self, &Change<'_>) -> T + Send + 'static,
     ) -> Result<T, Error> {
+        if self.is_still {
+            return Err(Error::Still);
+        }
         let result = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&result);
         let task = self.ask(move |owned, change| *answer.lock() = Some(work(owned, change)));

@@ -78,7 +78,7 @@ impl Owned {
     pub fn wants_resilver(&self) -> bool {
         let leaves = self.tree.leaves();
         let lacks = |leaf: &Arc<Leaf>| leaf.is_writable() && !leaf.away().is_empty();
-        leaves.iter().any(lacks) || !self.replaced().is_empty()
+        !self.is_still() && (leaves.iter().any(lacks) || !self.replaced().is_empty())
     }
 
     /// Gives all drives that are there what they missed. When all of it is on them the pool takes

@@ -14,6 +14,7 @@ use txg::Tx;
 use units::{Ashift, MetaslabId, ObjectId, Txg, VdevId};
 use vdev::Node;
 
+use crate::features::{self, Verdict};
 use crate::space::log::{self, Log, LoggedTop};
 use crate::space::map::header;
 use crate::space::{TopSpace, space_map_entries};
@@ -89,6 +90,15 @@ impl Space {
     /// Gives also how many bytes of maps there are.
     fn open(pool: &Pool, mos: &Objset) -> Result<(Self, u64), Error> {
         judge(pool)?;
+        Self::described(pool, mos)
+    }
+
+    /// Of a pool of which nothing is to be allocated: how full it is, as far as that can be read.
+    pub fn still(pool: &Pool, mos: &Objset) -> Self {
+        Self::described(pool, mos).map_or_else(|_| Self::blank(mos, &[]), |(space, _)| space)
+    }
+
+    fn described(pool: &Pool, mos: &Objset) -> Result<(Self, u64), Error> {
         let allocator = Arc::new(Allocator::default());
         let (mut tops, mut logged, mut closed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for space in pool.space()? {
@@ -208,14 +218,16 @@ fn judge(pool: &Pool) -> Result<(), Error> {
     let root = pool.config().tree.as_ref();
     let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));
     let expanding = root.is_some_and(|root| root.children.iter().any(|top| top.raidz_expanding));
-    let why = if pool.checkpoint()?.is_some() {
-        "it has a checkpoint"
+    let why = if let Verdict::ReadOnly(guids) = features::judge(pool.features()) {
+        format!("it uses what is not known here: {}", guids.join(", "))
+    } else if pool.checkpoint()?.is_some() {
+        "it has a checkpoint".to_owned()
     } else if removing {
-        "a vdev is being removed"
+        "a vdev is being removed".to_owned()
     } else if expanding {
-        "a raidz vdev is being widened"
+        "a raidz vdev is being widened".to_owned()
     } else if pool.uberblock().order == ondisk::Order::Big {
-        "it was last written by a machine of the other byte order"
+        "it was last written by a machine of the other byte order".to_owned()
     } else {
         return Ok(());
     };

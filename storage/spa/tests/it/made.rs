@@ -95,6 +95,16 @@ fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
     (folder, made)
 }
 
+/// The pool in a folder, to be read.
+fn open(folder: &Folder) -> spa::Pool {
+    let entries = std::fs::read_dir(&folder.0).unwrap();
+    let device = |path: &Path| Arc::new(File::open(path).unwrap()) as Arc<dyn Device>;
+    let devices: Vec<_> = entries.map(|entry| device(&entry.unwrap().path())).collect();
+    let (found, _) = spa::scan(&devices);
+    assert_eq!(found.len(), 1);
+    found[0].open(&spa::Options::default()).unwrap()
+}
+
 #[test]
 fn pools_are_made_and_found_again() {
     for (name, shape, count, ashift) in [
@@ -115,13 +125,35 @@ fn pools_are_made_and_found_again() {
         }
         drop(set);
         drop(made);
-        let devices = std::fs::read_dir(&folder.0)
-            .unwrap()
-            .map(|entry| Arc::new(File::open(&entry.unwrap().path()).unwrap()) as Arc<dyn Device>);
-        let devices: Vec<_> = devices.collect();
-        let (found, _) = spa::scan(&devices);
-        assert_eq!(found.len(), 1, "{name}");
-        let pool = found[0].open(&spa::Options::default()).unwrap();
+        let pool = open(&folder);
         assert_eq!(pool.name(), "made");
     }
+}
+
+#[test]
+fn what_uses_features_that_nobody_knows_is_looked_at_only() {
+    let (folder, made) = make("strange", Shape::Mirror, 2, 12);
+    let strange = |uses: u64| {
+        move |_: &spa::Owned, change: &dsl::write::Change<'_>| {
+            let directory = spa::Directory::open(change.mos.clone()).unwrap();
+            let table = directory.object("features_for_write").unwrap().unwrap();
+            let table = zap::Zap::open(table).unwrap();
+            table.update_u64(change.tx, b"org.example:strange", uses).unwrap();
+        }
+    };
+    // one that is enabled, and not in use, does no harm
+    made.owned.perform(strange(0)).unwrap();
+    drop(made);
+    let owned = spa::Owned::new(open(&folder), world()).unwrap();
+    drop(owned);
+
+    let (folder, made) = make("stranger", Shape::Mirror, 2, 12);
+    made.owned.perform(strange(1)).unwrap();
+    drop(made);
+    let refused = spa::Owned::new(open(&folder), world()).unwrap_err();
+    assert!(refused.to_string().contains("org.example:strange"), "{refused}");
+    let still = spa::Owned::still(open(&folder), world()).unwrap();
+    still.sync().unwrap();
+    assert!(matches!(still.begin(), Err(spa::Error::Still)));
+    assert!(matches!(still.perform(strange(2)), Err(spa::Error::Still)));
 }
