@@ -87,6 +87,47 @@ fn what_is_imported_to_be_looked_at_is_not_changed() {
     std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
 }
 
+/// How many files there are; all that is in them can be read.
+fn read_all(dir: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let read = |path: &Path| {
+        let found = std::fs::symlink_metadata(path).unwrap();
+        if found.is_dir() {
+            return read_all(path);
+        }
+        // what is larger is mostly a hole
+        if found.is_file() && found.len() < 64 << 20 {
+            let shown = path.display();
+            let bytes = std::fs::read(path).unwrap_or_else(|why| panic!("{shown}: {why}"));
+            assert_eq!(bytes.len() as u64, found.len(), "{shown}");
+        }
+        1
+    };
+    entries.map(|entry| read(&entry.unwrap().path())).sum()
+}
+
+#[test]
+fn pools_of_openzfs_can_be_looked_at_whatever_they_are_in_the_midst_of() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("looked-at-all", 0);
+    for name in fixtures::names() {
+        let fixture = fixtures::load(&name);
+        let content = || {
+            let images = fixture.images();
+            images.iter().map(|image| std::fs::read(image).unwrap()).collect::<Vec<_>>()
+        };
+        let (before, root, pool) = (content(), nas.root(), fixture.pool());
+        let (root_arg, dir) = (arg(&root), arg(&fixture.dir));
+        nas.good(&format!("zpool import -fm -o readonly=on -R {root_arg} -d {dir} {pool}"));
+        assert!(read_all(&root) > 0, "{name}");
+        assert_eq!(nas.good("zpool get -Ho value readonly"), "on\n", "{name}");
+        nas.good(&format!("zpool export {pool}"));
+        assert!(content() == before, "{name}: not a byte is another");
+    }
+}
+
 #[test]
 fn what_lacks_a_drive_can_be_looked_at() {
     if cannot_mount() {

@@ -232,6 +232,7 @@ fn check_redundancy(new: &NewPool) -> Result<()> {
 
 /// How a pool is taken over.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of one command")]
 pub struct TakeOver {
     /// One that another host had and did not export, too.
     pub force: bool,
