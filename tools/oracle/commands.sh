@@ -531,5 +531,44 @@ same zfs mount -R s/reserved s/clone
 same zpool export s
 mkdir -p $D/nothing
 same zpool import -d $D/nothing
+
+# who is in what is taken back stays there
+same zpool import -d $D s
+same zfs create -o mountpoint=$M/back s/back
+same bash -c "mkdir $M/back/d; echo one >$M/back/d/f"
+same zfs snapshot s/back@1
+alike bash -c "cd $M/back/d; echo two >f; echo new >g; exec 4<f; zfs rollback s/back@1; cat f; cat <&4; ls; pwd"
+same zfs mount -o remount,noatime s/back
+alike zfs get -H -o value,source atime s/back
+alike bash -c "grep ' $M/back ' /proc/mounts | grep -o noatime"
+same zfs set atime=off s/back
+alike bash -c "grep ' $M/back ' /proc/mounts | grep -o noatime"
+
+# what is looked at only is not changed
+same zpool export s
+same zpool import -o readonly=maybe -d $D s
+same zpool import -o readonly=on -d $D s
+alike zpool get -H -o value readonly s
+alike zfs get -H -o value,source readonly s/back
+alike cat $M/back/d/f
+same touch $M/back/d/f
+same zfs set compression=lz4 s/back
+same zfs inherit compression s/back
+same zfs snapshot s/back@2
+same zfs rollback s/back@1
+same zfs create s/more
+same zfs rename s/back s/forth
+same zfs destroy s/back@1
+same zfs bookmark s/back@1 s/back#1
+same zfs clone s/back@1 s/more
+same zpool set comment=x s
+same zpool scrub s
+same zpool history s
+same zfs unmount s/back
+same zfs mount s/back
+alike zfs list -H -o name -t all -r s/back
+same zpool export s
+same zpool import -o readonly=off -d $D s
+same zfs destroy -r s/back
 clean s
 exit 0

@@ -39,6 +39,9 @@ pub struct PoolSummary {
     pub partly_lost: bool,
     /// Why it cannot be read.
     pub reason: Option<String>,
+    /// Why it can be read only, and not be changed, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_read: Option<String>,
     /// The exit status of commands that try to.
     pub status: u8,
     /// What is wrong with it otherwise.
@@ -198,6 +201,7 @@ pub(crate) fn describe(
             pool.events().iter().any(|event| matches!(event, Event::Lost { .. }))
         }),
         reason: failure.map(ToString::to_string),
+        only_read: pool.and_then(spa::Pool::why_only_read),
         status: failure.map_or(0, crate::Error::status),
         warnings: opened.as_ref().map_or_else(
             |_| Vec::new(),

@@ -117,6 +117,16 @@ impl Pool {
         &self.directory
     }
 
+    /// Why it can only be read, if so: it is in the midst of something that writing does not know how to
+    /// go on with, or uses features that are not known.
+    pub fn why_only_read(&self) -> Option<String> {
+        match crate::space::judge(self) {
+            Err(Error::ReadOnly { why }) => Some(why),
+            // what cannot be read is said when it is
+            Ok(()) | Err(_) => None,
+        }
+    }
+
     /// The uberblock of its checkpoint, if it has one.
     pub fn checkpoint(&self) -> Result<Option<Uberblock>, Error> {
         let Some(entry) = self.directory.table().lookup(b"com.delphix:zpool_checkpoint")? else {

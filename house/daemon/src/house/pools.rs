@@ -354,6 +354,9 @@ fn describe(pool: &PoolSummary) -> Found {
                  others, with `poolhouse rescue`"
         )
     });
+    let only_read = pool.only_read.as_ref().map(|why| {
+        format!("It cannot be changed, as {why}: import it with -o readonly=on to look at it.")
+    });
     let health = match (pool.readable && lost.is_none(), healthy) {
         (false, _) => "UNAVAIL",
         (true, true) => "ONLINE",
@@ -365,7 +368,7 @@ fn describe(pool: &PoolSummary) -> Found {
         state: pool.state.clone(),
         host: pool.host.clone(),
         health: health.to_owned(),
-        reason: pool.reason.clone().or(lost),
+        reason: pool.reason.clone().or(lost).or(only_read),
         vdevs,
     }
 }

@@ -129,6 +129,19 @@ fn pools_of_openzfs_can_be_looked_at_whatever_they_are_in_the_midst_of() {
 }
 
 #[test]
+fn what_cannot_be_changed_says_how_it_can_be_looked_at() {
+    let nas = Nas::new("looked-at-only", 0);
+    let fixture = fixtures::load("checkpoint-raidz");
+    let (dir, pool) = (arg(&fixture.dir), fixture.pool());
+    let listed = nas.good(&format!("zpool import -d {dir}"));
+    assert!(listed.contains("checkpoint") && listed.contains("-o readonly=on"), "{listed}");
+    let refused = nas.run(&format!("zpool import -fN -d {dir} {pool}"));
+    assert_ne!(refused.status, 0);
+    assert!(refused.err.contains("-o readonly=on"), "{}", refused.err);
+    nas.good(&format!("zpool import -fN -o readonly=on -d {dir} {pool}"));
+}
+
+#[test]
 fn what_lacks_a_drive_can_be_looked_at() {
     if cannot_mount() {
         return;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::held::{Held, NewDataset, Shape, Watch};
+use engine::held::{Groups, Held, NewDataset, Shape, Watch};
 use units::ObjectId;
 
 use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
@@ -80,6 +80,7 @@ fn who_reads_has_it_mended() {
         ("mirror", Shape::Mirror, 2),
         ("raidz1", Shape::Raidz(1), 4),
         ("raidz2", Shape::Raidz(2), 5),
+        ("draid1", Shape::Draid(Groups { parity: 1, data: 2, spares: 1 }), 5),
     ] {
         let folder = Folder::new(&format!("healing-{name}"), count, DRIVE);
         let content = noise(7, 1 << 20);

@@ -214,7 +214,7 @@ pub(crate) fn is_closed(config: &VdevConfig, top: &Node) -> bool {
 }
 
 /// Refuses pools in the midst of something that writing does not know how to go on with.
-fn judge(pool: &Pool) -> Result<(), Error> {
+pub(crate) fn judge(pool: &Pool) -> Result<(), Error> {
     let root = pool.config().tree.as_ref();
     let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));
     let expanding = root.is_some_and(|root| root.children.iter().any(|top| top.raidz_expanding));

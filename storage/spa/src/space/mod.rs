@@ -21,7 +21,7 @@ mod write;
 
 pub(crate) use away::load_away;
 pub use load::Space;
-pub(crate) use load::is_closed;
+pub(crate) use load::{is_closed, judge};
 pub(crate) use map::MapWriter;
 pub use map::space_map_entries;
 pub use tops::TopSpace;
