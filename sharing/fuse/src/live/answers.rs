@@ -136,7 +136,7 @@ impl LiveServer {
                 Err(_) => (Attributes::unknown(item), Duration::ZERO),
             };
             let validity = Validity { name: time, attributes: time.min(self.keeps(&found)) };
-            let how = (found.generation, validity);
+            let how = (self.revived.generation(&found), validity);
             page.add_with(item.next, &item.name, &attributes(&found), how)
         });
         told(listed)?;

@@ -86,7 +86,9 @@ impl LiveServer {
         if is_another {
             self.files.renew(vfs::Open::again);
             self.listings.renew(vfs::LiveListing::again);
-            self.removed.forget();
+            // these the kernel takes for dead as long as somebody is in them
+            let gone = self.removed.take();
+            self.revived.add(gone.into_iter().filter(|one| self.live.attributes(*one).is_ok()));
         }
         Ok(is_another)
     }

@@ -20,7 +20,7 @@ use crate::ROOT;
 use crate::convert::attributes;
 use crate::handles::Handles;
 pub use back::{Beside, TakenBack};
-use removed::Removed;
+use removed::{Removed, Revived};
 
 /// Answers the kernel.
 pub(crate) struct LiveServer {
@@ -32,6 +32,7 @@ pub(crate) struct LiveServer {
     files: Handles<Open>,
     listings: Handles<LiveListing>,
     removed: Removed,
+    revived: Revived,
     /// Whether the kernel forgets what it keeps of a file where that is written directly.
     direct: AtomicBool,
 }
@@ -52,9 +53,10 @@ impl LiveServer {
         // what one name becomes may change what another one names
         let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
         let (files, listings) = (Handles::new(), Handles::new());
-        let (removed, direct) = (Removed::default(), AtomicBool::new(false));
+        let (removed, revived) = (Removed::default(), Revived::default());
+        let direct = AtomicBool::new(false);
         let gate = RwLock::new(());
-        Self { live, gate, names, files, listings, removed, direct }
+        Self { live, gate, names, files, listings, removed, revived, direct }
     }
 
     /// The kernel calls the root 1, whatever its number is.
@@ -83,7 +85,7 @@ impl LiveServer {
     /// What a name names for so long.
     fn named(&self, found: &Attributes, name: Duration) -> Answer {
         let validity = Validity { name, attributes: self.keeps(found) };
-        Answer::entry(&attributes(found), found.generation, validity)
+        Answer::entry(&attributes(found), self.revived.generation(found), validity)
     }
 
     /// What a name names, if anything: that there is none is kept, too.
@@ -120,7 +122,7 @@ impl LiveServer {
     /// A file that was made and opened. Its space may not be known yet.
     fn created(&self, found: &Attributes, file: Opened) -> Answer {
         let validity = Validity { name: self.names, attributes: SHORT.min(self.keeps(found)) };
-        Answer::created(&attributes(found), found.generation, validity, file)
+        Answer::created(&attributes(found), self.revived.generation(found), validity, file)
     }
 
     /// Of a file, or of a directory that went while somebody was in it.

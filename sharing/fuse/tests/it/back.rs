@@ -223,3 +223,41 @@ fn what_programs_are_in_does_not_become_another_file() {
     drop(reborn);
     place.end();
 }
+
+#[test]
+fn what_was_removed_while_somebody_was_in_it_is_there_again() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("back-removed");
+    for way in 0..2 {
+        let dir = place.dir();
+        let (folder, file) = (dir.join("folder"), dir.join("file"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(&file, "of the snapshot").unwrap();
+        let name = format!("s{way}");
+        snapshot(&place, &name);
+        let before = all(&dir);
+        let (in_folder, mut in_file) = (File::open(&folder).unwrap(), File::open(&file).unwrap());
+        for made in fs::read_dir(&folder).unwrap() {
+            fs::remove_file(made.unwrap().path()).unwrap();
+        }
+        fs::remove_dir(&folder).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert_eq!(in_file.metadata().unwrap().nlink(), 0);
+        take_back(&place, &name);
+        fs::write(folder.join(format!("made{way}")), "there").unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), way + 1);
+        assert_eq!(in_file.metadata().unwrap().nlink(), 1);
+        let mut text = String::new();
+        in_file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "of the snapshot");
+        drop((in_folder, in_file));
+        assert_eq!(fs::read(&file).unwrap(), b"of the snapshot");
+        assert!(
+            all(&dir).keys().filter(|path| !path.ends_with(format!("made{way}"))).eq(before.keys())
+        );
+        place = place.again();
+    }
+    place.end();
+}
