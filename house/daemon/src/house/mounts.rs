@@ -362,8 +362,14 @@ impl Pool {
         let live = Live::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
         live.set_still(is_still(&options));
-        let (mounted, beside) =
-            fuse::mount_live(&live, dir, &options).map_err(|why| said(why.to_string()))?;
+        let mounted = fuse::mount_live(&live, dir, &options);
+        let (mounted, beside) = mounted.map_err(|why| match why {
+            fuse::Error::Folder { .. } if self.held.is_read_only() => said(format!(
+                "{why}: the folder is not there, and cannot be made in a pool that is imported \
+                 read-only; `poolhouse rescue mount` shows all file systems in one"
+            )),
+            why => said(why.to_string()),
+        })?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
         let order = MOUNTED.fetch_add(1, Ordering::Relaxed);
         let mount = Mount { dataset, dir, options, wish, live, mounted, beside, made, order };

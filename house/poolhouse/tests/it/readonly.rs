@@ -70,7 +70,8 @@ fn what_is_imported_to_be_looked_at_is_not_changed() {
         "zpool scrub tank",
         "zpool destroy tank",
     ] {
-        assert!(nas.refused(words, 1).contains("read-only"), "{words}");
+        let why = nas.refused(words, 1);
+        assert!(why.contains("read-only") && !why.contains("  "), "{words}: {why}");
     }
     nas.good("zpool sync tank");
     nas.good("zpool clear tank");

@@ -254,7 +254,8 @@ impl Held {
     fn explain(&self, why: &spa::Error) -> Error {
         if matches!(why, spa::Error::Still) {
             let what = format!(
-                "pool '{}' is imported read-only: export it, and import it without                  -o readonly=on, to change it",
+                "pool '{}' is imported read-only: export it, and import it without \
+                 -o readonly=on, to change it",
                 self.name()
             );
             return Error::Refused { what };
