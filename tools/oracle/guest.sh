@@ -115,14 +115,19 @@ scrub() { # WHEN
   sound "$1, after its scrub"
 }
 
+unless_full() { # COMMAND...: a pool may have no room for it
+  local said
+  said=$("$@" 2>&1) || [[ $said == *"out of space"* ]] || trouble "$*: $said"
+}
+
 more() { # OpenZFS's own changes: new files, snapshots, datasets, and some that go
   local n snapshots
   for n in 0 1 2 3; do
     ! mountpoint -q /run/mounts/$n || churn /run/mounts/$n "$name.$n" 15
   done
-  zfs snapshot -r tank@theirs
-  zfs create tank/theirs
-  churn /tank/theirs "$name.theirs" 20
+  unless_full zfs snapshot -r tank@theirs
+  unless_full zfs create tank/theirs
+  ! mountpoint -q /tank/theirs || churn /tank/theirs "$name.theirs" 20
   mapfile -t snapshots < <(zfs list -Ho name -t snapshot -r tank)
   for ((n = 0; n < ${#snapshots[@]}; n += 3)); do zfs destroy "${snapshots[n]}" 2>/dev/null || true; done
   zpool sync tank
