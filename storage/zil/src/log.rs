@@ -118,6 +118,13 @@ impl Log {
         self.pending.lock().add(tx.txg(), item);
     }
 
+    /// Notes that something is done in a txg of which no record tells. What is added after it waits
+    /// for the txg too, as it may build on that; so this comes before what else is added of the same
+    /// change.
+    pub fn add_untold(&self, tx: &Tx) {
+        self.pending.lock().add_untold(tx.txg());
+    }
+
     /// An object is removed: what was done to its content is not to be promised any more, lest it
     /// be done again to another object that gets the number.
     pub fn forget(&self, object: ObjectId) {
@@ -128,14 +135,16 @@ impl Log {
     /// (`None`: to any), will outlast a power cut. The caller must hold no txg.
     pub fn commit(&self, object: Option<ObjectId>) -> Result<(), Error> {
         let mut turn = self.turn.lock();
-        let items = self.pending.lock().take(object);
-        // an earlier promise failed, maybe of what this caller has added
-        let failed = self.state.lock().instead > self.groups.synced();
-        if items.is_empty() && !failed {
+        let mut pending = self.pending.lock();
+        let (items, untold) = (pending.take(object), pending.untold());
+        drop(pending);
+        // an earlier promise failed, maybe of what this caller has added, or cannot be made
+        let must_wait = self.state.lock().instead.max(untold) > self.groups.synced();
+        if items.is_empty() && !must_wait {
             return Ok(());
         }
         let promised = match self.has_chain() {
-            Ok(true) if !failed && !self.is_better_written(&items) => {
+            Ok(true) if !must_wait && !self.is_better_written(&items) => {
                 self.promise(&mut turn, items).is_ok()
             }
             _ => false,

@@ -38,33 +38,48 @@ struct Group {
 
 /// All that waits.
 #[derive(Default)]
-pub(crate) struct Pending(BTreeMap<Txg, Group>);
+pub(crate) struct Pending {
+    groups: BTreeMap<Txg, Group>,
+    /// The last txg that brings something of which no record tells.
+    untold: Txg,
+}
 
 impl Pending {
     pub(crate) fn add(&mut self, txg: Txg, item: Item) {
-        let group = self.0.entry(txg).or_default();
+        let group = self.groups.entry(txg).or_default();
         match item.body.changed_object() {
             Some(object) if !item.ordered => group.by_object.entry(object).or_default().push(item),
             _ => group.ordered.push(item),
         }
     }
 
+    /// A txg brings something of which no record tells. Nothing that comes after it may be promised
+    /// before that txg is on the drives: a replay would do it to something else.
+    pub(crate) fn add_untold(&mut self, txg: Txg) {
+        self.untold = self.untold.max(txg);
+    }
+
+    /// The last txg that brings such a thing.
+    pub(crate) const fn untold(&self) -> Txg {
+        self.untold
+    }
+
     /// The content of the object is of no interest any more.
     pub(crate) fn forget(&mut self, object: ObjectId) {
-        for group in self.0.values_mut() {
+        for group in self.groups.values_mut() {
             group.by_object.remove(&object);
         }
     }
 
     /// A txg is on the drives.
     pub(crate) fn synced(&mut self, txg: Txg) {
-        self.0 = self.0.split_off(&Txg::new(txg.get().saturating_add(1)));
+        self.groups = self.groups.split_off(&Txg::new(txg.get().saturating_add(1)));
     }
 
     /// What is to be promised if that object is asked for, or everything; in order.
     pub(crate) fn take(&mut self, object: Option<ObjectId>) -> Vec<(Txg, Item)> {
         let mut taken = Vec::new();
-        for (txg, group) in &mut self.0 {
+        for (txg, group) in &mut self.groups {
             let mut items = std::mem::take(&mut group.ordered);
             match object {
                 Some(object) => items.extend(group.by_object.remove(&object).unwrap_or_default()),

@@ -66,7 +66,8 @@ pub trait Begin: Send + Sync {
     }
 
     /// Something was done within the transaction that no promise tells: who wants it to last must
-    /// wait for the group.
+    /// wait for the group, and so must who wants anything to last that is done after it. Called before
+    /// anything else is promised of the same change.
     fn must_sync(&self, tx: &Tx) {
         let _ = tx;
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use engine::files::{Kind, Time};
 use engine::held::{
-    Caller, Held, LiveFiles, Move, MoveKind, New, NewDataset, Position, Set as Attrs, XattrMode,
+    Caller, Held, LiveFiles, Move, MoveKind, New, NewDataset, Position, Set as Attrs, Stretch,
+    XattrMode,
 };
 use units::ObjectId;
 
@@ -17,19 +18,72 @@ use crate::tree::{OWNER, Tree, parent};
 /// An operation on files. An extended attribute without a length goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    Create { path: String },
-    Write { path: String, at: u64, length: usize, seed: u64 },
-    Append { path: String, length: usize, seed: u64 },
-    Truncate { path: String, size: u64 },
-    Punch { path: String, from: u64, to: u64 },
-    Rename { from: String, to: String },
-    Unlink { path: String },
-    Mkdir { path: String },
-    Rmdir { path: String },
-    Link { path: String, to: String },
-    Symlink { path: String, target: String },
-    SetAttr { path: String, mode: u32, owner: u32 },
-    SetXattr { path: String, name: String, length: Option<usize>, seed: u64 },
+    Create {
+        path: String,
+    },
+    Write {
+        path: String,
+        at: u64,
+        length: usize,
+        seed: u64,
+    },
+    Append {
+        path: String,
+        length: usize,
+        seed: u64,
+    },
+    Truncate {
+        path: String,
+        size: u64,
+    },
+    Punch {
+        path: String,
+        from: u64,
+        to: u64,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
+    Mkdir {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
+    Link {
+        path: String,
+        to: String,
+    },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    SetAttr {
+        path: String,
+        mode: u32,
+        owner: u32,
+    },
+    SetXattr {
+        path: String,
+        name: String,
+        length: Option<usize>,
+        seed: u64,
+    },
+    /// A file without a name is written, and then gets one.
+    Name {
+        path: String,
+        length: usize,
+        seed: u64,
+    },
+    /// A new file shares the blocks of another as far as that goes; the rest is copied.
+    Share {
+        path: String,
+        to: String,
+    },
 }
 
 /// An operation on a pool.
@@ -159,6 +213,14 @@ impl Act {
             Self::SetXattr { path, name, length, seed } => {
                 tree.set_attribute(path, name, length.map(|length| content(*seed, length)));
             }
+            Self::Name { path, length, seed } => {
+                let bytes = Arc::new(content(*seed, *length));
+                tree.make(path, What::File(bytes), 0o644, now);
+            }
+            Self::Share { path, to } => {
+                let bytes = tree.content(path);
+                tree.make(to, What::File(bytes), 0o644, now);
+            }
         }
     }
 }
@@ -199,6 +261,37 @@ impl Hand {
         let (dir, name) = self.place(path)?;
         let made = self.live.make(&self.caller(), dir, name, new);
         made.map(drop).map_err(|why| why.to_string())
+    }
+
+    fn name(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
+        let (dir, name) = self.place(path)?;
+        let name_it = || {
+            let file = self.live.make_unnamed(&self.caller(), dir, &New::default())?.id;
+            self.live.write(&self.caller(), ObjectId::new(file), Position::At(0), bytes)?;
+            self.live.link(&self.caller(), ObjectId::new(file), dir, name)?;
+            self.live.release(ObjectId::new(file))
+        };
+        name_it().map_err(|why| why.to_string())
+    }
+
+    fn share(&self, path: &str, to: &str) -> Result<(), String> {
+        let from = self.find(path)?;
+        self.make(to, &New::default())?;
+        let to = self.find(to)?;
+        let share = || {
+            let source = self.live.files().file(from.get())?;
+            let mut bytes = vec![0; usize::try_from(source.facts().size).unwrap_or(0)];
+            source.content().read(0, &mut bytes)?;
+            let length = source.facts().size;
+            let stretch = Stretch { from, start: 0, to, at: 0, length };
+            let done = self.live.share(&self.caller(), &stretch)?;
+            let rest = &bytes[usize::try_from(done).unwrap_or(0)..];
+            if rest.is_empty() {
+                return Ok(());
+            }
+            self.live.write(&self.caller(), to, Position::At(done), rest).map(drop)
+        };
+        share().map_err(|why: engine::files::Error| why.to_string())
     }
 
     fn act(&self, act: &Act) -> Result<(), String> {
@@ -255,6 +348,8 @@ impl Hand {
                 let (file, name, mode) = (self.find(path)?, name.as_bytes(), XattrMode::Any);
                 live.set_xattr(&caller, file, name, value.as_deref(), mode)
             }
+            Act::Name { path, length, seed } => return self.name(path, &content(*seed, *length)),
+            Act::Share { path, to } => return self.share(path, to),
         };
         done.map_err(|why| why.to_string())
     }

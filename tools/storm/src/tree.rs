@@ -66,6 +66,14 @@ impl Tree {
         }
     }
 
+    /// The bytes of a file.
+    pub(crate) fn content(&self, path: &str) -> Arc<Vec<u8>> {
+        match self.names.get(path).map(|id| &self.nodes[id].what) {
+            Some(What::File(bytes)) => Arc::clone(bytes),
+            _ => Arc::default(),
+        }
+    }
+
     pub(crate) fn make(&mut self, path: &str, what: What, mode: u32, now: i64) {
         let id = self.next;
         self.next += 1;

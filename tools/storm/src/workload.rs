@@ -18,6 +18,8 @@ pub enum Workload {
     Long(u64),
     /// The same, and many on extended attributes.
     Marked(u64),
+    /// The same, and many of which no record of a log tells.
+    Untold(u64),
 }
 
 /// Kinds of operations.
@@ -58,7 +60,7 @@ impl Workload {
     pub(crate) fn length(self) -> usize {
         match self {
             Self::Short(number) => Self::kinds(number).len(),
-            Self::Long(_) | Self::Marked(_) => LONG,
+            Self::Long(_) | Self::Marked(_) | Self::Untold(_) => LONG,
         }
     }
 
@@ -68,6 +70,7 @@ impl Workload {
             Self::Short(number) => number,
             Self::Long(seed) => !seed,
             Self::Marked(seed) => !seed ^ 1 << 62,
+            Self::Untold(seed) => !seed ^ 1 << 61,
         }
     }
 
@@ -80,10 +83,12 @@ impl Workload {
                 let sets: Vec<&String> = model.sets.keys().collect();
                 mark_op(sets[pick(chance, sets.len())], model, chance)
             }
-            Self::Long(_) | Self::Marked(_) if chance.percent(25) => {
-                dataset_op(&root, model, chance)
+            Self::Untold(_) if chance.percent(30) => {
+                let sets: Vec<&String> = model.sets.keys().collect();
+                untold_op(sets[pick(chance, sets.len())], model, chance)
             }
-            Self::Long(_) | Self::Marked(_) => {
+            _ if chance.percent(25) => dataset_op(&root, model, chance),
+            _ => {
                 let sets: Vec<&String> = model.sets.keys().collect();
                 let set = sets[pick(chance, sets.len())].clone();
                 let kind =
@@ -173,6 +178,27 @@ fn mark_op(set: &str, model: &Model, chance: &mut Seed) -> Op {
     Op::File { set: set.to_owned(), act }
 }
 
+/// Something is done of which no record of a log tells: a file that had no name gets one, shares the
+/// blocks of another, or gets an attribute without a value.
+fn untold_op(set: &str, model: &Model, chance: &mut Seed) -> Op {
+    let tree = model.tree(set);
+    let files = tree.paths(|what| matches!(what, What::File(_)));
+    let dirs = tree.paths(|what| matches!(what, What::Directory));
+    let file = one(chance, &files).map(str::to_owned);
+    let free = free_path(&dirs, chance).filter(|free| !tree.has(free));
+    let seed = chance.next_u64();
+    let act = match (chance.below(3), file, free) {
+        (0, _, Some(path)) => Act::Name { path, length: pick(chance, 20_000), seed },
+        (1, Some(path), Some(to)) => Act::Share { path, to },
+        (_, Some(path), _) => {
+            let name = one(chance, &MARKS).unwrap_or_default().to_owned();
+            Act::SetXattr { path, name, length: Some(0), seed }
+        }
+        _ => return Op::Sync,
+    };
+    Op::File { set: set.to_owned(), act }
+}
+
 fn free_path(dirs: &[&str], chance: &mut Seed) -> Option<String> {
     let dir = one(chance, dirs)?;
     let name = one(chance, &LETTERS)?;
@@ -228,6 +254,7 @@ impl fmt::Display for Workload {
             Self::Short(number) => write!(f, "e{number}"),
             Self::Long(seed) => write!(f, "r{seed}"),
             Self::Marked(seed) => write!(f, "x{seed}"),
+            Self::Untold(seed) => write!(f, "u{seed}"),
         }
     }
 }
@@ -243,6 +270,7 @@ impl FromStr for Workload {
             "e" => Ok(Self::Short(number)),
             "r" => Ok(Self::Long(number)),
             "x" => Ok(Self::Marked(number)),
+            "u" => Ok(Self::Untold(number)),
             _ => Err(bad()),
         }
     }

@@ -76,7 +76,8 @@ impl Pool {
         let homeless = self.homeless(back)?;
         // nothing is destroyed if something of that is in use
         let goes = |name: &str| back.newer.iter().chain(&homeless).any(|it| it == name);
-        let gone = self.unmount(&goes, back.how())?;
+        let mut gone = self.unmount(&goes, back.how())?;
+        gone.extend(within);
         let work = || -> Result<()> {
             if !back.newer.is_empty() {
                 self.held.destroy_all(&back.newer, false)?;
@@ -91,9 +92,8 @@ impl Pool {
             TakenBack::Done(done, untold) => (done, untold),
             TakenBack::NotMounted(why) => (self.take_back_unmounted(back, &why, work), None),
         };
-        // a clone may be there still
+        // whatever came of it: a clone may be there still
         let mut warnings = self.mount_again(&gone);
-        warnings.extend(self.mount_again(&within));
         warnings.extend(untold.map(|why| {
             format!("'{}' must be unmounted and mounted to be seen as it is: {why}", back.head)
         }));
@@ -130,7 +130,7 @@ impl Pool {
         Ok(homeless)
     }
 
-    /// What cannot stay mounted meanwhile is unmounted, with all below it.
+    /// What cannot stay mounted meanwhile is unmounted, with all below it, until somebody mounts it again.
     fn take_back_unmounted(
         &self,
         back: &Back<'_>,
@@ -138,11 +138,8 @@ impl Pool {
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let within = self.unmount(&|name| is_within(name, back.head), back.how());
-        let gone = within.map_err(|busy| Error::refused(format!("{busy} ({why})")))?;
-        let done = work();
-        // what is said of this is said of all that is mounted in the end
-        let _ = self.mount_again(&gone);
-        done
+        within.map_err(|busy| Error::refused(format!("{busy} ({why})")))?;
+        work()
     }
 }
 

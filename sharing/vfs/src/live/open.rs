@@ -58,16 +58,15 @@ impl Open {
         let files = live.0.files().clone();
         files.hold(Live::object(number)?)?;
         let facts = file.facts();
-        let how = How::Live(Hold::new(&files, (facts.id, facts.generation), content));
-        let mut open = Self::with(live, number, how);
-        open.is_access_due = !live.is_still() && files.is_access_due(&facts, live.now());
-        Ok(open)
+        let is_access_due = !live.is_still() && files.is_access_due(&facts, live.now());
+        let how = How::Live(Hold::new(files, (facts.id, facts.generation), content));
+        Ok(Self { is_access_due, ..Self::with(live, number, how) })
     }
 
     /// A file without a name that is held already.
     pub(super) fn unnamed(live: &Live, files: &LiveFiles, file: &File) -> Self {
         let facts = file.facts();
-        let hold = Hold::new(files, (facts.id, facts.generation), file.content());
+        let hold = Hold::new(files.clone(), (facts.id, facts.generation), file.content());
         Self::with(live, facts.id, How::Live(hold))
     }
 
@@ -177,9 +176,9 @@ impl Open {
 }
 
 impl Hold {
-    fn new(files: &LiveFiles, (object, generation): (u64, u64), content: Content) -> Self {
+    fn new(files: LiveFiles, (object, generation): (u64, u64), content: Content) -> Self {
         let (ahead, object) = (Mutex::default(), ObjectId::new(object));
-        Self { ahead, content, object, generation, files: files.clone() }
+        Self { ahead, content, object, generation, files }
     }
 }
 

@@ -87,8 +87,12 @@ impl Held {
         all.filter_map(|(_, device)| Some(PathBuf::from(device?.name())))
     }
 
-    /// Opens spares and cache drives that were not there, where they are now where the pool says.
+    /// Opens spares and cache drives that were not there, where they are now where the pool says. One that
+    /// is looked at only has none.
     pub(super) fn find_auxiliary(&self) {
+        if self.is_read_only() {
+            return;
+        }
         let lost = self.0.owned.auxiliary().into_iter().filter(|(_, device)| device.is_none());
         for (named, _) in lost.filter(|(named, _)| !named.is_distributed) {
             let Ok(file) = File::open_exclusive(Path::new(&named.path)) else { continue };

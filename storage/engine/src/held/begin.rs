@@ -27,15 +27,6 @@ pub(super) struct Beginner {
     pub(super) manners: Manners,
     /// The record that is being replayed; 0: none, what is done now is new.
     pub(super) replaying: AtomicU64,
-    /// The last txg that brings something of which the log cannot tell.
-    pub(super) untold: AtomicU64,
-}
-
-impl Beginner {
-    /// Whether nothing may be changed: the property readonly says so, or how the pool is held.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.manners.now().read_only || self.owned.is_still()
-    }
 }
 
 impl Begin for Beginner {
@@ -46,7 +37,7 @@ impl Begin for Beginner {
         }
         // what the log promised was judged when it was promised
         if self.replaying.load(Ordering::Acquire) == 0 {
-            if self.is_read_only() {
+            if self.manners.now().read_only {
                 return Err(Error::ReadOnly { objset });
             }
             self.rooms.judge(&self.owned, &self.set, need)?;
@@ -78,7 +69,9 @@ impl Begin for Beginner {
     }
 
     fn must_sync(&self, tx: &Tx) {
-        self.untold.fetch_max(tx.txg().get(), Ordering::AcqRel);
+        if self.replaying.load(Ordering::Acquire) == 0 {
+            self.log.add_untold(tx);
+        }
     }
 
     fn gone(&self, object: ObjectId) {

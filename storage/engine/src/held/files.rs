@@ -9,7 +9,7 @@ use ondisk::znode::Time;
 use ondisk::{Blkptr, Order};
 use spa::{Owned, Set};
 use txg::Tx;
-use units::{ObjectId, ObjsetId, Txg};
+use units::{ObjectId, ObjsetId};
 use zil::{Log, Records};
 use zpl::{NewFs, Writer};
 
@@ -36,7 +36,7 @@ pub struct LiveFiles {
 impl LiveFiles {
     /// Whether nothing in it may be changed (readonly).
     pub(super) fn is_read_only(&self) -> bool {
-        self.begin.is_read_only()
+        self.begin.manners.now().read_only
     }
 
     /// Returns when all that was done to a file, and to names before that, will outlast a power
@@ -62,11 +62,7 @@ impl LiveFiles {
         if self.set.is_retired() {
             return Err(zpl::Error::Stopped { objset: self.set.objset.id() }.into());
         }
-        let untold = Txg::new(self.begin.untold.load(Ordering::Acquire));
-        if self.begin.owned.groups().wait_for(untold) {
-            return Ok(());
-        }
-        Err(zpl::Error::Stopped { objset: self.set.objset.id() }.into())
+        Ok(())
     }
 
     /// Reads it, with all that waits to be written.
@@ -203,9 +199,8 @@ impl Held {
             log: Arc::clone(&log),
             world: self.0.world.clone(),
             rooms: Rooms::default(),
-            manners: Manners::new(settings::of_promises(dataset), &log),
+            manners: Manners::new(self.manner_of(dataset), &log),
             replaying: AtomicU64::new(0),
-            untold: AtomicU64::new(0),
         });
         let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
         let writer = Writer::new(fs.clone(), source, settings::of_writing(dataset))?;
@@ -299,7 +294,7 @@ impl Held {
             let caching = settings::of_caching(&dataset);
             self.0.owned.l2arc().set_kept(files.store().objset.id(), caching);
             files.writer().set_settings(settings::of_writing(&dataset));
-            files.begin.manners.set(settings::of_promises(&dataset), &files.log);
+            files.begin.manners.set(self.manner_of(&dataset), &files.log);
         }
         self.refresh_volumes();
     }

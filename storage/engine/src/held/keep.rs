@@ -1,8 +1,11 @@
 //! Properties that are looked at each time, as they may change while files are open: sync, logbias,
 //! readonly, snapdir.
 
+use dsl::Dataset;
 use parking_lot::RwLock;
 use zil::Log;
+
+use super::{Held, settings};
 
 /// When what was done is made to outlast a power cut (the property sync).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,5 +62,14 @@ impl Manners {
     pub(super) fn set(&self, now: Manner, log: &Log) {
         log.set_throughput(now.throughput);
         *self.0.write() = now;
+    }
+}
+
+impl Held {
+    /// How a dataset is to be changed: as its properties say, and not at all in a pool that is looked at
+    /// only.
+    pub(super) fn manner_of(&self, dataset: &Dataset) -> Manner {
+        let manner = settings::of_promises(dataset);
+        Manner { read_only: manner.read_only || self.is_read_only(), ..manner }
     }
 }

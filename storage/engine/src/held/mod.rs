@@ -171,11 +171,9 @@ impl Held {
     /// failed: what was being written is tried again, and nothing is lost. Returns when all that
     /// waited is on the drives. Spares and cache drives that were not there are looked for.
     pub fn clear(&self) -> Result<()> {
-        if !self.is_read_only() {
-            self.find_auxiliary();
-            if !self.is_standing_still() {
-                self.take_back();
-            }
+        self.find_auxiliary();
+        if !self.is_standing_still() {
+            self.take_back();
         }
         self.0.owned.clear().map_err(|why| self.explain(&why))?;
         self.sync()

@@ -92,7 +92,7 @@ impl LiveVolume {
         if self.0.set.is_retired() {
             return Err(zpl::Error::Stopped { objset: self.0.set.objset.id() }.into());
         }
-        if self.0.manners.now().read_only || self.0.owned.is_still() {
+        if self.0.manners.now().read_only {
             return Err(zpl::Error::ReadOnly { objset: self.0.set.objset.id() }.into());
         }
         Ok(self.0.rooms.judge(&self.0.owned, &self.0.set, &need)?)
@@ -192,7 +192,7 @@ impl Held {
             let mut records = Records::new(source, id, &found, key, synced);
             volume.replay(&mut records).map_err(|why| unreadable(&why))?;
         }
-        let manners = Manners::new(settings::of_promises(&dataset), &log);
+        let manners = Manners::new(self.manner_of(&dataset), &log);
         let (owned, rooms) = (Arc::clone(owned), Rooms::default());
         let volume = LiveVolume(Arc::new(Inner { volume, owned, set, log, rooms, manners }));
         open.insert(name.to_owned(), volume.clone());
@@ -210,7 +210,7 @@ impl Held {
             open.set.configure(settings::of_blocks(&dataset));
             let caching = settings::of_caching(&dataset);
             self.0.owned.l2arc().set_kept(open.set.objset.id(), caching);
-            open.manners.set(settings::of_promises(&dataset), &open.log);
+            open.manners.set(self.manner_of(&dataset), &open.log);
         }
     }
 }

@@ -106,7 +106,7 @@ impl Owned {
     /// changes are to come to is known when the next sync is done. Fails where it cannot go on.
     pub fn clear(&self) -> Result<(), Error> {
         for leaf in self.tree.leaves() {
-            if (leaf.errors().1 > 0 || leaf.write_errors() > 0) && !self.is_still {
+            if leaf.errors().1 > 0 || leaf.write_errors() > 0 {
                 self.reopen(&leaf);
             }
             leaf.clear_errors();

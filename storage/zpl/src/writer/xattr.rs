@@ -138,6 +138,11 @@ impl Writer {
         need.bytes = need.bytes.saturating_add(u64::try_from(LARGEST).unwrap_or(0));
         need.frees = value.is_none();
         let tx = self.begin.begin(&need)?;
+        // a record without a value tells that the attribute goes
+        let untold = packed && value.is_some_and(<[u8]>::is_empty);
+        if untold {
+            self.begin.must_sync(&tx);
+        }
         if moves {
             self.promise_xattr(&tx, draft, name, b"");
         }
@@ -145,10 +150,7 @@ impl Writer {
             self.change_directory(&tx, caller, draft, work)?;
         }
         draft.store(&tx)?;
-        if value.is_some_and(<[u8]>::is_empty) {
-            // a record without a value tells that the attribute goes
-            self.begin.must_sync(&tx);
-        } else if packed || rest.is_none() {
+        if !untold && (packed || rest.is_none()) {
             self.promise_xattr(&tx, draft, name, value.unwrap_or_default());
         }
         Ok(())
