@@ -88,6 +88,13 @@ impl Inner {
         examined.bytes
     }
 
+    /// Counts a block and notes its space, and reads nothing.
+    pub(crate) fn pass_over(&self, item: &Item, tally: &mut Tally) {
+        tally.count(&item.block);
+        self.own(item, &[], tally);
+        self.job.progress.add(if item.shared { 0 } else { allocated(&item.block) }, 1);
+    }
+
     /// Notes the space that a block takes.
     fn own(&self, item: &Item, pieces: &[ondisk::Dva], tally: &mut Tally) {
         let Item { place, block, shared } = item;

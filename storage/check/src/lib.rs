@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     job: Arc<Job>,
     space: Space,
     shared: Shared,
+    /// The contents of files and volumes are not read.
+    metadata_only: bool,
     queue: Queue<Batch, Task>,
     tally: Mutex<Tally>,
     objsets: AtomicU64,
@@ -82,6 +84,8 @@ pub(crate) struct Facts {
     name: String,
     guid: Guid,
     txg: Txg,
+    /// The last txg that the space maps know.
+    allocated: Txg,
     root: Blkptr,
     mos: Objset,
     tree: Arc<Tree>,
@@ -92,6 +96,16 @@ impl Check {
     /// Prepares the examination of a pool: reads its space maps and tables of shared blocks, and
     /// finds its datasets. `job` is told of progress in bytes allocated, and may stop the work.
     pub fn new(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
+        Self::prepare(pool, job, false)
+    }
+
+    /// The same, but the contents of files and volumes are not read: only where they are is held against
+    /// the space maps.
+    pub fn of_metadata(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
+        Self::prepare(pool, job, true)
+    }
+
+    fn prepare(pool: &Pool, job: Arc<Job>, metadata_only: bool) -> Result<Self, Error> {
         let mut tally = Tally::default();
         let shared = Shared::load(pool).unwrap_or_else(|error| {
             tally.note(true, format!("the tables of shared blocks cannot be read: {error}"));
@@ -105,6 +119,7 @@ impl Check {
                 name: pool.name().to_owned(),
                 guid: pool.guid(),
                 txg: pool.txg(),
+                allocated: pool.taken_back().unwrap_or_else(|| pool.txg()),
                 root: pool.uberblock().root.clone(),
                 mos: pool.mos().clone(),
                 tree: Arc::clone(pool.tree()),
@@ -113,6 +128,7 @@ impl Check {
             job,
             space,
             shared,
+            metadata_only,
             queue: Queue::new(MOST_WAITING),
             tally: Mutex::new(tally),
             objsets: AtomicU64::new(0),

@@ -90,7 +90,7 @@ impl Inner {
     ) {
         let claimed = !header.claim_txg.is_zero();
         // what is older is in the tree, or has been freed since
-        let since = if claimed { header.claim_txg.get() } else { self.pool.txg.get() + 1 };
+        let since = if claimed { header.claim_txg.get() } else { self.pool.allocated.get() + 1 };
         if block.birth.get() < since || block.kind == ObjectType::NONE {
             return;
         }
@@ -112,7 +112,7 @@ impl Inner {
 
     /// Whether a block was written after the last txg, so that the space maps do not know it.
     fn is_after(&self, block: &Regular) -> bool {
-        block.birth > self.pool.txg
+        block.birth > self.pool.allocated
     }
 
     fn inspect_promised(&self, item: &Item, claimed: bool, tally: &mut Tally) -> Option<Vec<u8>> {

@@ -135,6 +135,11 @@ impl Inner {
             return Next::Deeper;
         }
         if let Some(item) = examiner.first_reference(block, place) {
+            // the pieces of a gang block are known by its header only
+            if self.metadata_only && !block.kind.is_metadata() && !block.is_gang() {
+                self.pass_over(&item, own);
+                return Next::Deeper;
+            }
             gathered.batch.push(item);
             gathered.bytes += u64::from(block.psize);
             if gathered.batch.len() >= BATCH || gathered.bytes >= BATCH_BYTES {

@@ -167,9 +167,21 @@ pub enum Error {
         /// What is missing.
         why: String,
     },
+    /// No state of it is sound enough to go on with.
+    #[error("{}", no_way_back(.pool, *.tried, *.older, .why))]
+    NoWayBack {
+        /// The pool.
+        pool: String,
+        /// How many states were looked at.
+        tried: usize,
+        /// Whether there are older ones.
+        older: bool,
+        /// What is wrong with the newest.
+        why: String,
+    },
     /// The pool's own data are damaged.
     #[error(
-        "pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: try --rewind, or --txg with one that `rescue scan -v` lists"
+        "pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: `zpool import -F {pool}` takes it back to that, and `poolhouse rescue --rewind` reads it (or --txg, with one that `rescue scan -v` lists)"
     )]
     Damaged {
         /// The pool.
@@ -347,7 +359,7 @@ impl Error {
             | Self::NoCheckpoint { .. } => 3,
             Self::Ambiguous { .. } => 4,
             Self::Missing { .. } | Self::PartlyLost { .. } | Self::LostLog { .. } => 5,
-            Self::Damaged { .. } | Self::Unreadable { .. } => 6,
+            Self::Damaged { .. } | Self::Unreadable { .. } | Self::NoWayBack { .. } => 6,
             Self::Features { .. } | Self::Version { .. } | Self::Unsupported { .. } => 7,
             Self::WrongKey { .. } | Self::KeyForm { .. } | Self::NotEncrypted { .. } => 8,
             Self::Locked { .. } | Self::LockedLog { .. } => 9,
@@ -451,6 +463,19 @@ fn numbers(all: &[u64]) -> String {
         return "none".to_owned();
     }
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn no_way_back(pool: &str, tried: usize, older: bool, why: &str) -> String {
+    let further = if older {
+        format!("`zpool import -FX {pool}` tries all older ones")
+    } else {
+        "there are none older".to_owned()
+    };
+    format!(
+        "pool '{pool}' cannot go on from {}: {why} in the newest; {further}; what can be read of it \
+         `poolhouse rescue` gets out",
+        count(tried, "the one state that was looked at", "states that were looked at")
+    )
 }
 
 fn missing(pool: &str, lacking: &[Lacking]) -> String {

@@ -89,9 +89,9 @@ impl Pool {
         self.0.pool.txg().get()
     }
 
-    /// Whether intent logs are left out.
+    /// Whether intent logs are left out: that is wanted, or what they promise was done to later states.
     pub fn leaves_out_logs(&self) -> bool {
-        self.0.no_zil
+        self.0.no_zil || self.0.pool.taken_back().is_some()
     }
 
     /// What the user should know of it.

@@ -143,6 +143,7 @@ pub fn create(
         cache,
         mos: mos.clone(),
         directory,
+        taken_back: None,
     };
     let owned = Owned::over(pool, mos, world)?;
     owned.config.lock().changed = true;

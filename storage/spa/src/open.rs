@@ -124,9 +124,19 @@ impl Candidate {
             cache,
             mos,
             directory,
+            taken_back: self.taken_back(uberblock),
         };
         space::load_away(&pool);
         Ok(pool)
+    }
+
+    /// The txg of a state that others came after, or of one to which the pool was taken back.
+    fn taken_back(&self, uberblock: &Uberblock) -> Option<Txg> {
+        let newest = self.uberblocks().first().map_or(Txg::ZERO, |newest| newest.txg);
+        if uberblock.is_checkpoint() {
+            return Some(uberblock.checkpoint_txg);
+        }
+        (uberblock.txg < newest).then_some(uberblock.txg)
     }
 
     /// The top-level vdevs as far as the labels know them.

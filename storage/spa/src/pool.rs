@@ -27,6 +27,8 @@ pub struct Pool {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mos: Objset,
     pub(crate) directory: Directory,
+    /// The txg as of which it was opened, if there were later ones, or when it was taken back to it.
+    pub(crate) taken_back: Option<Txg>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -55,6 +57,20 @@ impl Pool {
     /// The last txg that is in it.
     pub fn txg(&self) -> Txg {
         self.uberblock.txg
+    }
+
+    /// Has it go on after `newest`, the last txg that the drives know, although it was opened as of an
+    /// earlier one: who owns it gives up for good what came in between.
+    pub fn go_on_after(&mut self, newest: Txg) {
+        if newest > self.uberblock.txg {
+            self.uberblock.txg = Txg::new(newest.get().saturating_add(1));
+        }
+    }
+
+    /// The txg of its state, if later ones were written and given up, or are left aside. What intent logs
+    /// then promise was done to those, and is not to be done to this one.
+    pub fn taken_back(&self) -> Option<Txg> {
+        self.taken_back
     }
 
     /// The uberblock with which it was opened.

@@ -121,6 +121,33 @@ pub fn free(writer: &Writer, objset: ObjsetId, header: &LogHeader, txg: Txg) -> 
     Ok(())
 }
 
+/// Gives up the blocks of a log that will not be replayed, as the pool was taken back to how it was at
+/// `synced`: of a log that nobody had claimed then, those that were in use by then.
+pub fn drop_unreplayed(
+    writer: &Writer,
+    objset: ObjsetId,
+    header: &LogHeader,
+    (synced, txg): (Txg, Txg),
+) -> Result<(), Error> {
+    if !header.claim_txg.is_zero() {
+        return free(writer, objset, header, txg);
+    }
+    let mut unwanted = Vec::new();
+    walk(writer.reader(), objset, header, &mut |met, _| {
+        match met {
+            Met::Block(block, _) if block.birth > synced => return Ok(On::No),
+            Met::Block(block, _) => unwanted.push(*block),
+            // a block of a write that was in use by then is part of the dataset
+            Met::Record(..) => (),
+        }
+        Ok(On::Yes)
+    })?;
+    for block in unwanted {
+        writer.free(&Blkptr::Regular(Box::new(block)), txg);
+    }
+    Ok(())
+}
+
 /// Goes along the chain as far as it was written, or claimed.
 fn walk(
     reader: &Reader,

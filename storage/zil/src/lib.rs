@@ -30,7 +30,7 @@ mod pending;
 mod plan;
 mod records;
 
-pub use chain::{can_wait, claim, free};
+pub use chain::{can_wait, claim, drop_unreplayed, free};
 pub use error::Error;
 pub use log::Log;
 pub use pending::Item;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use device::{Device, Memory};
 use engine::check::{Findings, Verify};
 use engine::dataset::Wanted;
-use engine::held::Held;
+use engine::held::{Held, Rewind};
 use engine::{OpenOptions, Pool};
 use sim::{Seed, Storm};
 
 use crate::model::{Model, Set};
 use crate::op::{Act, Op};
-use crate::pool::{POOL, hold};
+use crate::pool::{POOL, hold, hold_as};
 use crate::run::{Allowed, Run};
 use crate::seen::{differences, look};
 use crate::{Shape, Workload};
@@ -61,6 +61,35 @@ impl Run {
         self.judge(self.storm.journal().len(), found, 0)
     }
 
+    /// Takes the pool back by so many groups after all that was done, and judges what is there then, and
+    /// whether it goes on from there. False where there are not so many.
+    pub fn take_back(&self, groups: u64, way: u64) -> Result<bool, String> {
+        let drives = self.storm.disks().iter().map(|disk| disk.memory()).collect();
+        let storm = Storm::from_memory(drives);
+        let devices = storm.devices();
+        let newest = open(&devices)?.txg();
+        let txg = newest.saturating_sub(groups);
+        let states = self.as_of(txg);
+        if states.is_empty() {
+            return Ok(false);
+        }
+        let held = hold_as(&devices, Rewind::To(txg), way)?;
+        if held.rewound().map(|rewound| rewound.txg) != Some(txg) {
+            return Err(format!("it is not at txg {txg}: {:?}", held.rewound()));
+        }
+        let mut wrong = Vec::new();
+        let found = states.into_iter().map(|model| Found { model: model.clone(), times: true });
+        let mut found =
+            found.filter(|found| matches_held(&held, found).map_err(|why| wrong.push(why)).is_ok());
+        let found = found.next();
+        let Some(found) = found else { return Err(format!("txg {txg}: {}", wrong.join("\nor "))) };
+        let last = self.steps.last().map(|step| &step.model).ok_or("nothing was done")?;
+        let newest = Found { model: last.clone(), times: true }.allowed();
+        let done = go_on(&held, &storm, (found, Some(&newest)), way);
+        done.map_err(|why| format!("after it was taken back to txg {txg}: {why}"))?;
+        Ok(true)
+    }
+
     fn judge(&self, at: usize, drives: Vec<Memory>, way: u64) -> Result<u64, String> {
         let storm = Storm::from_memory(drives);
         let devices = storm.devices();
@@ -81,7 +110,7 @@ impl Run {
         if !way.is_multiple_of(4) {
             return Ok(stale);
         }
-        let done = go_on(&held, &storm, found, way);
+        let done = go_on(&held, &storm, (found, None), way);
         done.map(|()| stale).map_err(|why| format!("after txg {txg}: {why}"))
     }
 }
@@ -178,8 +207,14 @@ fn faults(findings: &Findings) -> String {
     format!("check: {}", wrong.join("\n  "))
 }
 
-/// Whether the pool can be changed after the cut, and the power fail again meanwhile.
-fn go_on(held: &Held, storm: &Storm, before: Found, way: u64) -> Result<(), String> {
+/// Whether the pool can be changed after the cut, and the power fail again meanwhile. What the drives
+/// hold before is `newest`, if the pool was taken back from there.
+fn go_on(
+    held: &Held,
+    storm: &Storm,
+    (before, newest): (Found, Option<&Allowed>),
+    way: u64,
+) -> Result<(), String> {
     let mut after = before.model.clone();
     let set = POOL.to_owned();
     let path = "after the storm".to_owned();
@@ -201,7 +236,11 @@ fn go_on(held: &Held, storm: &Storm, before: Found, way: u64) -> Result<(), Stri
     let drives = storm.journal().cut(at, way / 4);
     let devices: Vec<Arc<dyn Device>> =
         drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>).collect();
-    let may_be = if at < synced { vec![&before, &after] } else { vec![&after] };
+    let mut may_be = vec![&after];
+    if at < synced {
+        may_be.push(&before);
+        may_be.extend(newest);
+    }
     right(&devices, &may_be).map_err(|why| format!("cut again after {at}: {why}"))
 }
 

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Device, Memory};
-use engine::held::{Held, NewPool, NewVdev, Purpose, World, create_on, hold_on};
+use engine::held::{
+    Held, NewPool, NewVdev, Purpose, Rewind, TakeOver, World, create_on, hold_on_as,
+};
 use sim::{Seed, Storm};
 
 use crate::model::Model;
@@ -125,7 +127,17 @@ fn furniture() -> Vec<Op> {
 
 /// Takes the pool on some drives over.
 pub(crate) fn hold(devices: &[Arc<dyn Device>], seed: u64) -> Result<Held, String> {
-    hold_on(devices, POOL, &world(seed)).map_err(|why| why.to_string())
+    hold_as(devices, Rewind::No, seed)
+}
+
+/// The same, as it was.
+pub(crate) fn hold_as(
+    devices: &[Arc<dyn Device>],
+    rewind: Rewind,
+    seed: u64,
+) -> Result<Held, String> {
+    let how = TakeOver { rewind, ..TakeOver::default() };
+    hold_on_as(devices, POOL, &how, &world(seed)).map_err(|why| why.to_string())
 }
 
 /// The world outside, from a seed. One thread alone works on a sync, so that a run is the same

@@ -110,6 +110,19 @@ impl Run {
         Ok((first..=by).map(|base| self.with_logs(at, base)).collect())
     }
 
+    /// What the pool may hold as of a txg that was on the drives during the run, without what logs say.
+    pub(crate) fn as_of(&self, txg: u64) -> Vec<&Model> {
+        let Some(by) = self.steps.iter().position(|step| step.txg >= txg) else {
+            return Vec::new();
+        };
+        let Some(step) = self.steps.get(by).filter(|_| txg >= self.steps[0].txg) else {
+            return Vec::new();
+        };
+        let unsure = matches!(step.op, Op::File { .. }) || txg < step.txg;
+        let first = by.saturating_sub(usize::from(unsure));
+        self.steps[first..=by].iter().map(|step| &step.model).collect()
+    }
+
     /// What a pool that holds the state after step `base` may hold with what its logs say: all
     /// that was fsynced until then, and maybe what was just being fsynced.
     fn with_logs(&self, at: usize, base: usize) -> Allowed {

@@ -62,7 +62,15 @@ fn of_pools() -> Vec<(u8, Error, &'static str)> {
             6,
             Error::Damaged { pool: text("tank"), why: text("it is") },
             "pool 'tank' cannot be opened, as its own data are damaged: it is; an older state may \
-             still stand: try --rewind, or --txg with one that `rescue scan -v` lists",
+             still stand: `zpool import -F tank` takes it back to that, and `poolhouse rescue \
+             --rewind` reads it (or --txg, with one that `rescue scan -v` lists)",
+        ),
+        (
+            6,
+            Error::NoWayBack { pool: text("tank"), tried: 3, older: true, why: text("it is") },
+            "pool 'tank' cannot go on from 3 states that were looked at: it is in the newest; \
+             `zpool import -FX tank` tries all older ones; what can be read of it `poolhouse \
+             rescue` gets out",
         ),
         (
             6,

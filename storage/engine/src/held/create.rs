@@ -15,9 +15,10 @@ use super::accounts::Accountant;
 use super::datasets::judge;
 use super::encrypt::{Keying, keying};
 use super::naming::Naming;
+use super::rewind::{Chosen, Rewind, Rewound, choose};
 use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary};
 use crate::keys::EncryptionRoot;
-use crate::{Error, Result, summary};
+use crate::{Error, Moment, Result, summary};
 
 /// A top-level vdev that is to be.
 #[derive(Clone, Debug)]
@@ -250,6 +251,8 @@ pub struct TakeOver {
     /// To be looked at only: nothing is written, what intent logs promise is left alone, and it may be
     /// in the midst of what writing could not go on with.
     pub read_only: bool,
+    /// How far back it may be taken.
+    pub rewind: Rewind,
 }
 
 /// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
@@ -257,10 +260,33 @@ pub struct TakeOver {
 pub fn encryption_roots(
     paths: &[PathBuf],
     wanted: &str,
-    destroyed: bool,
+    (destroyed, rewind): (bool, Rewind),
 ) -> Result<Vec<EncryptionRoot>> {
     let search = crate::search(paths).only(destroyed);
-    Ok(search.open(wanted, &crate::OpenOptions::default())?.encryption_roots())
+    let moment = match rewind {
+        Rewind::No => Moment::Newest,
+        Rewind::Near | Rewind::Far => Moment::Rewind,
+        Rewind::To(txg) => Moment::Txg(txg),
+        Rewind::Checkpoint => Moment::Checkpoint,
+    };
+    let options = crate::OpenOptions { moment, ..crate::OpenOptions::default() };
+    Ok(search.open(wanted, &options)?.encryption_roots())
+}
+
+/// To where the pool of that name or guid would be taken back; nothing is written. None: it is not.
+pub fn would_rewind(
+    paths: &[PathBuf],
+    wanted: &str,
+    how: &TakeOver,
+    world: &World,
+) -> Result<Option<Rewound>> {
+    let Seen { pool, members, .. } = drives_of(paths, wanted, how, world)?;
+    let devices = open_all(&members, true)?;
+    let search = crate::search_on(&devices);
+    let candidate = search.choose(&pool.to_string())?;
+    let chosen = choose(candidate, how.rewind, (&world.cache, world.workers))?;
+    judge_lacking(candidate, &chosen.pool)?;
+    Ok(chosen.rewound)
 }
 
 /// Takes over the pool of that name or guid, which is on drives among `paths`. `force` takes one
@@ -275,24 +301,39 @@ pub fn hold_as(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -
         check_name(name)?;
     }
     let Seen { pool, members, others } = drives_of(paths, wanted, how, world)?;
-    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-    for path in members {
-        let opened = if how.read_only { File::open(&path) } else { File::open_exclusive(&path) };
-        devices.push(Arc::new(opened.map_err(|error| Error::of_device(&error))?));
-    }
+    let devices = open_all(&members, how.read_only)?;
     let opens = |guid| auxiliary::open(&others, guid);
     take(&devices, &pool.to_string(), how, &opens, world)
+}
+
+fn open_all(paths: &[PathBuf], read_only: bool) -> Result<Vec<Arc<dyn Device>>> {
+    let open = |path: &PathBuf| {
+        let opened = if read_only { File::open(path) } else { File::open_exclusive(path) };
+        let opened = opened.map_err(|error| Error::of_device(&error))?;
+        Ok(Arc::new(opened) as Arc<dyn Device>)
+    };
+    paths.iter().map(open).collect()
 }
 
 /// Takes over the pool of that name or guid, which is on devices that are open for writing; from
 /// whom, is not asked.
 pub fn hold_on(devices: &[Arc<dyn Device>], wanted: &str, world: &World) -> Result<Held> {
+    hold_on_as(devices, wanted, &TakeOver::default(), world)
+}
+
+/// The same, in some way.
+pub fn hold_on_as(
+    devices: &[Arc<dyn Device>],
+    wanted: &str,
+    how: &TakeOver,
+    world: &World,
+) -> Result<Held> {
     let search = crate::search_on(devices);
     let opens = |guid| {
         let mut others = search.others_found().iter();
         others.find(|other| other.guid() == guid).map(|other| Arc::clone(&other.device))
     };
-    take(devices, wanted, &TakeOver::default(), &opens, world)
+    take(devices, wanted, how, &opens, world)
 }
 
 fn take(
@@ -304,9 +345,8 @@ fn take(
 ) -> Result<Held> {
     let search = crate::search_on(devices);
     let candidate = search.choose(wanted)?;
-    let options = spa::Options { cache: world.cache.clone(), ..spa::Options::default() };
-    let pool = candidate.open(&options);
-    let mut pool = pool.map_err(|error| crate::search::explain(candidate, error))?;
+    let chosen = choose(candidate, how.rewind, (&world.cache, world.workers))?;
+    let Chosen { mut pool, rewound } = chosen;
     judge_lacking(candidate, &pool)?;
     if let Some(name) = &how.new_name {
         pool.rename(name);
@@ -315,7 +355,11 @@ fn take(
     let failed = |why: spa::Error| Error::NotHeld { pool: name, why: why.to_string() };
     if how.read_only {
         let owned = Owned::still(pool, world.below()).map_err(failed)?;
-        return with_keys(Held::new(owned, world.clone(), how.known.clone()), how);
+        let held = Held::rewound_to(rewound, owned, world.clone(), how.known.clone());
+        return with_keys(held, how);
+    }
+    if let Some(newest) = candidate.uberblocks().first() {
+        pool.go_on_after(newest.txg);
     }
     let owned = Owned::new(pool, world.below()).map_err(failed)?;
     // who exports a pool has all written that was promised
@@ -325,7 +369,8 @@ fn take(
     }
     owned.take_over(world.host.clone());
     auxiliary::take(&owned, opens);
-    let held = with_keys(Held::new(owned, world.clone(), how.known.clone()), how)?;
+    let held = Held::rewound_to(rewound, owned, world.clone(), how.known.clone());
+    let held = with_keys(held, how)?;
     held.take_logs_over()?;
     Ok(held)
 }

@@ -262,6 +262,10 @@ impl Held {
                 let root = root.map_or_else(|| name.clone(), |root| root.name());
                 return Err(Error::LockedLog { pool: self.name().to_owned(), dataset: name, root });
             }
+            if self.0.owned.taken_back().is_some() {
+                self.drop_log(&dataset)?;
+                continue;
+            }
             // the key is needed to say in the root block that the log was claimed
             let live = dataset.open().map_err(failed)?.to_live();
             let set = self.0.owned.adopt(live, settings::of_blocks(&dataset));
@@ -282,6 +286,18 @@ impl Held {
             }
         }
         Ok(())
+    }
+
+    /// Gives up what an intent log promises: that was done to later states than the one to which the
+    /// pool was taken back.
+    fn drop_log(&self, dataset: &dsl::Dataset) -> Result<()> {
+        let name = dataset.name();
+        let key = dataset.key().map_err(|error| Error::of_dataset(&name, &error))?;
+        let Some(id) = dataset.id() else { return Ok(()) };
+        self.change(move |owned, change| {
+            let failed = |why: spa::Error| Error::Refused { what: format!("'{name}': {why}") };
+            owned.drop_log(change, id, key).map_err(failed)
+        })
     }
 
     /// Tells open file systems what their properties are now.

@@ -26,6 +26,7 @@ mod naming;
 mod own;
 mod owners;
 mod rekey;
+mod rewind;
 mod room;
 mod scan;
 mod settings;
@@ -51,7 +52,7 @@ pub use cache::CacheCounts;
 pub use change::{Caller, Move, New, Set};
 pub use create::{
     NewPool, NewVdev, TakeOver, create, create_keyed, create_on, create_with, encryption_roots,
-    hold, hold_as, hold_on,
+    hold, hold_as, hold_on, hold_on_as, would_rewind,
 };
 pub use datasets::{NewDataset, judge_new};
 pub use drive::{Drive, open_drive};
@@ -59,6 +60,7 @@ pub use files::LiveFiles;
 pub use keep::SnapshotFolder;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};
+pub use rewind::{Rewind, Rewound};
 pub use scan::{Mended, Scan, ScanStatus, Watch};
 pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};
@@ -87,6 +89,8 @@ struct Inner {
     goes_on: AtomicBool,
     /// The walk over it that goes on, or was the last.
     scans: scan::Scans,
+    /// Where it was taken back to.
+    rewound: Option<Rewound>,
 }
 
 impl std::fmt::Debug for Held {
@@ -97,6 +101,15 @@ impl std::fmt::Debug for Held {
 
 impl Held {
     fn new(owned: Owned, world: World, keys: Option<KnownKeys>) -> Self {
+        Self::rewound_to(None, owned, world, keys)
+    }
+
+    fn rewound_to(
+        rewound: Option<Rewound>,
+        owned: Owned,
+        world: World,
+        keys: Option<KnownKeys>,
+    ) -> Self {
         let (files, volumes) = (Mutex::default(), Mutex::default());
         device::buffer::keep(usize::try_from(world.dirty).unwrap_or(usize::MAX));
         owned.set_accounts(Arc::new(accounts::Accountant::of(&owned, &world)));
@@ -111,7 +124,8 @@ impl Held {
         let goes_on = AtomicBool::new(false);
         let keys = keys.map(|known| known.0).unwrap_or_default();
         let scans = scan::Scans::default();
-        let held = Self(Arc::new(Inner { owned, world, files, volumes, keys, goes_on, scans }));
+        let held = Inner { owned, world, files, volumes, keys, goes_on, scans, rewound };
+        let held = Self(Arc::new(held));
         held.learn_failmode();
         held
     }
@@ -124,6 +138,11 @@ impl Held {
     /// Its identity.
     pub fn guid(&self) -> u64 {
         self.0.owned.guid().get()
+    }
+
+    /// To where it was taken back when it was taken over, if it was.
+    pub fn rewound(&self) -> Option<Rewound> {
+        self.0.rewound
     }
 
     /// The last transaction group that is on the drives.

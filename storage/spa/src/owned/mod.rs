@@ -198,6 +198,8 @@ pub struct Owned {
     wrongs: Arc<heal::Wrongs>,
     /// Nothing is written, whatever is asked for.
     is_still: bool,
+    /// The txg to which the pool was taken back, if it was.
+    taken_back: Option<Txg>,
 }
 
 /// The pool's configuration, and whether labels have it.
@@ -223,7 +225,11 @@ impl Owned {
     pub(crate) fn over(mut pool: Pool, mos: Objset, world: World) -> Result<Self, Error> {
         capacity::complete_biases(&mut pool);
         let space = Space::load(&pool, &mos)?;
-        Self::with(pool, mos, space, world)
+        let owned = Self::with(pool, mos, space, world)?;
+        if owned.taken_back.is_some() {
+            owned.commit_back()?;
+        }
+        Ok(owned)
     }
 
     /// Holds a pool to be looked at only: its devices need not be such as can be written, and it may be
@@ -297,6 +303,7 @@ impl Owned {
             standstill,
             wrongs,
             is_still: false,
+            taken_back: pool.taken_back,
         })
     }
 
@@ -404,9 +411,17 @@ impl Owned {
         set
     }
 
+    /// The txg to which the pool was taken back when it was taken over, if it was.
+    pub fn taken_back(&self) -> Option<Txg> {
+        self.taken_back
+    }
+
     /// Whether the intent log of a dataset whose key is not there can wait for it.
     pub fn log_can_wait(&self, objset: &Objset) -> bool {
-        let (header, first) = (&objset.header().log, self.groups.open());
+        let header = &objset.header().log;
+        let first = self
+            .taken_back
+            .map_or_else(|| self.groups.open(), |txg| Txg::new(txg.get().saturating_add(1)));
         zil::can_wait(&self.reader, objset.id(), header, first)
     }
 

@@ -138,6 +138,22 @@ impl Owned {
         written
     }
 
+    /// Gives up what a head's intent log has promised, as the pool was taken back to an earlier txg. Of
+    /// an encrypted one the key is needed.
+    pub fn drop_log(
+        &self,
+        change: &Change<'_>,
+        id: ObjsetId,
+        key: Option<Key>,
+    ) -> Result<(), Error> {
+        let synced = self.taken_back.unwrap_or_else(|| self.groups.synced());
+        let objset = Objset::open(self.source(), id, &change.root_of(id)?, key.clone())?;
+        let when = (synced, change.tx.txg());
+        // what of it cannot be followed stays allocated, and hurts nobody
+        let _ = zil::drop_unreplayed(&self.writer, id, &objset.header().log, when);
+        self.empty_log(change, id, key)
+    }
+
     fn write_set(&self, change: &Change<'_>, id: ObjsetId, set: &Set) -> Result<(), Error> {
         let txg = change.tx.txg();
         let ledger = DatasetLedger::new(change, id)?;
@@ -212,7 +228,8 @@ impl Owned {
     fn commit_group(&self, txg: Txg, seconds: u64, root: Blkptr) -> Result<(), Error> {
         let uberblock =
             Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
-        let uberblock = Uberblock { multihost: Some(self.signs.common()), ..uberblock };
+        let (multihost, checkpoint_txg) = (Some(self.signs.common()), Txg::ZERO);
+        let uberblock = Uberblock { multihost, checkpoint_txg, ..uberblock };
         let config = {
             let mut config = self.config.lock();
             // who changes it meanwhile has it written with the next group
@@ -235,6 +252,17 @@ impl Owned {
 }
 
 impl Owned {
+    /// Makes the state to which the pool was taken back its newest. What comes next may be written over
+    /// the states that are given up: none of them may be believed then.
+    pub(super) fn commit_back(&self) -> Result<(), Error> {
+        let then = self.taken_back.unwrap_or(Txg::ZERO);
+        let timestamp = (self.world.now)().seconds;
+        // whoever takes it over from there drops the logs, too
+        let uberblock =
+            Uberblock { checkpoint_txg: then, timestamp, ..self.uberblock.read().clone() };
+        self.try_to_commit(&uberblock, None)
+    }
+
     fn try_to_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
         if self.tree.may_lack(root.txg) {
             return Err(Error::Unkept);

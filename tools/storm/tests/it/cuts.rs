@@ -100,6 +100,28 @@ fn what_was_synced_outlasts_every_power_cut() {
     storm(&workloads(number("POOLHOUSE_CUTS").unwrap_or(200_000), 50));
 }
 
+/// What a group freed is not used again before two more are on the drives: so far back everything is
+/// there, whatever was done since.
+#[test]
+fn a_pool_goes_back_by_a_group_or_two() {
+    let bases = bases();
+    let mut chance = Seed::new(number("POOLHOUSE_SEED").unwrap_or(0));
+    let mut taken_back = 0;
+    for (shape, base) in bases.iter().cycle().take(48) {
+        let seed = chance.next_u64() >> 32;
+        let kinds = [Workload::Long, Workload::Marked, Workload::Untold];
+        for workload in kinds.map(|kind| kind(seed)) {
+            let run = Run::new(*shape, base, workload).unwrap();
+            for groups in [1, 2] {
+                let done = run.take_back(groups, chance.next_u64());
+                let done = done.unwrap_or_else(|why| panic!("{shape}:{workload}, {groups}: {why}"));
+                taken_back += u64::from(done);
+            }
+        }
+    }
+    assert!(taken_back > 200, "only {taken_back} were");
+}
+
 /// The run that a failure has named, and its cut.
 fn again(text: &str) -> (Run, Cut) {
     let cut: Cut = text.parse().unwrap();

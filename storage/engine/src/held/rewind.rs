@@ -1,0 +1,148 @@
+//! Taking a pool over as it was some groups ago, where its newest state is damaged.
+//!
+//! Each group leaves an uberblock behind, and what it freed is not used again before two more are on
+//! the drives; so two groups back everything should still be there. Farther back it is luck. A state
+//! is gone back to only if all metadata can be read and nothing that it leads to counts as free. What
+//! is written next gets a txg after all that the drives know, so that nobody takes the states that are
+//! given up for newer ones.
+
+use std::sync::Arc;
+
+use check::Check;
+use job::Job;
+use serde::{Deserialize, Serialize};
+use spa::{Candidate, Choice};
+use units::Txg;
+
+use crate::search::explain;
+use crate::{Error, Result};
+
+/// How far back a pool may be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rewind {
+    /// Not at all.
+    #[default]
+    No,
+    /// As little as is needed, two groups at most, of which everything should still be there.
+    Near,
+    /// As little as is needed.
+    Far,
+    /// To that transaction group.
+    To(u64),
+    /// To its checkpoint.
+    Checkpoint,
+}
+
+/// To where a pool was taken back, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewound {
+    /// The transaction group.
+    pub txg: u64,
+    /// When that was written, in seconds since 1970.
+    pub time: u64,
+    /// How many seconds of changes are given up.
+    pub lost_seconds: u64,
+}
+
+/// So many groups are surely not overwritten.
+const NEAR: u64 = 2;
+
+/// A pool as of some state.
+pub(super) struct Chosen {
+    pub(super) pool: spa::Pool,
+    /// None: that is its newest state.
+    pub(super) rewound: Option<Rewound>,
+}
+
+/// Opens a pool, as far back as is allowed and needed.
+pub(super) fn choose(
+    candidate: &Candidate,
+    rewind: Rewind,
+    (cache, workers): (&arc::Memory, usize),
+) -> Result<Chosen> {
+    let open = |choice| {
+        let options = spa::Options { cache: cache.clone(), choice };
+        candidate.open(&options).map_err(|why| explain(candidate, why))
+    };
+    let judged = |choice| {
+        let pool = open(choice)?;
+        judge(&pool, workers)?;
+        Ok(pool)
+    };
+    let pool = match rewind {
+        Rewind::No => open(Choice::Newest)?,
+        // what it leads to is kept for it
+        Rewind::Checkpoint => open(Choice::Checkpoint)?,
+        Rewind::To(txg) => judged(Choice::Txg(Txg::new(txg)))?,
+        Rewind::Near => nearest(candidate, Some(NEAR), &judged)?,
+        Rewind::Far => nearest(candidate, None, &judged)?,
+    };
+    let rewound = rewound(candidate, &pool);
+    Ok(Chosen { pool, rewound })
+}
+
+/// The newest state with which the pool can go on.
+fn nearest(
+    candidate: &Candidate,
+    most: Option<u64>,
+    judged: &dyn Fn(Choice) -> Result<spa::Pool>,
+) -> Result<spa::Pool> {
+    let standing: Vec<Txg> = candidate.uberblocks().iter().map(|found| found.txg).collect();
+    let newest = standing.first().copied().unwrap_or(Txg::ZERO);
+    let least = most.map_or(0, |most| newest.get().saturating_sub(most));
+    let mut first = None;
+    let mut tried = 0_usize;
+    for txg in standing.iter().filter(|txg| txg.get() >= least) {
+        tried = tried.saturating_add(1);
+        match judged(Choice::Txg(*txg)) {
+            Ok(pool) => return Ok(pool),
+            // an older state has no more drives and no other features
+            Err(why) if !matches!(why, Error::Damaged { .. }) => return Err(why),
+            Err(why) => first = first.or(Some(why)),
+        }
+    }
+    let pool = candidate.name().to_owned();
+    let why = match first {
+        Some(Error::Damaged { why, .. }) => why,
+        _ => "no uberblock of it stands".to_owned(),
+    };
+    Err(Error::NoWayBack { pool, tried, older: tried < standing.len(), why })
+}
+
+/// To where a pool was opened, if that is not its newest state.
+fn rewound(candidate: &Candidate, pool: &spa::Pool) -> Option<Rewound> {
+    let newest = *candidate.uberblocks().first()?;
+    let then = pool.uberblock();
+    (then.txg < newest.txg).then(|| Rewound {
+        txg: then.txg.get(),
+        time: then.timestamp,
+        lost_seconds: newest.timestamp.saturating_sub(then.timestamp),
+    })
+}
+
+/// Whether a pool can go on from a state: all metadata can be read, of the datasets too, and nothing
+/// counts as free that it leads to.
+fn judge(pool: &spa::Pool, workers: usize) -> Result<()> {
+    let damaged = |why: String| Error::Damaged { pool: pool.name().to_owned(), why };
+    let check = Check::of_metadata(pool, Arc::<Job>::default());
+    let check = check.map_err(|why| damaged(why.to_string()))?;
+    loop {
+        std::thread::scope(|scope| {
+            (0..workers.max(1)).for_each(|_| drop(scope.spawn(|| check.work())));
+        });
+        if !check.next_round() {
+            break;
+        }
+    }
+    let report = check.report(None, std::time::Duration::ZERO, workers);
+    let (lost, free) = (report.lost, report.unallocated());
+    let twice = report.space.iter().map(|space| space.contradictions).sum::<u64>();
+    match (lost, free, report.double_bytes, report.outside_count.saturating_add(twice)) {
+        (0, 0, 0, 0) => Ok(()),
+        (0, 0, 0, _) => Err(damaged("its space maps contradict each other".to_owned())),
+        (0, 0, double, _) => Err(damaged(format!("{double} bytes belong to two blocks each"))),
+        (0, free, ..) => Err(damaged(format!("{free} bytes that are in use count as free"))),
+        (lost, ..) => Err(damaged(format!("{lost} blocks of metadata cannot be read"))),
+    }
+}
