@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engine::held::PoolStatus;
+use engine::held::{PoolStatus, Rewound};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -52,6 +52,9 @@ pub struct Imported {
     pub names: Vec<String>,
     /// Of each of the others a sentence that says why it is not.
     pub refused: Vec<String>,
+    /// Those that were taken back to an earlier state, or would be.
+    #[serde(default)]
+    pub rewound: Vec<(String, Rewound)>,
 }
 
 /// How a pool is.

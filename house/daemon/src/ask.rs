@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use engine::dataset::Wanted;
+use engine::held::Rewind;
 use serde::{Deserialize, Serialize};
 
 /// What can be asked of a daemon. Its name in kebab-case is the verb in the path.
@@ -39,6 +40,9 @@ pub enum Ask {
         /// Those that were destroyed.
         #[serde(default)]
         destroyed: bool,
+        /// How far back they may be taken.
+        #[serde(default)]
+        rewind: Rewind,
     },
     /// Take pools over. Gives their names.
     ImportPool(ImportPool),
@@ -473,6 +477,12 @@ pub struct ImportPool {
     /// To be looked at only.
     #[serde(default)]
     pub read_only: bool,
+    /// How far back they may be taken.
+    #[serde(default)]
+    pub rewind: Rewind,
+    /// Take nothing over: only say how far back it would be taken.
+    #[serde(default)]
+    pub dry: bool,
     /// What stands before all its mountpoints.
     #[serde(default)]
     pub altroot: Option<PathBuf>,

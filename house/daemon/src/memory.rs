@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
+use engine::held::Rewind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Place, Result};
@@ -20,6 +21,9 @@ pub(crate) struct Remembered {
     /// It is to be looked at only.
     #[serde(default)]
     pub(crate) read_only: bool,
+    /// It is looked at as it was then.
+    #[serde(default)]
+    pub(crate) rewind: Rewind,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -59,6 +63,8 @@ pub(crate) fn save(place: &Place, pools: Vec<Remembered>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use engine::held::Rewind;
+
     use super::{Remembered, load, save};
     use crate::Place;
 
@@ -74,6 +80,7 @@ mod tests {
             drives: vec!["/a".into()],
             altroot: None,
             read_only: true,
+            rewind: Rewind::To(7),
         };
         save(&place, vec![one.clone()]).unwrap();
         assert_eq!(load(&place).unwrap(), [one]);

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::held::{Held, World};
+use engine::held::{Held, Rewind, Rewound, World};
 use mounts::Unmount;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -124,6 +124,8 @@ impl House {
             drives: pool.held.known_drives(),
             altroot: pool.altroot.clone(),
             read_only: pool.held.is_read_only(),
+            // what is written to is its newest state now
+            rewind: pool.as_of(),
         }));
         memory::save(&self.place, all)
     }
@@ -181,8 +183,8 @@ impl House {
             Ask::Pools { names } => give(&self.reports(&names)?),
             Ask::CreatePool(new) => warn(self.create_pool(&new)?),
             Ask::Importable { paths, destroyed } => give(&self.importable(&paths, destroyed)),
-            Ask::KeysWanted { paths, name, destroyed } => {
-                give(&self.keys_wanted(&paths, name.as_deref(), destroyed)?)
+            Ask::KeysWanted { paths, name, destroyed, rewind } => {
+                give(&self.keys_wanted(&paths, name.as_deref(), (destroyed, rewind))?)
             }
             Ask::History { names, internal } => give(&self.histories(&names, internal)?),
             Ask::ImportPool(import) => {
@@ -228,6 +230,12 @@ impl House {
 }
 
 impl Pool {
+    /// As of when it is looked at. What is written to is its newest state.
+    fn as_of(&self) -> Rewind {
+        let rewound = self.held.rewound().filter(|_| self.held.is_read_only());
+        rewound.as_ref().map_or(Rewind::No, Rewound::again)
+    }
+
     /// Ends what goes on in it, and leaves it as `way` says.
     fn end(&self, way: impl FnOnce(&Held) -> engine::Result<()>) -> engine::Result<()> {
         let _changing = self.changing.lock();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::EncryptionRoot;
-use engine::held::{Held, NewPool, PoolProperty, TakeOver, Wishes};
+use engine::held::{Held, NewPool, PoolProperty, Rewind, TakeOver, Wishes};
 use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
@@ -136,15 +136,15 @@ impl House {
         &self,
         paths: &[PathBuf],
         name: Option<&str>,
-        destroyed: bool,
+        which: (bool, Rewind),
     ) -> Result<Vec<EncryptionRoot>> {
         if let Some(name) = name {
-            return Ok(engine::held::encryption_roots(paths, name, destroyed)?);
+            return Ok(engine::held::encryption_roots(paths, name, which)?);
         }
         let mut all = Vec::new();
-        for pool in self.importable(paths, destroyed) {
+        for pool in self.importable(paths, which.0) {
             // what is wrong with one is said when it is to be taken over
-            let found = engine::held::encryption_roots(paths, &pool.guid.to_string(), destroyed);
+            let found = engine::held::encryption_roots(paths, &pool.guid.to_string(), which);
             all.extend(found.unwrap_or_default());
         }
         Ok(all)
@@ -158,12 +158,11 @@ impl House {
     /// Gives what came of it, and what could not be mounted.
     pub(super) fn import(self: &Arc<Self>, import: &ImportPool) -> Result<(Imported, Vec<String>)> {
         let _moving = self.moving.lock();
-        let done = match &import.name {
-            Some(wanted) => {
-                Imported { names: vec![self.import_one(wanted, import)?], ..Imported::default() }
-            }
-            None => self.import_all(import),
-        };
+        let mut done = Imported::default();
+        match &import.name {
+            Some(wanted) => self.import_one(wanted, import, &mut done)?,
+            None => self.import_all(import, &mut done),
+        }
         let mut warnings = Vec::new();
         for name in done.names.iter().filter(|_| !import.unmounted) {
             warnings.extend(self.pool(name)?.mount_below(name));
@@ -172,31 +171,39 @@ impl House {
     }
 
     /// Takes over what can be; one that cannot be keeps no other from it.
-    fn import_all(self: &Arc<Self>, import: &ImportPool) -> Imported {
-        let mut done = Imported::default();
+    fn import_all(self: &Arc<Self>, import: &ImportPool, done: &mut Imported) {
         for found in self.importable(&import.paths, import.destroyed) {
-            match self.import_one(&found.guid.to_string(), import) {
-                Ok(name) => done.names.push(name),
-                Err(why) => {
-                    done.refused.push(format!("pool '{}' is not imported: {why}", found.name));
-                }
+            if let Err(why) = self.import_one(&found.guid.to_string(), import, done) {
+                done.refused.push(format!("pool '{}' is not imported: {why}", found.name));
             }
         }
-        done
     }
 
-    fn import_one(self: &Arc<Self>, wanted: &str, import: &ImportPool) -> Result<String> {
+    fn import_one(
+        self: &Arc<Self>,
+        wanted: &str,
+        import: &ImportPool,
+        done: &mut Imported,
+    ) -> Result<()> {
         let new_name = import.new_name.clone();
         self.is_free(new_name.as_deref().unwrap_or(wanted))?;
         let (force, destroyed) = (import.force, import.destroyed);
-        let without_logs = import.without_logs;
+        let (without_logs, rewind) = (import.without_logs, import.rewind);
+        if import.dry {
+            let how = TakeOver { force, destroyed, rewind, ..TakeOver::default() };
+            let to = engine::held::would_rewind(&import.paths, wanted, &how, &self.world);
+            let to = to.map_err(|why| self.not_there(wanted, why))?;
+            done.rewound.extend(to.map(|to| (wanted.to_owned(), to)));
+            return Ok(());
+        }
         // a key is for one pool of those that are taken over together
-        let found = keys_wanted(&import.paths, wanted, destroyed, &import.keys)?;
+        let found = keys_wanted(&import.paths, wanted, (destroyed, rewind), &import.keys)?;
         let keys = import.keys.iter().filter(|(root, _)| found.contains(root));
         let keys = keys.map(|(root, secret)| (root.clone(), secret.0.clone())).collect();
         let read_only = import.read_only;
+        let known = None;
         let how =
-            TakeOver { force, destroyed, new_name, keys, known: None, without_logs, read_only };
+            TakeOver { force, destroyed, new_name, keys, known, without_logs, read_only, rewind };
         let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world);
         let held = held.map_err(|why| self.not_there(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
@@ -208,9 +215,13 @@ impl House {
         self.waiting.lock().retain(|one| one.pool.guid != guid);
         let how = if held.is_read_only() { " read-only" } else { "" };
         self.log.say(&format!("pool '{name}' is imported{how}"));
+        if let Some(to) = held.rewound() {
+            self.log.say(&format!("pool '{name}' is taken back to txg {}", to.txg));
+            done.rewound.push((name.clone(), to));
+        }
         self.keep(held, import.altroot.clone());
-        self.remember()?;
-        Ok(name)
+        done.names.push(name);
+        self.remember()
     }
 
     pub(super) fn export(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
@@ -285,7 +296,8 @@ impl House {
         let held = taken.inspect_err(|why| {
             let (drives, altroot) = (drives.clone(), altroot.clone());
             let (name, read_only) = (name.to_owned(), false);
-            let pool = Remembered { name, guid, drives, altroot, read_only };
+            let rewind = Rewind::No;
+            let pool = Remembered { name, guid, drives, altroot, read_only, rewind };
             self.waiting.lock().push(Waiting::new(pool, why.to_string()));
         })?;
         let pool = self.keep(held, altroot);
@@ -330,13 +342,13 @@ fn is_place_free(new: &CreatePool) -> Result<()> {
 fn keys_wanted(
     paths: &[PathBuf],
     wanted: &str,
-    destroyed: bool,
+    which: (bool, Rewind),
     given: &[(String, Secret)],
 ) -> Result<Vec<String>> {
     if given.is_empty() {
         return Ok(Vec::new());
     }
-    let roots = engine::held::encryption_roots(paths, wanted, destroyed)?;
+    let roots = engine::held::encryption_roots(paths, wanted, which)?;
     Ok(roots.into_iter().map(|root| root.name).collect())
 }
 

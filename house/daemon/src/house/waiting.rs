@@ -142,10 +142,10 @@ impl House {
     fn hold_again(&self, pool: &Remembered) -> engine::Result<Held> {
         let drives = found_again(&pool.drives, pool.guid);
         let (guid, read_only) = (pool.guid.to_string(), pool.read_only);
-        let how = TakeOver { read_only, ..TakeOver::default() };
+        let how = TakeOver { read_only, rewind: pool.rewind, ..TakeOver::default() };
         let without = engine::held::hold_as(&drives, &guid, &how, &self.world);
         let Err(engine::Error::LockedLog { .. }) = &without else { return without };
-        let roots = engine::held::encryption_roots(&drives, &guid, false)?;
+        let roots = engine::held::encryption_roots(&drives, &guid, (false, pool.rewind))?;
         let told = roots.into_iter().filter_map(|root| {
             let path = root.location.strip_prefix("file://")?;
             Some((root.name.clone(), std::fs::read(path).ok()?))

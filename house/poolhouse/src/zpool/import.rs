@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use ::daemon::{Ask, Found, ImportPool, Imported, Secret};
 use engine::EncryptionRoot;
+use engine::held::Rewind;
 
 use crate::daemon::Asking;
 use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table, safe};
+use crate::time;
 use crate::values::setting;
 
 /// Where nobody says where to look.
@@ -27,7 +29,9 @@ Examples:
   poolhouse zpool import -d ~/images -a         all those in images of a folder
   poolhouse zpool import -o readonly=on tank    look at it, and change nothing
   poolhouse zpool import -f tank                its host is gone and did not export it
-  poolhouse zpool import -D -f tank oldtank     it was destroyed; call it otherwise")]
+  poolhouse zpool import -D -f tank oldtank     it was destroyed; call it otherwise
+  poolhouse zpool import -Fn tank               how far back must it go to be sound?
+  poolhouse zpool import -F tank                take it back, and give up what came after")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
     /// All that are found
@@ -56,6 +60,22 @@ pub(super) struct Args {
     /// Those that were destroyed, instead of those that were not
     #[arg(short = 'D')]
     destroyed: bool,
+    /// If it is damaged, take it back to how it was some seconds before: as little as is needed, two
+    /// transaction groups at most. All metadata are read first. What came after is given up
+    #[arg(short = 'F')]
+    rewind: bool,
+    /// With -F: change nothing, only say how far back it would be taken
+    #[arg(short = 'n', requires = "rewind")]
+    dry: bool,
+    /// With -F: however far back is needed. What is so old may be overwritten by what came after it
+    #[arg(short = 'X', requires = "rewind")]
+    far: bool,
+    /// Take it back to this transaction group; `rescue scan -v` lists those that still stand
+    #[arg(short = 'T', value_name = "TXG", conflicts_with_all = ["rewind", "checkpoint"])]
+    txg: Option<u64>,
+    /// Take it back to its checkpoint, and give up what came after
+    #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewind")]
+    checkpoint: bool,
     /// A property of the pool: readonly=on, so that nothing is written to it, not even what was
     /// promised and is not in it yet; altroot; cachefile is no matter, as the daemon remembers its pools
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
@@ -80,6 +100,11 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         paths.push(ANYWHERE.into());
     }
     if args.pool.is_none() && !args.all {
+        if rewind(args) != Rewind::No {
+            return Err(Failure::usage(
+                "-F, -T and --rewind-to-checkpoint are for a pool that is named",
+            ));
+        }
         let ask = Ask::Importable { paths, destroyed: args.destroyed };
         return show(&asking.ask::<Vec<Found>>(&ask)?, asking);
     }
@@ -94,6 +119,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         unmounted: args.unmounted,
         without_logs: args.without_logs,
         read_only,
+        rewind: rewind(args),
+        dry: args.dry,
         altroot,
         keys,
     }))?;
@@ -104,10 +131,52 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     for why in &imported.refused {
         print::error(why);
     }
-    if asking.json {
+    if asking.json && args.dry {
+        print::json(&imported.rewound)?;
+    } else if asking.json {
         print::json(&imported.names)?;
+    } else {
+        tell_rewound(args, &imported)?;
     }
     Ok(Outcome::unless(!imported.refused.is_empty()))
+}
+
+/// How far back they may be taken.
+fn rewind(args: &Args) -> Rewind {
+    match (args.txg, args.checkpoint, args.rewind) {
+        (Some(txg), ..) => Rewind::To(txg),
+        (None, true, _) => Rewind::Checkpoint,
+        (None, false, true) if args.far => Rewind::Far,
+        (None, false, true) => Rewind::Near,
+        (None, false, false) => Rewind::No,
+    }
+}
+
+fn tell_rewound(args: &Args, imported: &Imported) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    for (name, to) in &imported.rewound {
+        let would = if args.dry { "would be" } else { "is" };
+        writeln!(
+            out,
+            "pool '{}' {would} taken back to how it was at {} (txg {}): about {} seconds of changes \
+             {would} given up.",
+            safe(name),
+            time::local(to.time),
+            to.txg,
+            to.lost_seconds,
+        )?;
+        if !args.dry && !to.checkpoint {
+            writeln!(
+                out,
+                "Its metadata were read; what is in its files was not: run `zpool scrub {}`.",
+                safe(name)
+            )?;
+        }
+    }
+    if args.dry && imported.rewound.is_empty() && imported.refused.is_empty() {
+        writeln!(out, "nothing would be given up: the newest state can be gone on from.")?;
+    }
+    Ok(())
 }
 
 /// The keys of the pools that are to be taken over. One that cannot be had is done without, if the
@@ -117,8 +186,8 @@ fn keys_of(
     paths: &[PathBuf],
     asking: &Asking,
 ) -> Result<Vec<(String, Secret)>, Failure> {
-    let (name, destroyed) = (args.pool.clone(), args.destroyed);
-    let ask = Ask::KeysWanted { paths: paths.to_vec(), name, destroyed };
+    let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind(args));
+    let ask = Ask::KeysWanted { paths: paths.to_vec(), name, destroyed, rewind };
     let mut keys = Vec::new();
     for root in asking.ask::<Vec<EncryptionRoot>>(&ask)? {
         match keys::from(&root.name, &root.location, &root.format, false) {

@@ -14,5 +14,6 @@ mod mounts;
 mod nas;
 mod poolhouse;
 mod readonly;
+mod rewind;
 mod trouble;
 mod words;

@@ -43,6 +43,15 @@ pub struct Rewound {
     pub time: u64,
     /// How many seconds of changes are given up.
     pub lost_seconds: u64,
+    /// Whether that is its checkpoint.
+    pub checkpoint: bool,
+}
+
+impl Rewound {
+    /// What leads there again.
+    pub const fn again(&self) -> Rewind {
+        if self.checkpoint { Rewind::Checkpoint } else { Rewind::To(self.txg) }
+    }
 }
 
 /// So many groups are surely not overwritten.
@@ -118,6 +127,7 @@ fn rewound(candidate: &Candidate, pool: &spa::Pool) -> Option<Rewound> {
         txg: then.txg.get(),
         time: then.timestamp,
         lost_seconds: newest.timestamp.saturating_sub(then.timestamp),
+        checkpoint: then.is_checkpoint(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Encrypted datasets: made, written, locked, opened again; `zdb` and the examiner find nothing.
 
-use engine::held::{Held, NewDataset, Shape};
+use engine::held::{Held, NewDataset, Rewind, Shape};
 use engine::{Error, KeyState};
 
 use crate::held::{Folder, faults, new_pool, read_file, world, write_file};
@@ -235,7 +235,7 @@ fn promises_of_what_is_locked_need_its_key() {
             && text.contains("zpool import -l tank"),
         "{text}"
     );
-    let roots = engine::held::encryption_roots(&paths, "tank", false).unwrap();
+    let roots = engine::held::encryption_roots(&paths, "tank", (false, Rewind::No)).unwrap();
     assert_eq!((roots[0].name.as_str(), roots[0].location.as_str()), ("tank/secret", "prompt"));
     let how = |secret: &[u8]| engine::held::TakeOver {
         keys: vec![("tank/secret".to_owned(), secret.to_vec())],

@@ -13,6 +13,7 @@ mod naming;
 mod own;
 mod replace;
 mod resilver;
+mod rewind;
 mod room;
 mod shared;
 mod snapshots;

@@ -1,0 +1,257 @@
+//! Pools that are taken back: where the newest state is damaged, or to a checkpoint.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use device::{Device, File};
+use engine::held::{self, Held, Rewind, Rewound, Shape, TakeOver};
+use engine::{Error, Moment};
+
+use crate::held::{Folder, faults, new_pool, read_file, world, write_file};
+
+/// What stands before the first byte of a vdev that blocks are in.
+const FRONT: u64 = 4 << 20;
+
+fn taken(folder: &Folder, pool: &str, rewind: Rewind) -> engine::Result<Held> {
+    let how = TakeOver { rewind, force: true, ..TakeOver::default() };
+    held::hold_as(&[folder.path().into()], pool, &how, &world())
+}
+
+fn with_keys(
+    folder: &Folder,
+    pool: &str,
+    txg: u64,
+    keys: Vec<(String, Vec<u8>)>,
+) -> engine::Result<Held> {
+    let how = TakeOver { rewind: Rewind::To(txg), force: true, keys, ..TakeOver::default() };
+    held::hold_as(&[folder.path().into()], pool, &how, &world())
+}
+
+/// To where it would be taken back.
+fn would(folder: &Folder, pool: &str, rewind: Rewind) -> engine::Result<Option<Rewound>> {
+    let how = TakeOver { rewind, force: true, ..TakeOver::default() };
+    held::would_rewind(&[folder.path().into()], pool, &how, &world())
+}
+
+fn candidates(drives: impl Iterator<Item = PathBuf>) -> Vec<spa::Candidate> {
+    let open = |path: PathBuf| Arc::new(File::open(&path).unwrap()) as Arc<dyn Device>;
+    spa::scan(&drives.map(open).collect::<Vec<_>>()).0
+}
+
+/// Its txgs, newest first.
+fn standing(folder: &Folder) -> Vec<u64> {
+    let drives = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let pools = candidates(drives);
+    pools[0].uberblocks().iter().map(|uberblock| uberblock.txg.get()).collect()
+}
+
+/// Makes a pool, a mirror of two, with a file for each of some groups, and cuts the power. Something was
+/// promised after the last.
+fn with_history(folder: &Folder) -> Vec<u64> {
+    let held = held::create(&new_pool(folder, Shape::Mirror, 2), &world()).unwrap();
+    let mut txgs = Vec::new();
+    for name in ["one", "two", "three", "four"] {
+        write_file(&held, "tank", name, name.repeat(50_000).as_bytes());
+        // the second time there is a chain of promises
+        held.files("tank").unwrap().fsync(None).unwrap();
+        write_file(&held, "tank", &format!("{name}-promised"), name.as_bytes());
+        held.files("tank").unwrap().fsync(None).unwrap();
+        held.sync().unwrap();
+        txgs.push(held.txg());
+    }
+    write_file(&held, "tank", "promised", b"after all that");
+    held.files("tank").unwrap().fsync(None).unwrap();
+    txgs
+}
+
+/// Destroys the root of the pool as of a txg on all drives.
+fn destroy_root(folder: &Folder, txg: u64) {
+    let drives = folder.drives(2);
+    let pools = candidates(drives.iter().cloned());
+    let found = pools[0].uberblocks().into_iter().find(|found| found.txg.get() == txg).unwrap();
+    let ondisk::Blkptr::Regular(root) = &found.root else { panic!("a root is a block") };
+    for dva in root.copies() {
+        for drive in &drives {
+            let file = OpenOptions::new().write(true).open(drive).unwrap();
+            file.write_all_at(&[0xa5; 512], dva.offset + FRONT).unwrap();
+        }
+    }
+}
+
+fn names(held: &Held) -> Vec<&'static str> {
+    let files = held.files("tank").unwrap();
+    let there = |name: &&str| files.files().find(name.as_bytes()).unwrap().is_some();
+    ["one", "two", "three", "four", "promised"].into_iter().filter(there).collect()
+}
+
+#[test]
+fn a_damaged_newest_state_is_given_up() {
+    let folder = Folder::new("rewind", 2, 128 << 20);
+    let txgs = with_history(&folder);
+    let newest = standing(&folder)[0];
+    for txg in standing(&folder).into_iter().filter(|txg| *txg > txgs[2]) {
+        destroy_root(&folder, txg);
+    }
+    let refused = taken(&folder, "tank", Rewind::No).err().map(|why| why.to_string());
+    assert!(refused.is_some_and(|why| why.contains("`zpool import -F tank` takes it back")));
+    let wanted = would(&folder, "tank", Rewind::Far).unwrap().unwrap();
+    assert_eq!(wanted.txg, txgs[2]);
+    assert_eq!(standing(&folder)[0], newest, "so far nothing was done");
+
+    let held = taken(&folder, "tank", Rewind::Far).unwrap();
+    assert_eq!(held.rewound(), Some(wanted));
+    assert!(held.txg() > newest, "no state that was given up is newer");
+    assert_eq!(names(&held), ["one", "two", "three"]);
+    assert_eq!(read_file(&held, "tank", "three"), "three".repeat(50_000).as_bytes());
+    assert_eq!(read_file(&held, "tank", "three-promised"), b"three");
+    write_file(&held, "tank", "promised", b"anew");
+    held.files("tank").unwrap().fsync(None).unwrap();
+    drop(held);
+    let held = taken(&folder, "tank", Rewind::No).unwrap();
+    assert_eq!(names(&held), ["one", "two", "three", "promised"]);
+    assert_eq!(read_file(&held, "tank", "promised"), b"anew");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn no_farther_than_needed_and_asked_for() {
+    let folder = Folder::new("rewind-far", 2, 128 << 20);
+    let txgs = with_history(&folder);
+    assert_eq!(would(&folder, "tank", Rewind::Near).unwrap(), None, "nothing is wrong");
+    let missing = would(&folder, "tank", Rewind::To(1)).err();
+    assert!(matches!(missing, Some(Error::NoSuchTxg { txg: 1, .. })), "{missing:?}");
+    let all = standing(&folder);
+    for txg in all.iter().take_while(|txg| **txg + 2 >= all[0]) {
+        destroy_root(&folder, *txg);
+    }
+    let near = taken(&folder, "tank", Rewind::Near).err();
+    assert!(matches!(near, Some(Error::NoWayBack { older: true, .. })), "{near:?}");
+    let held = taken(&folder, "tank", Rewind::To(txgs[0])).unwrap();
+    assert_eq!(names(&held), ["one"]);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+/// The power fails before anything is written to a pool that was taken back: it stays so, and what was
+/// promised in states that are given up is not done.
+#[test]
+fn a_pool_that_was_taken_back_stays_so() {
+    let folder = Folder::new("rewind-cut", 2, 128 << 20);
+    let txgs = with_history(&folder);
+    drop(taken(&folder, "tank", Rewind::To(txgs[2])).unwrap());
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    let held = taken(&folder, "tank", Rewind::No).unwrap();
+    assert_eq!(names(&held), ["one", "two", "three"]);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    // to be looked at only, it is left where it is
+    let before = std::fs::read(&folder.drives(2)[0]).unwrap();
+    let how = TakeOver { rewind: Rewind::To(txgs[3]), read_only: true, ..TakeOver::default() };
+    let held = held::hold_as(&[folder.path().into()], "tank", &how, &world()).unwrap();
+    assert_eq!(names(&held), ["one", "two", "three", "four"]);
+    drop(held);
+    assert!(before == std::fs::read(&folder.drives(2)[0]).unwrap());
+}
+
+/// Each file of a tree, with its bytes.
+fn content(pool: &engine::Pool, dataset: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let (files, _) = pool.files(dataset).unwrap();
+    let mut all = BTreeMap::new();
+    let mut todo = vec![(Vec::new(), files.root().unwrap())];
+    while let Some((path, file)) = todo.pop() {
+        if file.facts().is_directory() {
+            for name in files.sorted(&file).unwrap() {
+                let below = [&path[..], b"/", &name.name].concat();
+                todo.push((below, files.file(name.id).unwrap()));
+            }
+            continue;
+        }
+        let mut bytes = vec![0; usize::try_from(file.facts().size).unwrap()];
+        file.content().read(0, &mut bytes).unwrap();
+        all.insert(path, bytes);
+    }
+    all
+}
+
+#[test]
+fn a_pool_of_openzfs_goes_back_to_its_checkpoint() {
+    let fixture = fixtures::load("checkpoint-raidz");
+    let folder = copy(&fixture);
+    let here = [folder.path().to_path_buf()];
+    let options = engine::OpenOptions { moment: Moment::Checkpoint, no_zil: true };
+    let then = content(&engine::search(&here).open("tank", &options).unwrap(), "tank");
+    let now = content(
+        &engine::search(&here).open("tank", &engine::OpenOptions::default()).unwrap(),
+        "tank",
+    );
+    assert_ne!(then, now, "something was changed since");
+    let refused = taken(&folder, "tank", Rewind::No).err();
+    assert!(matches!(refused, Some(Error::NotHeld { .. })), "{refused:?}");
+    let held = taken(&folder, "tank", Rewind::Checkpoint).unwrap();
+    write_file(&held, "tank", "written-here", &vec![7; 3_000_000]);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    let mut after = content(
+        &engine::search(&here).open("tank", &engine::OpenOptions::default()).unwrap(),
+        "tank",
+    );
+    assert_eq!(after.remove(&b"/written-here"[..]), Some(vec![7; 3_000_000]));
+    assert!(after == then);
+}
+
+fn copy(fixture: &fixtures::Fixture) -> Folder {
+    let folder = Folder::new(&format!("rewind-{}", fixture.name), 0, 0);
+    for path in fixture.images() {
+        std::fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+/// Takes pools of OpenZFS back to what they were shortly before, and goes on from there.
+#[test]
+fn pools_of_openzfs_are_taken_back() {
+    let mut written = 0;
+    for fixture in fixtures::all() {
+        let (name, pool) = (fixture.name.as_str(), fixture.pool().to_owned());
+        let sound = fixture.damaged().is_empty() && fixture.missing().is_empty();
+        let txgs = standing(&copy(&fixture));
+        for txg in txgs.iter().skip(1).take(1) {
+            let folder = copy(&fixture);
+            let keys = || {
+                fixture.keys().iter().map(|key| (key.dataset.clone(), key.file_content())).collect()
+            };
+            let taken = match taken(&folder, &pool, Rewind::To(*txg)) {
+                // the log is dropped with the key only
+                Err(Error::LockedLog { .. }) => with_keys(&folder, &pool, *txg, keys()),
+                other => other,
+            };
+            let held = match taken {
+                Ok(held) => held,
+                Err(error) => {
+                    eprintln!("{name}, {txg}: {error}");
+                    continue;
+                }
+            };
+            assert_eq!(held.rewound().map(|rewound| rewound.txg), Some(*txg));
+            let Ok(_) = held.files(&pool) else { continue };
+            written += 1;
+            write_file(&held, &pool, "written-here", &vec![7; 3_000_000]);
+            held.export().unwrap();
+            drop(held);
+            let after = faults(&folder, &pool);
+            let wrong = |fault: &&String| sound || fault.starts_with("Space");
+            let fresh: Vec<_> = after.iter().filter(wrong).collect();
+            eprintln!("{name}, {txg}: written; {fresh:?}");
+            assert!(fresh.is_empty(), "{name}, {txg}: {fresh:?}");
+        }
+    }
+    assert!(written >= 12, "only {written} states could be gone on from");
+}
