@@ -462,6 +462,9 @@ pub struct ImportPool {
     /// What it is called from now on.
     #[serde(default)]
     pub new_name: Option<String>,
+    /// It is called so until it is exported.
+    #[serde(default)]
+    pub temporary: bool,
     /// Even if another host had it and did not export it.
     #[serde(default)]
     pub force: bool,

@@ -21,6 +21,9 @@ pub(crate) struct Remembered {
     /// It is to be looked at only.
     #[serde(default)]
     pub(crate) read_only: bool,
+    /// It has this name until it is exported only.
+    #[serde(default)]
+    pub(crate) temporary: bool,
     /// It is looked at as it was then.
     #[serde(default)]
     pub(crate) rewind: Rewind,
@@ -80,6 +83,7 @@ mod tests {
             drives: vec!["/a".into()],
             altroot: None,
             read_only: true,
+            temporary: true,
             rewind: Rewind::To(7),
         };
         save(&place, vec![one.clone()]).unwrap();

@@ -13,6 +13,7 @@ mod memory;
 mod partition;
 mod probe;
 mod signature;
+mod slow;
 mod window;
 
 use std::ops::Range;
@@ -80,6 +81,11 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Whether a request may wait for hardware, so that it is worth asking several devices at once.
     fn waits(&self) -> bool {
         false
+    }
+
+    /// How many requests took longer than half a minute since it was opened.
+    fn slow_requests(&self) -> u64 {
+        0
     }
 
     /// Opens it anew where it was, if `judge` knows what is there: it may have gone away and come

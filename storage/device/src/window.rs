@@ -66,6 +66,10 @@ impl Device for Window {
         self.inner.waits()
     }
 
+    fn slow_requests(&self) -> u64 {
+        self.inner.slow_requests()
+    }
+
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {
         let place = |at: u64| self.start.saturating_add(at.min(self.size));
         self.inner.discard(place(range.start)..place(range.end))

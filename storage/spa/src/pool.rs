@@ -49,6 +49,11 @@ impl Pool {
         self.config.name = Some(name.to_owned());
     }
 
+    /// Gives it another name until it is left; its labels keep the one that it has.
+    pub fn call(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+    }
+
     /// Its identity.
     pub fn guid(&self) -> Guid {
         self.guid

@@ -36,6 +36,8 @@ pub struct Leaf {
     wrong: AtomicU64,
     failed: AtomicU64,
     unwritten: AtomicU64,
+    /// How many slow requests its device had when counts were last cleared.
+    slow_before: AtomicU64,
 }
 
 /// What was written since the last flush.
@@ -65,6 +67,7 @@ impl Leaf {
             wrong: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
+            slow_before: AtomicU64::new(0),
         }
     }
 
@@ -168,8 +171,15 @@ impl Leaf {
         self.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Counts its errors from 0 again.
+    /// How many requests took longer than half a minute.
+    pub fn slow_requests(&self) -> u64 {
+        let all = self.device.as_ref().map_or(0, |device| device.slow_requests());
+        all.saturating_sub(self.slow_before.load(Ordering::Relaxed))
+    }
+
+    /// Counts its errors, and slow requests, from 0 again.
     pub fn clear_errors(&self) {
+        self.slow_before.fetch_add(self.slow_requests(), Ordering::Relaxed);
         for count in [&self.wrong, &self.failed, &self.unwritten] {
             count.store(0, Ordering::Relaxed);
         }

@@ -124,6 +124,7 @@ impl House {
             drives: pool.held.known_drives(),
             altroot: pool.altroot.clone(),
             read_only: pool.held.is_read_only(),
+            temporary: pool.held.is_name_temporary(),
             // what is written to is its newest state now
             rewind: pool.as_of(),
         }));

@@ -201,9 +201,18 @@ impl House {
         let keys = import.keys.iter().filter(|(root, _)| found.contains(root));
         let keys = keys.map(|(root, secret)| (root.clone(), secret.0.clone())).collect();
         let read_only = import.read_only;
-        let known = None;
-        let how =
-            TakeOver { force, destroyed, new_name, keys, known, without_logs, read_only, rewind };
+        let (known, temporary) = (None, import.temporary);
+        let how = TakeOver {
+            force,
+            destroyed,
+            new_name,
+            temporary,
+            keys,
+            known,
+            without_logs,
+            read_only,
+            rewind,
+        };
         let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world);
         let held = held.map_err(|why| self.not_there(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
@@ -290,14 +299,15 @@ impl House {
         let _ = pool.end(Held::release);
         let altroot = pool.altroot.clone();
         let known = Some(pool.held.known_keys());
+        let temporary = pool.held.is_name_temporary();
         drop(pool);
-        let how = TakeOver { known, ..TakeOver::default() };
+        let new_name = temporary.then(|| name.to_owned());
+        let how = TakeOver { known, new_name, temporary, ..TakeOver::default() };
         let taken = engine::held::hold_as(&drives, &guid.to_string(), &how, &self.world);
         let held = taken.inspect_err(|why| {
             let (drives, altroot) = (drives.clone(), altroot.clone());
-            let (name, read_only) = (name.to_owned(), false);
-            let rewind = Rewind::No;
-            let pool = Remembered { name, guid, drives, altroot, read_only, rewind };
+            let (name, read_only, rewind) = (name.to_owned(), false, Rewind::No);
+            let pool = Remembered { name, guid, drives, altroot, read_only, temporary, rewind };
             self.waiting.lock().push(Waiting::new(pool, why.to_string()));
         })?;
         let pool = self.keep(held, altroot);

@@ -142,7 +142,7 @@ impl House {
     fn hold_again(&self, pool: &Remembered) -> engine::Result<Held> {
         let drives = found_again(&pool.drives, pool.guid);
         let (guid, read_only) = (pool.guid.to_string(), pool.read_only);
-        let how = TakeOver { read_only, rewind: pool.rewind, ..TakeOver::default() };
+        let how = TakeOver { read_only, rewind: pool.rewind, ..named(pool) };
         let without = engine::held::hold_as(&drives, &guid, &how, &self.world);
         let Err(engine::Error::LockedLog { .. }) = &without else { return without };
         let roots = engine::held::encryption_roots(&drives, &guid, (false, pool.rewind))?;
@@ -154,7 +154,7 @@ impl House {
         if keys.is_empty() {
             return without;
         }
-        let how = TakeOver { keys, ..TakeOver::default() };
+        let how = TakeOver { keys, ..named(pool) };
         engine::held::hold_as(&drives, &guid, &how, &self.world)
     }
 
@@ -223,4 +223,10 @@ fn found_again(drives: &[PathBuf], guid: u64) -> Vec<PathBuf> {
         return drives.to_vec();
     }
     drives.iter().cloned().chain(folders(drives).into_iter().map(Path::to_path_buf)).collect()
+}
+
+/// A pool with a name that it has until it is exported gets that again.
+fn named(pool: &Remembered) -> TakeOver {
+    let new_name = pool.temporary.then(|| pool.name.clone());
+    TakeOver { new_name, temporary: pool.temporary, ..TakeOver::default() }
 }

@@ -60,6 +60,9 @@ pub(super) struct Args {
     /// Those that were destroyed, instead of those that were not
     #[arg(short = 'D')]
     destroyed: bool,
+    /// It has its new name until it is exported only
+    #[arg(short = 't', requires = "new_name")]
+    temporary: bool,
     /// If it is damaged, take it back to how it was some seconds before: as little as is needed, two
     /// transaction groups at most. All metadata are read first. What came after is given up
     #[arg(short = 'F')]
@@ -114,6 +117,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         paths,
         name: args.pool.clone(),
         new_name: args.new_name.clone(),
+        temporary: args.temporary,
         force: args.force,
         destroyed: args.destroyed,
         unmounted: args.unmounted,

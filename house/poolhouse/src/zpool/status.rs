@@ -3,19 +3,21 @@
 use std::io::{self, Write};
 
 use ::daemon::PoolReport;
-use engine::held::{PoolStatus, VdevStatus};
+use engine::held::{PoolStatus, Sweep, VdevStatus};
 
 use super::watch::Watch;
 use crate::daemon::Asking;
 use crate::outcome::{Done, Outcome};
 use crate::print;
 use crate::table::{Align, Table, safe};
+use crate::time;
 
 /// How pools and their drives are
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse zpool status
   poolhouse zpool status -x       only those that are not well
+  poolhouse zpool status -s tank  which drives are slow?
   poolhouse zpool status tank 5   again every five seconds
   poolhouse zpool status --json tank")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
@@ -32,6 +34,15 @@ pub(super) struct Args {
     /// All that is known of errors, as is done without it
     #[arg(short = 'v')]
     _verbose: bool,
+    /// How many requests of each drive took longer than half a minute, too
+    #[arg(short = 's')]
+    slow: bool,
+    /// How far writing to all free space of each drive has come, too
+    #[arg(short = 'i')]
+    initialize: bool,
+    /// How far telling each drive which space is free has come, too
+    #[arg(short = 't')]
+    trim: bool,
     /// Of vdevs only those that are not well
     #[arg(short = 'e')]
     unwell_vdevs: bool,
@@ -95,15 +106,18 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
         return Ok(());
     }
     writeln!(out, "config:\n")?;
-    let mut table = Table::with_head(&[
+    let mut head = vec![
         ("NAME", Align::Left),
         ("STATE", Align::Left),
         ("READ", Align::Right),
         ("WRITE", Align::Right),
         ("CKSUM", Align::Right),
-    ]);
-    let zero = || "0".to_owned();
-    table.row([pool.name.clone(), pool.state.clone(), zero(), zero(), zero()]);
+    ];
+    head.extend(args.slow.then_some(("SLOW", Align::Right)));
+    head.extend((args.initialize || args.trim).then_some(("", Align::Left)));
+    let mut table = Table::with_head(&head);
+    let counts = (0..3 + usize::from(args.slow)).map(|_| "0".to_owned());
+    table.row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));
     for purpose in [None, Some("dedup"), Some("special"), Some("log")] {
         let vdevs: Vec<&VdevStatus> =
             shown(args, &pool.vdevs).filter(|vdev| vdev.purpose.as_deref() == purpose).collect();
@@ -123,7 +137,7 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
         header(&mut table, "spares");
         for spare in shown(args, &pool.spares) {
             let (name, state) = (format!("  {}", args.watch.name(spare)), spare.state.clone());
-            table.row([name, state].into_iter().chain((0..3).map(|_| String::new())));
+            table.row([name, state]);
         }
     }
     table.indent(8).print(out)?;
@@ -142,7 +156,7 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
 
 /// The line above the drives for one purpose.
 fn header(table: &mut Table, head: &str) {
-    table.row([head.to_owned()].into_iter().chain((0..4).map(|_| String::new())));
+    table.row([head.to_owned()]);
 }
 
 /// Those vdevs that are to be shown.
@@ -154,15 +168,33 @@ fn shown<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item = &'a V
 }
 
 fn add(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
-    let count = |errors: u64| errors.to_string();
-    table.row([
-        format!("{}{}", "  ".repeat(depth), args.watch.name(vdev)),
-        vdev.state.clone(),
-        count(vdev.read_errors),
-        count(vdev.write_errors),
-        count(vdev.checksum_errors),
-    ]);
+    let mut row =
+        vec![format!("{}{}", "  ".repeat(depth), args.watch.name(vdev)), vdev.state.clone()];
+    let counts = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors];
+    row.extend(counts.map(|errors| errors.to_string()));
+    row.extend(args.slow.then(|| vdev.slow_requests.to_string()));
+    let mut notes = Vec::new();
+    if args.initialize && vdev.children.is_empty() {
+        notes.push(progress(vdev.initialize.as_ref(), "initialized"));
+    }
+    if args.trim && vdev.children.is_empty() {
+        notes.push(progress(vdev.trim.as_ref(), "trimmed"));
+    }
+    row.extend((!notes.is_empty()).then(|| notes.join("  ")));
+    table.row(row);
     shown(args, &vdev.children).for_each(|child| add(table, child, args, depth + 1));
+}
+
+/// How far something has come that goes over a drive, in brackets.
+fn progress(sweep: Option<&Sweep>, done: &str) -> String {
+    let Some(sweep) = sweep else { return format!("(un{done})") };
+    let (how, since) = match sweep.state.as_str() {
+        "complete" => ("", "completed"),
+        "active" => ("", "started"),
+        other => (other, "started"),
+    };
+    let how = if how.is_empty() { String::new() } else { format!(", {how}") };
+    format!("({}% {done}{how}, {since} at {})", sweep.percent, time::date(sweep.time))
 }
 
 /// What is wrong, and what to do.

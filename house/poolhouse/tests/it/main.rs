@@ -15,5 +15,6 @@ mod nas;
 mod poolhouse;
 mod readonly;
 mod rewind;
+mod status;
 mod trouble;
 mod words;

@@ -241,6 +241,8 @@ pub struct TakeOver {
     pub destroyed: bool,
     /// What it is called from now on.
     pub new_name: Option<String>,
+    /// It is called so until it is exported, and has its old name then.
+    pub temporary: bool,
     /// Keys of encryption roots, as users have them: they are needed for what the intent logs of
     /// encrypted datasets promise.
     pub keys: Vec<(String, Vec<u8>)>,
@@ -348,8 +350,10 @@ fn take(
     let chosen = choose(candidate, how.rewind, (&world.cache, world.workers))?;
     let Chosen { mut pool, rewound } = chosen;
     judge_lacking(candidate, &pool)?;
-    if let Some(name) = &how.new_name {
-        pool.rename(name);
+    match &how.new_name {
+        Some(name) if how.temporary => pool.call(name),
+        Some(name) => pool.rename(name),
+        None => (),
     }
     let name = pool.name().to_owned();
     let failed = |why: spa::Error| Error::NotHeld { pool: name, why: why.to_string() };

@@ -64,7 +64,7 @@ pub use rewind::{Rewind, Rewound};
 pub use scan::{Mended, Scan, ScanStatus, Watch};
 pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};
-pub use status::{PoolStatus, VdevStatus};
+pub use status::{PoolStatus, Sweep, VdevStatus};
 pub use volumes::LiveVolume;
 pub use world::{Fill, World};
 pub use zpl::{MoveKind, Position, Stretch, XattrMode, without_set_id};
@@ -133,6 +133,11 @@ impl Held {
     /// Its name.
     pub fn name(&self) -> &str {
         self.0.owned.name()
+    }
+
+    /// Whether that is its name only until it is exported.
+    pub fn is_name_temporary(&self) -> bool {
+        self.0.owned.is_called_otherwise()
     }
 
     /// Its identity.

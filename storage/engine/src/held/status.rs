@@ -2,7 +2,8 @@
 
 use ondisk::label::VdevConfig;
 use serde::{Deserialize, Serialize};
-use units::Guid;
+use units::{Guid, ObjectId};
+use zap::Zap;
 
 use super::{CacheCounts, Held, ScanStatus};
 
@@ -54,6 +55,15 @@ pub struct VdevStatus {
     pub write_errors: u64,
     /// How many times what it gave was wrong.
     pub checksum_errors: u64,
+    /// How many requests took longer than half a minute.
+    #[serde(default)]
+    pub slow_requests: u64,
+    /// Of a drive: how far writing to all of its free space has come, if that was ever begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialize: Option<Sweep>,
+    /// The same of telling it which space is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trim: Option<Sweep>,
     /// What it is for: "log", "special", "dedup"; nothing for data.
     pub purpose: Option<String>,
     /// Of a top-level vdev: bytes in it, parity included; of a drive: its bytes.
@@ -64,6 +74,17 @@ pub struct VdevStatus {
     pub fragmentation: Option<u64>,
     /// The vdevs below.
     pub children: Vec<Self>,
+}
+
+/// How far something has come that goes over all of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// active, canceled, suspended or complete.
+    pub state: String,
+    /// How much of the drive it is past, in hundredths.
+    pub percent: u64,
+    /// When it came to be so, in seconds since 1970.
+    pub time: u64,
 }
 
 impl PoolStatus {
@@ -103,12 +124,46 @@ impl VdevStatus {
             read_errors: 0,
             write_errors: 0,
             checksum_errors: 0,
+            slow_requests: 0,
+            initialize: None,
+            trim: None,
             purpose: None,
             size: 0,
             allocated: 0,
             fragmentation: None,
             children: Vec::new(),
         }
+    }
+}
+
+/// What stands in a drive's table of what goes over it: the state, the byte where it goes on, the time.
+const INITIALIZE: [&str; 3] = [
+    "com.delphix:vdev_initialize_state",
+    "com.delphix:next_offset_to_initialize",
+    "com.delphix:vdev_initialize_action_time",
+];
+const TRIM: [&str; 3] = [
+    "org.zfsonlinux:vdev_trim_state",
+    "org.zfsonlinux:next_offset_to_trim",
+    "org.zfsonlinux:vdev_trim_action_time",
+];
+
+impl Sweep {
+    fn of(table: &Zap, [state, next, time]: [&str; 3], size: u64) -> Option<Self> {
+        let number = |name: &str| table.lookup_u64(name.as_bytes()).ok().flatten();
+        let state = match number(state)? {
+            1 => "active",
+            2 => "canceled",
+            3 => "suspended",
+            4 => "complete",
+            _ => return None,
+        };
+        let past = number(next).unwrap_or(0).min(size);
+        let percent = match state {
+            "complete" => 100,
+            _ => past.saturating_mul(100).checked_div(size).unwrap_or(0),
+        };
+        Some(Self { state: state.to_owned(), percent, time: number(time).unwrap_or(0) })
     }
 }
 
@@ -157,6 +212,11 @@ impl Held {
         }
     }
 
+    /// A drive's own table.
+    fn leaf_table(&self, id: ObjectId) -> Option<Zap> {
+        Zap::open(self.0.owned.mos().synced().object(id).ok()?).ok()
+    }
+
     fn vdev(&self, config: &VdevConfig) -> VdevStatus {
         let children: Vec<_> = config.children.iter().map(|child| self.vdev(child)).collect();
         let leaf = self.0.owned.tree().leaf(config.guid);
@@ -172,8 +232,13 @@ impl Held {
             leaf.as_ref().and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
         let known = here.or_else(|| config.path.clone());
         let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
+        let table = config.leaf_zap.and_then(|id| self.leaf_table(id));
+        let sweep = |words: [&str; 3]| Sweep::of(table.as_ref()?, words, config.asize.unwrap_or(0));
         VdevStatus {
             read_errors,
+            slow_requests: leaf.as_ref().map_or(0, |leaf| leaf.slow_requests()),
+            initialize: sweep(INITIALIZE),
+            trim: sweep(TRIM),
             write_errors: leaf.as_ref().map_or(0, |leaf| leaf.write_errors()),
             checksum_errors,
             size: leaf.as_ref().and_then(|leaf| leaf.device()).map_or(0, |device| device.size()),

@@ -317,6 +317,11 @@ impl Owned {
         &self.name
     }
 
+    /// Whether its labels have another name.
+    pub fn is_called_otherwise(&self) -> bool {
+        self.config.lock().now.name.as_ref().is_some_and(|name| *name != self.name)
+    }
+
     /// Its identity.
     pub fn guid(&self) -> Guid {
         self.guid
