@@ -7,7 +7,7 @@
 //!
 //! Learnt from: the root datasets' figures of all fixtures. Proved by: `usable_space`.
 
-use ondisk::dedup::{self, CloneTable};
+use ondisk::dedup::{self, CloneTable, Sums};
 use ondisk::dsl::Bpobj;
 use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::SpaceMapHeader;
@@ -122,18 +122,25 @@ fn saved_by_dedup(pool: &Pool) -> u64 {
 /// Bytes that blocks in the dedup tables would take if each that refers to one had its own, and
 /// those that they do take, by the tables' statistics.
 pub fn deduplicated(directory: &Directory) -> (u64, u64) {
-    let none = (0, 0);
-    let Ok(Some(object)) = directory.object("DDT-statistics") else { return none };
-    let Ok(table) = zap::Zap::open(object) else { return none };
-    let (mut referenced, mut stored) = none;
+    let sums = dedup_sums(directory);
+    let add = |of: fn(&Sums) -> u64| sums.iter().map(of).fold(0, u64::wrapping_add);
+    (add(|sums| sums.referenced_dsize), add(|sums| sums.dsize))
+}
+
+/// What the dedup tables hold, by their statistics: sums over the blocks of which there are 1, 2 to 3,
+/// 4 to 7 references, and so on. Empty where there are none.
+pub fn dedup_sums(directory: &Directory) -> Vec<Sums> {
+    let Ok(Some(object)) = directory.object("DDT-statistics") else { return Vec::new() };
+    let Ok(table) = zap::Zap::open(object) else { return Vec::new() };
+    let mut all = vec![Sums::default(); 64];
     for entry in table.entries().flatten() {
         // a zap's numbers have their most significant byte first
-        for sums in dedup::histogram(entry.value.bytes(), Order::Big).unwrap_or_default() {
-            referenced = sums.referenced_dsize.wrapping_add(referenced);
-            stored = sums.dsize.wrapping_add(stored);
+        let sums = dedup::histogram(entry.value.bytes(), Order::Big).unwrap_or_default();
+        for (all, sums) in all.iter_mut().zip(&sums) {
+            all.add(sums);
         }
     }
-    (referenced, stored)
+    all
 }
 
 /// Bytes that cloned blocks save, by the heads of their tables.

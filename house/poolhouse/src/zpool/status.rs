@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ::daemon::PoolReport;
-use engine::held::{PoolStatus, Sweep, VdevStatus};
+use engine::held::{DedupSums, PoolStatus, Sweep, VdevStatus};
 
 use super::watch::Watch;
 use crate::daemon::Asking;
@@ -34,6 +34,9 @@ pub(super) struct Args {
     /// All that is known of errors, as is done without it
     #[arg(short = 'v')]
     _verbose: bool,
+    /// What deduplication stores, by how often it is referred to, too
+    #[arg(short = 'D')]
+    dedup: bool,
     /// How many requests of each drive took longer than half a minute, too
     #[arg(short = 's')]
     slow: bool,
@@ -143,15 +146,45 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
     table.indent(8).print(out)?;
     let wrong: u64 = pool.vdevs.iter().map(errors).fold(0, u64::saturating_add);
     match &pool.scan {
-        Some(scan) if scan.errors > 0 => super::scan::lost(scan, out),
-        _ if wrong == 0 => writeln!(out, "\nerrors: No known data errors"),
+        Some(scan) if scan.errors > 0 => super::scan::lost(scan, out)?,
+        _ if wrong == 0 => writeln!(out, "\nerrors: No known data errors")?,
         // there is no log of those that could not be mended yet
         _ => writeln!(
             out,
             "\nerrors: {wrong} on drives; whether all could be mended tells `zpool scrub -w {}`",
             safe(&pool.name)
-        ),
+        )?,
     }
+    if args.dedup { deduplicated(&pool.dedup, out) } else { Ok(()) }
+}
+
+/// What deduplication stores, by how often it is referred to.
+fn deduplicated(all: &[DedupSums], out: &mut dyn Write) -> io::Result<()> {
+    if all.is_empty() {
+        return writeln!(out, "\n dedup: no DDT entries");
+    }
+    let total = |of: fn(&DedupSums) -> [u64; 4]| {
+        all.iter().map(of).fold([0_u64; 4], |sum, more| {
+            std::array::from_fn(|at| sum[at].saturating_add(more[at]))
+        })
+    };
+    let (allocated, referenced) = (total(|sums| sums.allocated), total(|sums| sums.referenced));
+    writeln!(out, "\n dedup: DDT entries {}\n", allocated[0])?;
+    let mut table = Table::new([Align::Right; 9]);
+    let words = |head: [&str; 9]| head.map(str::to_owned);
+    table.row(words(["bucket", "", "", "", "allocated", "", "", "", "referenced"]));
+    let kinds = ["blocks", "LSIZE", "PSIZE", "DSIZE"];
+    let head = std::iter::once("refcnt").chain(kinds).chain(kinds);
+    table.row(head.map(str::to_owned));
+    let cells = |[blocks, sizes @ ..]: [u64; 4]| {
+        std::iter::once(blocks.to_string()).chain(sizes.map(units::human_bytes))
+    };
+    for sums in all {
+        let name = std::iter::once(sums.references.to_string());
+        table.row(name.chain(cells(sums.allocated)).chain(cells(sums.referenced)));
+    }
+    table.row(std::iter::once("Total".to_owned()).chain(cells(allocated)).chain(cells(referenced)));
+    table.print(out)
 }
 
 /// The line above the drives for one purpose.

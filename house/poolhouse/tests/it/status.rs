@@ -28,6 +28,32 @@ fn what_went_over_the_drives_of_a_pool_of_openzfs() {
 }
 
 #[test]
+fn what_deduplication_stores() {
+    let nas = Nas::new("deduplicated", 0);
+    let fixture = fixtures::load("dedup-legacy");
+    nas.good(&format!("zpool import -N -o readonly=on -d {} tank", arg(&fixture.dir)));
+    let shown = nas.good("zpool status -D tank");
+    assert_eq!(of(&shown, "refcnt")[..5], ["refcnt", "blocks", "LSIZE", "PSIZE", "DSIZE"]);
+    let status: serde_json::Value =
+        serde_json::from_str(&nas.good("zpool status --json tank")).unwrap();
+    let all = status[0]["dedup"].as_array().unwrap();
+    let sum = |part: &str, at: usize| -> u64 {
+        all.iter().map(|sums| sums[part][at].as_u64().unwrap()).sum()
+    };
+    let (blocks, references) = (sum("allocated", 0), sum("referenced", 0));
+    assert!(blocks > 0 && references > blocks, "{shown}");
+    let total = of(&shown, "Total");
+    assert_eq!((total[1], total[5]), (&*blocks.to_string(), &*references.to_string()));
+    // the same as the ratio that OpenZFS has in the manifest
+    let ratio = sum("referenced", 3) * 100 / sum("allocated", 3);
+    assert_eq!(status[0]["dedup_ratio"].as_u64(), Some(ratio));
+    nas.good("zpool export tank");
+    let none = fixtures::load("mirror-2");
+    nas.good(&format!("zpool import -N -o readonly=on -d {} tank", arg(&none.dir)));
+    assert!(nas.good("zpool status -D tank").contains("dedup: no DDT entries"));
+}
+
+#[test]
 fn a_name_until_the_pool_is_exported() {
     let nas = Nas::new("called", 1);
     nas.create("tank", 1);

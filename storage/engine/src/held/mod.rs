@@ -64,7 +64,7 @@ pub use rewind::{Rewind, Rewound};
 pub use scan::{Mended, Scan, ScanStatus, Watch};
 pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};
-pub use status::{PoolStatus, Sweep, VdevStatus};
+pub use status::{DedupSums, PoolStatus, Sweep, VdevStatus};
 pub use volumes::LiveVolume;
 pub use world::{Fill, World};
 pub use zpl::{MoveKind, Position, Stretch, XattrMode, without_set_id};

@@ -26,6 +26,9 @@ pub struct PoolStatus {
     pub fragmentation: Option<u64>,
     /// How many times 1 % of what deduplication stores is referred to: 100 if it saves nothing.
     pub dedup_ratio: u64,
+    /// What deduplication stores, by how often it is referred to.
+    #[serde(default)]
+    pub dedup: Vec<DedupSums>,
     /// Why it is suspended or cannot be had, if so.
     pub trouble: Option<String>,
     /// The walk over it that goes on, or was the last since it was taken over.
@@ -76,6 +79,34 @@ pub struct VdevStatus {
     pub children: Vec<Self>,
 }
 
+/// What deduplication stores of which there are about as many references. Sizes are as objects see them
+/// (`lsize`), compressed (`psize`), and on the drives (`dsize`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DedupSums {
+    /// So many references there are at least, and less than twice as many.
+    pub references: u64,
+    /// Blocks that are stored, and their lsize, psize and dsize.
+    pub allocated: [u64; 4],
+    /// The same as often as they are referred to.
+    pub referenced: [u64; 4],
+}
+
+impl DedupSums {
+    fn of(all: &[ondisk::dedup::Sums]) -> Vec<Self> {
+        let of = |(power, sums): (u32, &ondisk::dedup::Sums)| Self {
+            references: 1_u64.checked_shl(power).unwrap_or(0),
+            allocated: [sums.blocks, sums.lsize, sums.psize, sums.dsize],
+            referenced: [
+                sums.referenced_blocks,
+                sums.referenced_lsize,
+                sums.referenced_psize,
+                sums.referenced_dsize,
+            ],
+        };
+        (0..).zip(all).filter(|(_, sums)| sums.blocks > 0).map(of).collect()
+    }
+}
+
 /// How far something has come that goes over all of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
@@ -99,6 +130,7 @@ impl PoolStatus {
             allocated: 0,
             fragmentation: None,
             dedup_ratio: 100,
+            dedup: Vec::new(),
             trouble: Some(why.to_owned()),
             scan: None,
             vdevs: Vec::new(),
@@ -203,6 +235,7 @@ impl Held {
             allocated,
             fragmentation: owned.fragmentation(None).ok().flatten(),
             dedup_ratio: owned.dedup_ratio(),
+            dedup: DedupSums::of(&owned.dedup_sums()),
             trouble,
             scan: self.scan_status(),
             vdevs,

@@ -227,6 +227,24 @@ pub struct Sums {
     pub referenced_dsize: u64,
 }
 
+impl Sums {
+    /// Adds those of other blocks.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.blocks, other.blocks),
+            (&mut self.lsize, other.lsize),
+            (&mut self.psize, other.psize),
+            (&mut self.dsize, other.dsize),
+            (&mut self.referenced_blocks, other.referenced_blocks),
+            (&mut self.referenced_lsize, other.referenced_lsize),
+            (&mut self.referenced_psize, other.referenced_psize),
+            (&mut self.referenced_dsize, other.referenced_dsize),
+        ] {
+            *sum = sum.wrapping_add(more);
+        }
+    }
+}
+
 /// Reads the histogram of a table from the words of its entry in `DDT-statistics`: one element
 /// for each power of two of references, 64 in all.
 pub fn histogram(bytes: &[u8], order: Order) -> Result<Vec<Sums>> {

@@ -51,6 +51,12 @@ impl Owned {
         ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
     }
 
+    /// What deduplication stores: [`crate::capacity::dedup_sums`].
+    pub fn dedup_sums(&self) -> Vec<ondisk::dedup::Sums> {
+        let directory = Directory::open(self.mos.synced());
+        directory.as_ref().map(crate::capacity::dedup_sums).unwrap_or_default()
+    }
+
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
     /// back for frees.
     pub fn has_room(&self, bytes: u64) -> bool {
