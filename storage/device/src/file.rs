@@ -16,7 +16,6 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::held::Mark;
 use crate::probe::plain;
-use crate::slow::Slow;
 use crate::{Device, Error};
 
 /// The most parts that the system takes in one request.
@@ -35,7 +34,6 @@ pub struct File {
     unkept: AtomicBool,
     /// It went away before it had kept all, which the next flush tells.
     doubtful: AtomicBool,
-    slow: Slow,
     // after the handle: what others may do again once it is dropped needs the handle closed
     held: Option<Mutex<Mark>>,
 }
@@ -86,8 +84,7 @@ impl File {
         let (unkept, doubtful) = Default::default();
         let (name, path) = (path.display().to_string(), path.to_owned());
         let handle = RwLock::new(handle);
-        let slow = Slow::default();
-        Self { name, path, handle, size, in_memory, unkept, doubtful, slow, held }
+        Self { name, path, handle, size, in_memory, unkept, doubtful, held }
     }
 
     fn handle(&self) -> Arc<Handle> {
@@ -205,7 +202,7 @@ impl Device for File {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         Error::check_range(&self.name, self.size, offset, into.len())?;
-        let read = self.slow.watch(|| self.handle().0.read_exact_at(into, offset));
+        let read = self.handle().0.read_exact_at(into, offset);
         read.map_err(|error| self.read_failed(offset, into.len(), &error))
     }
 
@@ -217,8 +214,9 @@ impl Device for File {
         let (mut rest, mut at) = (&mut slices[..], offset);
         while !rest.is_empty() {
             let count = rest.len().min(MOST_PARTS);
-            let read = self.slow.watch(|| self.read_some(at, &mut rest[..count]));
-            let read = read.map_err(|error| self.read_failed(offset, length, &error))?;
+            let read = self
+                .read_some(at, &mut rest[..count])
+                .map_err(|error| self.read_failed(offset, length, &error))?;
             IoSliceMut::advance_slices(&mut rest, read);
             at = at.saturating_add(read as u64);
         }
@@ -235,7 +233,7 @@ impl Device for File {
         }
         Error::check_range(&self.name, self.size, offset, from.len())?;
         self.unkept.store(true, Ordering::Release);
-        let written = self.slow.watch(|| self.handle().0.write_all_at(from, offset));
+        let written = self.handle().0.write_all_at(from, offset);
         written.map_err(|error| self.write_failed(offset, from.len(), &error))
     }
 
@@ -255,8 +253,9 @@ impl Device for File {
         let mut at = offset;
         while !rest.is_empty() {
             let some = rest.get(..MOST_PARTS).unwrap_or(rest);
-            let written = self.slow.watch(|| self.write_some(at, some));
-            let written = written.map_err(|error| self.write_failed(offset, length, &error))?;
+            let written = self
+                .write_some(at, some)
+                .map_err(|error| self.write_failed(offset, length, &error))?;
             IoSlice::advance_slices(&mut rest, written);
             at = at.saturating_add(written as u64);
         }
@@ -272,7 +271,7 @@ impl Device for File {
             return Err(failed("it went away before it had kept what it had taken".to_owned()));
         }
         let unkept = self.unkept.swap(false, Ordering::AcqRel);
-        self.slow.watch(|| self.handle().0.sync_data()).map_err(|error| {
+        self.handle().0.sync_data().map_err(|error| {
             self.unkept.fetch_or(unkept, Ordering::AcqRel);
             failed(plain(&error))
         })
@@ -309,10 +308,6 @@ impl Device for File {
 
     fn waits(&self) -> bool {
         !self.in_memory
-    }
-
-    fn slow_requests(&self) -> u64 {
-        self.slow.count()
     }
 
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {

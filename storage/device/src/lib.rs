@@ -13,7 +13,6 @@ mod memory;
 mod partition;
 mod probe;
 mod signature;
-mod slow;
 mod window;
 
 use std::ops::Range;

@@ -16,7 +16,7 @@ use super::datasets::judge;
 use super::encrypt::{Keying, keying};
 use super::naming::Naming;
 use super::rewind::{Chosen, Rewind, Rewound, choose};
-use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary};
+use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary, slow};
 use crate::keys::EncryptionRoot;
 use crate::{Error, Moment, Result, summary};
 
@@ -157,8 +157,7 @@ pub(super) fn drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> Drive {
 
 /// Opens a drive that is in nobody's use.
 pub(super) fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
-    let device: Arc<dyn Device> =
-        Arc::new(File::open_exclusive(path).map_err(|error| Error::of_device(&error))?);
+    let device = slow::open_exclusive(path).map_err(|error| Error::of_device(&error))?;
     if force {
         return Ok(device);
     }
@@ -310,9 +309,12 @@ pub fn hold_as(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -
 
 fn open_all(paths: &[PathBuf], read_only: bool) -> Result<Vec<Arc<dyn Device>>> {
     let open = |path: &PathBuf| {
-        let opened = if read_only { File::open(path) } else { File::open_exclusive(path) };
-        let opened = opened.map_err(|error| Error::of_device(&error))?;
-        Ok(Arc::new(opened) as Arc<dyn Device>)
+        let opened = if read_only {
+            File::open(path).map(|file| Arc::new(file) as Arc<dyn Device>)
+        } else {
+            slow::open_exclusive(path)
+        };
+        opened.map_err(|error| Error::of_device(&error))
     };
     paths.iter().map(open).collect()
 }

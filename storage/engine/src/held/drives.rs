@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::File;
 use ondisk::label::{VdevConfig, VdevKind};
 use spa::{NewSide, Stay};
 use units::Guid;
 
-use super::Held;
 use super::create::{drive, free_drive};
 use super::drive::Drive;
 use super::history::note_of_pool;
+use super::{Held, slow};
 use crate::{Error, Result};
 
 impl Held {
@@ -56,8 +55,8 @@ impl Held {
             return taken;
         }
         for (guid, path) in self.missing_drives() {
-            let Ok(file) = File::open_exclusive(&path) else { continue };
-            if self.take_back_on(guid, &(Arc::new(file) as Drive)).is_ok() {
+            let Ok(drive) = slow::open_exclusive(&path) else { continue };
+            if self.take_back_on(guid, &drive).is_ok() {
                 taken.push(path.display().to_string());
             }
         }

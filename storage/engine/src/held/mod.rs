@@ -30,6 +30,7 @@ mod rewind;
 mod room;
 mod scan;
 mod settings;
+mod slow;
 mod status;
 mod thick;
 mod volumes;
