@@ -15,6 +15,11 @@ pub(crate) fn warning(what: &dyn Display) {
     say("warning", "33", what);
 }
 
+/// Says what goes on, where that may take long.
+pub(crate) fn note(what: &dyn Display) {
+    say("note", "36", what);
+}
+
 fn say(word: &str, colour: &str, what: &dyn Display) {
     let mut err = io::stderr().lock();
     let colourful = err.is_terminal() && std::env::var_os("NO_COLOR").is_none();

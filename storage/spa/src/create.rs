@@ -144,6 +144,7 @@ pub fn create(
         mos: mos.clone(),
         directory,
         taken_back: None,
+        unsettled: false,
     };
     let owned = Owned::over(pool, mos, world)?;
     owned.config.lock().changed = true;

@@ -125,6 +125,7 @@ impl Candidate {
             mos,
             directory,
             taken_back: self.taken_back(uberblock),
+            unsettled: false,
         };
         space::load_away(&pool);
         Ok(pool)

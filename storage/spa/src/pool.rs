@@ -29,6 +29,8 @@ pub struct Pool {
     pub(crate) directory: Directory,
     /// The txg as of which it was opened, if there were later ones, or when it was taken back to it.
     pub(crate) taken_back: Option<Txg>,
+    /// The drives do not know yet that it is the newest.
+    pub(crate) unsettled: bool,
 }
 
 impl std::fmt::Debug for Pool {
@@ -65,9 +67,10 @@ impl Pool {
     }
 
     /// Has it go on after `newest`, the last txg that the drives know, although it was opened as of an
-    /// earlier one: who owns it gives up for good what came in between.
+    /// earlier one: who owns it gives up for good what came in between ([`crate::Owned::settle_back`]).
     pub fn go_on_after(&mut self, newest: Txg) {
         if newest > self.uberblock.txg {
+            self.unsettled = true;
             self.uberblock.txg = Txg::new(newest.get().saturating_add(1));
         }
     }

@@ -111,6 +111,9 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         let ask = Ask::Importable { paths, destroyed: args.destroyed };
         return show(&asking.ask::<Vec<Found>>(&ask)?, asking);
     }
+    if (args.rewind || args.txg.is_some()) && !asking.json {
+        print::note(&"all metadata of the pool are read first: of a large one that takes minutes");
+    }
     let (altroot, read_only) = (altroot(args)?, read_only(args)?);
     let keys = if args.load_keys { keys_of(args, &paths, asking)? } else { Vec::new() };
     let imported: Imported = asking.ask(&Ask::ImportPool(ImportPool {

@@ -241,8 +241,39 @@ impl Held {
         Ok(())
     }
 
-    /// Claims what intent logs hold, and then does again what they promise.
+    /// Claims what intent logs hold, and then does again what they promise; or gives that up, if the
+    /// pool was taken back: it was done to later states.
     pub(super) fn take_logs_over(&self) -> Result<()> {
+        let logged = self.logged()?;
+        if self.0.owned.taken_back().is_some() {
+            self.0.owned.settle_back().map_err(|why| self.explain(&why))?;
+            return logged.iter().try_for_each(|dataset| self.drop_log(dataset));
+        }
+        for dataset in &logged {
+            let name = dataset.name();
+            // the key is needed to say in the root block that the log was claimed
+            let live = dataset.open().map_err(|error| Error::of_dataset(&name, &error))?.to_live();
+            let set = self.0.owned.adopt(live, settings::of_blocks(dataset));
+            self.0.owned.begin_log(&set).map_err(|why| match why {
+                spa::Error::IntentLog(zil::Error::OutOfReach { why }) => Error::LostLog {
+                    pool: self.name().to_owned(),
+                    dataset: name,
+                    why: why.to_string(),
+                },
+                why => self.explain(&why),
+            })?;
+        }
+        for dataset in logged {
+            match dataset.kind() {
+                Ok(dsl::Kind::Filesystem) => drop(self.files(&dataset.name())?),
+                _ => drop(self.volume(&dataset.name())?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The datasets with intent logs that cannot wait.
+    fn logged(&self) -> Result<Vec<dsl::Dataset>> {
         let tree = self.tree()?;
         let mut found = Vec::new();
         for dataset in tree.heads() {
@@ -262,34 +293,11 @@ impl Held {
                 let root = root.map_or_else(|| name.clone(), |root| root.name());
                 return Err(Error::LockedLog { pool: self.name().to_owned(), dataset: name, root });
             }
-            if self.0.owned.taken_back().is_some() {
-                self.drop_log(&dataset)?;
-                continue;
-            }
-            // the key is needed to say in the root block that the log was claimed
-            let live = dataset.open().map_err(failed)?.to_live();
-            let set = self.0.owned.adopt(live, settings::of_blocks(&dataset));
-            self.0.owned.begin_log(&set).map_err(|why| match why {
-                spa::Error::IntentLog(zil::Error::OutOfReach { why }) => Error::LostLog {
-                    pool: self.name().to_owned(),
-                    dataset: name.clone(),
-                    why: why.to_string(),
-                },
-                why => self.explain(&why),
-            })?;
-            found.push((name, dataset.kind()));
+            found.push(dataset);
         }
-        for (name, kind) in found {
-            match kind {
-                Ok(dsl::Kind::Filesystem) => drop(self.files(&name)?),
-                _ => drop(self.volume(&name)?),
-            }
-        }
-        Ok(())
+        Ok(found)
     }
 
-    /// Gives up what an intent log promises: that was done to later states than the one to which the
-    /// pool was taken back.
     fn drop_log(&self, dataset: &dsl::Dataset) -> Result<()> {
         let name = dataset.name();
         let key = dataset.key().map_err(|error| Error::of_dataset(&name, &error))?;

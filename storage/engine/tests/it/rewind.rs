@@ -230,7 +230,10 @@ fn pools_of_openzfs_are_taken_back() {
             };
             let taken = match taken(&folder, &pool, Rewind::To(*txg)) {
                 // the log is dropped with the key only
-                Err(Error::LockedLog { .. }) => with_keys(&folder, &pool, *txg, keys()),
+                Err(Error::LockedLog { .. }) => {
+                    assert_eq!(standing(&folder), txgs, "{name}: nothing was done yet");
+                    with_keys(&folder, &pool, *txg, keys())
+                }
                 other => other,
             };
             let held = match taken {

@@ -200,6 +200,8 @@ pub struct Owned {
     is_still: bool,
     /// The txg to which the pool was taken back, if it was.
     taken_back: Option<Txg>,
+    /// The drives do not know of that yet.
+    unsettled: AtomicBool,
 }
 
 /// The pool's configuration, and whether labels have it.
@@ -225,11 +227,7 @@ impl Owned {
     pub(crate) fn over(mut pool: Pool, mos: Objset, world: World) -> Result<Self, Error> {
         capacity::complete_biases(&mut pool);
         let space = Space::load(&pool, &mos)?;
-        let owned = Self::with(pool, mos, space, world)?;
-        if owned.taken_back.is_some() {
-            owned.commit_back()?;
-        }
-        Ok(owned)
+        Self::with(pool, mos, space, world)
     }
 
     /// Holds a pool to be looked at only: its devices need not be such as can be written, and it may be
@@ -304,6 +302,7 @@ impl Owned {
             wrongs,
             is_still: false,
             taken_back: pool.taken_back,
+            unsettled: AtomicBool::new(pool.unsettled),
         })
     }
 

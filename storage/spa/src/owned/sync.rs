@@ -2,6 +2,7 @@
 //! then the uberblock.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dmu::{Ledger, Objset, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
@@ -64,6 +65,7 @@ impl Owned {
     }
 
     fn write_group(&self, txg: Txg) -> Result<(), Error> {
+        self.settle_back()?;
         let tx = Tx::syncing(txg);
         let now = (self.world.now)();
         let raw: Arc<dyn Source> = Arc::new(self.reader.with_raw_dnodes());
@@ -252,15 +254,21 @@ impl Owned {
 }
 
 impl Owned {
-    /// Makes the state to which the pool was taken back its newest. What comes next may be written over
-    /// the states that are given up: none of them may be believed then.
-    pub(super) fn commit_back(&self) -> Result<(), Error> {
+    /// Makes the state to which the pool was taken back its newest. To be done before anything of it is
+    /// changed: what comes next may be written over the states that are given up, and none of them may
+    /// be believed then.
+    pub fn settle_back(&self) -> Result<(), Error> {
+        if !self.unsettled.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let then = self.taken_back.unwrap_or(Txg::ZERO);
         let timestamp = (self.world.now)().seconds;
         // whoever takes it over from there drops the logs, too
         let uberblock =
             Uberblock { checkpoint_txg: then, timestamp, ..self.uberblock.read().clone() };
-        self.try_to_commit(&uberblock, None)
+        self.try_to_commit(&uberblock, None)?;
+        self.unsettled.store(false, Ordering::Release);
+        Ok(())
     }
 
     fn try_to_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
