@@ -66,5 +66,6 @@ fixture_tests! {
     resilver_midway = "resilver-midway",
     snapshots = "snapshots",
     stripe_copies = "stripe-copies",
+    swept = "swept",
     version_28_upgraded = "version-28-upgraded",
 }
