@@ -205,7 +205,7 @@ fn events(candidate: &Candidate, pool: &spa::Pool) -> Vec<Event> {
             events.push(Event::Stale { path, txg: device.synced().get() });
         }
     }
-    let newest = candidate.uberblocks().first().map_or(0, |uberblock| uberblock.txg.get());
+    let newest = candidate.newest().map_or(0, |uberblock| uberblock.txg.get());
     if pool.txg().get() < newest {
         events.push(Event::Older { txg: pool.txg().get(), newest });
     }

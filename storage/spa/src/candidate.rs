@@ -72,6 +72,11 @@ impl Candidate {
         all
     }
 
+    /// The best uberblock that stands on any device.
+    pub fn newest(&self) -> Option<&Uberblock> {
+        self.uberblocks().first().copied()
+    }
+
     /// The top-level vdevs as the labels describe them, each by the newest label that knows it.
     /// None for those that no found device is part of.
     pub(crate) fn tops(&self) -> Vec<Option<&VdevConfig>> {

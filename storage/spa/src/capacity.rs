@@ -115,16 +115,22 @@ fn deflated(tree: &Tree, top: &VdevConfig, space: u64) -> u64 {
 
 /// Bytes that the dedup tables save, by their statistics.
 fn saved_by_dedup(pool: &Pool) -> u64 {
-    let (referenced, stored) = deduplicated(pool.directory());
+    let (referenced, stored) = deduplicated(&dedup_sums(pool.directory()));
     referenced.wrapping_sub(stored)
 }
 
 /// Bytes that blocks in the dedup tables would take if each that refers to one had its own, and
-/// those that they do take, by the tables' statistics.
-pub fn deduplicated(directory: &Directory) -> (u64, u64) {
-    let sums = dedup_sums(directory);
+/// those that they do take.
+fn deduplicated(sums: &[Sums]) -> (u64, u64) {
     let add = |of: fn(&Sums) -> u64| sums.iter().map(of).fold(0, u64::wrapping_add);
     (add(|sums| sums.referenced_dsize), add(|sums| sums.dsize))
+}
+
+/// How many times 1 % of what the dedup tables store is referred to: 100 if they save nothing.
+pub fn dedup_ratio(sums: &[Sums]) -> u64 {
+    let (referenced, stored) = deduplicated(sums);
+    let ratio = u128::from(referenced).saturating_mul(100).checked_div(stored.into());
+    ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
 }
 
 /// What the dedup tables hold, by their statistics: sums over the blocks of which there are 1, 2 to 3,
@@ -137,7 +143,7 @@ pub fn dedup_sums(directory: &Directory) -> Vec<Sums> {
         // a zap's numbers have their most significant byte first
         let sums = dedup::histogram(entry.value.bytes(), Order::Big).unwrap_or_default();
         for (all, sums) in all.iter_mut().zip(&sums) {
-            all.add(sums);
+            *all = all.combined(sums, u64::wrapping_add);
         }
     }
     all

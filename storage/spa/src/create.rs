@@ -144,7 +144,7 @@ pub fn create(
         mos: mos.clone(),
         directory,
         taken_back: None,
-        unsettled: false,
+        newest: Txg::ZERO,
     };
     let owned = Owned::over(pool, mos, world)?;
     owned.config.lock().changed = true;

@@ -173,7 +173,8 @@ impl Work<'_> {
         let sums = sums_of(&key, value, self.size_of);
         let Some(bucket) = sums.referenced_blocks.checked_ilog2() else { return Ok(()) };
         if let Some(bucket) = table.sums.get_mut(usize::try_from(bucket).unwrap_or(usize::MAX)) {
-            *bucket = combined(bucket, &sums, add);
+            let by = if add { u64::saturating_add } else { u64::saturating_sub };
+            *bucket = bucket.combined(&sums, by);
         }
         Ok(())
     }
@@ -406,21 +407,7 @@ fn sums_of(key: &DedupKey, value: &DedupValue, size_of: SizeOf<'_>) -> Sums {
             referenced_psize: psize.saturating_mul(references),
             referenced_dsize: dsize.saturating_mul(references),
         };
-        sums = combined(&sums, &this, true);
+        sums = sums.combined(&this, u64::saturating_add);
     }
     sums
-}
-
-fn combined(a: &Sums, b: &Sums, add: bool) -> Sums {
-    let by = |a: u64, b: u64| if add { a.saturating_add(b) } else { a.saturating_sub(b) };
-    Sums {
-        blocks: by(a.blocks, b.blocks),
-        lsize: by(a.lsize, b.lsize),
-        psize: by(a.psize, b.psize),
-        dsize: by(a.dsize, b.dsize),
-        referenced_blocks: by(a.referenced_blocks, b.referenced_blocks),
-        referenced_lsize: by(a.referenced_lsize, b.referenced_lsize),
-        referenced_psize: by(a.referenced_psize, b.referenced_psize),
-        referenced_dsize: by(a.referenced_dsize, b.referenced_dsize),
-    }
 }

@@ -112,6 +112,7 @@ impl Candidate {
         };
         let Opened { tree, reader, cache, mos, directory } = opened;
         removed::load(&tree, &directory, &mos, config.tree.as_ref())?;
+        let newest = self.newest().map_or(Txg::ZERO, |newest| newest.txg);
         let pool = Pool {
             name: self.name().to_owned(),
             guid: self.guid,
@@ -124,20 +125,11 @@ impl Candidate {
             cache,
             mos,
             directory,
-            taken_back: self.taken_back(uberblock),
-            unsettled: false,
+            taken_back: taken_back(uberblock, newest),
+            newest,
         };
         space::load_away(&pool);
         Ok(pool)
-    }
-
-    /// The txg of a state that others came after, or of one to which the pool was taken back.
-    fn taken_back(&self, uberblock: &Uberblock) -> Option<Txg> {
-        let newest = self.uberblocks().first().map_or(Txg::ZERO, |newest| newest.txg);
-        if uberblock.is_checkpoint() {
-            return Some(uberblock.checkpoint_txg);
-        }
-        (uberblock.txg < newest).then_some(uberblock.txg)
     }
 
     /// The top-level vdevs as far as the labels know them.
@@ -169,6 +161,14 @@ impl Candidate {
         }
         Ok(nodes)
     }
+}
+
+/// The txg of a state that others came after, or of one to which the pool was taken back.
+fn taken_back(uberblock: &Uberblock, newest: Txg) -> Option<Txg> {
+    if uberblock.is_checkpoint() {
+        return Some(uberblock.checkpoint_txg);
+    }
+    (uberblock.txg < newest).then_some(uberblock.txg)
 }
 
 fn reflow(uberblock: &Uberblock) -> Reflow {

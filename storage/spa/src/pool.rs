@@ -29,8 +29,8 @@ pub struct Pool {
     pub(crate) directory: Directory,
     /// The txg as of which it was opened, if there were later ones, or when it was taken back to it.
     pub(crate) taken_back: Option<Txg>,
-    /// The drives do not know yet that it is the newest.
-    pub(crate) unsettled: bool,
+    /// The newest txg that its drives know.
+    pub(crate) newest: Txg,
 }
 
 impl std::fmt::Debug for Pool {
@@ -66,13 +66,15 @@ impl Pool {
         self.uberblock.txg
     }
 
-    /// Has it go on after `newest`, the last txg that the drives know, although it was opened as of an
-    /// earlier one: who owns it gives up for good what came in between ([`crate::Owned::settle_back`]).
-    pub fn go_on_after(&mut self, newest: Txg) {
-        if newest > self.uberblock.txg {
-            self.unsettled = true;
-            self.uberblock.txg = Txg::new(newest.get().saturating_add(1));
+    /// Has it go on after all txgs that its drives know; gives whether they do not know of that yet, as
+    /// it was opened as of an earlier one. Who owns it gives up for good what came in between
+    /// ([`crate::Owned::settle_back`]).
+    pub(crate) fn go_on(&mut self) -> bool {
+        let goes_back = self.newest > self.uberblock.txg;
+        if goes_back {
+            self.uberblock.txg = Txg::new(self.newest.get().saturating_add(1));
         }
+        goes_back
     }
 
     /// The txg of its state, if later ones were written and given up, or are left aside. What intent logs

@@ -100,25 +100,7 @@ pub fn can_wait(reader: &Reader, objset: ObjsetId, header: &LogHeader, first: Tx
 
 /// Gives up the blocks of a log that was claimed and is replayed now, or holds nothing.
 pub fn free(writer: &Writer, objset: ObjsetId, header: &LogHeader, txg: Txg) -> Result<(), Error> {
-    let mut known: HashSet<Dva> = HashSet::new();
-    let mut unwanted = Vec::new();
-    walk(writer.reader(), objset, header, &mut |met, _| {
-        let block = match met {
-            Met::Block(block, _) => Some(block),
-            // what is older is part of the dataset
-            Met::Record(_, block) => block.filter(|block| block.birth >= header.claim_txg),
-        };
-        if let Some(block) = block
-            && block.dvas[0].is_some_and(|dva| known.insert(dva))
-        {
-            unwanted.push(*block);
-        }
-        Ok(On::Yes)
-    })?;
-    for block in unwanted {
-        writer.free(&Blkptr::Regular(Box::new(block)), txg);
-    }
-    Ok(())
+    give_up(writer, objset, header, (None, txg))
 }
 
 /// Gives up the blocks of a log that will not be replayed, as the pool was taken back to how it was at
@@ -129,16 +111,34 @@ pub fn drop_unreplayed(
     header: &LogHeader,
     (synced, txg): (Txg, Txg),
 ) -> Result<(), Error> {
-    if !header.claim_txg.is_zero() {
-        return free(writer, objset, header, txg);
-    }
+    let until = header.claim_txg.is_zero().then_some(synced);
+    give_up(writer, objset, header, (until, txg))
+}
+
+/// Frees the blocks of a log: all, or of the chain alone those that were in use at `until`.
+fn give_up(
+    writer: &Writer,
+    objset: ObjsetId,
+    header: &LogHeader,
+    (until, txg): (Option<Txg>, Txg),
+) -> Result<(), Error> {
+    let mut known: HashSet<Dva> = HashSet::new();
     let mut unwanted = Vec::new();
     walk(writer.reader(), objset, header, &mut |met, _| {
-        match met {
-            Met::Block(block, _) if block.birth > synced => return Ok(On::No),
-            Met::Block(block, _) => unwanted.push(*block),
-            // a block of a write that was in use by then is part of the dataset
-            Met::Record(..) => (),
+        let block = match met {
+            Met::Block(block, _) if until.is_some_and(|until| block.birth > until) => {
+                return Ok(On::No);
+            }
+            Met::Block(block, _) => Some(block),
+            // what is older is part of the dataset
+            Met::Record(_, block) => {
+                block.filter(|block| until.is_none() && block.birth >= header.claim_txg)
+            }
+        };
+        if let Some(block) = block
+            && block.dvas[0].is_some_and(|dva| known.insert(dva))
+        {
+            unwanted.push(*block);
         }
         Ok(On::Yes)
     })?;

@@ -15,75 +15,25 @@ use crate::pool::START;
 use crate::seen::What;
 use crate::tree::{OWNER, Tree, parent};
 
-/// An operation on files. An extended attribute without a length goes.
+/// An operation on files. An extended attribute without a length goes; what is named is written while it
+/// has no name; what shares is new, and has what cannot be shared copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    Create {
-        path: String,
-    },
-    Write {
-        path: String,
-        at: u64,
-        length: usize,
-        seed: u64,
-    },
-    Append {
-        path: String,
-        length: usize,
-        seed: u64,
-    },
-    Truncate {
-        path: String,
-        size: u64,
-    },
-    Punch {
-        path: String,
-        from: u64,
-        to: u64,
-    },
-    Rename {
-        from: String,
-        to: String,
-    },
-    Unlink {
-        path: String,
-    },
-    Mkdir {
-        path: String,
-    },
-    Rmdir {
-        path: String,
-    },
-    Link {
-        path: String,
-        to: String,
-    },
-    Symlink {
-        path: String,
-        target: String,
-    },
-    SetAttr {
-        path: String,
-        mode: u32,
-        owner: u32,
-    },
-    SetXattr {
-        path: String,
-        name: String,
-        length: Option<usize>,
-        seed: u64,
-    },
-    /// A file without a name is written, and then gets one.
-    Name {
-        path: String,
-        length: usize,
-        seed: u64,
-    },
-    /// A new file shares the blocks of another as far as that goes; the rest is copied.
-    Share {
-        path: String,
-        to: String,
-    },
+    Create { path: String },
+    Write { path: String, at: u64, length: usize, seed: u64 },
+    Append { path: String, length: usize, seed: u64 },
+    Truncate { path: String, size: u64 },
+    Punch { path: String, from: u64, to: u64 },
+    Rename { from: String, to: String },
+    Unlink { path: String },
+    Mkdir { path: String },
+    Rmdir { path: String },
+    Link { path: String, to: String },
+    Symlink { path: String, target: String },
+    SetAttr { path: String, mode: u32, owner: u32 },
+    SetXattr { path: String, name: String, length: Option<usize>, seed: u64 },
+    Name { path: String, length: usize, seed: u64 },
+    Share { path: String, to: String },
 }
 
 /// An operation on a pool.

@@ -1,6 +1,7 @@
 //! A workload on a pool, and what the pool must hold as of each txg.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use sim::{Seed, Storm};
@@ -98,29 +99,26 @@ impl Run {
         if Some(txg) < least {
             return Err(format!("the pool is at txg {txg}, and {least:?} was there already"));
         }
-        // the operation that wrote the txg: its own change may be in it, or be the first behind it
-        let by = self.steps.iter().position(|step| step.txg >= txg);
-        let by = by.ok_or_else(|| format!("txg {txg} was never written"))?;
-        if self.steps[by].from > at {
+        let bases = self.around(txg).ok_or_else(|| format!("txg {txg} was never written"))?;
+        if self.steps[*bases.end()].from > at {
             return Err(format!("the pool is at txg {txg}, which was not begun yet"));
         }
+        Ok(bases.map(|base| self.with_logs(at, base)).collect())
+    }
+
+    /// After which steps the pool may be as of a txg: after the one that wrote it, whose own change may
+    /// be in it, or be the first behind it.
+    fn around(&self, txg: u64) -> Option<RangeInclusive<usize>> {
+        let by = self.steps.iter().position(|step| step.txg >= txg)?;
         let step = &self.steps[by];
         let unsure = matches!(step.op, Op::File { .. }) || txg < step.txg;
-        let first = by.saturating_sub(usize::from(unsure));
-        Ok((first..=by).map(|base| self.with_logs(at, base)).collect())
+        Some(by.saturating_sub(usize::from(unsure))..=by)
     }
 
     /// What the pool may hold as of a txg that was on the drives during the run, without what logs say.
     pub(crate) fn as_of(&self, txg: u64) -> Vec<&Model> {
-        let Some(by) = self.steps.iter().position(|step| step.txg >= txg) else {
-            return Vec::new();
-        };
-        let Some(step) = self.steps.get(by).filter(|_| txg >= self.steps[0].txg) else {
-            return Vec::new();
-        };
-        let unsure = matches!(step.op, Op::File { .. }) || txg < step.txg;
-        let first = by.saturating_sub(usize::from(unsure));
-        self.steps[first..=by].iter().map(|step| &step.model).collect()
+        let bases = self.around(txg).filter(|_| txg >= self.steps[0].txg);
+        bases.into_iter().flatten().map(|base| &self.steps[base].model).collect()
     }
 
     /// What a pool that holds the state after step `base` may hold with what its logs say: all

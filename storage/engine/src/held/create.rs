@@ -364,9 +364,6 @@ fn take(
         let held = Held::rewound_to(rewound, owned, world.clone(), how.known.clone());
         return with_keys(held, how);
     }
-    if let Some(newest) = candidate.uberblocks().first() {
-        pool.go_on_after(newest.txg);
-    }
     let owned = Owned::new(pool, world.below()).map_err(failed)?;
     // who exports a pool has all written that was promised
     let exported = candidate.config().is_some_and(|label| label.pool.state == PoolState::Exported);

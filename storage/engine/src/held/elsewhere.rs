@@ -66,7 +66,7 @@ fn lives(
 pub(super) fn check(candidate: &Candidate, host: &str) -> Result<()> {
     let paths: Vec<PathBuf> =
         candidate.devices.iter().map(|device| Path::new(device.device.name()).to_owned()).collect();
-    let newest = |candidate: &Candidate| candidate.uberblocks().first().copied().cloned();
+    let newest = |candidate: &Candidate| candidate.newest().cloned();
     let Some(first) = newest(candidate) else { return Ok(()) };
     let guid = candidate.guid.get().to_string();
     let mut look = || newest(crate::search(&paths).choose(&guid).ok()?);

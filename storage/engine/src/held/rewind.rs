@@ -121,7 +121,7 @@ fn nearest(
 
 /// To where a pool was opened, if that is not its newest state.
 fn rewound(candidate: &Candidate, pool: &spa::Pool) -> Option<Rewound> {
-    let newest = *candidate.uberblocks().first()?;
+    let newest = candidate.newest()?;
     let then = pool.uberblock();
     (then.txg < newest.txg).then(|| Rewound {
         txg: then.txg.get(),

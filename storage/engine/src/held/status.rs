@@ -226,6 +226,7 @@ impl Held {
             (None, false) => "DEGRADED",
         };
         let (size, allocated) = owned.fullness();
+        let stored = owned.dedup_sums();
         PoolStatus {
             name: self.name().to_owned(),
             guid: self.guid(),
@@ -234,8 +235,8 @@ impl Held {
             size,
             allocated,
             fragmentation: owned.fragmentation(None).ok().flatten(),
-            dedup_ratio: owned.dedup_ratio(),
-            dedup: DedupSums::of(&owned.dedup_sums()),
+            dedup_ratio: spa::capacity::dedup_ratio(&stored),
+            dedup: DedupSums::of(&stored),
             trouble,
             scan: self.scan_status(),
             vdevs,

@@ -228,19 +228,18 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Adds those of other blocks.
-    pub fn add(&mut self, other: &Self) {
-        for (sum, more) in [
-            (&mut self.blocks, other.blocks),
-            (&mut self.lsize, other.lsize),
-            (&mut self.psize, other.psize),
-            (&mut self.dsize, other.dsize),
-            (&mut self.referenced_blocks, other.referenced_blocks),
-            (&mut self.referenced_lsize, other.referenced_lsize),
-            (&mut self.referenced_psize, other.referenced_psize),
-            (&mut self.referenced_dsize, other.referenced_dsize),
-        ] {
-            *sum = sum.wrapping_add(more);
+    /// These and those of other blocks, each sum combined as `by` says.
+    #[must_use]
+    pub fn combined(&self, other: &Self, by: fn(u64, u64) -> u64) -> Self {
+        Self {
+            blocks: by(self.blocks, other.blocks),
+            lsize: by(self.lsize, other.lsize),
+            psize: by(self.psize, other.psize),
+            dsize: by(self.dsize, other.dsize),
+            referenced_blocks: by(self.referenced_blocks, other.referenced_blocks),
+            referenced_lsize: by(self.referenced_lsize, other.referenced_lsize),
+            referenced_psize: by(self.referenced_psize, other.referenced_psize),
+            referenced_dsize: by(self.referenced_dsize, other.referenced_dsize),
         }
     }
 }

@@ -226,8 +226,9 @@ impl Owned {
     /// The same, its own objects being changed already.
     pub(crate) fn over(mut pool: Pool, mos: Objset, world: World) -> Result<Self, Error> {
         capacity::complete_biases(&mut pool);
+        let unsettled = AtomicBool::new(pool.go_on());
         let space = Space::load(&pool, &mos)?;
-        Self::with(pool, mos, space, world)
+        Ok(Self { unsettled, ..Self::with(pool, mos, space, world)? })
     }
 
     /// Holds a pool to be looked at only: its devices need not be such as can be written, and it may be
@@ -302,7 +303,7 @@ impl Owned {
             wrongs,
             is_still: false,
             taken_back: pool.taken_back,
-            unsettled: AtomicBool::new(pool.unsettled),
+            unsettled: AtomicBool::new(false),
         })
     }
 

@@ -42,15 +42,6 @@ impl Owned {
         }
     }
 
-    /// What deduplication saves, as of the last group that is on the drives: how many times 1 % of
-    /// what is stored is referred to. 100 if nothing is deduplicated.
-    pub fn dedup_ratio(&self) -> u64 {
-        let directory = Directory::open(self.mos.synced());
-        let (referenced, stored) = directory.as_ref().map_or((0, 0), crate::capacity::deduplicated);
-        let ratio = u128::from(referenced).saturating_mul(100).checked_div(stored.into());
-        ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
-    }
-
     /// What deduplication stores: [`crate::capacity::dedup_sums`].
     pub fn dedup_sums(&self) -> Vec<ondisk::dedup::Sums> {
         let directory = Directory::open(self.mos.synced());
