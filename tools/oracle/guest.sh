@@ -101,8 +101,9 @@ let_go() { # right after an import the pool may be busy for a while
   return 1
 }
 
-sound() { # WHEN: no warning, no error
+sound() { # WHEN: no warning, no error; but for features that the pool was to do without
   local said; said=$(zpool status -v tank)
+  [[ ! -e $from/fewer ]] || said=$(sed '/^status: Some supported and requested features are not enabled/,/^config:/{/^config:/!d}' <<<"$said")
   grep -q '^errors: No known data errors$' <<<"$said" && grep -q '^ state: ONLINE$' <<<"$said" &&
     ! grep -qE '^(status|action):|[1-9][0-9]*K? +[0-9]+ +[0-9]+$|^.* [0-9]+ +[0-9.]+[KM]? +[1-9][0-9]*$' <<<"$(grep -v 'scan:' <<<"$said")" ||
     trouble "$1: $(tr '\n' '|' <<<"$said")"

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::ours::{POOL, Round, WHOLE};
+use crate::ours::{POOL, Round, WHOLE, keys};
 use crate::{Vm, differences, judge};
 
 /// What round trips need.
@@ -86,7 +86,7 @@ impl Tools {
             let read = without_ranges(contents(self.manifest(&folder)?));
             let ours = differences(&without_ranges(promised.clone()), &read);
             wrong.extend(ours.into_iter().map(|line| told("read by us", line)));
-            round.replay(&folder, keys(&folder))?;
+            round.replay(&folder)?;
             let ours = differences(&promised, &contents(self.manifest(&folder)?));
             wrong.extend(ours.into_iter().map(|line| told("replayed by us", line)));
         } else {
@@ -202,16 +202,4 @@ fn without(fact: &str, mut manifest: Value) -> Value {
         }
     }
     manifest
-}
-
-/// The keys of a pool's datasets, as the folder's list has them: what their files hold.
-fn keys(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let text = std::fs::read_to_string(folder.join("keys")).unwrap_or_default();
-    let parts = |line: &str| {
-        let mut words = line.splitn(3, ' ').map(str::to_owned);
-        let (dataset, format, secret) = (words.next()?, words.next()?, words.next()?);
-        let key = fixtures::Key { dataset: dataset.clone(), format, secret };
-        Some((dataset, key.file_content()))
-    };
-    text.lines().filter_map(parts).collect()
 }

@@ -29,6 +29,7 @@ mod rekey;
 mod rewind;
 mod room;
 mod scan;
+mod sets;
 mod settings;
 mod slow;
 mod status;

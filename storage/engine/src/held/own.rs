@@ -1,7 +1,8 @@
 //! The pool's own properties (zpoolprops(7)): what they may be, and what they are.
 //!
-//! Those that somebody set stand in a table of the pool; the comment stands in its configuration,
-//! so that it is seen before the pool is open; features have tables of their own.
+//! Those that somebody set stand in a table of the pool; the comment and the sets of features that
+//! it is kept to stand in its configuration, so that they are seen before the pool is open; features
+//! have tables of their own.
 
 use std::sync::atomic::Ordering;
 
@@ -13,6 +14,7 @@ use units::ObjsetId;
 
 use super::Held;
 use super::history::note_of_pool;
+use super::sets;
 use crate::{Error, Result};
 
 /// A property of a pool.
@@ -76,6 +78,7 @@ const FACTS: [&str; 14] = [
 enum Setting {
     Choice(&'static str, u64),
     Comment(Option<String>),
+    Sets(Option<String>),
     Boot(Option<String>),
     Feature(&'static Feature),
 }
@@ -113,10 +116,10 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
             usage("comment: it may have letters, digits, signs and spaces of ASCII only".to_owned())
         }
         COMMENT => Ok(Setting::Comment(Some(value.to_owned()).filter(|text| !text.is_empty()))),
-        COMPATIBILITY => usage(format!(
-            "compatibility={value}: sets of features are not known here; -d and \
-             -o feature@NAME=enabled choose them one by one"
-        )),
+        COMPATIBILITY => {
+            sets::allowed(value)?;
+            Ok(Setting::Sets(Some(value.to_owned()).filter(|sets| !matches!(&**sets, "" | "off"))))
+        }
         name if FACTS.contains(&name) => usage(format!("{name} can be looked at only")),
         _ => usage(format!("{name}: pools have no such property")),
     }
@@ -135,17 +138,17 @@ pub struct Wishes {
 
 impl Wishes {
     /// Judges what a new pool is to have: names and values; `feature@NAME` may be "enabled" or
-    /// "disabled".
+    /// "disabled". It begins with all features, or those of the sets that `compatibility` names.
     ///
-    /// `bare`: it begins with no features but those that are asked for.
+    /// `bare`: it begins with no features but those that are asked for one by one.
     pub fn of(properties: &[(String, String)], bare: bool) -> Result<Self> {
+        let kept_to = properties.iter().find(|(name, _)| name == COMPATIBILITY);
+        let allowed = kept_to.map(|(_, sets)| sets::allowed(sets)).transpose()?.flatten();
+        let allowed = allowed.unwrap_or_else(|| FEATURES.iter().collect());
         let mut wanted: Vec<&str> =
-            FEATURES.iter().filter(|_| !bare).map(|feature| feature.name).collect();
+            allowed.iter().filter(|_| !bare).map(|feature| feature.name).collect();
         let mut settings = Vec::new();
         for (name, value) in properties {
-            if (name.as_str(), value.as_str()) == (COMPATIBILITY, "off") {
-                continue;
-            }
             match (name.strip_prefix(FEATURE), value.as_str()) {
                 (Some(feature), "disabled") if Feature::by_name(feature).is_some() => {
                     wanted.retain(|name| *name != feature);
@@ -157,6 +160,11 @@ impl Wishes {
             }
         }
         Ok(Self { settings, features: with_needs(&wanted) })
+    }
+
+    /// The names of the features that it begins with.
+    pub fn features(&self) -> impl Iterator<Item = &'static str> {
+        self.features.iter().map(|feature| feature.name)
     }
 
     /// For vdevs that come later, the pool keeps the sector size that it was made with.
@@ -186,8 +194,30 @@ fn with_needs(names: &[&str]) -> Vec<&'static Feature> {
 
 impl Held {
     /// Sets a property of the pool; a feature is enabled with those that it needs.
+    ///
+    /// Refused for a feature that the sets lack which the pool is kept to.
     pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
-        self.apply(judge(name, value)?)
+        let setting = judge(name, value)?;
+        if let Setting::Feature(feature) = setting {
+            self.keeps_to(feature)?;
+        }
+        self.apply(setting)
+    }
+
+    fn keeps_to(&self, feature: &Feature) -> Result<()> {
+        let Some(kept_to) = self.0.owned.config().compatibility else { return Ok(()) };
+        let allowed = sets::allowed(&kept_to)?;
+        if allowed.is_none_or(|all| all.iter().any(|other| other.name == feature.name)) {
+            return Ok(());
+        }
+        let (name, pool) = (feature.name, self.name());
+        Err(Error::Usage {
+            what: format!(
+                "{FEATURE}{name}: pool '{pool}' is kept to compatibility={kept_to}, which lacks \
+                 it; after `zpool set compatibility=off {pool}` it can be enabled, and systems \
+                 without it may not import the pool any more"
+            ),
+        })
     }
 
     fn apply(&self, setting: Setting) -> Result<()> {
@@ -205,6 +235,12 @@ impl Held {
                 }
                 Setting::Comment(text) => {
                     owned.set_comment(text);
+                    Ok(())
+                }
+                Setting::Sets(sets) => {
+                    let word = sets.as_deref().unwrap_or("off");
+                    note_of_pool(owned, change, "set", &format!("{COMPATIBILITY}={word}"));
+                    owned.set_compatibility(sets);
                     Ok(())
                 }
                 Setting::Boot(None) => write::unset_pool_property(change, BOOT).map_err(failed),
@@ -279,7 +315,6 @@ impl Held {
             property("bclonesaved", saved.to_string(), "-"),
             property("bcloneratio", ratio, "-"),
             property("cachefile", "-".to_owned(), "default"),
-            property(COMPATIBILITY, "off".to_owned(), "default"),
             property("version", "-".to_owned(), "default"),
         ];
         for choice in &CHOICES {
@@ -289,10 +324,14 @@ impl Held {
             all.push(property(choice.name, word.to_owned(), source));
         }
         let boot = number(BOOT)?.and_then(|id| self.name_of(ObjsetId::new(id)));
-        let comment = self.0.owned.config().comment;
-        for (name, value) in [(BOOT, boot), (COMMENT, comment)] {
+        let config = self.0.owned.config();
+        for (name, value, without) in [
+            (BOOT, boot, "-"),
+            (COMMENT, config.comment, "-"),
+            (COMPATIBILITY, config.compatibility, "off"),
+        ] {
             let source = if value.is_some() { "local" } else { "default" };
-            all.push(property(name, value.unwrap_or_else(|| "-".to_owned()), source));
+            all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
         }
         for feature in &FEATURES {
             let uses = write::features::uses(&self.0.owned.mos().synced(), feature);
@@ -339,7 +378,12 @@ mod tests {
         assert_eq!(fewer.features.len() + 1, all.features.len());
         let any = Wishes::of(&words(&[("compatibility", "off")]), false).unwrap();
         assert_eq!(any.features.len(), all.features.len());
-        assert!(Wishes::of(&words(&[("compatibility", "grub2")]), false).is_err());
+        let of_grub = |more| {
+            let all = [("compatibility", "grub2"), ("feature@draid", more)];
+            Wishes::of(&words(&all), false).unwrap().features.len()
+        };
+        assert_eq!((of_grub("disabled"), of_grub("enabled")), (22, 23));
+        assert!(Wishes::of(&words(&[("compatibility", "grub3")]), false).is_err());
     }
 
     #[test]

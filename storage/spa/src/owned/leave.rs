@@ -22,6 +22,13 @@ impl Owned {
         config.changed = true;
     }
 
+    /// Sets, or removes, the names of the sets of features that the pool is kept to.
+    pub fn set_compatibility(&self, sets: Option<String>) {
+        let mut config = self.config.lock();
+        config.now.compatibility = sets;
+        config.changed = true;
+    }
+
     /// Writes all that waits, and says in the labels that nobody has the pool any more, or that it
     /// was destroyed. Nothing can be changed afterwards, and where drives fail what waits is lost.
     pub fn leave(&self, state: PoolState) -> Result<(), Error> {

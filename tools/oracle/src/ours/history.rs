@@ -5,6 +5,7 @@ use engine::files::Reason;
 use engine::held::{Held, NewDataset};
 use sim::Seed;
 
+use super::features::Features;
 use super::files::Churn;
 use super::{POOL, Trouble, one};
 
@@ -134,6 +135,7 @@ pub(super) fn keys(held: &Held) -> Result<Vec<fixtures::Key>, Trouble> {
 pub(super) struct History<'a> {
     held: &'a Held,
     chance: &'a mut Seed,
+    features: Features,
     filesystems: Vec<String>,
     volumes: Vec<String>,
     snapshots: Vec<String>,
@@ -150,7 +152,8 @@ impl<'a> History<'a> {
             let loaded = held.load_key(&key.dataset, &key.file_content());
             loaded.map_err(|why| format!("load-key {}: {why}", key.dataset))?;
         }
-        let mut all = Self { held, chance, filesystems, volumes, snapshots, named };
+        let features = Features::of(held)?;
+        let mut all = Self { held, chance, features, filesystems, volumes, snapshots, named };
         all.look()?;
         Ok(all)
     }
@@ -293,11 +296,12 @@ impl<'a> History<'a> {
                 properties.push((name.to_owned(), one(self.chance, values).to_owned()));
             }
         }
-        if self.chance.percent(25) {
+        if self.chance.percent(25) && self.features.have("encryption") {
             let (more, key) = encryption(self.chance);
             properties.extend(more);
             secret = Some(key);
         }
+        self.features.keep_allowed(&mut properties);
         let new = NewDataset { name: name.clone(), properties };
         let first = self.first_key(&new, secret);
         let made = self.held.create_filesystem_with(&new, first.as_deref());
@@ -315,11 +319,12 @@ impl<'a> History<'a> {
             properties.push((name.to_owned(), one(self.chance, values).to_owned()));
         }
         let mut secret = None;
-        if self.chance.percent(25) {
+        if self.chance.percent(25) && self.features.have("encryption") {
             let (more, key) = encryption(self.chance);
             properties.extend(more);
             secret = Some(key);
         }
+        self.features.keep_allowed(&mut properties);
         let new = NewDataset { name: name.clone(), properties };
         let first = self.first_key(&new, secret);
         let block = one(self.chance, &[4096, 8192, 16384, 32768, 131_072]);
@@ -414,7 +419,9 @@ impl<'a> History<'a> {
         let those: Vec<String> = self.snapshots.iter().filter(of_files).cloned().collect();
         let Some(snapshot) = pick(self.chance, &those) else { return Ok(()) };
         let name = format!("{}/{}", self.filesystem(), self.name('c'));
-        let new = NewDataset { name: name.clone(), properties: properties(self.chance, false) };
+        let mut properties = properties(self.chance, false);
+        self.features.keep_allowed(&mut properties);
+        let new = NewDataset { name: name.clone(), properties };
         let done = self.held.clone_snapshot(&snapshot, &new);
         done.map_err(|why| format!("clone {snapshot} {new:?}: {why}"))?;
         self.churn(&name, 20)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use engine::held::{Groups, NewPool, NewVdev, Purpose, Shape};
 use sim::Seed;
 
+use super::features::Features;
 use super::history::{encryption, properties};
 use super::{POOL, Trouble, one};
 
@@ -43,7 +44,11 @@ impl Images<'_> {
     }
 }
 
-pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble> {
+pub(super) fn choose(
+    chance: &mut Seed,
+    features: &Features,
+    folder: &Path,
+) -> Result<Layout, Trouble> {
     let mut images = Images { folder, count: 0 };
     let size = one(chance, &[96_u64, 128, 200, 300]) << 20;
     let (shape, width) = match chance.below(10) {
@@ -60,6 +65,10 @@ pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble
             (Shape::Raidz(parity), u64::from(parity) + 1 + chance.below(4) + kind % 2)
         }
     };
+    let shape = match shape {
+        Shape::Draid(groups) if !features.have("draid") => Shape::Raidz(groups.parity),
+        shape => shape,
+    };
     let tops = if shape == Shape::Single { one(chance, &[1, 2, 3]) } else { 1 + chance.below(2) };
     let ashift = one(chance, &[9, 9, 12, 12, 13]);
     let mut about = format!("{shape:?} of {width} x{tops}, ashift {ashift}");
@@ -69,7 +78,8 @@ pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble
         vdevs.push(NewVdev { shape, drives, purpose: Purpose::Data });
     }
     for (percent, purpose) in [(25, Purpose::Log), (25, Purpose::Special), (10, Purpose::Dedup)] {
-        if chance.percent(percent) {
+        let may_be = purpose == Purpose::Log || features.have("allocation_classes");
+        if chance.percent(percent) && may_be {
             let mirror = purpose != Purpose::Log || chance.percent(30);
             let (shape, width) = if mirror { (Shape::Mirror, 2) } else { (Shape::Single, 1) };
             let drives = images.more(width, 96 << 20)?;
@@ -89,12 +99,13 @@ pub(super) fn choose(chance: &mut Seed, folder: &Path) -> Result<Layout, Trouble
     }
     let special = vdevs.iter().any(|vdev| vdev.purpose == Purpose::Special);
     let (mut properties, mut secret) = (properties(chance, special), None);
-    if chance.percent(10) {
+    if chance.percent(10) && features.have("encryption") {
         let (more, key) = encryption(chance);
         properties.extend(more);
         secret = Some(key);
         about += ", encrypted";
     }
+    features.keep_allowed(&mut properties);
     let name = POOL.to_owned();
     let new = NewPool { name, vdevs, ashift: Some(ashift), properties, force: true };
     Ok(Layout { new, about, logged, secret })

@@ -5,6 +5,7 @@
 //! made of it meanwhile, and goes on.
 
 mod cached;
+mod features;
 mod files;
 mod history;
 mod layout;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::held::{Held, Memory, TakeOver, Wishes, World, create_keyed, hold, hold_as};
 use sim::Seed;
 
+use features::Features;
 use history::History;
 
 /// Why a round could not be carried out: what was tried, and what the engine said.
@@ -41,6 +43,12 @@ impl Round {
         self.number % 3 == 2
     }
 
+    /// Properties of the pool: three of ten lack features.
+    fn own(self) -> Vec<(String, String)> {
+        let mut chance = self.chance(5);
+        if chance.percent(30) { features::fewer(&mut chance) } else { Vec::new() }
+    }
+
     /// Its name.
     pub fn name(&self) -> String {
         format!("w{}-{}", self.seed, self.number)
@@ -55,12 +63,19 @@ impl Round {
     /// Makes the pool on new images in a folder, and gives it up; tells what it is made of.
     pub fn make(&self, folder: &Path) -> Result<String, Trouble> {
         let mut chance = self.chance(1);
-        let layout = layout::choose(&mut chance, folder)?;
-        let about = layout.about.clone();
+        let own = self.own();
+        let wishes = Wishes::of(&own, false).map_err(|why| format!("{own:?}: {why}"))?;
+        let features = Features::wished(&wishes);
+        let layout = layout::choose(&mut chance, &features, folder)?;
+        let told_of: Vec<_> = own.iter().map(|(name, value)| format!(", {name}={value}")).collect();
+        let about = format!("{}{}", layout.about, told_of.concat());
         let told = |why: &dyn std::fmt::Display| format!("{about}: {why}");
-        let (wishes, key) = (Wishes::of(&[], false), layout.secret.as_deref());
-        let made = wishes.and_then(|all| create_keyed(&layout.new, all, key, &world(&mut chance)));
+        let made = create_keyed(&layout.new, wishes, layout.secret.as_deref(), &world(&mut chance));
         let mut held = made.map_err(|why| told(&why))?;
+        if own.iter().any(|(name, _)| name.starts_with("feature@")) {
+            // OpenZFS says so each time
+            std::fs::write(folder.join("fewer"), "").map_err(|why| told(&why))?;
+        }
         History::of(&held, &mut chance)
             .and_then(|mut all| all.begin())
             .map_err(|why| told(&why))?;
@@ -97,9 +112,9 @@ impl Round {
 
     /// Takes the pool in a folder over, whose power was cut, with the keys of what is encrypted, and
     /// gives it up: what was promised is replayed.
-    pub fn replay(&self, folder: &Path, keys: Vec<(String, Vec<u8>)>) -> Result<(), Trouble> {
+    pub fn replay(&self, folder: &Path) -> Result<(), Trouble> {
         let world = world(&mut self.chance(4));
-        let how = TakeOver { keys, ..TakeOver::default() };
+        let how = TakeOver { keys: keys(folder), ..TakeOver::default() };
         let held = hold_as(&[folder.to_owned()], POOL, &how, &world);
         leave(&held.map_err(|why| format!("hold: {why}"))?, folder)
     }
@@ -180,6 +195,18 @@ fn leave(held: &Held, folder: &Path) -> Result<(), Trouble> {
     let keys: String = history::keys(held)?.into_iter().map(line).collect();
     std::fs::write(folder.join("keys"), keys).map_err(|why| format!("keys: {why}"))?;
     held.export().map_err(|why| format!("export: {why}"))
+}
+
+/// The keys of a pool's datasets, as the folder's list has them: what their files hold.
+pub(crate) fn keys(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let text = std::fs::read_to_string(folder.join("keys")).unwrap_or_default();
+    let parts = |line: &str| {
+        let mut words = line.splitn(3, ' ').map(str::to_owned);
+        let (dataset, format, secret) = (words.next()?, words.next()?, words.next()?);
+        let key = fixtures::Key { dataset: dataset.clone(), format, secret };
+        Some((dataset, key.file_content()))
+    };
+    text.lines().filter_map(parts).collect()
 }
 
 /// The world outside, from a seed.
