@@ -425,6 +425,9 @@ pub enum Role {
 pub struct CreatePool {
     /// Its name.
     pub name: String,
+    /// What it is called until it is exported, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<String>,
     /// Its top-level vdevs: how they stand together, what for, and the drives' paths.
     pub vdevs: Vec<(Group, Role, Vec<PathBuf>)>,
     /// log2 of the smallest write.

@@ -57,10 +57,12 @@ impl House {
 
     pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Vec<String>> {
         let _moving = self.moving.lock();
-        self.is_free(&new.name)?;
+        engine::held::check_name(&new.name)?;
+        let name = new.called.as_ref().unwrap_or(&new.name);
+        self.is_free(name)?;
         let vdevs = new.vdevs.iter().map(super::drives::vdev);
         let below = NewPool {
-            name: new.name.clone(),
+            name: name.clone(),
             vdevs: vdevs.collect(),
             ashift: new.ashift,
             properties: new.properties.clone(),
@@ -71,11 +73,14 @@ impl House {
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
         let held = engine::held::create_keyed(&below, wishes, secret, &self.world);
         let held = held.map_err(|why| self.in_use_here(why))?;
-        self.log.say(&format!("pool '{}' is made", new.name));
+        if name != &new.name {
+            held.name_once_exported(&new.name)?;
+        }
+        self.log.say(&format!("pool '{name}' is made"));
         let pool = self.keep(held, new.altroot.clone());
         self.remember()?;
-        pool.belong(&new.name)?;
-        Ok(pool.mount_below(&new.name))
+        pool.belong(name)?;
+        Ok(pool.mount_below(name))
     }
 
     /// The pool that has a drive.
@@ -334,7 +339,8 @@ impl House {
 /// Whether the folder on which a new pool is to be mounted has nothing in it that would be covered.
 fn is_place_free(new: &CreatePool) -> Result<()> {
     let said = |name: &str| new.properties.iter().rfind(|(it, _)| it == name).map(|(_, it)| it);
-    let point = said("mountpoint").cloned().unwrap_or_else(|| format!("/{}", new.name));
+    let name = new.called.as_ref().unwrap_or(&new.name);
+    let point = said("mountpoint").cloned().unwrap_or_else(|| format!("/{name}"));
     let mounts = said("canmount").is_none_or(|word| word == "on");
     let dir = behind(new.altroot.as_deref(), &point).filter(|_| mounts);
     let Some(dir) = dir else { return Ok(()) };

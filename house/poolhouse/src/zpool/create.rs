@@ -24,6 +24,7 @@ Examples:
   poolhouse zpool create tank raidz2 sda sdb sdc sdd sde sdf
   poolhouse zpool create -o ashift=12 -O compression=zstd tank mirror sda sdb log nvme0n1
   poolhouse zpool create -O encryption=on -O keyformat=passphrase tank mirror sda sdb
+  poolhouse zpool create -o compatibility=openzfs-2.1-linux tank mirror sda sdb
   poolhouse zpool create -n tank mirror a.img b.img mirror c.img d.img"
 )]
 pub(super) struct Args {
@@ -37,7 +38,8 @@ pub(super) struct Args {
     #[arg(short = 'd')]
     bare: bool,
     /// A property of the pool: ashift (9 to 16), altroot, comment, failmode, autoexpand,
-    /// autoreplace, autotrim, delegation, listsnapshots, feature@NAME (enabled or disabled)
+    /// autoreplace, autotrim, delegation, listsnapshots, feature@NAME (enabled or disabled),
+    /// compatibility (so that other systems can import it: openzfs-2.1-linux, grub2, legacy, ...)
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
     pool_properties: Vec<(String, String)>,
     /// A property of its root file system
@@ -49,6 +51,9 @@ pub(super) struct Args {
     /// What stands before all its mountpoints
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<PathBuf>,
+    /// What it is called until it is exported, if that is another name
+    #[arg(short = 't', value_name = "NAME")]
+    called: Option<String>,
     /// Its name
     pool: String,
     /// Its vdevs
@@ -66,7 +71,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         write!(std::io::stdout(), "{}", vdevs::shown(&args.pool, &new.vdevs))?;
         return Ok(Outcome::Complete);
     }
-    let secret = keys::of_new(&args.pool, &new.properties)?;
+    let secret = keys::of_new(new.called.as_ref().unwrap_or(&new.name), &new.properties)?;
     asking.tell(&Ask::CreatePool(CreatePool { secret, ..new }))
 }
 
@@ -74,6 +79,7 @@ fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
     once(&args.pool_properties)?;
     let mut new = CreatePool {
         name: args.pool.clone(),
+        called: args.called.clone(),
         vdevs,
         ashift: None,
         own: Vec::new(),

@@ -131,6 +131,36 @@ fn pools_have_properties_and_come_back_under_other_names() {
 }
 
 #[test]
+fn pools_are_made_for_other_systems_and_names() {
+    let nas = Nas::new("others", 2);
+    let drive = arg(&nas.drives(1)[0]).to_owned();
+    let why = nas.refused(&format!("zpool create -o compatibility=zol-9 tank {drive}"), 2);
+    assert!(why.contains("the set 'zol-9' is not known"), "{why}");
+    let why = nas.refused(&format!("zpool create -t vault 9tank {drive}"), 2);
+    assert!(why.contains("must begin with a letter"), "{why}");
+    nas.create("-t vault -o compatibility=zol-0.7,grub2 tank mirror", 2);
+    assert_eq!(nas.good("zpool list -Ho name"), "vault\n");
+    assert_eq!(nas.good("zfs get -Ho value mounted vault"), "yes\n");
+    let asked = "compatibility,feature@edonr,feature@project_quota,feature@bookmarks";
+    assert_eq!(
+        nas.good(&format!("zpool get -Ho value,source {asked} vault")),
+        "zol-0.7,grub2\tlocal\ndisabled\tlocal\ndisabled\tlocal\nenabled\tlocal\n"
+    );
+    let why = nas.refused("zpool set feature@edonr=enabled vault", 2);
+    assert!(why.contains("kept to compatibility=zol-0.7,grub2") && why.contains("off"), "{why}");
+    nas.good("zpool set feature@hole_birth=enabled vault");
+    nas.good("zpool export vault");
+    let drives = nas.0.join("drives");
+    let back = format!("zpool import -d {} -R {} tank", arg(&drives), arg(&nas.root()));
+    nas.good(&back);
+    assert_eq!(nas.good("zpool list -Ho name"), "tank\n");
+    nas.good("zpool set compatibility=off tank");
+    nas.good("zpool set feature@edonr=enabled tank");
+    assert_eq!(nas.good(&format!("zpool get -Ho value {asked} tank")).lines().next(), Some("off"));
+    assert_eq!(nas.good("zpool get -Ho value feature@edonr tank"), "enabled\n");
+}
+
+#[test]
 fn commands_are_written_down_and_errors_are_cleared() {
     let nas = Nas::new("history", 1);
     nas.create("tank", 1);

@@ -77,6 +77,15 @@ pub fn create_keyed(
     make(new, &devices, (wishes, secret), world)
 }
 
+impl Held {
+    /// Gives the pool another name from when it is exported on; until then it is called as it is now.
+    pub fn name_once_exported(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        self.0.owned.name_in_labels(name);
+        self.sync()
+    }
+}
+
 /// Makes a pool on devices that are open already: those of the drives that `new` names, in that
 /// order. Whatever they hold is lost.
 pub fn create_on(new: &NewPool, devices: &[Arc<dyn Device>], world: &World) -> Result<Held> {
@@ -174,8 +183,8 @@ pub(super) fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
     Ok(device)
 }
 
-/// Names of pools are as OpenZFS has them.
-fn check_name(name: &str) -> Result<()> {
+/// Whether a pool may be called so: names are as OpenZFS has them.
+pub fn check_name(name: &str) -> Result<()> {
     let refuse =
         |why: &str| Err(Error::Usage { what: format!("'{name}' is no name for a pool: {why}") });
     let reserved = ["mirror", "raidz", "draid", "spare", "log"];

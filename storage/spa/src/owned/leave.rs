@@ -22,6 +22,13 @@ impl Owned {
         config.changed = true;
     }
 
+    /// Gives it another name in its labels: it is called as it is now until it is left.
+    pub fn name_in_labels(&self, name: &str) {
+        let mut config = self.config.lock();
+        config.now.name = Some(name.to_owned());
+        config.changed = true;
+    }
+
     /// Sets, or removes, the names of the sets of features that the pool is kept to.
     pub fn set_compatibility(&self, sets: Option<String>) {
         let mut config = self.config.lock();
