@@ -477,6 +477,12 @@ pub struct ImportPool {
     /// Mount nothing.
     #[serde(default)]
     pub unmounted: bool,
+    /// How what is mounted is, until it is unmounted.
+    #[serde(default)]
+    pub wish: MountWish,
+    /// Properties that they have from now on.
+    #[serde(default)]
+    pub own: Vec<(String, String)>,
     /// Give up what may have been promised on log devices that are missing.
     #[serde(default)]
     pub without_logs: bool,

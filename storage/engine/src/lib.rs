@@ -6,6 +6,7 @@
 //! the structures on disk.
 #![forbid(unsafe_code)]
 
+mod cachefile;
 pub mod check;
 pub mod dataset;
 pub mod error;
@@ -20,6 +21,7 @@ mod pool;
 mod search;
 pub mod summary;
 
+pub use cachefile::drives_in_cachefile;
 pub use error::Error;
 pub use event::Event;
 pub use hex::hex;

@@ -163,6 +163,8 @@ impl House {
     /// Gives what came of it, and what could not be mounted.
     pub(super) fn import(self: &Arc<Self>, import: &ImportPool) -> Result<(Imported, Vec<String>)> {
         let _moving = self.moving.lock();
+        import.wish.check()?;
+        Wishes::of(&import.own, true)?;
         let mut done = Imported::default();
         match &import.name {
             Some(wanted) => self.import_one(wanted, import, &mut done)?,
@@ -170,7 +172,7 @@ impl House {
         }
         let mut warnings = Vec::new();
         for name in done.names.iter().filter(|_| !import.unmounted) {
-            warnings.extend(self.pool(name)?.mount_below(name));
+            warnings.extend(self.pool(name)?.mount_as_wished(name, &import.wish));
         }
         Ok((done, warnings))
     }
@@ -226,6 +228,10 @@ impl House {
             return Err(taken);
         }
         held.note_taken("import");
+        // what is only looked at keeps what it has
+        for (property, value) in import.own.iter().filter(|_| !held.is_read_only()) {
+            held.set_pool_property(property, value)?;
+        }
         self.waiting.lock().retain(|one| one.pool.guid != guid);
         let how = if held.is_read_only() { " read-only" } else { "" };
         self.log.say(&format!("pool '{name}' is imported{how}"));

@@ -38,6 +38,9 @@ pub(super) struct Mount {
     /// Until it is unmounted: ro, rw, exec, noexec, suid, nosuid, dev, nodev; with remount: from now on
     #[arg(short = 'o', value_name = "OPTION,...", value_delimiter = ',')]
     options: Vec<String>,
+    /// Say what is mounted, and where
+    #[arg(short = 'v')]
+    verbose: bool,
     /// These
     #[arg(value_name = "FILESYSTEM")]
     names: Vec<String>,
@@ -54,20 +57,31 @@ impl Mount {
             }
             let wish = MountWish { options: self.options.clone(), overlay: self.overlay };
             let (names, below) = (self.names.clone(), self.below);
-            return asking.tell(&Ask::Mount { names, below, wish });
+            let before = if self.verbose { mounts(asking)? } else { Vec::new() };
+            let done = asking.tell(&Ask::Mount { names, below, wish })?;
+            if self.verbose {
+                let mut now = mounts(asking)?;
+                now.retain(|mount| !before.contains(mount));
+                show(now, asking)?;
+            }
+            return Ok(done);
         }
-        let mounts = mounts(asking)?;
-        if asking.json {
-            print::json(&mounts)?;
-            return Ok(Outcome::Complete);
-        }
-        let mut table = Table::new([Align::Left, Align::Left]);
-        for (dataset, dir) in mounts {
-            table.row([dataset, dir.display().to_string()]);
-        }
-        table.print(&mut io::stdout().lock())?;
-        Ok(Outcome::Complete)
+        show(mounts(asking)?, asking)
     }
+}
+
+/// Shows what is mounted, and where.
+fn show(mounts: Vec<(String, PathBuf)>, asking: &Asking) -> Done {
+    if asking.json {
+        print::json(&mounts)?;
+        return Ok(Outcome::Complete);
+    }
+    let mut table = Table::new([Align::Left, Align::Left]);
+    for (dataset, dir) in mounts {
+        table.row([dataset, dir.display().to_string()]);
+    }
+    table.print(&mut io::stdout().lock())?;
+    Ok(Outcome::Complete)
 }
 
 /// Unmount file systems

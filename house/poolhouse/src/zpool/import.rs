@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use ::daemon::{Ask, Found, ImportPool, Imported, Secret};
+use ::daemon::{Ask, Found, ImportPool, Imported, MountWish, Secret};
 use engine::EncryptionRoot;
 use engine::held::Rewind;
 
@@ -13,7 +13,6 @@ use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::values::setting;
 
 /// Where nobody says where to look.
 const ANYWHERE: &str = "/dev";
@@ -40,6 +39,10 @@ pub(super) struct Args {
     /// Where to look: a folder, an image file, a disk or a partition; may be repeated
     #[arg(short = 'd', value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// Only on the drives that this file names, in which OpenZFS remembers its pools
+    /// (/etc/zfs/zpool.cache); it knows nothing of spares and cache drives
+    #[arg(short = 'c', value_name = "CACHEFILE", conflicts_with = "paths")]
+    cachefile: Option<PathBuf>,
     /// Even if another host had it and did not export it
     #[arg(short = 'f')]
     force: bool,
@@ -80,9 +83,11 @@ pub(super) struct Args {
     #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewind")]
     checkpoint: bool,
     /// A property of the pool: readonly=on, so that nothing is written to it, not even what was
-    /// promised and is not in it yet; altroot; cachefile is no matter, as the daemon remembers its pools
-    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
-    properties: Vec<(String, String)>,
+    /// promised and is not in it yet; altroot; any that `zpool set` sets; cachefile is no matter, as the
+    /// daemon remembers its pools. Without =: how its file systems are mounted this time, as `zfs mount
+    /// -o` has it
+    #[arg(short = 'o', value_name = "NAME=VALUE|OPTION,...")]
+    properties: Vec<String>,
     /// What stands before all its mountpoints
     #[arg(short = 'R', value_name = "ROOT")]
     root: Option<PathBuf>,
@@ -94,14 +99,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let mut paths = Vec::new();
-    for path in &args.paths {
-        let absolute = std::path::absolute(path);
-        paths.push(absolute.map_err(|why| Failure::file(path, &why))?);
-    }
-    if paths.is_empty() {
-        paths.push(ANYWHERE.into());
-    }
+    let paths = places(args)?;
     if args.pool.is_none() && !args.all {
         if rewind(args) != Rewind::No {
             return Err(Failure::usage(
@@ -114,7 +112,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     if (args.rewind || args.txg.is_some()) && !asking.json {
         print::note(&"all metadata of the pool are read first: of a large one that takes minutes");
     }
-    let (altroot, read_only) = (altroot(args)?, read_only(args)?);
+    let Said { altroot, read_only, own, wish } = said(args)?;
     let keys = if args.load_keys { keys_of(args, &paths, asking)? } else { Vec::new() };
     let imported: Imported = asking.ask(&Ask::ImportPool(ImportPool {
         paths,
@@ -124,6 +122,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         force: args.force,
         destroyed: args.destroyed,
         unmounted: args.unmounted,
+        wish,
+        own,
         without_logs: args.without_logs,
         read_only,
         rewind: rewind(args),
@@ -211,30 +211,57 @@ fn keys_of(
     Ok(keys)
 }
 
-/// What stands before all mountpoints.
-fn altroot(args: &Args) -> Result<Option<PathBuf>, Failure> {
-    let mut root = args.root.clone();
-    for (name, value) in &args.properties {
-        match name.as_str() {
-            "altroot" => root = Some(value.into()),
-            "cachefile" | "readonly" => (),
-            _ => return Err(Failure::usage(format!("-o {name}: `zpool set` sets it afterwards"))),
-        }
-    }
-    if let Some(root) = root.as_ref().filter(|root| !root.is_absolute()) {
-        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
-    }
-    Ok(root)
+/// What -o and -R say.
+#[derive(Default)]
+struct Said {
+    altroot: Option<PathBuf>,
+    read_only: bool,
+    own: Vec<(String, String)>,
+    wish: MountWish,
 }
 
-/// Whether the pools are to be looked at only.
-fn read_only(args: &Args) -> Result<bool, Failure> {
-    let said = args.properties.iter().rfind(|(name, _)| name == "readonly");
-    match said.map(|(_, value)| value.as_str()) {
-        None | Some("off") => Ok(false),
-        Some("on") => Ok(true),
-        Some(other) => Err(Failure::usage(format!("-o readonly={other}: it is on or off"))),
+fn said(args: &Args) -> Result<Said, Failure> {
+    let mut said = Said { altroot: args.root.clone(), ..Said::default() };
+    for words in &args.properties {
+        let Some((name, value)) = words.split_once('=') else {
+            said.wish.options.extend(words.split(',').map(str::to_owned));
+            continue;
+        };
+        match (name, value) {
+            ("altroot", root) => said.altroot = Some(root.into()),
+            ("cachefile", _) => (),
+            ("readonly", "on" | "off") => said.read_only = value == "on",
+            ("readonly", _) => {
+                return Err(Failure::usage(format!("-o readonly={value}: it is on or off")));
+            }
+            _ => said.own.push((name.to_owned(), value.to_owned())),
+        }
     }
+    if let Some(root) = said.altroot.as_ref().filter(|root| !root.is_absolute()) {
+        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
+    }
+    Ok(said)
+}
+
+/// Where pools are looked for.
+fn places(args: &Args) -> Result<Vec<PathBuf>, Failure> {
+    let mut paths = Vec::new();
+    for path in &args.paths {
+        let absolute = std::path::absolute(path);
+        paths.push(absolute.map_err(|why| Failure::file(path, &why))?);
+    }
+    if let Some(file) = &args.cachefile {
+        let drives = engine::drives_in_cachefile(file)?;
+        paths.extend(drives.into_iter().filter(|path| path.exists()));
+        if paths.is_empty() {
+            let what = format!("{}: none of the drives that it names are here", file.display());
+            return Err(Failure::usage(what));
+        }
+    }
+    if paths.is_empty() {
+        paths.push(ANYWHERE.into());
+    }
+    Ok(paths)
 }
 
 fn show(found: &[Found], asking: &Asking) -> Done {

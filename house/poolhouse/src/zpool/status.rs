@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// How many requests of each drive took longer than half a minute, too
     #[arg(short = 's')]
     slow: bool,
+    /// Writes whose data changed while they were written, too: none, as all are copied first
+    #[arg(short = 'd')]
+    direct: bool,
     /// How far writing to all free space of each drive has come, too
     #[arg(short = 'i')]
     initialize: bool,
@@ -117,9 +120,10 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
         ("CKSUM", Align::Right),
     ];
     head.extend(args.slow.then_some(("SLOW", Align::Right)));
+    head.extend(args.direct.then_some(("DIO", Align::Right)));
     head.extend((args.initialize || args.trim).then_some(("", Align::Left)));
     let mut table = Table::with_head(&head);
-    let counts = (0..3 + usize::from(args.slow)).map(|_| "0".to_owned());
+    let counts = (0..3 + usize::from(args.slow) + usize::from(args.direct)).map(|_| "0".to_owned());
     table.row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));
     for purpose in [None, Some("dedup"), Some("special"), Some("log")] {
         let vdevs: Vec<&VdevStatus> =
@@ -206,6 +210,7 @@ fn add(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
     let counts = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors];
     row.extend(counts.map(|errors| errors.to_string()));
     row.extend(args.slow.then(|| vdev.slow_requests.to_string()));
+    row.extend(args.direct.then(|| "0".to_owned()));
     let mut notes = Vec::new();
     if args.initialize && vdev.children.is_empty() {
         notes.push(progress(vdev.initialize.as_ref(), "initialized"));

@@ -154,6 +154,23 @@ fn pools_are_made_for_other_systems_and_names() {
     let back = format!("zpool import -d {} -R {} tank", arg(&drives), arg(&nas.root()));
     nas.good(&back);
     assert_eq!(nas.good("zpool list -Ho name"), "tank\n");
+    nas.good("zpool export tank");
+    for (what, why) in [
+        ("-o colour=red", "no such property"),
+        ("-o noexec,wet", "-o wet"),
+        ("-c /dev/null", "no file with the names of pools"),
+    ] {
+        let said = nas.refused(&format!("zpool import {what} -R /nowhere tank"), 2);
+        assert!(said.contains(why), "{said}");
+    }
+    nas.good(&format!("{back} -o comment=lent -o ro,noexec -o compatibility=openzfs-2.2"));
+    let told = nas.good("zpool get -Ho value comment,compatibility tank");
+    assert_eq!(told, "lent\nopenzfs-2.2\n");
+    let mounted = nas.good("zfs get -Ho value,source readonly,exec tank");
+    assert_eq!(mounted, "on\ttemporary\noff\ttemporary\n");
+    nas.good("zfs unmount tank");
+    let at = nas.root().join("tank");
+    assert!(nas.good("zfs mount -v tank").contains(arg(&at)));
     nas.good("zpool set compatibility=off tank");
     nas.good("zpool set feature@edonr=enabled tank");
     assert_eq!(nas.good(&format!("zpool get -Ho value {asked} tank")).lines().next(), Some("off"));

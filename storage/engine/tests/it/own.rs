@@ -74,6 +74,23 @@ fn a_pool_with_no_features_but_two_is_written() {
 }
 
 #[test]
+fn maps_without_histograms_are_not_logged() {
+    // zdb takes each log for a map that has one
+    let folder = Folder::new("plain-maps", 2, 128 << 20);
+    let wishes = Wishes::of(&words(&[("feature@spacemap_histogram", "disabled")]), false).unwrap();
+    let new = new_pool(&folder, Shape::Mirror, 2);
+    let held = held::create_with(&new, wishes, &world()).unwrap();
+    for name in ["a", "b", "c"] {
+        write_file(&held, "tank", name, &[5; 300_000]);
+        held.sync().unwrap();
+    }
+    assert_eq!(value(&held, "feature@log_spacemap").0, "enabled");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
 fn a_destroyed_pool_comes_back_if_that_is_asked_for() {
     let folder = Folder::new("destroyed", 1, 128 << 20);
     let held = held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();

@@ -146,12 +146,14 @@ impl Space {
     fn new(allocator: Arc<Allocator>, maps: Arc<Maps>, has: impl Fn(&str) -> bool) -> Self {
         allocator.read_with(Arc::clone(&maps) as Arc<dyn ReadMap>);
         let zaps = maps.tops.lock().values().all(|top| top.top_zap.is_some());
+        let histograms = has("com.delphix:spacemap_histogram");
         Self {
             allocator,
             maps,
             two_words: has("com.delphix:spacemap_v2"),
-            histograms: has("com.delphix:spacemap_histogram"),
-            logging: AtomicBool::new(zaps && has("com.delphix:log_spacemap")),
+            histograms,
+            // zdb counts each log among the maps with histograms, whether it has one or not
+            logging: AtomicBool::new(zaps && histograms && has("com.delphix:log_spacemap")),
             written: Mutex::default(),
         }
     }
