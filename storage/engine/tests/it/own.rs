@@ -81,7 +81,7 @@ fn maps_without_histograms_are_not_logged() {
     let new = new_pool(&folder, Shape::Mirror, 2);
     let held = held::create_with(&new, wishes, &world()).unwrap();
     for name in ["a", "b", "c"] {
-        write_file(&held, "tank", name, &[5; 300_000]);
+        write_file(&held, "tank", name, &vec![5; 300_000]);
         held.sync().unwrap();
     }
     assert_eq!(value(&held, "feature@log_spacemap").0, "enabled");
