@@ -156,6 +156,7 @@ one() { # NAME DISK
   before=$(l2_troubles) hits=$(l2 hits)
   take
   force=
+  while read -r said; do trouble "$said"; done < <(dmesg -c | grep -o 'ZFS replay .*')
   sound "ours"
   manifest ours >"$from/theirs.json"
   [[ -z $found ]] || echo ", $found blocks of the cache found again, $(($(l2 hits) - hits)) times used" >"$from/cached"

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Device, Memory};
 use engine::held::{
-    Held, NewPool, NewVdev, Purpose, Rewind, TakeOver, World, create_on, hold_on_as,
+    Held, NewPool, NewVdev, Purpose, Rewind, TakeOver, Wishes, World, create_on_with, hold_on_as,
 };
 use sim::{Seed, Storm};
 
@@ -23,6 +23,8 @@ pub enum Shape {
     Raidz1,
     /// A raidz1 without its last drive.
     Degraded,
+    /// A single drive, in a pool that has no features.
+    Plain,
 }
 
 /// The pool's name.
@@ -43,7 +45,8 @@ pub struct Base {
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Single, Self::Mirror, Self::Raidz1, Self::Degraded];
+    pub const ALL: [Self; 5] =
+        [Self::Single, Self::Mirror, Self::Raidz1, Self::Degraded, Self::Plain];
 
     fn name(self) -> &'static str {
         match self {
@@ -51,12 +54,13 @@ impl Shape {
             Self::Mirror => "mirror",
             Self::Raidz1 => "raidz1",
             Self::Degraded => "degraded",
+            Self::Plain => "plain",
         }
     }
 
     fn drives(self) -> usize {
         match self {
-            Self::Single => 1,
+            Self::Single | Self::Plain => 1,
             Self::Mirror => 2,
             Self::Raidz1 | Self::Degraded => 3,
         }
@@ -64,7 +68,7 @@ impl Shape {
 
     fn vdev(self) -> NewVdev {
         let shape = match self {
-            Self::Single => engine::held::Shape::Single,
+            Self::Single | Self::Plain => engine::held::Shape::Single,
             Self::Mirror => engine::held::Shape::Mirror,
             Self::Raidz1 | Self::Degraded => engine::held::Shape::Raidz(1),
         };
@@ -94,15 +98,19 @@ impl Shape {
     /// Makes a pool on the drives of a storm.
     pub(crate) fn create(self, storm: &Storm, seed: u64) -> Result<Held, String> {
         let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let (compression, features) =
+            if self == Self::Plain { ("lzjb", "legacy") } else { ("lz4", "off") };
+        let wishes = Wishes::of(&[property("compatibility", features)], false);
         let new = NewPool {
             name: POOL.to_owned(),
             vdevs: vec![self.vdev()],
             // raidz leaves gaps with small sectors only where blocks are small
             ashift: Some(if self == Self::Mirror { 12 } else { 9 }),
-            properties: vec![property("recordsize", "4096"), property("compression", "lz4")],
+            properties: vec![property("recordsize", "4096"), property("compression", compression)],
             force: false,
         };
-        create_on(&new, &storm.devices(), &world(seed)).map_err(|why| why.to_string())
+        let made = wishes.and_then(|all| create_on_with(&new, all, &storm.devices(), &world(seed)));
+        made.map_err(|why| why.to_string())
     }
 }
 

@@ -14,6 +14,12 @@ use super::World;
 /// The version of pools from which on there are accounts.
 const FIRST_VERSION: u64 = 15;
 
+/// Whether a pool has a feature.
+pub(super) fn has(owned: &Owned, feature: &str) -> bool {
+    let uses = |feature| features::uses(owned.mos(), feature).ok().flatten();
+    Feature::by_name(feature).and_then(uses).is_some()
+}
+
 /// Keeps account of the owners of files.
 pub(super) struct Accountant {
     counting: Option<Counting>,
@@ -23,12 +29,8 @@ pub(super) struct Accountant {
 impl Accountant {
     /// As a pool's version and features allow.
     pub(super) fn of(owned: &Owned, world: &World) -> Self {
-        let enabled = |name: &str| {
-            let uses = |feature| features::uses(owned.mos(), feature).ok().flatten();
-            Feature::by_name(name).and_then(uses).is_some()
-        };
-        let counting =
-            Counting { objects: enabled("userobj_accounting"), projects: enabled("project_quota") };
+        let (objects, projects) = (has(owned, "userobj_accounting"), has(owned, "project_quota"));
+        let counting = Counting { objects, projects };
         let counting = (owned.config().version >= FIRST_VERSION).then_some(counting);
         Self { counting, world: world.clone() }
     }

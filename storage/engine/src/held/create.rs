@@ -89,9 +89,19 @@ impl Held {
 /// Makes a pool on devices that are open already: those of the drives that `new` names, in that
 /// order. Whatever they hold is lost.
 pub fn create_on(new: &NewPool, devices: &[Arc<dyn Device>], world: &World) -> Result<Held> {
+    create_on_with(new, Wishes::of(&[], false)?, devices, world)
+}
+
+/// The same, with properties of its own and maybe without some features.
+pub fn create_on_with(
+    new: &NewPool,
+    wishes: Wishes,
+    devices: &[Arc<dyn Device>],
+    world: &World,
+) -> Result<Held> {
     check_name(&new.name)?;
     check_redundancy(new)?;
-    make(new, devices, (Wishes::of(&[], false)?, None), world)
+    make(new, devices, (wishes, None), world)
 }
 
 fn make(

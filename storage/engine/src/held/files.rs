@@ -13,7 +13,7 @@ use units::{ObjectId, ObjsetId};
 use zil::{Log, Records};
 use zpl::{NewFs, Writer};
 
-use super::accounts::Accountant;
+use super::accounts::{Accountant, has};
 use super::begin::Beginner;
 use super::keep::{Keeps, Manners, SnapshotFolder};
 use super::naming::Naming;
@@ -106,18 +106,9 @@ impl LiveFiles {
 }
 
 /// What a new file system is, where nothing else is said.
-fn new_fs(now: Time, naming: Naming) -> NewFs {
+fn new_fs(now: Time, naming: Naming, projects: bool) -> NewFs {
     let Naming { case, normalization, utf8_only } = naming;
-    NewFs {
-        case,
-        normalization,
-        utf8_only,
-        owner: (0, 0),
-        now,
-        projects: true,
-        slots: 1,
-        version: 5,
-    }
+    NewFs { case, normalization, utf8_only, owner: (0, 0), now, projects, slots: 1, version: 5 }
 }
 
 /// Makes the content of a new file system.
@@ -129,7 +120,8 @@ pub(super) fn fill(
 ) -> zpl::Result<()> {
     let flags = Accountant::of(owned, world).flags();
     set.edit(tx, move |header| header.flags = flags);
-    zpl::create(&set.objset, tx, &new_fs(world.time(), naming), &mut || world.number())
+    let new = new_fs(world.time(), naming, has(owned, "project_quota"));
+    zpl::create(&set.objset, tx, &new, &mut || world.number())
 }
 
 impl Held {
@@ -203,7 +195,12 @@ impl Held {
             replaying: AtomicU64::new(0),
         });
         let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
-        let writer = Writer::new(fs.clone(), source, settings::of_writing(dataset))?;
+        let allowed = zpl::Settings {
+            projects: has(owned, "project_quota"),
+            logs_packed: has(owned, "zilsaxattr"),
+            ..zpl::Settings::default()
+        };
+        let writer = Writer::new(fs.clone(), source, settings::of_writing(dataset, &allowed))?;
         let files = LiveFiles {
             files: Files::live(fs),
             writer: Arc::new(writer),
@@ -317,7 +314,8 @@ impl Held {
             files.store().configure(settings::of_blocks(&dataset));
             let caching = settings::of_caching(&dataset);
             self.0.owned.l2arc().set_kept(files.store().objset.id(), caching);
-            files.writer().set_settings(settings::of_writing(&dataset));
+            let writer = files.writer();
+            writer.set_settings(settings::of_writing(&dataset, &writer.settings()));
             files.begin.manners.set(self.manner_of(&dataset), &files.log);
         }
         self.refresh_volumes();

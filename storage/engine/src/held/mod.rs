@@ -53,8 +53,8 @@ pub use arc::Memory;
 pub use cache::CacheCounts;
 pub use change::{Caller, Move, New, Set};
 pub use create::{
-    NewPool, NewVdev, TakeOver, check_name, create, create_keyed, create_on, create_with,
-    encryption_roots, hold, hold_as, hold_on, hold_on_as, would_rewind,
+    NewPool, NewVdev, TakeOver, check_name, create, create_keyed, create_on, create_on_with,
+    create_with, encryption_roots, hold, hold_as, hold_on, hold_on_as, would_rewind,
 };
 pub use datasets::{NewDataset, judge_new};
 pub use drive::{Drive, open_drive};

@@ -123,8 +123,8 @@ pub(super) fn of_reading(dataset: &Dataset) -> zpl::Options {
     }
 }
 
-/// How its files are written.
-pub(super) fn of_writing(dataset: &Dataset) -> zpl::Settings {
+/// How its files are written. What the pool's features allow stays as in `before`.
+pub(super) fn of_writing(dataset: &Dataset, before: &zpl::Settings) -> zpl::Settings {
     let record = number(dataset, "recordsize").and_then(|size| size.try_into().ok());
     let slots = match value(dataset, "dnodesize").as_str() {
         "auto" | "1k" => 2,
@@ -144,7 +144,7 @@ pub(super) fn of_writing(dataset: &Dataset) -> zpl::Settings {
         slots,
         xattr_sa: matches!(value(dataset, "xattr").as_str(), "sa" | "on"),
         long_names: value(dataset, "longname") == "on",
-        projects: true,
         atime,
+        ..*before
     }
 }

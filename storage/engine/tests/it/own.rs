@@ -1,13 +1,13 @@
 //! What a pool says of itself: its own properties, its features, its name.
 
-use engine::held::{self, Shape, TakeOver, Wishes};
+use engine::held::{self, Set, Shape, TakeOver, Wishes, XattrMode};
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::held::{Folder, faults, new_pool, read_file, world, write_file};
+use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
 
 fn words(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -71,6 +71,51 @@ fn a_pool_with_no_features_but_two_is_written() {
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn attributes_are_in_logs_where_the_pool_says_so() {
+    for (number, feature) in ["enabled", "disabled"].into_iter().enumerate() {
+        let folder = Folder::new(&format!("attributes-{number}"), 1, 128 << 20);
+        let wishes = words(&[("feature@zilsaxattr", feature)]);
+        let (new, wishes) = (new_pool(&folder, Shape::Single, 1), Wishes::of(&wishes, false));
+        let held = held::create_with(&new, wishes.unwrap(), &world()).unwrap();
+        write_file(&held, "tank", "letter", b"dear");
+        let live = held.files("tank").unwrap();
+        let letter = live.files().find(b"letter").unwrap().unwrap().id();
+        // the log comes to be with the first, and its group
+        live.fsync(Some(letter)).unwrap();
+        let before = held.txg();
+        let file = units::ObjectId::new(letter);
+        live.set_xattr(&caller(), file, b"user.a", Some(b"b"), XattrMode::Any).unwrap();
+        live.fsync(Some(letter)).unwrap();
+        let state = value(&held, "feature@zilsaxattr").0;
+        let logged = held.txg() == before;
+        let wanted = if feature == "enabled" { ("active", true) } else { ("disabled", false) };
+        assert_eq!((&*state, logged), wanted);
+        held.export().unwrap();
+        drop((live, held));
+        assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn files_have_projects_where_the_pool_says_so() {
+    for feature in ["enabled", "disabled"] {
+        let folder = Folder::new(&format!("projects-{feature}"), 1, 128 << 20);
+        let wishes = Wishes::of(&words(&[("feature@project_quota", feature)]), false).unwrap();
+        let new = new_pool(&folder, Shape::Single, 1);
+        let held = held::create_with(&new, wishes, &world()).unwrap();
+        write_file(&held, "tank", "letter", b"dear");
+        let live = held.files("tank").unwrap();
+        let letter = live.files().find(b"letter").unwrap().unwrap().id();
+        let project = Set { project: Some(7), ..Set::default() };
+        let done = live.set(&caller(), units::ObjectId::new(letter), &project);
+        assert_eq!(done.is_ok(), feature == "enabled", "{done:?}");
+        held.export().unwrap();
+        drop((live, held));
+        assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -229,9 +229,14 @@ impl Writer {
             Kind::Symlink => CreateKind::Symlink,
             _ => CreateKind::File,
         };
+        let attributes = made.sheet.xattrs();
+        let told = self.settings.read().logs_packed;
+        if !attributes.is_empty() && !told {
+            self.begin.must_sync(tx);
+        }
         let create = Body::Create(Box::new(record(birth, kind, made, tx, name)));
         self.begin.promise(tx, Promise::Record(create));
-        for (name, value) in made.sheet.xattrs() {
+        for (name, value) in attributes.into_iter().filter(|_| told) {
             let object = made.id();
             let set = Body::SetXattr { object, name: name.into_bytes(), value };
             self.begin.promise(tx, Promise::Record(set));

@@ -55,6 +55,7 @@ pub enum Atime {
 
 /// What steers how files are written: properties of the dataset.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "features and properties, each on its own")]
 pub struct Settings {
     /// The most bytes of a file's block (recordsize): a power of two.
     pub record_size: u32,
@@ -66,6 +67,9 @@ pub struct Settings {
     pub long_names: bool,
     /// Files have a project, as the pool has the feature project_quota.
     pub projects: bool,
+    /// Attributes that are kept with the others may be promised in the intent log, as the pool has
+    /// the feature zilsaxattr; else who wants them to last waits for their group.
+    pub logs_packed: bool,
     /// When reading a file changes its atime.
     pub atime: Atime,
 }
@@ -78,6 +82,7 @@ impl Default for Settings {
             xattr_sa: true,
             long_names: false,
             projects: true,
+            logs_packed: true,
             atime: Atime::default(),
         }
     }

@@ -139,11 +139,13 @@ impl Writer {
         need.frees = value.is_none();
         let tx = self.begin.begin(&need)?;
         // a record without a value tells that the attribute goes
-        let untold = packed && value.is_some_and(<[u8]>::is_empty);
+        let told = self.settings.read().logs_packed;
+        let untold = (packed && value.is_some_and(<[u8]>::is_empty))
+            || (!told && (packed || rest.is_none() || moves));
         if untold {
             self.begin.must_sync(&tx);
         }
-        if moves {
+        if moves && told {
             self.promise_xattr(&tx, draft, name, b"");
         }
         if let Some(work) = work {
