@@ -571,4 +571,75 @@ same zpool export s
 same zpool import -o readonly=off -d $D s
 same zfs destroy -r s/back
 clean s
+# pools that other systems can import lack features
+drives
+trial zpool create -o compatibility=zol-9 -m $M/tank tank $D/f0
+trial zpool create -o compatibility=/nowhere -m $M/tank tank $D/f0
+trial zpool create -t other -m $M/tank 'ta%nk' $D/f0
+trial zpool create -o compatibility=zol-0.7 -O compression=zstd -m $M/tank tank $D/f0
+trial zpool create -o compatibility=zol-0.7 -O encryption=on -m $M/tank tank $D/f0
+trial zpool create -o compatibility=zol-0.6.5 -O dnodesize=auto -m $M/tank tank $D/f0
+# (OpenZFS does not come back from making special vdevs and draids without their features)
+trial zpool create -o compatibility=legacy -O recordsize=1M -m $M/tank tank $D/f0
+same zpool create -o compatibility=zol-0.6.5,freenas-9.10.2 -m $M/tank tank mirror $D/f0 $D/f1
+alike zpool get -H -o property,value,source compatibility,feature@lz4_compress,feature@large_dnode,feature@zstd_compress,feature@hole_birth,feature@log_spacemap,feature@encryption,feature@large_blocks,feature@multi_vdev_crash_dump,feature@userobj_accounting tank
+alike zpool status -x tank
+for words in compression=zstd compression=lz4 compression=zstd-fast checksum=sha512 checksum=skein checksum=blake3 checksum=sha256 dnodesize=auto dnodesize=legacy recordsize=1M recordsize=128K dedup=on dedup=edonr,verify dedup=sha256 xattr=sa longname=on special_small_blocks=4K userquota@1=10M userobjquota@1=10 projectquota@1=10M projectobjquota@1=10 filesystem_limit=5 snapshot_limit=5 copies=3 acltype=posix; do
+  same zfs create -o $words tank/made
+  clean_set() { zfs destroy -r tank/made >/dev/null 2>&1; }
+  clean_set
+  same zfs set $words tank
+done
+same zfs create -o encryption=on -o keyformat=passphrase tank/secret
+same zfs create -s -V 16M -o volblocksize=256K tank/vol
+same zfs snapshot tank@1
+same zfs bookmark tank@1 tank#1
+same zfs clone tank@1 tank/clone
+same zpool set feature@zstd_compress=enabled tank
+same zpool set feature@lz4_compress=enabled tank
+same zpool set compatibility=zol-9 tank
+same zpool set compatibility=off tank
+alike zpool get -H -o property,value,source compatibility tank
+same zpool set feature@zstd_compress=enabled tank
+same zfs set compression=zstd tank
+same zpool set compatibility=openzfs-2.1-linux tank
+same zpool set feature@blake3=enabled tank
+alike zpool get -H -o property,value,source compatibility,feature@blake3 tank
+clean tank
+same zpool create -o compatibility=legacy -m $M/tank tank raidz $D/f0 $D/f1 $D/f2
+alike bash -c "zpool get -H -o value all tank | grep -cE '^(enabled|active)'"
+for words in recordsize=256K dnodesize=1k checksum=sha512 compression=lz4 compression=gzip filesystem_limit=3 quota=20M userobjquota@1=10; do same zfs set $words tank; done
+same zfs snapshot tank@1
+same zfs bookmark tank@1 tank#1
+same zfs clone tank@1 tank/clone
+same zfs destroy -d tank@1
+same zfs promote tank/clone
+clean tank
+
+# another name for a while, and other options of an import
+same zpool create -t other -m $M/tank tank mirror $D/f0 $D/f1
+alike zpool list -H -o name
+same zfs create other/a
+same zpool status -dsit other
+same zpool export other
+same zpool import -d $D other
+same zpool import -d $D -t tank
+same zpool import -d $D -o ro -o comment=hello tank
+alike zpool get -H -o value comment,readonly tank
+same touch $M/tank/x
+alike zfs get -H -o value,source readonly tank
+same zpool export tank
+same zpool import -d $D -t tank third
+alike zpool list -H -o name
+same zpool export third
+same zpool import -c $D/nope tank
+same zpool import -c $D/f0 tank
+same zpool import -d $D -Fn tank
+same zpool import -d $D -n tank
+same zpool import -d $D -X tank
+same zpool import -d $D -F tank
+same zfs mount -v -a
+same zpool export tank
+same zpool import -d $D --rewind-to-checkpoint tank
+clean tank
 exit 0

@@ -140,7 +140,7 @@ pub enum Error {
         name: String,
     },
     /// The pool has not enabled a feature that this takes (Unsupported).
-    #[error("the pool has not enabled the feature {guid}")]
+    #[error("that takes the feature {guid}, which the pool has not enabled")]
     FeatureDisabled {
         /// The feature.
         guid: &'static str,

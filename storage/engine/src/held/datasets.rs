@@ -13,7 +13,7 @@ use super::encrypt::{Keying, Wish, keying};
 use super::history::{assignment, id_of, note, note_of};
 use super::naming::Naming;
 use super::volumes::check_size;
-use super::{Held, files};
+use super::{Held, files, owners};
 use crate::dataset::{Dataset, Wanted};
 use crate::{Error, Event, Result};
 
@@ -47,6 +47,8 @@ impl Held {
         let keying = self.keying_below(&mut new, secret)?;
         let above = self.above(&new.name)?;
         let naming = Naming::take(&mut new, above.as_ref())?;
+        let limits = owners::take(&mut new)?;
+        self.may_limit(&new.name, &limits)?;
         judge(&new, dsl::Kind::Filesystem)?;
         let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
         let make = move |owned: &spa::Owned, change: &write::Change<'_>| {
@@ -65,7 +67,8 @@ impl Held {
             Ok(id)
         };
         self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
-        self.remember(&name, user)
+        self.remember(&name, user)?;
+        self.limit(&name, &limits)
     }
 
     /// How a dataset that is to be is encrypted, by what is above it.
@@ -357,6 +360,7 @@ pub fn judge_new(new: &NewDataset, volume: Option<(u64, u32)>) -> Result<()> {
         return judge(&new, dsl::Kind::Volume);
     }
     Naming::take(&mut new, None)?;
+    owners::take(&mut new)?;
     judge(&new, dsl::Kind::Filesystem)
 }
 

@@ -118,7 +118,7 @@ fn judge(name: &str, value: &str) -> Result<Setting> {
         COMMENT => Ok(Setting::Comment(Some(value.to_owned()).filter(|text| !text.is_empty()))),
         COMPATIBILITY => {
             sets::allowed(value)?;
-            Ok(Setting::Sets(Some(value.to_owned()).filter(|sets| !matches!(&**sets, "" | "off"))))
+            Ok(Setting::Sets(Some(value.to_owned()).filter(|sets| !sets.is_empty())))
         }
         name if FACTS.contains(&name) => usage(format!("{name} can be looked at only")),
         _ => usage(format!("{name}: pools have no such property")),

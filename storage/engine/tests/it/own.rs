@@ -1,6 +1,6 @@
 //! What a pool says of itself: its own properties, its features, its name.
 
-use engine::held::{self, Set, Shape, TakeOver, Wishes, XattrMode};
+use engine::held::{self, NewDataset, Set, Shape, TakeOver, Wishes, XattrMode};
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -74,6 +74,19 @@ fn a_pool_with_no_features_but_two_is_written() {
 }
 
 #[test]
+fn drives_are_free_after_a_pool_could_not_be_made() {
+    let folder = Folder::new("not-made", 1, 128 << 20);
+    let fewer = || Wishes::of(&words(&[("compatibility", "zol-0.7")]), false).unwrap();
+    let plain = held::NewPool { properties: Vec::new(), ..new_pool(&folder, Shape::Single, 1) };
+    let plain = held::NewPool { force: false, ..plain };
+    let zstd = held::NewPool { properties: words(&[("compression", "zstd")]), ..plain.clone() };
+    let why = held::create_with(&zstd, fewer(), &world()).unwrap_err().to_string();
+    assert!(why.contains("zstd_compress"), "{why}");
+    let held = held::create_with(&plain, fewer(), &world()).unwrap();
+    held.export().unwrap();
+}
+
+#[test]
 fn attributes_are_in_logs_where_the_pool_says_so() {
     for (number, feature) in ["enabled", "disabled"].into_iter().enumerate() {
         let folder = Folder::new(&format!("attributes-{number}"), 1, 128 << 20);
@@ -112,6 +125,15 @@ fn files_have_projects_where_the_pool_says_so() {
         let project = Set { project: Some(7), ..Set::default() };
         let done = live.set(&caller(), units::ObjectId::new(letter), &project);
         assert_eq!(done.is_ok(), feature == "enabled", "{done:?}");
+        for (property, allowed) in
+            [("userquota@1", true), ("projectquota@7", feature == "enabled"), ("userused@1", false)]
+        {
+            assert_eq!(held.set("tank", property, "1M").is_ok(), allowed, "{property}");
+            let name = format!("tank/{}", property.replace('@', "-"));
+            let properties = words(&[(property, "1M")]);
+            let made = held.create_filesystem(&NewDataset { name: name.clone(), properties });
+            assert_eq!(made.is_ok(), allowed, "{property}");
+        }
         held.export().unwrap();
         drop((live, held));
         assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
