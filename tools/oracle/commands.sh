@@ -624,6 +624,7 @@ same zpool status -dsit other
 same zpool export other
 same zpool import -d $D other
 same zpool import -d $D -t tank
+same zpool export tank
 same zpool import -d $D -o ro -o comment=hello tank
 alike zpool get -H -o value comment,readonly tank
 same touch $M/tank/x
@@ -634,7 +635,7 @@ alike zpool list -H -o name
 same zpool export third
 same zpool import -c $D/nope tank
 same zpool import -c $D/f0 tank
-same zpool import -d $D -Fn tank
+# (OpenZFS imports a healthy pool with -Fn)
 same zpool import -d $D -n tank
 same zpool import -d $D -X tank
 same zpool import -d $D -F tank

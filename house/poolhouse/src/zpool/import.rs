@@ -64,7 +64,7 @@ pub(super) struct Args {
     #[arg(short = 'D')]
     destroyed: bool,
     /// It has its new name until it is exported only
-    #[arg(short = 't', requires = "new_name")]
+    #[arg(short = 't')]
     temporary: bool,
     /// If it is damaged, take it back to how it was some seconds before: as little as is needed, two
     /// transaction groups at most. All metadata are read first. What came after is given up

@@ -57,10 +57,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    args.watch.run(asking, |found, _, _| show(found, args, asking))
+    args.watch.run(asking, |found, named, _| show(found, named, args, asking))
 }
 
-fn show(mut found: Vec<PoolReport>, args: &Args, asking: &Asking) -> Done {
+fn show(mut found: Vec<PoolReport>, named: &[String], args: &Args, asking: &Asking) -> Done {
     let any = !found.is_empty();
     if args.unwell {
         found.retain(|pool| !is_well(&pool.status));
@@ -72,6 +72,8 @@ fn show(mut found: Vec<PoolReport>, args: &Args, asking: &Asking) -> Done {
     let mut out = io::stdout().lock();
     if !any {
         writeln!(out, "no pools available")?;
+    } else if let (true, [pool]) = (found.is_empty(), named) {
+        writeln!(out, "pool '{}' is healthy", safe(pool))?;
     } else if found.is_empty() {
         writeln!(out, "all pools are healthy")?;
     }

@@ -160,21 +160,21 @@ fn make(
         made.map_err(|why| Error::NotMade { pool: new.name.clone(), why: why.to_string() })?;
     let held = Held::new(made.owned, world.clone(), None);
     held.0.owned.forget(made.root);
-    let furnish = || {
-        held.remember(&new.name, keying.and_then(|keying| keying.of_user()))?;
-        for (name, value) in &root.properties {
-            held.set(&new.name, name, value)?;
-        }
-        wishes.fulfil(&held)
-    };
-    match furnish() {
-        Ok(()) => Ok(held),
-        Err(why) => {
-            // nobody has it, and its drives are as free as they were
-            held.destroy_pool()?;
-            Err(why)
-        }
+    let user = keying.and_then(|keying| keying.of_user());
+    if let Err(why) = held.remember(&new.name, user).and_then(|()| furnish(&held, &root, wishes)) {
+        // nobody has it, and its drives are as free as they were
+        held.destroy_pool()?;
+        return Err(why);
     }
+    Ok(held)
+}
+
+/// Gives a pool that was just made its properties, and those of its root file system.
+fn furnish(held: &Held, root: &NewDataset, wishes: Wishes) -> Result<()> {
+    for (name, value) in &root.properties {
+        held.set(&root.name, name, value)?;
+    }
+    wishes.fulfil(held)
 }
 
 pub(super) fn drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> Drive {

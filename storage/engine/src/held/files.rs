@@ -197,7 +197,7 @@ impl Held {
         let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
         let allowed = zpl::Settings {
             projects: has(owned, "project_quota"),
-            logs_packed: has(owned, "zilsaxattr"),
+            logs_packed: owned.may_log_packed(),
             ..zpl::Settings::default()
         };
         let writer = Writer::new(fs.clone(), source, settings::of_writing(dataset, &allowed))?;

@@ -104,7 +104,7 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
         live.fsync(Some(letter)).unwrap();
         let state = value(&held, "feature@zilsaxattr").0;
         let logged = held.txg() == before;
-        let wanted = if feature == "enabled" { ("active", true) } else { ("disabled", false) };
+        let wanted = if feature == "enabled" { ("enabled", true) } else { ("disabled", false) };
         assert_eq!((&*state, logged), wanted);
         held.export().unwrap();
         drop((live, held));

@@ -307,6 +307,12 @@ impl Owned {
         })
     }
 
+    /// Whether packed attributes may stand in intent logs: the pool had the feature zilsaxattr when it
+    /// was opened.
+    pub fn may_log_packed(&self) -> bool {
+        self.allowed.packed_logs
+    }
+
     /// Whether it is held to be looked at only.
     pub fn is_still(&self) -> bool {
         self.is_still

@@ -50,8 +50,9 @@ pub struct Settings {
     pub features: Allowed,
 }
 
-/// What a pool's features allow to a block.
+/// What a pool's features allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "features, each on its own")]
 pub struct Allowed {
     /// Blocks within their pointers (embedded_data).
     pub embedded: bool,
@@ -59,6 +60,8 @@ pub struct Allowed {
     pub hole_birth: bool,
     /// Metadata compressed with lz4 (lz4_compress).
     pub lz4: bool,
+    /// Packed attributes in the intent log (zilsaxattr).
+    pub packed_logs: bool,
 }
 
 impl Allowed {
@@ -69,13 +72,14 @@ impl Allowed {
             embedded: has("com.delphix:embedded_data"),
             hole_birth: has("com.delphix:hole_birth"),
             lz4: has("org.illumos:lz4_compress"),
+            packed_logs: has("org.openzfs:zilsaxattr"),
         }
     }
 }
 
 impl Default for Allowed {
     fn default() -> Self {
-        Self { embedded: true, hole_birth: true, lz4: true }
+        Self { embedded: true, hole_birth: true, lz4: true, packed_logs: true }
     }
 }
 
@@ -191,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_pool_without_features_gets_nothing_that_it_does_not_know() {
-        let none = Allowed { embedded: false, hole_birth: false, lz4: false };
+        let none = Allowed { embedded: false, hole_birth: false, lz4: false, packed_logs: false };
         let settings =
             Settings { compression: Compression::On, features: none, ..Settings::default() };
         for kind in [ObjectType::PLAIN_FILE, ObjectType::DIRECTORY] {

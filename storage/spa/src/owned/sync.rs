@@ -9,7 +9,7 @@ use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::Blkptr;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
-use ondisk::objset::{Kind, LogHeader};
+use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
 use txg::Tx;
@@ -190,7 +190,7 @@ impl Owned {
                 synced = set.objset.sync(&syncing, &mut |_| {})?;
             }
         }
-        for feature in used(set, &self.mos)? {
+        for feature in accounting(set) {
             ledger.uses(feature);
         }
         ledger.finish(change, &synced.root)?;
@@ -282,21 +282,12 @@ impl Owned {
     }
 }
 
-/// The features that a set uses because of what is accounted in it, and of what may be in its log.
-fn used(set: &Set, mos: &Objset) -> Result<Vec<&'static Feature>, Error> {
-    let synced = set.objset.synced();
-    let header = synced.header();
-    let logs = header.kind == Kind::Filesystem && header.log != LogHeader::default();
-    // there are logs without it; only then no attributes are in them
-    let saxattr = Feature::by_name("zilsaxattr").filter(|_| logs);
-    let saxattr = saxattr.map(|feature| dsl::write::features::uses(mos, feature)).transpose()?;
-    let uses = [
-        (header.flags.objects_accounted(), "userobj_accounting"),
-        (header.flags.projects_accounted(), "project_quota"),
-        (saxattr.flatten().is_some(), "zilsaxattr"),
-    ];
-    let named = uses.into_iter().filter(|(is_used, _)| *is_used);
-    Ok(named.filter_map(|(_, name)| Feature::by_name(name)).collect())
+/// The features that a set uses because of what is accounted in it.
+fn accounting(set: &Set) -> impl Iterator<Item = &'static Feature> {
+    let flags = set.objset.synced().header().flags;
+    let objects = flags.objects_accounted().then(|| Feature::by_name("userobj_accounting"));
+    let projects = flags.projects_accounted().then(|| Feature::by_name("project_quota"));
+    [objects, projects].into_iter().flatten().flatten()
 }
 
 /// The account of the pool's own objects: what dies is free at once.
