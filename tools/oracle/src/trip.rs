@@ -21,7 +21,7 @@ pub struct Tools {
 
 /// What `zdb` finds wrong in the pool in a folder; nothing where it is not installed.
 pub fn zdb(folder: &Path) -> Option<String> {
-    let mut command = Command::new("zdb");
+    let mut command = fixtures::zdb();
     let output = command.args(["-e", "-p"]).arg(folder).args(["-bcc", POOL]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);

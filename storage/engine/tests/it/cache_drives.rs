@@ -2,7 +2,6 @@
 //! nothing that is wrong there is ever seen, and without it the pool goes on.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 
 use device::{Device, Memory as Bytes};
@@ -102,7 +101,7 @@ fn what_the_memory_cannot_hold_comes_from_the_cache_drive() {
 
 /// What OpenZFS's tool says of the drive; none where it is not installed.
 fn zdb(path: &std::path::Path) -> Option<String> {
-    let output = Command::new("zdb").arg("-lll").arg(path).output().ok()?;
+    let output = fixtures::zdb().arg("-lll").arg(path).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

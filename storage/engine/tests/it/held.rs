@@ -99,7 +99,7 @@ pub(crate) fn read_file(held: &Held, fs: &str, name: &str) -> Vec<u8> {
 
 /// What zdb, where it is installed, finds wrong.
 fn zdb(folder: &Folder, pool: &str) -> Option<String> {
-    let mut command = std::process::Command::new("zdb");
+    let mut command = fixtures::zdb();
     let output = command.args(["-e", "-p"]).arg(&folder.0).args(["-bcc", pool]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use engine::held::{Held, NewDataset, Position, Shape};
@@ -17,7 +16,7 @@ const POOLS: [&str; 3] = ["holes-and-clones", "dedup-legacy", "dedup-fast"];
 
 /// What zdb says of a pool in a folder; nothing where it is not installed.
 pub(crate) fn zdb(folder: &Path, options: &[&str]) -> String {
-    let mut command = Command::new("zdb");
+    let mut command = fixtures::zdb();
     let Ok(output) = command.args(options).args(["-e", "-p"]).arg(folder).arg("tank").output()
     else {
         eprintln!("zdb is not installed: {options:?} was not asked");

@@ -1,7 +1,6 @@
 //! Datasets of pools on files: made, changed and destroyed at random, judged by zdb.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use device::{Device, File};
@@ -167,7 +166,7 @@ impl Run {
 
 /// What zdb says of a pool; `None` where it is not installed.
 fn zdb(folder: &Path, options: &[&str]) -> Option<String> {
-    let mut command = Command::new("zdb");
+    let mut command = fixtures::zdb();
     let output = command.args(options).arg("-e").arg("-p").arg(folder).arg("made").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);

@@ -47,8 +47,7 @@ fn touch(written: &Written) {
 
 /// The figures that zdb gives: of each vdev, and of the pool's data vdevs.
 fn figures(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64)> {
-    let output =
-        std::process::Command::new("zdb").args(["-e", "-M", "-p"]).arg(dir).arg(pool).output();
+    let output = fixtures::zdb().args(["-e", "-M", "-p"]).arg(dir).arg(pool).output();
     let Ok(output) = output else {
         eprintln!("zdb is not installed: it was not asked");
         return None;
