@@ -1,6 +1,7 @@
 //! What names a block's content.
 
 use ondisk::Blkptr;
+use units::Txg;
 
 /// What names a block's content for good: its first address, when it was written there, and its
 /// whole checksum, since a block born in the syncing txg may be written there again. (The first
@@ -26,6 +27,11 @@ impl Identity {
             size: block.lsize,
             sum: block.sum,
         })
+    }
+
+    /// When it was written there.
+    pub(crate) fn birth(&self) -> Txg {
+        Txg::new(self.birth)
     }
 
     pub(crate) fn shard(self, shards: usize) -> usize {

@@ -14,6 +14,7 @@ mod identity;
 mod l2;
 mod memory;
 mod shard;
+mod written;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,7 @@ pub use l2::{Kept, L2Counts, L2Drive, L2arc};
 pub use memory::Memory;
 use memory::Share;
 use shard::Shard;
+pub use written::Written;
 
 /// So many parts, each behind a lock of its own, share the load.
 const SHARDS: usize = 16;
@@ -79,11 +81,20 @@ impl Cache {
     fn taken_in(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         let block = self.below.read(pointer, place, key)?;
         if let Some(identity) = Identity::of(pointer) {
-            // dropped outside of the lock, since that gives memory back
-            let evicted = self.shard(identity).lock().insert(identity, block.clone(), self.limit());
-            drop(evicted);
+            self.hold(identity, block.clone());
         }
         Ok(block)
+    }
+
+    fn hold(&self, identity: Identity, block: Block) {
+        // dropped outside of the lock, since that gives memory back
+        let evicted = self.shard(identity).lock().insert(identity, block, self.limit());
+        drop(evicted);
+    }
+
+    fn forget(&self, identity: Identity) {
+        let forgotten = self.shard(identity).lock().forget(identity);
+        drop(forgotten);
     }
 
     /// The block, if it is held; none for pointers that need no reading.

@@ -156,6 +156,14 @@ impl Shard {
         }
     }
 
+    /// A block, or its name, that nobody will ask for.
+    pub(crate) fn forget(&mut self, identity: Identity) -> Option<Block> {
+        let Entry { kind, turn, size, block, .. } = self.entries.remove(&identity)?;
+        let is_here = block.is_some();
+        self.list(kind, is_here).remove(turn, if is_here { size } else { size.max(NAME) });
+        block
+    }
+
     /// Whether a block is known by its name alone.
     pub(crate) fn knows(&self, identity: Identity) -> bool {
         self.entries.get(&identity).is_some_and(|entry| entry.block.is_none())

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use arc::Written;
 use dmu::{Ledger, Objset, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::Blkptr;
@@ -163,7 +164,7 @@ impl Owned {
         let policy = |wanted| settings.policy(wanted);
         let syncing = Syncing {
             txg,
-            sink: &*self.writer,
+            sink: &Written::new(&*self.writer, &self.cache),
             ledger: &ledger,
             policy: &policy,
             workers: self.world.workers,
@@ -215,7 +216,7 @@ impl Owned {
             let policy = |wanted| of_mos(self.allowed, pass, wanted);
             let syncing = Syncing {
                 txg,
-                sink: &*self.writer,
+                sink: &Written::new(&*self.writer, &self.cache),
                 ledger: &ledger,
                 policy: &policy,
                 workers: self.world.workers,

@@ -1,0 +1,128 @@
+//! What is written is held as if it had been read: the next group changes much of the metadata that
+//! the last one wrote, and drives that seek should not be asked for it in between.
+//!
+//! Only metadata: content that was written lately is what the system of who wrote it holds, too.
+
+use ondisk::{Blkptr, ObjectType, Order};
+use units::Txg;
+use zio::{Block, Error, Sink, WriteRequest};
+
+use crate::Cache;
+use crate::identity::Identity;
+
+/// A sink whose metadata a cache holds from then on.
+pub struct Written<'a> {
+    sink: &'a dyn Sink,
+    cache: &'a Cache,
+}
+
+impl<'a> Written<'a> {
+    /// What goes to `sink` is read through `cache`.
+    pub fn new(sink: &'a dyn Sink, cache: &'a Cache) -> Self {
+        Self { sink, cache }
+    }
+
+    fn keep(&self, request: &WriteRequest<'_>, pointer: &Blkptr) {
+        // an object set gets its codes while it is written
+        let is_known = request.kind != ObjectType::OBJSET && pointer != request.previous;
+        if !is_known || request.level.get() == 0 && !request.kind.is_metadata() {
+            return;
+        }
+        // a block that its own group writes once more is one that nobody will ask for
+        let passing = |old: &Identity| old.birth() == request.txg;
+        if let Some(old) = Identity::of(request.previous).filter(passing) {
+            self.cache.forget(old);
+        }
+        if let Some(identity) = Identity::of(pointer) {
+            self.cache.hold(identity, Block::copied(request.data, Order::Little));
+        }
+    }
+}
+
+impl Sink for Written<'_> {
+    fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
+        let pointer = self.sink.write(request)?;
+        self.keep(request, &pointer);
+        Ok(pointer)
+    }
+
+    fn write_many(&self, requests: &[WriteRequest<'_>]) -> Vec<Result<Blkptr, Error>> {
+        let results = self.sink.write_many(requests);
+        for (request, result) in requests.iter().zip(&results) {
+            if let Ok(pointer) = result {
+                self.keep(request, pointer);
+            }
+        }
+        results
+    }
+
+    fn free(&self, pointer: &Blkptr, txg: Txg) {
+        self.sink.free(pointer, txg);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use ondisk::{Blkptr, ObjectType};
+    use units::{Level, Place, Txg};
+    use zio::{Block, Error, Key, Policy, Sink, Source, WriteRequest};
+
+    use super::Written;
+    use crate::tests::pointer;
+    use crate::{Cache, Memory};
+
+    /// Takes anything and gives nothing back; each block gets the next address.
+    #[derive(Default)]
+    struct Away(AtomicU64);
+
+    impl Sink for Away {
+        fn write(&self, _: &WriteRequest<'_>) -> Result<Blkptr, Error> {
+            Ok(pointer(8 * (1 + self.0.fetch_add(1, Ordering::Relaxed))))
+        }
+
+        fn free(&self, _: &Blkptr, _: Txg) {}
+    }
+
+    impl Source for Away {
+        fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
+            Err(Error::Redacted { place })
+        }
+    }
+
+    #[test]
+    fn metadata_is_held_when_it_is_written_and_content_is_not() {
+        let below = Arc::new(Away::default());
+        let cache = Cache::new(Arc::clone(&below) as Arc<dyn Source>, &Memory::default());
+        let (written, policy) = (Written::new(&*below, &cache), Policy::default());
+        let request = |kind, level, mark: &'static [u8], previous| WriteRequest {
+            data: mark,
+            kind,
+            level: Level::new(level),
+            fill: 1,
+            txg: Txg::new(5),
+            policy: &policy,
+            previous,
+            place: Place::default(),
+        };
+        let held = |pointer: &Blkptr| cache.read(pointer, Place::default(), None).ok();
+        let (content, list) = (ObjectType::PLAIN_FILE, ObjectType::DIRECTORY);
+        let alone = written.write(&request(content, 0, &[1; 4096], &Blkptr::EMPTY)).unwrap();
+        assert!(held(&alone).is_none(), "content");
+        let above = written.write(&request(content, 1, &[2; 4096], &Blkptr::EMPTY)).unwrap();
+        assert_eq!(held(&above).unwrap()[..], [2; 4096]);
+        let many = [
+            request(list, 0, &[3; 4096], &Blkptr::EMPTY),
+            request(ObjectType::OBJSET, 0, &[4; 4096], &Blkptr::EMPTY),
+            request(list, 0, &[5; 4096], &above),
+        ];
+        let many: Vec<_> = written.write_many(&many).into_iter().flatten().collect();
+        assert_eq!(held(&many[0]).unwrap()[..], [3; 4096]);
+        assert!(held(&many[1]).is_none(), "its codes are not known here");
+        assert_eq!(held(&many[2]).unwrap()[..], [5; 4096]);
+        assert!(held(&above).is_none(), "written once more in the same group");
+        assert_eq!(cache.bytes(), 2 * (4096 + 256));
+    }
+}
