@@ -55,6 +55,8 @@ struct Sums {
     allocated: Vec<Item>,
     released: Vec<Item>,
     features: BTreeSet<&'static str>,
+    /// Features that it uses no more.
+    given_up: BTreeSet<&'static str>,
 }
 
 impl std::fmt::Debug for DatasetLedger<'_> {
@@ -101,6 +103,11 @@ impl<'a> DatasetLedger<'a> {
         self.sums.lock().features.insert(feature.guid);
     }
 
+    /// Says that the head does not use a feature, or no more.
+    pub fn uses_not(&self, feature: &'static Feature) {
+        self.sums.lock().given_up.insert(feature.guid);
+    }
+
     /// Writes the account down. `root` is the head's root block from now on.
     pub fn finish(self, change: &Change<'_>, root: &Blkptr) -> Result<()> {
         let sums = self.sums.into_inner();
@@ -141,6 +148,11 @@ impl<'a> DatasetLedger<'a> {
         for feature in sums.features.iter().filter_map(|guid| Feature::by_guid(guid)) {
             if change.field(self.dataset, feature.guid)?.is_none() {
                 create::set_feature(change, self.dataset, feature, &[0])?;
+            }
+        }
+        for feature in sums.given_up.iter().filter_map(|guid| Feature::by_guid(guid)) {
+            if change.field(self.dataset, feature.guid)?.is_some() {
+                create::remove_feature(change, self.dataset, feature)?;
             }
         }
         Ok(())

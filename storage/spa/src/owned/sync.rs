@@ -10,7 +10,7 @@ use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::Blkptr;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
-use ondisk::objset::LogHeader;
+use ondisk::objset::{Kind, LogHeader};
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
 use txg::Tx;
@@ -176,12 +176,13 @@ impl Owned {
             now
         };
         let mut edits = edits.into_iter();
-        let mut logged = Ok(());
+        let (mut logged, mut has_log) = (Ok(()), false);
         let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
             edits.by_ref().for_each(|(_, change)| change(header));
             if let Some(log) = set.log.get() {
                 logged = log.sync(txg, &mut header.log);
             }
+            has_log = header.log.chain != Blkptr::EMPTY;
         };
         let mut synced = set.objset.sync(&syncing, &mut edit)?;
         logged?;
@@ -194,8 +195,18 @@ impl Owned {
         for feature in accounting(set) {
             ledger.uses(feature);
         }
+        if let Some(feature) = self.logged_attributes(set) {
+            if has_log { ledger.uses(feature) } else { ledger.uses_not(feature) }
+        }
         ledger.finish(change, &synced.root)?;
         Ok(())
+    }
+
+    /// The feature that a file system uses while it has an intent log, since packed attributes may
+    /// stand in it; none where they may not.
+    fn logged_attributes(&self, set: &Set) -> Option<&'static Feature> {
+        let is_files = set.objset.synced().header().kind == Kind::Filesystem;
+        (self.may_log_packed() && is_files).then(|| Feature::by_name("zilsaxattr")).flatten()
     }
 
     /// Writes the pool's own objects, again and again, until that changes nothing any more.
