@@ -137,9 +137,8 @@ impl Place {
         self.each_file(|path| File::create(path).map(|_| ()))
     }
 
-    /// The facts of each are asked for, each for the first time: per second.
+    /// The facts of each are asked for: per second.
     pub(crate) fn stat(&self) -> Rate {
-        forget(&self.dir);
         // as ls and find ask: not for the birth time, which is a question of its own on FUSE
         self.each_file(|path| Ok(rustix::fs::lstat(path).map(|_| ())?))
     }
@@ -168,8 +167,8 @@ const SETTLED: Duration = Duration::from_secs(6);
 
 /// Has the kernel forget names and facts, where that is allowed (root). What waits to be written is
 /// on the drives then, on all sides: not all can be told to do that now.
-fn forget(dir: &Path) {
-    settle(dir);
+pub(crate) fn forget<'a>(dirs: impl IntoIterator<Item = &'a Path>) {
+    dirs.into_iter().for_each(settle);
     std::thread::sleep(SETTLED);
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "2");
 }
