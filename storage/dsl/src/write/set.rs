@@ -4,12 +4,13 @@
 //! directory's record and change what is accounted.
 
 use ondisk::ObjectType;
+use ondisk::feature::Feature;
 use units::ObjectId;
 use zap::Value;
 
 use super::change::{Change, words};
 use super::names::Head;
-use super::{features, limits};
+use super::{create, features, limits};
 use crate::property::{fallback, is_inherited, is_settable};
 use crate::settings::{Setting, Settings};
 use crate::{Error, Kind, Result};
@@ -22,6 +23,8 @@ pub enum By {
     /// It came with a send stream.
     Stream,
 }
+
+const ZSTD: &str = "org.freebsd:zstd_compress";
 
 /// There is a received value here, perhaps of another property.
 const HAS_RECEIVED: &str = "$hasrecvd";
@@ -97,7 +100,24 @@ fn apply(change: &Change<'_>, name: &str, property: &str, entry: &Entry<'_>) -> 
     let after = after(change, table, property, entry)?;
     let before = limits::of_head(change, head.dir)?.reservation;
     account(change, head, property, before, after)?;
+    note_use(change, head, property, entry)?;
     write(change, table, property, entry)
+}
+
+/// Who does not know zstd is not to have the pool from the moment on in which a property names it: a
+/// boot loader may come to the property before it comes to a block.
+fn note_use(change: &Change<'_>, head: Head, property: &str, entry: &Entry<'_>) -> Result<()> {
+    let value = match entry {
+        Entry::Local(Setting::Number(number)) | Entry::Received(Setting::Number(number)) => *number,
+        _ => return Ok(()),
+    };
+    let zstd = Feature::by_guid(ZSTD).filter(|_| property == "compression" && value & 0x7f == 16);
+    match zstd {
+        Some(zstd) if change.field(head.dataset, ZSTD)?.is_none() => {
+            create::set_feature(change, head.dataset, zstd, &[0])
+        }
+        _ => Ok(()),
+    }
 }
 
 fn apply_to_snapshot(
@@ -212,7 +232,7 @@ fn judge_features(change: &Change<'_>, property: &str, value: &Setting) -> Resul
         _ => None,
     };
     let needed = match property {
-        "compression" if number & 0x7f == 16 => Some("org.freebsd:zstd_compress"),
+        "compression" if number & 0x7f == 16 => Some(ZSTD),
         "compression" if number & 0x7f == 15 => Some("org.illumos:lz4_compress"),
         "checksum" | "dedup" => checksum(number),
         "recordsize" if number > 128 << 10 => Some("org.open-zfs:large_blocks"),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
+use crate::shared::zdb;
 
 fn words(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -116,6 +117,24 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
         assert_eq!(value(&held, "feature@zilsaxattr").0, feature);
         held.export().unwrap();
     }
+}
+
+#[test]
+fn who_is_to_compress_with_zstd_says_so_before_the_first_block() {
+    let folder = Folder::new("says-zstd", 1, 128 << 20);
+    let new = held::NewPool { properties: Vec::new(), ..new_pool(&folder, Shape::Single, 1) };
+    let held = held::create(&new, &world()).unwrap();
+    let state = || value(&held, "feature@zstd_compress").0;
+    held.set("tank", "compression", "lz4").unwrap();
+    assert_eq!(state(), "enabled");
+    for _ in 0..2 {
+        held.set("tank", "compression", "zstd-3").unwrap();
+        assert_eq!(state(), "active");
+    }
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    assert!(!zdb(folder.path(), &["-d"]).contains("mismatch"));
 }
 
 #[test]
