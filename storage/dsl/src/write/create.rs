@@ -245,6 +245,18 @@ pub(crate) fn set_feature(
     change.set_field(dataset, feature.guid, numbers)
 }
 
+/// Says that a dataset uses a feature, where that is not said yet.
+pub(crate) fn note_feature(
+    change: &Change<'_>,
+    dataset: ObjectId,
+    feature: &Feature,
+) -> Result<()> {
+    if change.field(dataset, feature.guid)?.is_some() {
+        return Ok(());
+    }
+    set_feature(change, dataset, feature, &[0])
+}
+
 /// Says no more that a dataset uses a feature.
 pub(crate) fn remove_feature(
     change: &Change<'_>,

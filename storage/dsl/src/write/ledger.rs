@@ -146,9 +146,7 @@ impl<'a> DatasetLedger<'a> {
             bookmark::add_died(change, self.dataset, &died)?;
         }
         for feature in sums.features.iter().filter_map(|guid| Feature::by_guid(guid)) {
-            if change.field(self.dataset, feature.guid)?.is_none() {
-                create::set_feature(change, self.dataset, feature, &[0])?;
-            }
+            create::note_feature(change, self.dataset, feature)?;
         }
         for feature in sums.given_up.iter().filter_map(|guid| Feature::by_guid(guid)) {
             if change.field(self.dataset, feature.guid)?.is_some() {

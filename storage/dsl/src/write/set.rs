@@ -112,12 +112,7 @@ fn note_use(change: &Change<'_>, head: Head, property: &str, entry: &Entry<'_>) 
         _ => return Ok(()),
     };
     let zstd = Feature::by_guid(ZSTD).filter(|_| property == "compression" && value & 0x7f == 16);
-    match zstd {
-        Some(zstd) if change.field(head.dataset, ZSTD)?.is_none() => {
-            create::set_feature(change, head.dataset, zstd, &[0])
-        }
-        _ => Ok(()),
-    }
+    zstd.map_or(Ok(()), |zstd| create::note_feature(change, head.dataset, zstd))
 }
 
 fn apply_to_snapshot(
