@@ -16,7 +16,7 @@ use zap::Zap;
 
 use crate::tally::{Tally, allocated};
 use crate::walk::Task;
-use crate::{Error, Inner};
+use crate::{Error, Inner, shared};
 
 impl Inner {
     /// Finds what is to be walked of the present state.
@@ -117,6 +117,9 @@ impl Inner {
                 let Some(list) = entry?.value.u64() else { continue };
                 self.livelist(mos, ObjectId::new(list), &mut tally)?;
             }
+        }
+        for pointer in shared::unreferenced(mos, &directory)? {
+            self.dead(&pointer, &mut tally);
         }
         self.settle(&mut tally);
         Ok(())

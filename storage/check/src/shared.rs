@@ -5,15 +5,15 @@
 
 use std::collections::HashMap;
 
-use dmu::{Object, Objset};
+use dmu::Objset;
 use ondisk::dedup::{
-    CloneTable, Copies, DedupKey, DedupValue, LogHeader, Records, Shape, TableName, clone_count,
-    clone_table_name,
+    CloneTable, Copies, DedupKey, DedupValue, LogEntry, LogHeader, Records, Shape, TableName,
+    clone_count, clone_table_name,
 };
-use ondisk::{Dva, Reader};
+use ondisk::{Blkptr, Dva, Reader};
 use parking_lot::Mutex;
 use spa::{Directory, Pool};
-use units::{BlockId, ObjectId, Txg, VdevId};
+use units::{BlockId, ObjectId, VdevId};
 use zap::Zap;
 
 use crate::Error;
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
 }
 
 /// A block in a dedup table: the key and what is said of it.
-type Known = HashMap<[u64; 5], Vec<((VdevId, u64), u64)>>;
+type Known = HashMap<DedupKey, Vec<((VdevId, u64), u64)>>;
 
 impl Shared {
     /// Reads all tables.
@@ -110,39 +110,82 @@ fn dedup(mos: &Objset, directory: &Directory, blocks: &mut Blocks) -> Result<(),
     Ok(())
 }
 
+/// The blocks that nobody refers to any more, and that are freed only when the log of their table
+/// is emptied.
+pub(crate) fn unreferenced(mos: &Objset, directory: &Directory) -> Result<Vec<Blkptr>, Error> {
+    let mut found = Vec::new();
+    for entry in directory.table().entries() {
+        let entry = entry?;
+        let name = String::from_utf8_lossy(&entry.name);
+        let (Some(TableName::Directory(checksum)), Some(id)) =
+            (TableName::parse(&name), entry.value.u64())
+        else {
+            continue;
+        };
+        let mut last = HashMap::new();
+        let directory = Zap::open(mos.object(ObjectId::new(id))?)?;
+        for record in logged(mos, &directory)? {
+            last.insert(record.key, record.value);
+        }
+        for (key, mut value) in last {
+            for copies in value.take_unreferenced() {
+                found.push(key.pointer(checksum, &copies)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// The tables and logs of a checksum.
 fn family(mos: &Objset, id: ObjectId, known: &mut Known) -> Result<(), Error> {
     let directory = Zap::open(mos.object(id)?)?;
     let shape = Shape::from_flags(directory.lookup_u64(b"flags")?.unwrap_or(0));
-    let mut logs: Vec<(Txg, Object, u64)> = Vec::new();
     for entry in directory.entries() {
         let entry = entry?;
         let name = String::from_utf8_lossy(&entry.name);
-        let Some(id) = entry.value.u64().map(ObjectId::new) else { continue };
-        match TableName::parse(&name) {
-            Some(TableName::Table(..)) => table(mos, id, shape, known)?,
-            Some(TableName::Log(..)) => {
-                let object = mos.object(id)?;
-                let mut bonus = Reader::new("dedup log", object.bonus(), object.bonus_order());
-                let header = LogHeader::read(&mut bonus)?;
-                logs.push((header.first_txg, object, header.length));
-            }
-            _ => {}
+        if let (Some(TableName::Table(..)), Some(id)) = (TableName::parse(&name), entry.value.u64())
+        {
+            table(mos, ObjectId::new(id), shape, known)?;
         }
     }
-    // what is younger overrules what is older
-    logs.sort_by_key(|log| log.0);
-    for (_, object, length) in logs {
+    for record in logged(mos, &directory)? {
+        known.insert(record.key, addresses(&record.value));
+    }
+    Ok(())
+}
+
+/// What the logs in a directory say that is not in the tables yet; what comes later overrules.
+fn logged(mos: &Objset, directory: &Zap) -> Result<Vec<LogEntry>, Error> {
+    let shape = Shape::from_flags(directory.lookup_u64(b"flags")?.unwrap_or(0));
+    let mut logs = Vec::new();
+    for entry in directory.entries() {
+        let entry = entry?;
+        let name = String::from_utf8_lossy(&entry.name);
+        let (Some(TableName::Log(..)), Some(id)) = (TableName::parse(&name), entry.value.u64())
+        else {
+            continue;
+        };
+        let object = mos.object(ObjectId::new(id))?;
+        let mut bonus = Reader::new("dedup log", object.bonus(), object.bonus_order());
+        logs.push((LogHeader::read(&mut bonus)?, object));
+    }
+    // the one that is being emptied is the older one
+    logs.sort_by_key(|(header, _)| !header.flushing);
+    let mut found = Vec::new();
+    for (header, object) in logs {
         let size = u64::from(object.block_size()).max(1);
-        for number in 0..length.div_ceil(size).min(object.max_block().get().saturating_add(1)) {
+        let held = object.max_block().get().saturating_add(1);
+        for number in 0..header.length.div_ceil(size).min(held) {
             let Some(block) = object.block(BlockId::new(number))? else { continue };
             for record in Records::new(&block, block.order(), shape) {
                 let record = record?;
-                known.insert(words(&record.key), addresses(&record.value));
+                if header.checkpoint.is_none_or(|done| record.key.to_words() > done) {
+                    found.push(record);
+                }
             }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn table(mos: &Objset, id: ObjectId, shape: Shape, known: &mut Known) -> Result<(), Error> {
@@ -154,15 +197,9 @@ fn table(mos: &Objset, id: ObjectId, shape: Shape, known: &mut Known) -> Result<
         };
         let key = DedupKey::from_words(&key)?;
         let value = DedupValue::parse(entry.value.bytes(), shape)?;
-        known.insert(words(&key), addresses(&value));
+        known.insert(key, addresses(&value));
     }
     Ok(())
-}
-
-fn words(key: &DedupKey) -> [u64; 5] {
-    let [a, b, c, d] = key.sum;
-    let form = u64::from(key.compression.number()) | u64::from(key.encrypted) << 7;
-    [a, b, c, d, u64::from(key.lsize) << 40 ^ u64::from(key.psize) << 8 ^ form]
 }
 
 fn addresses(value: &DedupValue) -> Vec<((VdevId, u64), u64)> {

@@ -13,7 +13,7 @@ use ondisk::dedup::{
     Class, DedupKey, DedupValue, LogHeader, Records, Shape, Sums, TableName, histogram_words,
 };
 use ondisk::zap::fat::Flags;
-use ondisk::{Checksum, Dva, ObjectType, Reader};
+use ondisk::{Blkptr, Checksum, Dva, ObjectType, Reader};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{BlockId, ObjectId, Txg};
@@ -48,6 +48,8 @@ struct Family {
     tables: BTreeMap<Class, Table>,
     logs: Vec<ObjectId>,
     changed: BTreeMap<Words, Entry>,
+    /// Blocks in the logs that nobody refers to: the real system frees them with the log.
+    unreferenced: Vec<Blkptr>,
 }
 
 struct Table {
@@ -110,6 +112,13 @@ impl Dedup {
         let stored = family.stored(&words)?;
         family.changed.insert(words, Entry { now, stored, logged: false });
         Ok(())
+    }
+
+    /// Takes the blocks that nobody referred to any more when the tables were read, and that the real
+    /// system had not freed yet: the group that empties the logs is to free them.
+    pub fn take_unreferenced(&self) -> Vec<Blkptr> {
+        let mut families = self.families.lock();
+        families.values_mut().flat_map(|family| std::mem::take(&mut family.unreferenced)).collect()
     }
 
     /// Writes what has changed. Gives by how many the directories of `fast_dedup` have become more:
@@ -184,7 +193,8 @@ impl Family {
     fn new(checksum: Checksum, fast: bool) -> Self {
         let shape = if fast { Shape::Flat } else { Shape::Traditional };
         let (tables, changed) = (BTreeMap::new(), BTreeMap::new());
-        Self { checksum, directory: None, shape, tables, logs: Vec::new(), changed }
+        let (logs, unreferenced) = (Vec::new(), Vec::new());
+        Self { checksum, directory: None, shape, tables, logs, changed, unreferenced }
     }
 
     fn load(mos: &Objset, root: &Directory, checksum: Checksum) -> Result<Option<Self>, Error> {
@@ -240,6 +250,12 @@ impl Family {
                         self.changed.insert(words, entry);
                     }
                 }
+            }
+        }
+        for (words, entry) in &mut self.changed {
+            let key = DedupKey::from_words(words)?;
+            for copies in entry.now.take_unreferenced() {
+                self.unreferenced.push(key.pointer(self.checksum, &copies)?);
             }
         }
         Ok(())

@@ -134,7 +134,7 @@ impl Writer {
     }
 
     /// Frees the copies of a block that is wanted no more, and the pieces that it consists of.
-    pub(crate) fn release(&self, block: &Regular, txg: Txg) {
+    pub fn release(&self, block: &Regular, txg: Txg) {
         self.release_deep(block, txg, 0);
     }
 

@@ -53,6 +53,7 @@ macro_rules! fixture_tests {
 fixture_tests! {
     checkpoint_raidz = "checkpoint-raidz",
     dedup_legacy = "dedup-legacy",
+    dedup_waiting = "dedup-waiting",
     draid1 = "draid1",
     encryption = "encryption",
     expanded = "expanded",

@@ -27,7 +27,7 @@ pub use log::{LogEntry, LogHeader, Records};
 pub use value::{Copies, DedupValue, unpack};
 
 use crate::blkptr::{Blkptr, Checksum, Compression, Protection, Regular};
-use crate::{Error, Order, Reader, Result};
+use crate::{Dva, Error, ObjectType, Order, Reader, Result};
 
 /// The stored form of a table's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -199,6 +199,25 @@ impl DedupKey {
         let field = |bytes: u32| u64::from((bytes / 512).saturating_sub(1) & 0xffff);
         let form = u64::from(self.compression.number()) | (u64::from(self.encrypted) << 7);
         [a, b, c, d, field(self.lsize) | (field(self.psize) << 16) | (form << 32)]
+    }
+
+    /// A pointer to copies of the block, good for finding and freeing them: a table does not tell
+    /// all of an encrypted block's nonce.
+    pub fn pointer(self, checksum: Checksum, copies: &Copies) -> Result<Blkptr> {
+        let [a, b, c, d, form] = self.to_words();
+        let [first, second] = [copies.dvas[0], copies.dvas[1]];
+        let [first, second] = [first, second].map(|dva| dva.map_or([0; 2], Dva::to_words));
+        let [third, fourth] = copies.third;
+        let sizes = form & 0x7f_ffff_ffff;
+        let kind = u64::from(ObjectType::PLAIN_FILE.0);
+        // deduplicated, little-endian
+        let prop = sizes | u64::from(checksum.number()) << 40 | kind << 48 | 0b11 << 62;
+        let prop = prop | u64::from(self.encrypted) << 61;
+        let birth = copies.birth.get();
+        let place = [first[0], first[1], second[0], second[1], third, fourth];
+        let rest = [prop, 0, 0, 0, birth, 1, a, b, c, d];
+        let bytes: Vec<u8> = place.into_iter().chain(rest).flat_map(u64::to_le_bytes).collect();
+        Blkptr::read(&mut Reader::new("dedup entry", &bytes, Order::Little))
     }
 }
 

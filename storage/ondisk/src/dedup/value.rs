@@ -129,6 +129,16 @@ impl DedupValue {
         numbered.filter(|set| !set.1.birth.is_zero())
     }
 
+    /// Takes out the sets that nobody refers to any more: their copies are still to be freed.
+    pub fn take_unreferenced(&mut self) -> Vec<Copies> {
+        let all: &mut [Copies] = match self {
+            Self::Traditional(sets) => sets.as_mut_slice(),
+            Self::Flat { copies, .. } => std::slice::from_mut(copies),
+        };
+        let unwanted = |set: &&mut Copies| !set.birth.is_zero() && set.references == 0;
+        all.iter_mut().filter(unwanted).map(std::mem::take).collect()
+    }
+
     /// All references to the block.
     pub fn references(&self) -> u64 {
         self.sets().fold(0, |sum, set| sum.saturating_add(set.1.references))

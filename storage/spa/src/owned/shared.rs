@@ -232,6 +232,11 @@ impl Owned {
 
     /// Writes what has changed of shared blocks.
     pub(super) fn write_shared(&self, change: &Change<'_>) -> Result<(), Error> {
+        for pointer in self.shared.dedup.take_unreferenced() {
+            if let Blkptr::Regular(block) = &pointer {
+                self.writer.release(block, change.tx.txg());
+            }
+        }
         self.shared.sync(change)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dmu::{NewObject, Objset};
 use ondisk::dedup::{Copies, DedupKey, DedupValue, LogHeader, Shape, Sums, histogram};
-use ondisk::{Checksum, Compression, Dva, ObjectType, Order};
+use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType, Order};
 use proptest::prelude::*;
 use spa::{Dedup, Directory};
 use txg::Tx;
@@ -100,6 +100,12 @@ proptest! {
     }
 }
 
+/// What a block is, where its first copy lies, and when it was written.
+fn first_of(pointer: &Blkptr) -> (DedupKey, u64, Txg) {
+    let Blkptr::Regular(block) = pointer else { panic!("{pointer:?}") };
+    (DedupKey::of(block), block.dvas[0].unwrap().offset, block.birth_physical)
+}
+
 #[test]
 fn what_a_log_holds_goes_into_the_tables() {
     let (mos, _) = mos();
@@ -135,6 +141,9 @@ fn what_a_log_holds_goes_into_the_tables() {
 
     for round in 0..2 {
         let dedup = Dedup::load(&mos, true).unwrap();
+        let unwanted: Vec<_> = dedup.take_unreferenced().iter().map(first_of).collect();
+        let wanted = if round == 0 { vec![(key(2), 2 << 13, Txg::new(7))] } else { Vec::new() };
+        assert_eq!(unwanted, wanted, "round {round}");
         for (number, references) in [(1, Some(2)), (2, None), (3, Some(1))] {
             let found = dedup.find(Checksum::Sha256, &key(number)).unwrap();
             assert_eq!(found.map(|value| value.references()), references, "round {round}");
