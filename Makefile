@@ -43,7 +43,7 @@ test-oracle: setup
 test-long: setup
 	@command -v qemu-system-x86_64 >/dev/null || \
 	echo "make test-long: no rounds against real OpenZFS: qemu-system-x86_64 is not installed"
-	TRIPS=$${ROUNDS:-200} cargo test --locked --release --workspace -- --include-ignored
+	TRIPS=$${ROUNDS:-200} cargo test --locked --release --workspace --no-fail-fast -- --include-ignored
 
 # pjdfstest, fsx, fio --verify, file handles, git, rsync and cargo on a mounted pool; root and zdb.
 test-posix: setup
