@@ -10,13 +10,14 @@ use parking_lot::{Mutex, RwLock};
 use units::{MetaslabId, Txg, VdevId};
 
 use crate::pin::{Pin, Pins};
+use crate::removed::Removed;
 use crate::rotor::Rotor;
 use crate::slab::Slab;
 use crate::top::{Found, Top, TopSpec, id};
 use crate::{Class, Error, Ranges};
 
 /// Bytes of a gang header, which is what an address of one has allocated.
-const GANG_HEADER: u64 = 512;
+pub(crate) const GANG_HEADER: u64 = 512;
 /// A map that is too old as soon as it is read is read again so often.
 const MOST_READS: usize = 8;
 
@@ -93,6 +94,7 @@ pub struct Allocator {
     rotors: [Mutex<Rotor>; Class::ALL.len()],
     reader: RwLock<Option<Arc<dyn ReadMap>>>,
     pins: Arc<Pins>,
+    pub(crate) removed: RwLock<BTreeMap<VdevId, Arc<Removed>>>,
 }
 
 impl std::fmt::Debug for Allocator {
@@ -324,6 +326,9 @@ impl Allocator {
 
     /// Frees what a copy of a block has.
     pub fn free(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
+        if let Some(freed) = self.free_moved(dva, txg) {
+            return freed;
+        }
         let top = self.top(dva.vdev)?;
         let range = range_of(&top, dva);
         let mut state = top.state.lock();

@@ -10,6 +10,7 @@
 //!    └ top    a vdev: which metaslab is in use
 //!      └ slab a metaslab: free, allocated, waiting; what each txg changed
 //!        └ free, ranges   where a piece fits
+//! removed     vdevs that were removed: freeing what has its address there
 //! ```
 //!
 //! What must hold (`tests/it`): no byte is given out twice; none is lost; nothing that was freed is
@@ -22,6 +23,7 @@ mod error;
 mod free;
 mod pin;
 mod ranges;
+mod removed;
 mod rotor;
 mod slab;
 mod top;
@@ -31,4 +33,5 @@ pub use class::Class;
 pub use error::Error;
 pub use pin::Pin;
 pub use ranges::Ranges;
+pub use removed::Moved;
 pub use top::{Cost, TopSpec};

@@ -12,7 +12,8 @@ use units::ObjectId;
 use crate::held::{Folder, caller, faults, new_pool, world, write_file};
 
 /// Pools of OpenZFS with shared blocks.
-const POOLS: [&str; 4] = ["holes-and-clones", "dedup-legacy", "dedup-fast", "dedup-waiting"];
+const POOLS: [&str; 6] =
+    ["holes-and-clones", "dedup-legacy", "dedup-fast", "dedup-waiting", "removed", "removed-twice"];
 
 /// What zdb says of a pool in a folder; nothing where it is not installed.
 pub(crate) fn zdb(folder: &Path, options: &[&str]) -> String {

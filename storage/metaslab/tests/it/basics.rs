@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use metaslab::{Allocator, Class, Error, Ranges, ReadMap, TopSpec, Want};
+use metaslab::{Allocator, Class, Error, Moved, Ranges, ReadMap, TopSpec, Want};
 use ondisk::Dva;
-use units::{MetaslabId, Txg, VdevId};
+use units::{Ashift, MetaslabId, Txg, VdevId};
 
 use crate::pools::{SECTOR, empty, top};
 
@@ -282,4 +282,57 @@ fn metaslabs_of_a_draid_begin_with_a_row() {
     }
     let usage = allocator.usage(Class::Normal);
     assert_eq!(usage.allocated, usage.capacity);
+}
+
+/// A removed vdev whose space lies on another in pieces of 64 KiB, the other way round.
+fn moved_to(other: u32) -> Moved {
+    const PIECE: u64 = 64 << 10;
+    Arc::new(move |range: std::ops::Range<u64>| {
+        let mut pieces = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let end = (at / PIECE + 1) * PIECE;
+            let number = 7_u64.checked_sub(at / PIECE)?;
+            let to = number * PIECE + at % PIECE;
+            pieces.push((VdevId::new(other), to..to + end.min(range.end) - at));
+            at = end;
+        }
+        Some(pieces)
+    })
+}
+
+#[test]
+fn what_has_its_address_on_a_removed_vdev_is_freed_where_it_lies() {
+    const KIB: u64 = 1 << 10;
+    let allocator = empty(vec![top(2, Class::Normal, 1 << 20)]);
+    let all = one(&allocator, &Want::new(512 * KIB, TXG));
+    assert_eq!((all.vdev, all.offset), (VdevId::new(2), 0));
+    sync(&allocator, TXG);
+    let ashift = Ashift::new(9).unwrap();
+    allocator.add_removed(VdevId::new(0), ashift, moved_to(1));
+    allocator.add_removed(VdevId::new(1), ashift, moved_to(2));
+    // twice round is where it was
+    let (txg, later) = (Txg::new(11), Txg::new(12));
+    let dva = Dva { vdev: VdevId::new(0), offset: 32 * KIB, asize: 64 * KIB, gang: false };
+    allocator.free(&dva, txg).unwrap();
+    let header = Dva { vdev: VdevId::new(1), offset: 0, asize: 300 * KIB, gang: true };
+    allocator.free(&header, later).unwrap();
+    assert!(matches!(allocator.free(&dva, later), Err(Error::NotAllocated { .. })));
+    let beyond = Dva { offset: 600 * KIB, ..dva };
+    assert!(matches!(allocator.free(&beyond, later), Err(Error::NoPlace { .. })));
+
+    let freed = |txg| -> Vec<_> {
+        allocator.take_changes(txg).into_iter().flat_map(|change| change.freed).collect()
+    };
+    assert_eq!(freed(txg), [32 * KIB..96 * KIB]);
+    assert_eq!(freed(later), [448 * KIB..448 * KIB + 512], "a gang header has one sector");
+    let obsolete = |txg| -> Vec<_> {
+        let all = allocator.take_obsolete(txg);
+        all.into_iter().map(|(vdev, ranges)| (vdev.get(), ranges.iter().collect())).collect()
+    };
+    let first: Vec<(u32, Vec<_>)> = obsolete(txg);
+    let middle = vec![384 * KIB..416 * KIB, 480 * KIB..512 * KIB];
+    assert_eq!(first, [(0, vec![32 * KIB..96 * KIB]), (1, middle)]);
+    assert_eq!(obsolete(later), [(1, vec![0..512])]);
+    assert_eq!(obsolete(txg), []);
 }

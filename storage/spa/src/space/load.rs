@@ -17,7 +17,7 @@ use vdev::Node;
 use crate::features::{self, Verdict};
 use crate::space::log::{self, Log, LoggedTop};
 use crate::space::map::header;
-use crate::space::{TopSpace, space_map_entries};
+use crate::space::{TopSpace, removed, space_map_entries};
 use crate::{Error, Pool};
 
 /// Maps of so many bytes in all are read at once; of more, each when it is needed.
@@ -27,6 +27,8 @@ const READ_AT_ONCE: u64 = 16 << 20;
 pub struct Space {
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) maps: Arc<Maps>,
+    /// The tables of removed vdevs, where it is kept what of them is obsolete.
+    pub(crate) removed: BTreeMap<VdevId, ObjectId>,
     /// Whether entries may have two words (spacemap_v2).
     pub(crate) two_words: bool,
     /// Whether maps have histograms (spacemap_histogram).
@@ -123,7 +125,8 @@ impl Space {
         };
         let two_words = pool.uses("com.delphix:spacemap_v2") > 0;
         let has = |guid: &str| has(pool, guid) && (two_words || guid != "com.delphix:spacemap_v2");
-        let space = Self::new(allocator, Arc::new(maps), has);
+        let removed = removed::add(&allocator, pool);
+        let space = Self { removed, ..Self::new(allocator, Arc::new(maps), has) };
         for vdev in closed {
             space.allocator.set_open(vdev, false)?;
         }
@@ -150,6 +153,7 @@ impl Space {
         Self {
             allocator,
             maps,
+            removed: BTreeMap::new(),
             two_words: has("com.delphix:spacemap_v2"),
             histograms,
             // zdb counts each log among the maps with histograms, whether it has one or not

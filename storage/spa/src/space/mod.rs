@@ -7,6 +7,7 @@
 //! logging what a txg changed, to that log
 //! load    from all of these to an allocator
 //! write   what a txg changed, to the maps of metaslabs
+//! removed what became obsolete on removed vdevs
 //! away    which txgs a drive missed
 //! ```
 
@@ -16,6 +17,7 @@ mod load;
 mod log;
 mod logging;
 mod map;
+mod removed;
 mod tops;
 mod write;
 

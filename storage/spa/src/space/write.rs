@@ -44,15 +44,16 @@ impl Space {
     /// was anything: then the MOS has changed, which may take space again.
     pub fn write_changes(&self, mos: &Objset, tx: &Tx, pass: u16) -> Result<bool, Error> {
         let writing = Writing { mos, tx, pass };
+        let noted = self.write_obsolete(&writing)?;
         if self.logging.load(Ordering::Relaxed) {
-            return self.log_changes(&writing);
+            return Ok(self.log_changes(&writing)? || noted);
         }
         let emptied = self.empty_log(&writing)?;
         let changes = self.allocator.take_changes(tx.txg());
         for change in &changes {
             self.write_one(&writing, change)?;
         }
-        Ok(emptied || !changes.is_empty())
+        Ok(noted || emptied || !changes.is_empty())
     }
 
     /// Writes a change to its metaslab's own map, which may be written anew at that.

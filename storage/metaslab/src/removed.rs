@@ -1,0 +1,81 @@
+//! Vdevs that were removed: blocks keep their addresses there, and what they have lies elsewhere.
+//!
+//! Freeing such a block frees what it has where that lies now. Its old address is obsolete then, and
+//! so is each on the way, where one removed vdev leads to another: the pool keeps maps of that
+//! ([`Allocator::take_obsolete`]), by which the real system shortens the way.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ondisk::Dva;
+use parking_lot::Mutex;
+use units::{Ashift, Txg, VdevId};
+
+use crate::allocator::GANG_HEADER;
+use crate::{Allocator, Error, Ranges};
+
+/// More vdevs than this are never removed one into the other.
+const DEEPEST: u32 = 64;
+
+/// Where a range of a removed vdev lies now: pieces of other vdevs, which may be removed ones too;
+/// `None` where some of it was never moved.
+pub type Moved = Arc<dyn Fn(Range<u64>) -> Option<Vec<(VdevId, Range<u64>)>> + Send + Sync>;
+
+/// A removed vdev.
+pub(crate) struct Removed {
+    ashift: Ashift,
+    moved: Moved,
+    obsolete: Mutex<BTreeMap<Txg, Ranges>>,
+}
+
+impl Removed {
+    fn range_of(&self, dva: &Dva) -> Range<u64> {
+        let length = if dva.gang { self.ashift.round_up(GANG_HEADER) } else { dva.asize };
+        dva.offset..dva.offset.saturating_add(length)
+    }
+}
+
+impl Allocator {
+    /// Adds a vdev that was removed, of which blocks are still to be freed.
+    pub fn add_removed(&self, vdev: VdevId, ashift: Ashift, moved: Moved) {
+        let removed = Removed { ashift, moved, obsolete: Mutex::default() };
+        self.removed.write().insert(vdev, Arc::new(removed));
+    }
+
+    /// Frees what a copy of a block has that has its address on a removed vdev; `None` if it has
+    /// not.
+    pub(crate) fn free_moved(&self, dva: &Dva, txg: Txg) -> Option<Result<(), Error>> {
+        let range = self.removed.read().get(&dva.vdev)?.range_of(dva);
+        Some(self.free_range(dva.vdev, range, txg, 0))
+    }
+
+    fn free_range(
+        &self,
+        vdev: VdevId,
+        range: Range<u64>,
+        txg: Txg,
+        depth: u32,
+    ) -> Result<(), Error> {
+        let (offset, length) = (range.start, range.end.saturating_sub(range.start));
+        // the lock must not be held: a piece may lie on another removed one
+        let Some(removed) = self.removed.read().get(&vdev).map(Arc::clone) else {
+            return self.free(&Dva { vdev, offset, asize: length, gang: false }, txg);
+        };
+        let pieces = (removed.moved)(range.clone()).filter(|_| depth < DEEPEST);
+        for (vdev, piece) in pieces.ok_or(Error::NoPlace { vdev, offset, length })? {
+            self.free_range(vdev, piece, txg, depth + 1)?;
+        }
+        removed.obsolete.lock().entry(txg).or_default().put(range);
+        Ok(())
+    }
+
+    /// Takes the addresses on removed vdevs that became obsolete in `txg` since this was last asked.
+    pub fn take_obsolete(&self, txg: Txg) -> Vec<(VdevId, Ranges)> {
+        let removed = self.removed.read();
+        let taken = removed
+            .iter()
+            .filter_map(|(vdev, removed)| Some((*vdev, removed.obsolete.lock().remove(&txg)?)));
+        taken.collect()
+    }
+}

@@ -1,0 +1,96 @@
+//! Blocks that have their addresses on removed vdevs: freed where they lie now, and their addresses
+//! noted as obsolete, each vdev's in a space map of bytes from the end of its front labels, which
+//! the vdev's own table names. By these maps the real system shortens the mappings.
+//!
+//! Learnt from: `zdb -mmm` of the fixtures `removed`, `removed-twice`. Proved by:
+//! `shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use metaslab::{Allocator, Moved, Ranges};
+use ondisk::label::VdevKind;
+use ondisk::spacemap::Action;
+use units::{Ashift, ObjectId, VdevId};
+use vdev::{Kind, Tree};
+use zap::Zap;
+
+use crate::features::{self, Uses};
+use crate::space::load::Space;
+use crate::space::map::MapWriter;
+use crate::space::write::{HISTOGRAM, LOG_BLOCK, Writing};
+use crate::{Error, Pool};
+
+/// In the vdev's table: the map of what is obsolete.
+const MAP: &[u8] = b"com.delphix:indirect_obsolete_sm";
+/// In use once for each such map, among others; pools without it keep none.
+const COUNTS: &str = "com.delphix:obsolete_counts";
+
+/// Tells the allocator of the removed vdevs of a pool. Gives the tables of those of which is to be
+/// kept what is obsolete.
+pub(crate) fn add(allocator: &Allocator, pool: &Pool) -> BTreeMap<VdevId, ObjectId> {
+    let keeps = pool.features().iter().any(|feature| feature.guid == COUNTS);
+    let mut tables = BTreeMap::new();
+    for top in pool.config().tree.iter().flat_map(|root| &root.children) {
+        let Some(ashift) = top.ashift.and_then(Ashift::new) else { continue };
+        if top.kind == VdevKind::Indirect {
+            allocator.add_removed(top.id, ashift, moved(pool.tree(), top.id));
+            tables.extend(top.top_zap.filter(|_| keeps).map(|table| (top.id, table)));
+        }
+    }
+    tables
+}
+
+fn moved(tree: &Arc<Tree>, vdev: VdevId) -> Moved {
+    let tree = Arc::clone(tree);
+    Arc::new(move |range: Range<u64>| {
+        let top = tree.top(vdev)?;
+        let Kind::Indirect(removed) = &top.kind else { return None };
+        let pieces = removed.mapping()?.pieces(range)?;
+        let end = |offset: u64, length| offset.saturating_add(length);
+        let range = |offset, length| offset..end(offset, length);
+        Some(pieces.into_iter().map(|p| (p.vdev, range(p.offset, p.length))).collect())
+    })
+}
+
+impl Space {
+    /// Writes down what became obsolete on removed vdevs; gives whether that was anything.
+    pub(crate) fn write_obsolete(&self, writing: &Writing<'_>) -> Result<bool, Error> {
+        let mut wrote = false;
+        for (vdev, ranges) in self.allocator.take_obsolete(writing.tx.txg()) {
+            if let Some(table) = self.removed.get(&vdev) {
+                self.note_obsolete(writing, *table, &ranges)?;
+                wrote = true;
+            }
+        }
+        Ok(wrote)
+    }
+
+    fn note_obsolete(
+        &self,
+        writing: &Writing<'_>,
+        table: ObjectId,
+        ranges: &Ranges,
+    ) -> Result<(), Error> {
+        let Writing { mos, tx, pass } = *writing;
+        let table = Zap::open(mos.object(table)?)?;
+        let mut map = match table.lookup_u64(MAP)? {
+            Some(map) => MapWriter::open(mos, ObjectId::new(map))?,
+            None => {
+                let map = MapWriter::create(mos, tx, LOG_BLOCK, self.histograms)?;
+                table.insert_u64(tx, MAP, map.id().get())?;
+                features::count(mos, tx, COUNTS, Uses::More(1))?;
+                if self.histograms {
+                    features::count(mos, tx, HISTOGRAM, Uses::More(1))?;
+                }
+                map
+            }
+        };
+        let mut appendix = map.appendix(self.two_words);
+        appendix.ranges((Action::Allocated, tx.txg(), pass), None, ranges.iter())?;
+        let growth = i64::try_from(ranges.total()).unwrap_or(i64::MAX);
+        map.append(tx, &appendix, growth)?;
+        map.finish(tx)
+    }
+}
