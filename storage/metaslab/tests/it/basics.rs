@@ -324,7 +324,8 @@ fn what_has_its_address_on_a_removed_vdev_is_freed_where_it_lies() {
     let freed = |txg| -> Vec<_> {
         allocator.take_changes(txg).into_iter().flat_map(|change| change.freed).collect()
     };
-    assert!(freed(txg).into_iter().eq([32 * KIB..96 * KIB]));
+    let quarter = 32 * KIB..96 * KIB;
+    assert!(freed(txg).into_iter().eq([quarter]));
     let sector = 448 * KIB..448 * KIB + 512;
     assert!(freed(later).into_iter().eq([sector]), "a gang header has one sector");
     let obsolete = |txg| -> Vec<_> {
