@@ -73,24 +73,28 @@ impl Space {
         table: ObjectId,
         ranges: &Ranges,
     ) -> Result<(), Error> {
-        let Writing { mos, tx, pass } = *writing;
-        let table = Zap::open(mos.object(table)?)?;
-        let mut map = match table.lookup_u64(MAP)? {
-            Some(map) => MapWriter::open(mos, ObjectId::new(map))?,
-            None => {
-                let map = MapWriter::create(mos, tx, LOG_BLOCK, self.histograms)?;
-                table.insert_u64(tx, MAP, map.id().get())?;
-                features::count(mos, tx, COUNTS, Uses::More(1))?;
-                if self.histograms {
-                    features::count(mos, tx, HISTOGRAM, Uses::More(1))?;
-                }
-                map
-            }
-        };
+        let Writing { tx, pass, .. } = *writing;
+        let mut map = self.obsolete_map(writing, table)?;
         let mut appendix = map.appendix(self.two_words);
         appendix.ranges((Action::Allocated, tx.txg(), pass), None, ranges.iter())?;
         let growth = i64::try_from(ranges.total()).unwrap_or(i64::MAX);
         map.append(tx, &appendix, growth)?;
         map.finish(tx)
+    }
+
+    /// The map that a removed vdev's table names; one is made if there is none.
+    fn obsolete_map(&self, writing: &Writing<'_>, table: ObjectId) -> Result<MapWriter, Error> {
+        let Writing { mos, tx, .. } = *writing;
+        let table = Zap::open(mos.object(table)?)?;
+        if let Some(map) = table.lookup_u64(MAP)? {
+            return MapWriter::open(mos, ObjectId::new(map));
+        }
+        let map = MapWriter::create(mos, tx, LOG_BLOCK, self.histograms)?;
+        table.insert_u64(tx, MAP, map.id().get())?;
+        features::count(mos, tx, COUNTS, Uses::More(1))?;
+        if self.histograms {
+            features::count(mos, tx, HISTOGRAM, Uses::More(1))?;
+        }
+        Ok(map)
     }
 }
