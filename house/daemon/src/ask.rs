@@ -46,6 +46,10 @@ pub enum Ask {
     },
     /// Take pools over. Gives their names.
     ImportPool(ImportPool),
+    /// How far has the reading come before one is taken back? [`engine::held::Judged`], or nothing
+    Judged {},
+    /// Have that reading stop: the pool is left as it is.
+    StopJudging {},
     /// Give a pool up.
     ExportPool {
         /// Its name.

@@ -34,6 +34,12 @@ impl Asking {
         Ok(value)
     }
 
+    /// Asks the daemon something by the way; none: it does not run, or does not say.
+    pub(crate) fn peek<T: DeserializeOwned>(&self, ask: &Ask) -> Option<T> {
+        let place = Place::of(self.state.as_deref()).ok()?;
+        Client::new(place).ask(ask).ok().map(|(value, _)| value)
+    }
+
     /// Has the daemon do something.
     pub(crate) fn tell(&self, ask: &Ask) -> Done {
         // what leaves cannot be written to afterwards
@@ -62,8 +68,7 @@ impl Asking {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         let line = words.collect::<Vec<_>>().join(" ");
         let user = std::fs::metadata("/proc/self").map_or(0, |myself| myself.uid());
-        let place = Place::of(self.state.as_deref());
-        let _ = place.map(|place| Client::new(place).ask::<()>(&Ask::Note { pool, line, user }));
+        let _ = self.peek::<()>(&Ask::Note { pool, line, user });
     }
 }
 

@@ -343,6 +343,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// The user stopped what was read before a pool was taken back.
+    #[error(
+        "pool '{pool}': not all its metadata were read, as that was stopped; it is left as it is"
+    )]
+    NotJudged {
+        /// The pool.
+        pool: String,
+    },
     /// The user stopped it.
     #[error("interrupted; what is done is done, and the same command goes on from there")]
     Interrupted,
@@ -377,7 +385,7 @@ impl Error {
             Self::Destination { .. } => 13,
             Self::NotMade { .. } | Self::NotHeld { .. } | Self::Refused { .. } => 14,
             Self::Suspended { .. } => 15,
-            Self::Interrupted => 130,
+            Self::Interrupted | Self::NotJudged { .. } => 130,
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::held::{Held, Rewind, Rewound, World};
+use engine::held::{Held, Judging, Rewind, Rewound, World};
 use mounts::Unmount;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -52,6 +52,8 @@ pub(crate) struct House {
     leaving: AtomicBool,
     /// Pools come and go one at a time.
     moving: Mutex<()>,
+    /// What is read before a pool is taken back.
+    judging: Mutex<Arc<Judging>>,
 }
 
 /// A pool with its threads.
@@ -67,9 +69,9 @@ struct Pool {
 
 impl House {
     pub(crate) fn new(place: Place, log: Log, world: World) -> Self {
-        let (pools, waiting, trying, moving) = Default::default();
+        let (pools, waiting, trying, moving, judging) = Default::default();
         let leaving = AtomicBool::new(false);
-        Self { place, log, world, pools, waiting, trying, leaving, moving }
+        Self { place, log, world, pools, waiting, trying, leaving, moving, judging }
     }
 
     /// Has a pool from now on: starts its threads.
@@ -191,6 +193,11 @@ impl House {
             Ask::ImportPool(import) => {
                 let (imported, warnings) = self.import(&import)?;
                 Ok(Answer { warnings, ..give(&imported)? })
+            }
+            Ask::Judged {} => give(&self.judging.lock().so_far()),
+            Ask::StopJudging {} => {
+                self.judging.lock().stop();
+                done(())
             }
             Ask::Mounts {} => {
                 let pools: Vec<_> = self.pools.lock().values().cloned().collect();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::EncryptionRoot;
-use engine::held::{Held, NewPool, PoolProperty, Rewind, TakeOver, Wishes};
+use engine::held::{Held, Judging, NewPool, PoolProperty, Rewind, TakeOver, Wishes};
 use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
@@ -196,8 +196,10 @@ impl House {
         self.is_free(new_name.as_deref().unwrap_or(wanted))?;
         let (force, destroyed) = (import.force, import.destroyed);
         let (without_logs, rewind) = (import.without_logs, import.rewind);
+        let judging = Arc::<Judging>::default();
+        *self.judging.lock() = Arc::clone(&judging);
         if import.dry {
-            let how = TakeOver { force, destroyed, rewind, ..TakeOver::default() };
+            let how = TakeOver { force, destroyed, rewind, judging, ..TakeOver::default() };
             let to = engine::held::would_rewind(&import.paths, wanted, &how, &self.world);
             let to = to.map_err(|why| self.not_there(wanted, why))?;
             done.rewound.extend(to.map(|to| (wanted.to_owned(), to)));
@@ -219,6 +221,7 @@ impl House {
             without_logs,
             read_only,
             rewind,
+            judging,
         };
         let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world);
         let held = held.map_err(|why| self.not_there(wanted, why))?;

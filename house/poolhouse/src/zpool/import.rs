@@ -2,18 +2,23 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ::daemon::{Ask, Found, ImportPool, Imported, MountWish, Secret};
 use engine::EncryptionRoot;
-use engine::held::Rewind;
+use engine::held::{Judged, Rewind};
 
 use crate::daemon::Asking;
 use crate::keys;
 use crate::outcome::{Done, Failure, Outcome};
 use crate::print;
+use crate::progress::Progress;
+use crate::stop;
 use crate::table::{Align, Table, safe};
 use crate::time;
 
+/// How often it is looked how far a reading has come.
+const TICK: Duration = Duration::from_millis(200);
 /// Where nobody says where to look.
 const ANYWHERE: &str = "/dev";
 
@@ -109,28 +114,32 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         let ask = Ask::Importable { paths, destroyed: args.destroyed };
         return show(&asking.ask::<Vec<Found>>(&ask)?, asking);
     }
-    if (args.rewind || args.txg.is_some()) && !asking.json {
+    if reads_first(args) && !asking.json {
         print::note(&"all metadata of the pool are read first: of a large one that takes minutes");
     }
     let Said { altroot, read_only, own, wish } = said(args)?;
     let keys = if args.load_keys { keys_of(args, &paths, asking)? } else { Vec::new() };
-    let imported: Imported = asking.ask(&Ask::ImportPool(ImportPool {
-        paths,
-        name: args.pool.clone(),
-        new_name: args.new_name.clone(),
-        temporary: args.temporary,
-        force: args.force,
-        destroyed: args.destroyed,
-        unmounted: args.unmounted,
-        wish,
-        own,
-        without_logs: args.without_logs,
-        read_only,
-        rewind: rewind(args),
-        dry: args.dry,
-        altroot,
-        keys,
-    }))?;
+    let imported = watched(
+        args,
+        asking,
+        &Ask::ImportPool(ImportPool {
+            paths,
+            name: args.pool.clone(),
+            new_name: args.new_name.clone(),
+            temporary: args.temporary,
+            force: args.force,
+            destroyed: args.destroyed,
+            unmounted: args.unmounted,
+            wish,
+            own,
+            without_logs: args.without_logs,
+            read_only,
+            rewind: rewind(args),
+            dry: args.dry,
+            altroot,
+            keys,
+        }),
+    )?;
     // what it is called is only known now
     for name in &imported.names {
         asking.note_in(name);
@@ -146,6 +155,51 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         tell_rewound(args, &imported)?;
     }
     Ok(Outcome::unless(!imported.refused.is_empty()))
+}
+
+/// Whether all metadata are read before a pool is taken over.
+const fn reads_first(args: &Args) -> bool {
+    args.rewind || args.txg.is_some()
+}
+
+/// Asks for it, and shows how far the reading has come that comes before a pool is taken back. Ctrl-C
+/// stops that.
+fn watched(args: &Args, asking: &Asking, ask: &Ask) -> Result<Imported, Failure> {
+    if !reads_first(args) {
+        return asking.ask(ask);
+    }
+    stop::listen();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| asking.ask(ask));
+        let mut seen: Option<(Judged, Progress)> = None;
+        while !asked.is_finished() {
+            std::thread::sleep(TICK);
+            if stop::wanted() {
+                asking.peek::<()>(&Ask::StopJudging {});
+            }
+            let now: Option<Judged> = asking.peek(&Ask::Judged {}).flatten();
+            seen = now.map(|now| show_judged(now, seen.take(), asking.json));
+        }
+        if let Some((_, bar)) = seen {
+            bar.end();
+        }
+        asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A bar for each state that is read.
+fn show_judged(now: Judged, seen: Option<(Judged, Progress)>, quiet: bool) -> (Judged, Progress) {
+    let (before, bar) = match seen {
+        Some((before, bar)) if before.txg == now.txg => (before.bytes, bar),
+        Some((_, last)) => {
+            last.end();
+            (0, Progress::new(now.of, quiet))
+        }
+        None => (0, Progress::new(now.of, quiet)),
+    };
+    bar.at(&format!("txg {}", now.txg));
+    bar.add(now.bytes.saturating_sub(before));
+    (now, bar)
 }
 
 /// How far back they may be taken.

@@ -15,7 +15,7 @@ use super::accounts::Accountant;
 use super::datasets::judge;
 use super::encrypt::{Keying, keying};
 use super::naming::Naming;
-use super::rewind::{Chosen, Rewind, Rewound, choose};
+use super::rewind::{Chosen, Judging, Rewind, Rewound, choose};
 use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary, slow};
 use crate::keys::EncryptionRoot;
 use crate::{Error, Moment, Result, summary};
@@ -282,6 +282,8 @@ pub struct TakeOver {
     pub read_only: bool,
     /// How far back it may be taken.
     pub rewind: Rewind,
+    /// Shows how far the reading has come that comes before that.
+    pub judging: Arc<Judging>,
 }
 
 /// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
@@ -313,7 +315,7 @@ pub fn would_rewind(
     let devices = open_all(&members, true)?;
     let search = crate::search_on(&devices);
     let candidate = search.choose(&pool.to_string())?;
-    let chosen = choose(candidate, how.rewind, (&world.cache, world.workers))?;
+    let chosen = choose(candidate, (how.rewind, &how.judging), (&world.cache, world.workers))?;
     judge_lacking(candidate, &chosen.pool)?;
     Ok(chosen.rewound)
 }
@@ -377,7 +379,7 @@ fn take(
 ) -> Result<Held> {
     let search = crate::search_on(devices);
     let candidate = search.choose(wanted)?;
-    let chosen = choose(candidate, how.rewind, (&world.cache, world.workers))?;
+    let chosen = choose(candidate, (how.rewind, &how.judging), (&world.cache, world.workers))?;
     let Chosen { mut pool, rewound } = chosen;
     judge_lacking(candidate, &pool)?;
     match &how.new_name {

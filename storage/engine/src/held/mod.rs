@@ -62,7 +62,7 @@ pub use files::LiveFiles;
 pub use keep::SnapshotFolder;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};
-pub use rewind::{Rewind, Rewound};
+pub use rewind::{Judged, Judging, Rewind, Rewound};
 pub use scan::{Mended, Scan, ScanStatus, Watch};
 pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};

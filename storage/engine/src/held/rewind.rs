@@ -7,9 +7,11 @@
 //! given up for newer ones.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use check::Check;
 use job::Job;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use spa::{Candidate, Choice};
 use units::Txg;
@@ -54,6 +56,56 @@ impl Rewound {
     }
 }
 
+/// Lets others see how far the reading has come that comes before a pool is taken back, and stop it.
+#[derive(Debug, Default)]
+pub struct Judging {
+    now: Mutex<Option<(Txg, Arc<Job>)>>,
+    stopped: AtomicBool,
+}
+
+/// How far the reading of one state has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The state's transaction group.
+    pub txg: u64,
+    /// Bytes that are read, or of which it is known that they need not be.
+    pub bytes: u64,
+    /// Bytes that are allocated in all.
+    pub of: u64,
+}
+
+impl Judging {
+    /// How far it has come; none while nothing is read.
+    pub fn so_far(&self) -> Option<Judged> {
+        let now = self.now.lock();
+        let (txg, job) = now.as_ref()?;
+        let (bytes, of) = (job.progress.bytes_done(), job.progress.bytes_total());
+        Some(Judged { txg: txg.get(), bytes, of })
+    }
+
+    /// Has it stop: the pool is left as it is.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        if let Some((_, job)) = &*self.now.lock() {
+            job.cancel.cancel();
+        }
+    }
+
+    fn begin(&self, txg: Txg) -> Arc<Job> {
+        let job = Arc::<Job>::default();
+        let mut now = self.now.lock();
+        *now = Some((txg, Arc::clone(&job)));
+        if self.is_stopped() {
+            job.cancel.cancel();
+        }
+        job
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
 /// So many groups are surely not overwritten.
 const NEAR: u64 = 2;
 
@@ -67,7 +119,7 @@ pub(super) struct Chosen {
 /// Opens a pool, as far back as is allowed and needed.
 pub(super) fn choose(
     candidate: &Candidate,
-    rewind: Rewind,
+    (rewind, judging): (Rewind, &Judging),
     (cache, workers): (&arc::Memory, usize),
 ) -> Result<Chosen> {
     let open = |choice| {
@@ -76,8 +128,9 @@ pub(super) fn choose(
     };
     let judged = |choice| {
         let pool = open(choice)?;
-        judge(&pool, workers)?;
-        Ok(pool)
+        let sound = judge(&pool, judging, workers);
+        *judging.now.lock() = None;
+        sound.map(|()| pool)
     };
     let pool = match rewind {
         Rewind::No => open(Choice::Newest)?,
@@ -133,9 +186,9 @@ fn rewound(candidate: &Candidate, pool: &spa::Pool) -> Option<Rewound> {
 
 /// Whether a pool can go on from a state: all metadata can be read, of the datasets too, and nothing
 /// counts as free that it leads to.
-fn judge(pool: &spa::Pool, workers: usize) -> Result<()> {
+fn judge(pool: &spa::Pool, judging: &Judging, workers: usize) -> Result<()> {
     let damaged = |why: String| Error::Damaged { pool: pool.name().to_owned(), why };
-    let check = Check::of_metadata(pool, Arc::<Job>::default());
+    let check = Check::of_metadata(pool, judging.begin(pool.txg()));
     let check = check.map_err(|why| damaged(why.to_string()))?;
     loop {
         std::thread::scope(|scope| {
@@ -144,6 +197,9 @@ fn judge(pool: &spa::Pool, workers: usize) -> Result<()> {
         if !check.next_round() {
             break;
         }
+    }
+    if judging.is_stopped() {
+        return Err(Error::NotJudged { pool: pool.name().to_owned() });
     }
     let report = check.report(None, std::time::Duration::ZERO, workers);
     let (lost, free) = (report.lost, report.unallocated());

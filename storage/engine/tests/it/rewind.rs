@@ -30,6 +30,21 @@ fn with_keys(
     held::hold_as(&[folder.path().into()], pool, &how, &world())
 }
 
+#[test]
+fn the_reading_before_it_can_be_stopped() {
+    let folder = Folder::new("rewind-stopped", 2, 64 << 20);
+    with_history(&folder);
+    let before = standing(&folder);
+    let how = TakeOver { rewind: Rewind::Near, force: true, ..TakeOver::default() };
+    how.judging.stop();
+    let stopped = held::hold_as(&[folder.path().into()], "tank", &how, &world()).err();
+    assert!(matches!(stopped, Some(Error::NotJudged { .. })), "{stopped:?}");
+    assert_eq!(how.judging.so_far(), None);
+    assert_eq!(standing(&folder), before, "nothing was written");
+    let held = taken(&folder, "tank", Rewind::Near).unwrap();
+    assert_eq!(held.rewound(), None);
+}
+
 /// To where it would be taken back.
 fn would(folder: &Folder, pool: &str, rewind: Rewind) -> engine::Result<Option<Rewound>> {
     let how = TakeOver { rewind, force: true, ..TakeOver::default() };
