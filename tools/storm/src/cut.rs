@@ -182,7 +182,7 @@ fn matches_held(held: &Held, expected: &Found) -> Result<(), String> {
 
 /// Whether the examiner finds nothing wrong. Gives of how many blocks drives are known to lack a
 /// part.
-fn clean(pool: &Pool) -> Result<u64, String> {
+pub(crate) fn clean(pool: &Pool) -> Result<u64, String> {
     let verify = Verify::new(pool, Arc::default()).map_err(|why| why.to_string())?;
     verify.work();
     while verify.next_round() {

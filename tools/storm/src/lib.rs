@@ -9,6 +9,8 @@
 //!
 //! A cut is written as `SHAPE:WORKLOAD:AT:WAY`, such as `raidz1:e1207:31:5`. Failures print that;
 //! `POOLHOUSE_STORM` makes the test `replay` do it again and tell more.
+//!
+//! A [`Taken`] is a pool that somebody else made, taken over and cut.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -18,6 +20,7 @@ mod op;
 mod pool;
 mod run;
 mod seen;
+mod taken;
 mod tree;
 mod workload;
 
@@ -26,4 +29,5 @@ pub use model::Model;
 pub use op::Op;
 pub use pool::{Base, Shape};
 pub use run::Run;
+pub use taken::Taken;
 pub use workload::Workload;

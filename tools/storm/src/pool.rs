@@ -150,7 +150,7 @@ pub(crate) fn hold_as(
 
 /// The world outside, from a seed. One thread alone works on a sync, so that a run is the same
 /// each time.
-fn world(seed: u64) -> World {
+pub(crate) fn world(seed: u64) -> World {
     let chance = Mutex::new(Seed::new(seed));
     World {
         random: Arc::new(move |bytes| {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sim::Seed;
 use storm::{Base, Cut, Failure, Run, Shape, Workload};
 
-fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

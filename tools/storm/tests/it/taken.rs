@@ -1,0 +1,81 @@
+//! Pools of OpenZFS, taken over, changed, and cut. `POOLHOUSE_CUTS` says how many times each, in the
+//! long test, `POOLHOUSE_SEED` where chance begins.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use device::{Device, Memory};
+use fixtures::Fixture;
+use sim::Seed;
+use storm::Taken;
+
+use crate::cuts::number;
+
+/// The content of an image.
+fn memory(path: &Path) -> Memory {
+    let mut file = std::fs::File::open(path).unwrap();
+    let size = file.metadata().unwrap().len();
+    let memory = Memory::blank(path.display().to_string(), size);
+    let mut piece = vec![0; 1 << 20];
+    for at in (0..size).step_by(piece.len()) {
+        let piece = &mut piece[..usize::try_from(size - at).unwrap().min(1 << 20)];
+        file.seek(SeekFrom::Start(at)).unwrap();
+        file.read_exact(piece).unwrap();
+        memory.write_at(at, piece).unwrap();
+    }
+    memory
+}
+
+/// Cuts a pool so many times; gives whether it could be taken over, and files of it removed.
+fn cut(fixture: &Fixture, cuts: u64, seed: u64) -> Result<bool, String> {
+    let failed = |why| format!("{}, seed {seed}: {why}", fixture.name);
+    let drives = fixture.images().iter().map(|image| memory(image)).collect();
+    let Some(taken) = Taken::new(fixture.pool(), drives, seed).map_err(failed)? else {
+        return Ok(false);
+    };
+    let mut chance = Seed::new(seed);
+    let moments = taken.moments() as u64;
+    let mut at: Vec<u64> = (0..cuts).map(|_| chance.below(moments)).collect();
+    at.sort_unstable();
+    for at in at {
+        let way = if chance.percent(90) { chance.next_u64() } else { chance.below(2) };
+        taken.cut(usize::try_from(at).unwrap(), way).map_err(failed)?;
+    }
+    Ok(taken.removed() > 0)
+}
+
+/// Cuts each pool so many times.
+fn cut_all(cuts: u64) {
+    let seed = number("POOLHOUSE_SEED").unwrap_or(0);
+    let all: Vec<Fixture> = fixtures::all().collect();
+    let (next, changed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failures = Mutex::new(Vec::new());
+    let job = || {
+        while let Some(fixture) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match cut(fixture, cuts, seed) {
+                Ok(true) => drop(changed.fetch_add(1, Ordering::Relaxed)),
+                Ok(false) => println!("{}: not taken over, or not changed", fixture.name),
+                Err(why) => failures.lock().unwrap().push(why),
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(job))));
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+    let changed = changed.into_inner();
+    assert!(changed >= 12, "only {changed} of {} were changed", all.len());
+}
+
+#[test]
+fn pools_of_openzfs_outlast_power_cuts() {
+    cut_all(4);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn pools_of_openzfs_outlast_many_power_cuts() {
+    cut_all(number("POOLHOUSE_CUTS").unwrap_or(60));
+}
