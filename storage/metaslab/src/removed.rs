@@ -70,6 +70,14 @@ impl Allocator {
         Ok(())
     }
 
+    /// Notes that an address on a removed vdev is obsolete: nothing points there any more, but what was
+    /// moved from there is still somebody's.
+    pub fn note_obsolete(&self, dva: &Dva, txg: Txg) {
+        if let Some(removed) = self.removed.read().get(&dva.vdev) {
+            removed.obsolete.lock().entry(txg).or_default().put(removed.range_of(dva));
+        }
+    }
+
     /// Takes the addresses on removed vdevs that became obsolete in `txg` since this was last asked.
     pub fn take_obsolete(&self, txg: Txg) -> Vec<(VdevId, Ranges)> {
         let removed = self.removed.read();

@@ -118,6 +118,7 @@ pub fn create(
         raw: &raw,
         random: &random,
         free: &|_| {},
+        obsolete: &|_| {},
         free_log: &|_, _| {},
         deflated: &|_| 0,
     };

@@ -9,7 +9,7 @@ use dmu::{NewObject, Object, Objset};
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use ondisk::object_type::Content;
 use ondisk::objset::LogHeader;
-use ondisk::{Blkptr, ObjectType};
+use ondisk::{Blkptr, Dva, ObjectType};
 use txg::Tx;
 use units::{Guid, ObjectId, ObjsetId, Txg};
 use zap::{Entry, NewTable, Normalization, Value, Zap};
@@ -49,6 +49,8 @@ pub struct Change<'a> {
     pub random: &'a (dyn Fn() -> u64 + Sync),
     /// Frees a block.
     pub free: &'a (dyn Fn(&Blkptr) + Sync),
+    /// Says that an address on a removed vdev is obsolete.
+    pub obsolete: &'a (dyn Fn(Dva) + Sync),
     /// Frees the blocks of a dataset's intent log, which nobody accounts for.
     pub free_log: &'a (dyn Fn(ObjsetId, &LogHeader) + Sync),
     /// Bytes that a block takes of the pool's deflated space, all its copies together.

@@ -10,7 +10,9 @@ use super::names::Head;
 use super::pool::{FREE_LIST, own_dir};
 use super::pool_property::{pool_number, unset_pool_property};
 use super::space::{For, Space, signed};
-use super::{bookmark, create, deadlist, holds, keys, limits, livelist, release, snapshot};
+use super::{
+    bookmark, create, deadlist, holds, keys, limits, livelist, release, remapped, snapshot,
+};
 use crate::{Error, Result};
 
 /// Destroys a file system or volume that has no snapshots and nothing below it. Its blocks are
@@ -55,7 +57,6 @@ pub fn destroy_snapshot(change: &Change<'_>, name: &str, later: bool) -> Result<
 /// Destroys a snapshot that is neither held nor cloned.
 pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
     let record = change.dataset(id)?;
-    judge_remapped(change, id, record.next)?;
     let part = change.snapshot_part(id)?;
     let head = change.dir(record.dir)?.head;
     let next = change.dataset(record.next)?;
@@ -65,6 +66,7 @@ pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
     }
     let previous = unlink(change, id, &record)?;
     move_blocks(change, &record, previous)?;
+    remapped::snapshot_goes(change, id, &record)?;
     change.change_dataset(id, |it| it.deadlist = ObjectId::META)?;
     if !kept {
         join_stretches_of_clones(change, record.dir, record.creation_txg)?;
@@ -80,6 +82,7 @@ pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
             let list = change.dataset(head)?.deadlist;
             deadlist::join_stretch(change, list, record.creation_txg)?;
         }
+        remapped::join_stretch(change, head, record.creation_txg)?;
     } else {
         count_head_anew(change, record.dir, record.next)?;
     }
@@ -92,18 +95,6 @@ pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
     }
     no_longer_boots(change, id)?;
     change.free_extended(id)
-}
-
-/// Refuses to destroy a snapshot of which, or of whose next, it is noted what was moved off removed
-/// vdevs: nothing here writes these notes further.
-fn judge_remapped(change: &Change<'_>, id: ObjectId, next: ObjectId) -> Result<()> {
-    for dataset in [id, next] {
-        if change.field(dataset, DatasetPhys::REMAP_DEADLIST)?.is_some() {
-            let name = change.snapshot_part(id)?;
-            return Err(Error::Busy { name, why: "it has blocks moved off removed vdevs" });
-        }
-    }
-    Ok(())
 }
 
 /// The pool is no longer booted from a dataset that goes.
@@ -197,11 +188,12 @@ fn count_head_anew(change: &Change<'_>, dir: ObjectId, head: ObjectId) -> Result
 pub(crate) fn join_stretches_of_clones(change: &Change<'_>, dir: ObjectId, txg: Txg) -> Result<()> {
     let mut waiting = vec![dir];
     while let Some(dir) = waiting.pop() {
-        for clone in change.numbers(change.dir(dir)?.clones)? {
-            let clone = change.dataset(ObjectId::new(clone))?;
+        for id in change.numbers(change.dir(dir)?.clones)?.into_iter().map(ObjectId::new) {
+            let clone = change.dataset(id)?;
             let origin = change.dir(clone.dir)?.origin;
             if change.dataset(origin)?.creation_txg > txg {
                 deadlist::join_stretch(change, clone.deadlist, txg)?;
+                remapped::join_stretch(change, id, txg)?;
                 waiting.push(clone.dir);
             }
         }
@@ -221,9 +213,7 @@ pub(crate) fn destroy_head(change: &Change<'_>, head: Head) -> Result<()> {
     }
     let origin = leave_origin(change, head.dataset, &record)?;
     deadlist::release(change, record.deadlist)?;
-    if let Some(remapped) = change.field_object(head.dataset, DatasetPhys::REMAP_DEADLIST)? {
-        deadlist::release(change, remapped)?;
-    }
+    remapped::head_goes(change, head.dataset)?;
     hand_over_blocks(change, head.dir, &record)?;
     change.change_dir(head.dir, |dir| dir.head = ObjectId::META)?;
     change.free_object(record.snapshot_names)?;

@@ -23,6 +23,7 @@ pub(crate) mod guid {
     pub(crate) const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
     pub(crate) const LIMITS: &str = "com.joyent:filesystem_limits";
     pub(crate) const LIVELIST: &str = "com.delphix:livelist";
+    pub(crate) const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
     pub(crate) const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
     pub(crate) const REDACTION_SPILL: &str = "com.delphix:redaction_list_spill";
 }

@@ -21,6 +21,7 @@ pub mod pool;
 mod pool_property;
 mod promote;
 mod release;
+mod remapped;
 mod rename;
 mod rewrap;
 mod rollback;

@@ -18,6 +18,7 @@ use super::change::{Change, DIRECTORY, LIST_BLOCK, NUMBERS};
 use super::features::{self, guid};
 use super::livelist::DELETED;
 use super::pool::{FREE_LIST, own_dir};
+use super::remapped::OBSOLETE;
 use super::space::{For, Space};
 use super::{deadlist, list};
 use crate::lists::{bpobj_header, bptree, walk_bpobj};
@@ -44,6 +45,7 @@ pub struct Released {
 pub fn release(change: &Change<'_>, most: u64) -> Result<Released> {
     let mut work = Work { change, left: most, freed: Space::default(), blocks: 0, stuck: false };
     work.list()?;
+    work.obsolete()?;
     work.trees()?;
     work.livelists()?;
     let free = own_dir(change, "$FREE")?;
@@ -56,7 +58,7 @@ pub fn release(change: &Change<'_>, most: u64) -> Result<Released> {
 
 /// Whether anything waits to be freed.
 pub fn waits(change: &Change<'_>) -> Result<bool> {
-    for name in [TREES, DELETED] {
+    for name in [TREES, DELETED, OBSOLETE] {
         if change.number(DIRECTORY, name)?.is_some() {
             return Ok(true);
         }
@@ -92,12 +94,38 @@ impl Work<'_> {
 
     fn list(&mut self) -> Result<()> {
         let Some(free) = self.change.number(DIRECTORY, FREE_LIST)? else { return Ok(()) };
-        self.sublist(ObjectId::new(free), 0).map(drop)
+        self.sublist(ObjectId::new(free), 0, &mut Self::free).map(drop)
     }
 
-    /// Frees the pointers of a list from its end, and then its sublists from the last. Gives the
-    /// space of what was freed.
-    fn sublist(&mut self, id: ObjectId, depth: usize) -> Result<Space> {
+    /// The list of addresses on removed vdevs that are obsolete: there is one while it is needed.
+    fn obsolete(&mut self) -> Result<()> {
+        let change = self.change;
+        let Some(id) = change.number(DIRECTORY, OBSOLETE)?.map(ObjectId::new) else {
+            return Ok(());
+        };
+        self.sublist(id, 0, &mut |work, pointer| {
+            if let Blkptr::Regular(block) = pointer {
+                block.copies().for_each(work.change.obsolete);
+            }
+            work.left = work.left.saturating_sub(1);
+            work.change.space_of(pointer)
+        })?;
+        if !list::is_empty(&bpobj_header(change.mos, id)?) {
+            return Ok(());
+        }
+        change.remove(DIRECTORY, OBSOLETE)?;
+        change.free_object(id)?;
+        features::take(change, guid::OBSOLETE_COUNTS)
+    }
+
+    /// Does away with the pointers of a list, each as `each` says, from its end, and then with its
+    /// sublists from the last. Gives the space of those that are gone.
+    fn sublist(
+        &mut self,
+        id: ObjectId,
+        depth: usize,
+        each: &mut dyn FnMut(&mut Self, &Blkptr) -> Space,
+    ) -> Result<Space> {
         if depth > 256 {
             return Err(Error::Circle { object: id, what: "lists of block pointers" });
         }
@@ -107,7 +135,7 @@ impl Work<'_> {
         let keep = header.count.saturating_sub(take);
         let mut freed = Space::default();
         for pointer in pointers(change, id, keep..header.count)? {
-            freed = freed + self.free(&pointer);
+            freed = freed + each(self, &pointer);
         }
         if take > 0 {
             let object = change.object(id)?;
@@ -118,7 +146,7 @@ impl Work<'_> {
         while left > 0 && self.left > 0 && keep == 0 {
             let last = left.saturating_sub(1);
             let sublist = number_at(change, header.sublists, last)?;
-            freed = freed + self.sublist(sublist, depth.saturating_add(1))?;
+            freed = freed + self.sublist(sublist, depth.saturating_add(1), each)?;
             if !list::is_empty(&bpobj_header(change.mos, sublist)?) {
                 break;
             }

@@ -7,7 +7,7 @@ use units::{ObjectId, Txg};
 use super::change::{Change, free_log};
 use super::names::Head;
 use super::space::{For, Space, signed};
-use super::{bookmark, create, deadlist, destroy, limits, livelist};
+use super::{bookmark, create, deadlist, destroy, limits, livelist, remapped};
 use crate::{Error, Result};
 
 /// Makes a head again what its latest snapshot is, which must be `to` if that is given. What has the
@@ -74,7 +74,7 @@ pub(crate) fn swap(change: &Change<'_>, clone: Head, head: Head) -> Result<()> {
     let unused = |record: &DatasetPhys| signed(reservation.min(record.unique));
     let more = Space::only_used(unused(&b).wrapping_sub(unused(&a)));
     change.add_space(head.dir, For::Refreservation, more)?;
-    swap_remapped(change, clone.dataset, head.dataset)?;
+    remapped::swap(change, clone.dataset, head.dataset)?;
     bookmark::next_changed(change, head.dataset, b.previous)?;
     livelist::remove(change, clone.dir)?;
     livelist::remove(change, head.dir)
@@ -123,18 +123,6 @@ fn exchange(change: &Change<'_>, id: ObjectId, other: &DatasetPhys) -> Result<()
         it.unique = other.unique;
         it.deadlist = other.deadlist;
     })
-}
-
-fn swap_remapped(change: &Change<'_>, a: ObjectId, b: ObjectId) -> Result<()> {
-    const FIELD: &str = DatasetPhys::REMAP_DEADLIST;
-    let (of_a, of_b) = (change.field_object(a, FIELD)?, change.field_object(b, FIELD)?);
-    for (at, list) in [(a, of_b), (b, of_a)] {
-        match list {
-            Some(list) => change.set_field(at, FIELD, &[list.get()])?,
-            None => drop(change.remove_field(at, FIELD)?),
-        }
-    }
-    Ok(())
 }
 
 /// Whether a directory is a clone: of a snapshot of something.

@@ -8,7 +8,7 @@ use super::change::Change;
 use super::features::{self, guid};
 use super::names;
 use super::space::{For, Space, signed};
-use super::{bookmark, create, deadlist, limits};
+use super::{bookmark, create, deadlist, limits, remapped};
 use crate::{Error, Result};
 
 /// Takes snapshots of heads, all of the same moment; each is named `path@name`. One that cannot be
@@ -82,7 +82,7 @@ fn take_at(change: &Change<'_>, head: ObjectId, part: &str, txg: Txg) -> Result<
     let more = signed(now.unique.min(reservation));
     change.add_space(now.dir, For::Refreservation, Space::only_used(more))?;
     begin_deadlist(change, head, &now)?;
-    move_remapped(change, head, snapshot)?;
+    remapped::snapshot_comes(change, head, snapshot)?;
     if encrypted(change, now.dir)? && features::is_enabled(change, guid::BOOKMARK_V2)? {
         change.set_field(snapshot, DatasetPhys::IVSET_GUID, &[change.new_guid().get()])?;
     }
@@ -120,15 +120,6 @@ fn begin_deadlist(change: &Change<'_>, head: ObjectId, now: &DatasetPhys) -> Res
     change.change_dataset(head, |head| head.deadlist = new)?;
     deadlist::add_stretch(change, new, now.previous_txg)?;
     bookmark::add_stretches(change, head, new, now.previous_txg)
-}
-
-/// Blocks of the head that were moved off removed vdevs are the snapshot's now.
-fn move_remapped(change: &Change<'_>, head: ObjectId, snapshot: ObjectId) -> Result<()> {
-    if let Some(remapped) = change.field_object(head, DatasetPhys::REMAP_DEADLIST)? {
-        change.remove_field(head, DatasetPhys::REMAP_DEADLIST)?;
-        change.set_field(snapshot, DatasetPhys::REMAP_DEADLIST, &[remapped.get()])?;
-    }
-    Ok(())
 }
 
 pub(crate) fn encrypted(change: &Change<'_>, dir: ObjectId) -> Result<bool> {

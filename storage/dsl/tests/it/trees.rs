@@ -60,6 +60,7 @@ impl Pool {
             raw: &raw,
             random: &|| self.txg,
             free: &|pointer| memory.free(pointer, tx.txg()),
+            obsolete: &|_| {},
             free_log: &|_, _| {},
             deflated: &deflated,
         })

@@ -74,6 +74,7 @@ impl World {
             raw: &self.raw,
             random: &random,
             free: &free,
+            obsolete: &|_| {},
             free_log: &|_, _| {},
             deflated: &deflated,
         })

@@ -86,10 +86,7 @@ fn churn(held: &Held, dataset: &str, entries: &serde_json::Value, all: bool) {
 fn shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted() {
     for name in POOLS.into_iter().filter(|name| fixtures::has(name)) {
         let fixture = fixtures::load(name);
-        let folder = Folder::new(&format!("shared-{name}"), 0, 0);
-        for image in fixture.images() {
-            std::fs::copy(&image, folder.path().join(image.file_name().unwrap())).unwrap();
-        }
+        let folder = of_openzfs(name, &format!("shared-{name}"));
         for all in [false, true] {
             let held = engine::held::hold(&[folder.path().into()], "tank", true, &world()).unwrap();
             for dataset in fixture.manifest["datasets"].as_array().unwrap() {
@@ -101,6 +98,40 @@ fn shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted() {
             held.export().unwrap();
             drop(held);
             judge(&folder, name);
+        }
+    }
+}
+
+/// A pool of OpenZFS in a folder of its own.
+fn of_openzfs(name: &str, folder: &str) -> Folder {
+    let folder = Folder::new(folder, 0, 0);
+    for image in fixtures::load(name).images() {
+        std::fs::copy(&image, folder.path().join(image.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+/// Pointers of the younger ones were renewed by OpenZFS, those of the old one lead to the removed vdev.
+#[test]
+fn snapshots_of_what_was_moved_off_a_removed_vdev_go_in_any_order() {
+    let all = ["old", "young", "younger", "youngest"];
+    for (number, order) in
+        [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]].iter().enumerate()
+    {
+        let folder = of_openzfs("removed-snapshots", &format!("moved-{number}"));
+        for (step, which) in order.iter().enumerate() {
+            let held = engine::held::hold(&[folder.path().into()], "tank", true, &world()).unwrap();
+            if step == 1 {
+                held.snapshot(&["tank@new".to_owned()]).unwrap();
+            }
+            let snapshot = format!("tank@{}", all[*which]);
+            held.destroy(&snapshot).unwrap();
+            if step == 2 {
+                held.destroy("tank@new").unwrap();
+            }
+            held.export().unwrap();
+            drop(held);
+            judge(&folder, &snapshot);
         }
     }
 }

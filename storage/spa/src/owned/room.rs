@@ -87,6 +87,7 @@ impl Owned {
             raw: &raw,
             random: &|| 0,
             free: &|_: &Blkptr| {},
+            obsolete: &|_| {},
             free_log: &|_, _| {},
             deflated: &|_| 0,
         };

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use arc::Written;
 use dmu::{Ledger, Objset, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
-use ondisk::Blkptr;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::uberblock::Uberblock;
+use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjsetId, Txg};
@@ -72,6 +72,7 @@ impl Owned {
         let raw: Arc<dyn Source> = Arc::new(self.reader.with_raw_dnodes());
         let random = || self.world.number();
         let free = |pointer: &Blkptr| self.writer.free(pointer, txg);
+        let obsolete = |dva: Dva| self.space.allocator().note_obsolete(&dva, txg);
         let free_log = |id, header: &LogHeader| {
             // what of a log cannot be followed stays allocated, and hurts nobody
             let _ = zil::free(&self.writer, id, header, txg);
@@ -87,6 +88,7 @@ impl Owned {
             raw: &raw,
             random: &random,
             free: &free,
+            obsolete: &obsolete,
             free_log: &free_log,
             deflated: &deflate,
         };
