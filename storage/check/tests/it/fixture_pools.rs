@@ -9,7 +9,7 @@ use job::Job;
 use crate::examine::{examine, examine_pool, open};
 
 /// What `zdb -bb` counts: pointers (embedded ones too), bytes stored, bytes allocated.
-const COUNTED: [(&str, u64, u64, u64); 43] = [
+const COUNTED: [(&str, u64, u64, u64); 44] = [
     ("attributes", 1167, 2079232, 2688512),
     ("compat", 174, 526336, 962560),
     ("compat-grub", 115, 1047552, 1376256),
@@ -40,6 +40,7 @@ const COUNTED: [(&str, u64, u64, u64); 43] = [
     ("raidz3-8-mixed-trouble", 142, 1483776, 4489216),
     ("redacted", 1096, 3109376, 5156864),
     ("removed", 173, 1488896, 2002944),
+    ("removed-snapshots", 182, 136192, 301056),
     ("removed-twice", 136, 1017344, 1441792),
     ("replaced", 132, 852992, 2203648),
     ("resilver-midway", 146, 1515008, 3096576),
