@@ -310,7 +310,7 @@ def main():
     for number in range(count):
         recipe = Recipe(seed, number)
         recipe.write()
-        trace = """trap 'echo "$(date +%T) $name: $BASH_COMMAND" >>/share/progress' DEBUG"""
+        trace = """trap 'echo "$(date +%T) $called: $BASH_COMMAND" >>/share/progress' DEBUG"""
         body = [trace, f'about "{", ".join(recipe.about)}"', *recipe.lines]
         print(f"fixture_{recipe.name}() {{\n" + "".join(f"  {line}\n" for line in body) + "}\n")
 
