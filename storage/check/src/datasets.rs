@@ -10,13 +10,13 @@ use dmu::Objset;
 use dsl::lists;
 use ondisk::dsl::Dataset;
 use ondisk::{Blkptr, Dva, ObjectType};
-use spa::Directory;
+use spa::{DedupLogs, Directory};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
 use zap::Zap;
 
 use crate::tally::{Tally, allocated};
 use crate::walk::Task;
-use crate::{Error, Inner, shared};
+use crate::{Error, Inner};
 
 impl Inner {
     /// Finds what is to be walked of the present state.
@@ -118,8 +118,11 @@ impl Inner {
                 self.livelist(mos, ObjectId::new(list), &mut tally)?;
             }
         }
-        for pointer in shared::unreferenced(mos, &directory)? {
-            self.dead(&pointer, &mut tally);
+        for (checksum, mut logs) in DedupLogs::all(mos, &directory)? {
+            // they are freed only when the log is emptied
+            for pointer in logs.take_unreferenced(checksum)? {
+                self.dead(&pointer, &mut tally);
+            }
         }
         self.settle(&mut tally);
         Ok(())

@@ -1,10 +1,12 @@
 //! Intent logs: blocks that no tree refers to, only a chain.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
 use ondisk::zil::{Chain, Record, Verifier};
 use ondisk::{Blkptr, Checksum, ObjectType};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
 use zio::Reader;
 
 use crate::Inner;
@@ -20,9 +22,13 @@ impl Inner {
     /// Examines the blocks of a log that hold something, and those that its writes point to.
     pub(crate) fn log(&self, id: ObjsetId, header: &LogHeader, tally: &mut Tally) {
         let claimed = !header.claim_txg.is_zero();
+        let lasting = if claimed { None } else { self.kept() };
         let mut next = header.chain.clone();
         for _ in 0..MOST_BLOCKS {
             let Blkptr::Regular(block) = &next else { return };
+            if lasting.is_some_and(|kept| block.birth > kept) {
+                return;
+            }
             let verifier = Verifier::of(block);
             if (claimed && verifier.seq > header.claim_block_seq) || self.job.cancel.is_cancelled()
             {
@@ -40,6 +46,13 @@ impl Inner {
             }
             next = chain.next;
         }
+    }
+
+    /// The txg of the checkpoint that is being walked. Its logs that were not claimed are given up by
+    /// who goes back to it, for their blocks may be used again: only those up to it are kept with it.
+    fn kept(&self) -> Option<Txg> {
+        let checkpoint = self.pool.checkpoint.as_ref().ok()?.as_ref()?;
+        self.checkpoint.load(Relaxed).then_some(checkpoint.txg)
     }
 
     /// A block of the chain: what it says, and the pointers in its records. `None` where the chain
@@ -106,7 +119,7 @@ impl Inner {
 
     fn is_log_known(&self, block: &Regular) -> bool {
         let first = block.dvas[0];
-        let checkpoint = self.checkpoint.load(std::sync::atomic::Ordering::Relaxed);
+        let checkpoint = self.checkpoint.load(Relaxed);
         checkpoint && first.is_some_and(|dva| self.space.is_referenced(&self.pool.tree, dva))
     }
 

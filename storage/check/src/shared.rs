@@ -7,13 +7,12 @@ use std::collections::HashMap;
 
 use dmu::Objset;
 use ondisk::dedup::{
-    CloneTable, Copies, DedupKey, DedupValue, LogEntry, LogHeader, Records, Shape, TableName,
-    clone_count, clone_table_name,
+    CloneTable, Copies, DedupKey, DedupValue, Shape, TableName, clone_count, clone_table_name,
 };
-use ondisk::{Blkptr, Dva, Reader};
+use ondisk::{Dva, Reader};
 use parking_lot::Mutex;
-use spa::{Directory, Pool};
-use units::{BlockId, ObjectId, VdevId};
+use spa::{DedupLogs, Directory, Pool};
+use units::{ObjectId, VdevId};
 use zap::Zap;
 
 use crate::Error;
@@ -110,32 +109,6 @@ fn dedup(mos: &Objset, directory: &Directory, blocks: &mut Blocks) -> Result<(),
     Ok(())
 }
 
-/// The blocks that nobody refers to any more, and that are freed only when the log of their table
-/// is emptied.
-pub(crate) fn unreferenced(mos: &Objset, directory: &Directory) -> Result<Vec<Blkptr>, Error> {
-    let mut found = Vec::new();
-    for entry in directory.table().entries() {
-        let entry = entry?;
-        let name = String::from_utf8_lossy(&entry.name);
-        let (Some(TableName::Directory(checksum)), Some(id)) =
-            (TableName::parse(&name), entry.value.u64())
-        else {
-            continue;
-        };
-        let mut last = HashMap::new();
-        let directory = Zap::open(mos.object(ObjectId::new(id))?)?;
-        for record in logged(mos, &directory)? {
-            last.insert(record.key, record.value);
-        }
-        for (key, mut value) in last {
-            for copies in value.take_unreferenced() {
-                found.push(key.pointer(checksum, &copies)?);
-            }
-        }
-    }
-    Ok(found)
-}
-
 /// The tables and logs of a checksum.
 fn family(mos: &Objset, id: ObjectId, known: &mut Known) -> Result<(), Error> {
     let directory = Zap::open(mos.object(id)?)?;
@@ -148,44 +121,10 @@ fn family(mos: &Objset, id: ObjectId, known: &mut Known) -> Result<(), Error> {
             table(mos, ObjectId::new(id), shape, known)?;
         }
     }
-    for record in logged(mos, &directory)? {
-        known.insert(record.key, addresses(&record.value));
+    for (words, value) in &DedupLogs::read(mos, &directory)?.entries {
+        known.insert(DedupKey::from_words(words)?, addresses(value));
     }
     Ok(())
-}
-
-/// What the logs in a directory say that is not in the tables yet; what comes later overrules.
-fn logged(mos: &Objset, directory: &Zap) -> Result<Vec<LogEntry>, Error> {
-    let shape = Shape::from_flags(directory.lookup_u64(b"flags")?.unwrap_or(0));
-    let mut logs = Vec::new();
-    for entry in directory.entries() {
-        let entry = entry?;
-        let name = String::from_utf8_lossy(&entry.name);
-        let (Some(TableName::Log(..)), Some(id)) = (TableName::parse(&name), entry.value.u64())
-        else {
-            continue;
-        };
-        let object = mos.object(ObjectId::new(id))?;
-        let mut bonus = Reader::new("dedup log", object.bonus(), object.bonus_order());
-        logs.push((LogHeader::read(&mut bonus)?, object));
-    }
-    // the one that is being emptied is the older one
-    logs.sort_by_key(|(header, _)| !header.flushing);
-    let mut found = Vec::new();
-    for (header, object) in logs {
-        let size = u64::from(object.block_size()).max(1);
-        let held = object.max_block().get().saturating_add(1);
-        for number in 0..header.length.div_ceil(size).min(held) {
-            let Some(block) = object.block(BlockId::new(number))? else { continue };
-            for record in Records::new(&block, block.order(), shape) {
-                let record = record?;
-                if header.checkpoint.is_none_or(|done| record.key.to_words() > done) {
-                    found.push(record);
-                }
-            }
-        }
-    }
-    Ok(found)
 }
 
 fn table(mos: &Objset, id: ObjectId, shape: Shape, known: &mut Known) -> Result<(), Error> {

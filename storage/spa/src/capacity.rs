@@ -7,15 +7,17 @@
 //!
 //! Learnt from: the root datasets' figures of all fixtures. Proved by: `usable_space`.
 
+use dmu::Objset;
 use ondisk::dedup::{self, CloneTable, Sums};
 use ondisk::dsl::Bpobj;
 use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::SpaceMapHeader;
-use ondisk::{Order, Reader};
+use ondisk::{Dva, Order, Reader};
 use units::{Ashift, ObjectId};
 use vdev::Tree;
 
-use crate::{Directory, Pool};
+use crate::owned::deflated_copy;
+use crate::{DedupLogs, Directory, Pool};
 
 /// A vdev with more metaslabs than this keeps one for the intent log.
 const LOG_SHARE: u64 = 64;
@@ -115,7 +117,7 @@ fn deflated(tree: &Tree, top: &VdevConfig, space: u64) -> u64 {
 
 /// Bytes that the dedup tables save, by their statistics.
 fn saved_by_dedup(pool: &Pool) -> u64 {
-    let (referenced, stored) = deduplicated(&dedup_sums(pool.directory()));
+    let (referenced, stored) = deduplicated(&dedup_sums(pool.mos(), pool.tree()));
     referenced.wrapping_sub(stored)
 }
 
@@ -134,11 +136,17 @@ pub fn dedup_ratio(sums: &[Sums]) -> u64 {
 }
 
 /// What the dedup tables hold, by their statistics: sums over the blocks of which there are 1, 2 to 3,
-/// 4 to 7 references, and so on. Empty where there are none.
-pub fn dedup_sums(directory: &Directory) -> Vec<Sums> {
+/// 4 to 7 references, and so on; what is in their logs only is counted. Empty where there are none.
+pub fn dedup_sums(mos: &Objset, tree: &Tree) -> Vec<Sums> {
+    let Ok(directory) = Directory::open(mos.clone()) else { return Vec::new() };
     let Ok(Some(object)) = directory.object("DDT-statistics") else { return Vec::new() };
     let Ok(table) = zap::Zap::open(object) else { return Vec::new() };
     let mut all = vec![Sums::default(); 64];
+    let size_of = |dva: &Dva| deflated_copy(tree, *dva);
+    for (_, logs) in DedupLogs::all(mos, &directory).unwrap_or_default() {
+        // a key that cannot be is no figure to lose the others for
+        let _ = logs.count(&mut all, &size_of);
+    }
     for entry in table.entries().flatten() {
         // a zap's numbers have their most significant byte first
         let sums = dedup::histogram(entry.value.bytes(), Order::Big).unwrap_or_default();

@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 
 use dmu::Objset;
 use ondisk::dedup::{
-    Class, DedupKey, DedupValue, LogHeader, Records, Shape, Sums, TableName, histogram_words,
+    Class, DedupKey, DedupValue, LogHeader, Shape, Sums, TableName, histogram_words,
 };
 use ondisk::zap::fat::Flags;
 use ondisk::{Blkptr, Checksum, Dva, ObjectType, Reader};
 use parking_lot::Mutex;
 use txg::Tx;
-use units::{BlockId, ObjectId, Txg};
+use units::{ObjectId, Txg};
 use zap::{NewTable, Value, Zap};
 
-use crate::{Directory, Error};
+use crate::{DedupLogs, Directory, Error};
 
 /// A table that is metadata (DMU_OTN_ZAP_METADATA).
 const DIRECTORY: ObjectType = ObjectType(0xc4);
@@ -223,41 +223,15 @@ impl Family {
         Ok((family.directory.is_some() || !family.tables.is_empty()).then_some(family))
     }
 
-    /// Takes over what is in the logs: the younger log overrules the older.
+    /// Takes over what is in the logs.
     fn load_logs(&mut self, mos: &Objset) -> Result<(), Error> {
         let Some(directory) = &self.directory else { return Ok(()) };
-        let mut logs = Vec::new();
-        for number in 0..2 {
-            let name = TableName::Log(self.checksum, number).to_string();
-            let Some(id) = directory.lookup_u64(name.as_bytes())? else { continue };
-            let object = mos.object(ObjectId::new(id))?;
-            let mut bonus = Reader::new("dedup log", object.bonus(), object.bonus_order());
-            let header = LogHeader::read(&mut bonus)?;
-            self.logs.push(object.id());
-            logs.push((!header.flushing, header, object));
-        }
-        logs.sort_by_key(|(active, ..)| *active);
-        for (_, header, object) in logs {
-            let size = u64::from(object.block_size()).max(1);
-            let held = object.max_block().get().saturating_add(1);
-            for number in 0..header.length.div_ceil(size).min(held) {
-                let Some(block) = object.block(BlockId::new(number))? else { continue };
-                for record in Records::new(&block, block.order(), self.shape) {
-                    let record = record?;
-                    let words = record.key.to_words();
-                    if header.checkpoint.is_none_or(|done| words > done) {
-                        let entry = Entry { now: record.value, stored: None, logged: true };
-                        self.changed.insert(words, entry);
-                    }
-                }
-            }
-        }
-        for (words, entry) in &mut self.changed {
-            let key = DedupKey::from_words(words)?;
-            for copies in entry.now.take_unreferenced() {
-                self.unreferenced.push(key.pointer(self.checksum, &copies)?);
-            }
-        }
+        let mut logs = DedupLogs::read(mos, directory)?;
+        self.unreferenced = logs.take_unreferenced(self.checksum)?;
+        self.logs = logs.objects;
+        let entries = logs.entries.into_iter();
+        let logged = |(words, now)| (words, Entry { now, stored: None, logged: true });
+        self.changed = entries.map(logged).collect();
         Ok(())
     }
 
@@ -404,7 +378,7 @@ impl Family {
 }
 
 /// What a block adds to the sums of its table.
-fn sums_of(key: &DedupKey, value: &DedupValue, size_of: SizeOf<'_>) -> Sums {
+pub(crate) fn sums_of(key: &DedupKey, value: &DedupValue, size_of: SizeOf<'_>) -> Sums {
     let (lsize, psize) = (u64::from(key.lsize), u64::from(key.psize));
     let mut sums = Sums::default();
     for (_, copies) in value.sets() {

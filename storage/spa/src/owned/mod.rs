@@ -43,6 +43,7 @@ use crate::commit::Commit;
 use crate::space::Space;
 use crate::{Error, Pool, capacity};
 
+pub(crate) use account::deflated_copy;
 pub(crate) use config::put_packed;
 pub use drives::{NewSide, Refusal, Stay};
 pub(crate) use history::write_down;

@@ -10,7 +10,7 @@ use units::{ObjsetId, VdevId};
 use zio::Source;
 
 use super::Owned;
-use crate::{Directory, Error};
+use crate::Error;
 
 impl Owned {
     /// Bytes that datasets may use together.
@@ -44,8 +44,7 @@ impl Owned {
 
     /// What deduplication stores: [`crate::capacity::dedup_sums`].
     pub fn dedup_sums(&self) -> Vec<ondisk::dedup::Sums> {
-        let directory = Directory::open(self.mos.synced());
-        directory.as_ref().map(crate::capacity::dedup_sums).unwrap_or_default()
+        crate::capacity::dedup_sums(&self.mos.synced(), &self.tree)
     }
 
     /// Whether so many bytes more have room, with all that waits to be written and what is kept

@@ -87,11 +87,11 @@ fn free_space_is_as_broken_up_as_zdb_says() {
 
 #[test]
 fn deduplication_saves_what_openzfs_says() {
-    for name in there(&WHOLE).chain(["dedup-legacy", "dedup-fast"]) {
+    for name in there(&WHOLE).chain(["dedup-legacy", "dedup-fast", "dedup-waiting"]) {
         let Ok(fixture) = fixtures::try_load(name) else { continue };
         let told = fixture.manifest["pool_properties"]["dedupratio"].as_str().map(str::to_owned);
         let pool = open(&fixture.dir);
-        let ratio = spa::capacity::dedup_ratio(&spa::capacity::dedup_sums(pool.directory()));
+        let ratio = spa::capacity::dedup_ratio(&spa::capacity::dedup_sums(pool.mos(), pool.tree()));
         assert_eq!(Some(format!("{}.{:02}", ratio / 100, ratio % 100)), told, "{name}");
     }
 }
