@@ -33,6 +33,12 @@ const TYPICAL: u64 = 1 << 17;
 
 /// Bytes that the root dataset has used and available together.
 pub fn usable(pool: &Pool) -> u64 {
+    let saved = saved_by_dedup(pool).saturating_add(saved_by_cloning(pool));
+    bare(pool).saturating_add(saved)
+}
+
+/// The same without what dedup and cloning save, which changes with every transaction group.
+pub(crate) fn bare(pool: &Pool) -> u64 {
     let (mut space, mut logs) = (0_u64, 0_u64);
     let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
     for top in tops.iter().filter(|top| is_normal(pool, top)) {
@@ -51,11 +57,7 @@ pub fn usable(pool: &Pool) -> u64 {
     }
     let mut kept = (space >> KEPT_SHIFT).min(KEPT_MOST);
     kept = kept.saturating_sub(logs.min(kept >> 1)).max(KEPT_LEAST.min(space >> 1));
-    space
-        .saturating_add(saved_by_dedup(pool))
-        .saturating_add(saved_by_cloning(pool))
-        .saturating_sub(held_back(pool))
-        .saturating_sub(kept)
+    space.saturating_sub(held_back(pool)).saturating_sub(kept)
 }
 
 /// Whether blocks of common kinds lie on a vdev.

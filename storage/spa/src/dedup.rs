@@ -114,6 +114,15 @@ impl Dedup {
         Ok(())
     }
 
+    /// Bytes that the tables save, as they were last written.
+    pub fn saved(&self) -> u64 {
+        let families = self.families.lock();
+        let tables = families.values().flat_map(|family| family.tables.values());
+        let sums = tables.flat_map(|table| &table.sums);
+        let saved = sums.map(|sums| sums.referenced_dsize.wrapping_sub(sums.dsize));
+        saved.fold(0, u64::wrapping_add)
+    }
+
     /// Takes the blocks that nobody referred to any more when the tables were read, and that the real
     /// system had not freed yet: the group that empties the logs is to free them.
     pub fn take_unreferenced(&self) -> Vec<Blkptr> {

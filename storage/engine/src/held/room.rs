@@ -65,7 +65,8 @@ impl Rooms {
             }
             match known.room.quota {
                 true if !fits(known.room, need) => return Err(Error::OverQuota { objset }),
-                false if known.room.bytes < bytes => return Err(Error::NoSpace { objset }),
+                // what is shared takes nothing of the pool
+                false if known.room.bytes < need.bytes => return Err(Error::NoSpace { objset }),
                 _ => {}
             }
         }

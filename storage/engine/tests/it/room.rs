@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::files::Reason;
 use engine::held::{
     Caller, Held, LiveFiles, New, NewDataset, NewPool, NewVdev, Position, Purpose, Set, Shape,
+    Stretch,
 };
 use units::ObjectId;
 
@@ -156,6 +157,67 @@ fn datasets_may_use_what_quotas_and_reservations_leave() {
     unlink(&held, "tank", "all");
     held.sync().unwrap();
     assert!(grow(&held, "tank", &caller(), "all").0 + 4 >= free);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_stored_once_takes_the_room_of_one() {
+    const SIZE: u32 = 24 << 20;
+    let size = u64::from(SIZE);
+    let folder = Folder::new("room-of-one", 1, 256 * MIB);
+    let held = pool(&folder);
+    dataset(&held, "tank/alike", &[("dedup", "on")]);
+    write_file(&held, "tank", "film", &noise(1, SIZE));
+    held.sync().unwrap();
+    let live = held.files("tank").unwrap();
+    let film = ObjectId::new(live.files().find(b"film").unwrap().unwrap().id());
+    let before = held.room("tank").available;
+    let share = |name: &str| {
+        let to = live.make(&caller(), root(&live), name.as_bytes(), &New::default()).unwrap().id();
+        let (from, to) = (film, ObjectId::new(to));
+        let stretch = Stretch { from, start: 0, to, at: 0, length: size };
+        assert_eq!(live.share(&caller(), &stretch).unwrap(), size, "{name}");
+        held.sync().unwrap();
+    };
+    // of either far more than the pool could hold
+    for copy in 0..12 {
+        let name = format!("copy-{copy}");
+        share(&name);
+        write_file(&held, "tank/alike", &name, &noise(2, SIZE));
+        held.sync().unwrap();
+    }
+    let mut filler = 0;
+    while held.room("tank").available > size {
+        filler += 1;
+        write_file(&held, "tank", &format!("filler-{filler}"), &noise(10 * filler, 8 << 20));
+        held.sync().unwrap();
+    }
+    share("copy-of-more-than-is-left");
+    for filler in 1..=filler {
+        unlink(&held, "tank", &format!("filler-{filler}"));
+    }
+    held.sync().unwrap();
+    let told = held.room("tank").available;
+    assert!(before - told < size + 8 * MIB, "{before} before, {told} after");
+    held.export().unwrap();
+    drop((live, held));
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    let held = engine::held::hold(&[folder.path().into()], "tank", false, &world()).unwrap();
+    let then = held.room("tank").available;
+    assert!(then.abs_diff(told) < MIB, "whoever takes it over counts the same: {told}, {then}");
+    // what one gives up is not given up by all
+    for copy in 0..12 {
+        unlink(&held, "tank", &format!("copy-{copy}"));
+        unlink(&held, "tank/alike", &format!("copy-{copy}"));
+    }
+    for name in ["film", "copy-of-more-than-is-left"] {
+        unlink(&held, "tank", name);
+    }
+    held.sync().unwrap();
+    let after = held.room("tank").available;
+    assert!(after.abs_diff(before + size) < 8 * MIB, "{before} before, {after} after");
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());

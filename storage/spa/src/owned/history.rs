@@ -30,7 +30,7 @@ impl Owned {
     /// this fails.
     pub fn note(&self, change: &Change<'_>, entry: &Entry<'_>) {
         let host = self.config.lock().now.host_name.clone().unwrap_or_default();
-        let _ = write_down(change, self.usable, &host, entry);
+        let _ = write_down(change, self.usable(), &host, entry);
     }
 
     /// Writes down with the next group that the pool was taken over.

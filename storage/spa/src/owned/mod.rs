@@ -23,7 +23,7 @@ mod sync;
 mod tasks;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc::{Cache, L2arc, Memory};
@@ -168,8 +168,10 @@ pub struct Owned {
     pub(crate) groups: Groups,
     /// What its features allow to blocks.
     pub(crate) allowed: Allowed,
-    /// Bytes that datasets may use together.
-    pub(crate) usable: u64,
+    /// Bytes that datasets may use together, if no block had more than one reference.
+    bare: u64,
+    /// What dedup and cloning add to that, as of the last group on the drives.
+    saved: AtomicU64,
     pub(crate) config: Mutex<Config>,
     pub(crate) uberblock: RwLock<Uberblock>,
     pub(crate) sets: Mutex<BTreeMap<ObjsetId, Arc<Set>>>,
@@ -259,7 +261,7 @@ impl Owned {
         for leaf in leaves.into_iter().filter(|leaf| leaf.is_writable()) {
             leaf.rejoin(pool.uberblock.txg);
         }
-        let usable = capacity::usable(&pool);
+        let (bare, usable) = (capacity::bare(&pool), capacity::usable(&pool));
         let signs = signs::Signs::of(&pool.directory)?;
         let groups = Groups::new(pool.uberblock.txg, world.limits);
         let standstill = Arc::new(standstill::Standstill::new(groups.clone()));
@@ -273,7 +275,8 @@ impl Owned {
         Ok(Self {
             groups,
             allowed: Allowed::of(&pool.features),
-            usable,
+            bare,
+            saved: AtomicU64::new(usable.saturating_sub(bare)),
             name: pool.name,
             guid: pool.guid,
             world,

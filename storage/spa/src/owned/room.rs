@@ -1,6 +1,7 @@
 //! What may still be written.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dsl::write::{Change, Room};
 use metaslab::Class;
@@ -13,9 +14,9 @@ use super::Owned;
 use crate::Error;
 
 impl Owned {
-    /// Bytes that datasets may use together.
+    /// Bytes that datasets may use together, as of the last group that is on the drives.
     pub fn usable(&self) -> u64 {
-        self.usable
+        self.bare.saturating_add(self.saved.load(Ordering::Relaxed))
     }
 
     /// Bytes in all vdevs but those for the intent log, and how many of them are in use, parity
@@ -82,7 +83,7 @@ impl Owned {
             pool: &self.name,
             version: self.uberblock.read().version,
             now: (self.world.now)(),
-            usable: self.usable,
+            usable: self.usable(),
             raw: &raw,
             random: &|| 0,
             free: &|_: &Blkptr| {},

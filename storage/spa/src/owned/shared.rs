@@ -72,6 +72,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Bytes that blocks with more than one reference save, by the tables as the last group left them.
+    pub(super) fn saved(&self) -> u64 {
+        self.clones.space().1.saturating_add(self.dedup.saved())
+    }
+
     fn note<T>(&self, result: Result<T, Error>, otherwise: T) -> T {
         result.unwrap_or_else(|error| {
             self.trouble.lock().get_or_insert(error);

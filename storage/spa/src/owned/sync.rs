@@ -84,7 +84,7 @@ impl Owned {
             pool: &self.name,
             version: self.uberblock.read().version,
             now,
-            usable: self.usable,
+            usable: self.usable(),
             raw: &raw,
             random: &random,
             free: &free,
@@ -259,6 +259,7 @@ impl Owned {
             }
         }
         *self.uberblock.write() = uberblock;
+        self.saved.store(self.shared.saved(), Ordering::Relaxed);
         self.space.synced(txg);
         for log in self.sets.lock().values().filter_map(|set| set.log.get()) {
             log.synced(txg);
