@@ -194,6 +194,9 @@ pub enum Ask {
     ClearPool {
         /// Its name.
         name: String,
+        /// Those of one drive only, by its path or guid.
+        #[serde(default)]
+        drive: Option<String>,
     },
     /// Which datasets are there? A list of [`engine::dataset::Dataset`]
     Datasets(Listing),
@@ -540,7 +543,7 @@ impl Ask {
             Self::ExportPool { name, .. }
             | Self::DestroyPool { name, .. }
             | Self::SetPool { name, .. }
-            | Self::ClearPool { name }
+            | Self::ClearPool { name, .. }
             | Self::AddDrives { name, .. }
             | Self::RemoveDrives { name, .. }
             | Self::ReplaceDrive { name, .. }

@@ -37,7 +37,8 @@ pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
 pub use metaslab::Pin;
 pub use open::{Between, Choice, Options};
 pub use owned::{
-    Accounts, Allowed, NewSide, Owned, Redundant, Refusal, SIGNS_MISSED, Set, Settings, Stay, World,
+    Accounts, Allowed, Look, NewSide, Owned, Redundant, Refusal, SIGNS_MISSED, Set, Settings, Stay,
+    World,
 };
 pub use pool::Pool;
 pub use scan::{Damage, Mended, Watch};

@@ -231,7 +231,7 @@ impl House {
             Ask::DetachDrive { name, drive } => self.detach_drive(&name, &drive).map(done)?,
             Ask::ScrubPool { name, stop } => self.scrub(&name, stop).map(done)?,
             Ask::RemoveDrives { name, drives } => self.remove_drives(&name, &drives).map(done)?,
-            Ask::ClearPool { name } => self.clear(&name).and_then(warn),
+            Ask::ClearPool { name, drive } => self.clear(&name, drive.as_deref()).and_then(warn),
             other => self.answer_of_datasets(other),
         }
     }

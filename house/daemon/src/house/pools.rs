@@ -286,12 +286,13 @@ impl House {
         Ok(done?)
     }
 
-    /// Has a pool go on that stands still. Where what was being written cannot be finished, the
-    /// pool is left and taken over as it was last written, with what its logs promise.
-    pub(super) fn clear(self: &Arc<Self>, name: &str) -> Result<Vec<String>> {
+    /// Counts the errors of a drive anew, or of all, and has a pool go on that stands still. Where what
+    /// was being written cannot be finished, the pool is left and taken over as it was last written,
+    /// with what its logs promise.
+    pub(super) fn clear(self: &Arc<Self>, name: &str, drive: Option<&str>) -> Result<Vec<String>> {
         let _moving = self.moving.lock();
         let pool = self.pool(name)?;
-        let ended = match pool.held.clear() {
+        let ended = match pool.held.clear(drive) {
             Ok(()) => {
                 self.log.say(&format!("pool '{name}' is cleared"));
                 // cache drives may have been found again
@@ -302,6 +303,7 @@ impl House {
                 return Ok(Vec::new());
             }
             Err(why) if pool.held.is_standing_still() => return Err(why.into()),
+            Err(why @ engine::Error::Usage { .. }) => return Err(why.into()),
             Err(why) => why,
         };
         self.log.say(&format!("pool '{name}' is taken over anew: {ended}"));

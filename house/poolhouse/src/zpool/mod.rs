@@ -113,12 +113,15 @@ struct Destroy {
     after_help = "Nothing that waits to be written is lost. If drives took changes and did not keep
 them, the pool is taken over anew as it was last written, and a line says so.
 
-Example:
-  poolhouse zpool clear tank"
+Examples:
+  poolhouse zpool clear tank
+  poolhouse zpool clear tank sdb     count only that drive's errors anew"
 )]
 struct Clear {
     /// Its name
     pool: String,
+    /// The drive, by path or guid; none: all
+    drive: Option<String>,
 }
 
 /// Have all that was changed written
@@ -156,7 +159,10 @@ impl Zpool {
             Command::Attach(args) => args.run(asking),
             Command::Detach(args) => args.run(asking),
             Command::Scrub(args) => args.run(asking),
-            Command::Clear(args) => asking.tell(&Ask::ClearPool { name: args.pool.clone() }),
+            Command::Clear(args) => {
+                let (name, drive) = (args.pool.clone(), args.drive.clone());
+                asking.tell(&Ask::ClearPool { name, drive })
+            }
             Command::History(args) => history::run(args, asking),
             Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),
         }

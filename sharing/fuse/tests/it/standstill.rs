@@ -82,7 +82,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
                 assert!(each.try_wait().unwrap().is_none());
             }
             storm.disks()[0].mend();
-            held.clear().unwrap();
+            held.clear(None).unwrap();
             for mut each in writers {
                 assert!(each.wait().unwrap().success());
             }
@@ -95,13 +95,13 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             assert!(!writer(&dir, "told").wait().unwrap().success());
             assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
             storm.disks()[0].mend();
-            held.clear().unwrap();
+            held.clear(None).unwrap();
             assert!(writer(&dir, "goes-on").wait().unwrap().success());
         });
         let result = std::panic::catch_unwind(work);
         stop.store(true, Ordering::Release);
         storm.disks()[0].mend();
-        let _ = held.clear();
+        let _ = held.clear(None);
         mounted.unmount();
         mounted.wait(Duration::from_secs(20));
         let left = held.release();

@@ -196,9 +196,11 @@ impl L2arc {
         }
     }
 
-    /// Counts errors anew, and has drives take part again that failed.
-    pub fn clear(&self) {
-        self.drives.read().iter().for_each(|drive| drive.clear());
+    /// Counts errors anew, of one drive or all, and has them take part again if they failed.
+    pub fn clear(&self, only: Option<Guid>) {
+        let drives = self.drives.read();
+        let wanted = drives.iter().filter(|drive| only.is_none_or(|guid| drive.guid == guid));
+        wanted.for_each(|drive| drive.clear());
     }
 
     /// Whether there is any drive.

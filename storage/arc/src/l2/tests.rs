@@ -183,7 +183,7 @@ fn a_drive_that_fails_is_left_alone_until_it_is_cleared() {
         assert!(found.is_failed, "{fault:?}: {found:?}");
         assert_eq!(found.read_errors + found.write_errors, 10, "{fault:?}");
         storm.disks()[0].mend();
-        l2.clear();
+        l2.clear(None);
         pool.read(&l2);
         feed(&l2);
         assert_eq!(pool.read(&l2), 100, "{fault:?}");
@@ -359,7 +359,7 @@ fn drives_come_and_go_while_many_read() {
         for round in 0..30 {
             let guid = Guid::new(round + 1000);
             assert!(l2.add(guid, ashift(), drive(SMALL)));
-            l2.clear();
+            l2.clear(None);
             std::thread::yield_now();
             assert!(l2.remove(guid).is_some());
         }

@@ -30,6 +30,8 @@ pub(crate) use entry::{Entry, Seen};
 pub(crate) struct Live {
     /// What is on the drives.
     pub(crate) base: RwLock<Objset>,
+    /// The same as of the last group that was finished, if that is told ([`Objset::keep`]).
+    kept: RwLock<Option<Objset>>,
     table: Mutex<Table>,
     /// Where the search for a free number goes on.
     pub(crate) next: Mutex<u64>,
@@ -55,6 +57,7 @@ impl Live {
     pub(crate) fn new(base: Objset) -> Self {
         Self {
             base: RwLock::new(base),
+            kept: RwLock::default(),
             table: Mutex::default(),
             next: Mutex::new(1),
             accounted: AtomicU8::new(0),
@@ -81,6 +84,8 @@ impl Live {
             let base = match self.base().dnode(id) {
                 Ok(dnode) => Some(self.tree(id, dnode)),
                 Err(Error::NoSuchObject { .. }) => None,
+                // what was there may have been freed and written over while it was read
+                Err(_) if self.table.lock().epoch != epoch => continue,
                 Err(error) => return Err(error),
             };
             let mut table = self.table.lock();
@@ -201,10 +206,22 @@ impl Objset {
         Flags(self.live().map_or(0, |live| live.accounted.load(Ordering::Relaxed)))
     }
 
-    /// A handle on what is on the drives now, without what waits to be written.
+    /// A handle on what is on the drives now, without what waits to be written. Of an object set that
+    /// was ever kept ([`Objset::keep`]), what it was then.
     #[must_use]
     pub fn synced(&self) -> Self {
-        self.live().map_or_else(|| self.clone(), |live| live.base())
+        let Some(live) = self.live() else { return self.clone() };
+        let kept = live.kept.read().clone();
+        kept.unwrap_or_else(|| live.base())
+    }
+
+    /// Has [`Objset::synced`] give what is on the drives now, until this is said again. Where a group is
+    /// written in several passes, what one has stored the next may store otherwise in its place: who
+    /// only looks must not come across it.
+    pub fn keep(&self) {
+        if let Some(live) = self.live() {
+            *live.kept.write() = Some(live.base());
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use zio::Block;
 
 use crate::live::entry::Shared;
 use crate::live::{Entry, Seen};
-use crate::tree::Tree;
+use crate::tree::{Spot, Tree};
 use crate::{Error, Result};
 
 /// A data block as it is now; `None` in a hole.
@@ -78,6 +78,14 @@ fn find<T>(
     }
 }
 
+/// What a tree knows of a block; none if another tree took its place meanwhile.
+fn spot_in(entry: &Entry, tree: &Arc<Tree>, block: u64) -> Result<Option<Spot>> {
+    match tree.find(0, block) {
+        Err(_) if !is_current(entry, tree) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 fn is_current(entry: &Entry, tree: &Arc<Tree>) -> bool {
     entry.state.read().base.as_ref().is_some_and(|base| Arc::ptr_eq(base, tree))
 }
@@ -107,7 +115,7 @@ pub(crate) fn next_data(entry: &Entry, from: u64) -> Result<Option<u64>> {
         let next = match below {
             Err(end) => end,
             Ok(tree) => {
-                let spot = tree.find(0, at)?;
+                let Some(spot) = spot_in(entry, &tree, at)? else { continue };
                 if !spot.pointer.is_hole() && at < tree.end_block() {
                     return Ok(Some(at));
                 }
@@ -128,8 +136,10 @@ pub(crate) fn next_hole(entry: &Entry, from: u64) -> Result<u64> {
         match seen {
             Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_) => {}
             Seen::Hole => return Ok(at),
+            Seen::Below(tree) if at >= tree.end_block() => return Ok(at),
             Seen::Below(tree) => {
-                if at >= tree.end_block() || tree.find(0, at)?.pointer.is_hole() {
+                let Some(spot) = spot_in(entry, &tree, at)? else { continue };
+                if spot.pointer.is_hole() {
                     return Ok(at);
                 }
             }

@@ -14,9 +14,10 @@ use super::World;
 /// The version of pools from which on there are accounts.
 const FIRST_VERSION: u64 = 15;
 
-/// Whether a pool has a feature.
-pub(super) fn has(owned: &Owned, feature: &str) -> bool {
-    let uses = |feature| features::uses(owned.mos(), feature).ok().flatten();
+/// Whether a pool has a feature, by its own objects: as they are being changed, if it is asked for what
+/// is written with them.
+pub(super) fn has(mos: &Objset, feature: &str) -> bool {
+    let uses = |feature| features::uses(mos, feature).ok().flatten();
     Feature::by_name(feature).and_then(uses).is_some()
 }
 
@@ -29,7 +30,8 @@ pub(super) struct Accountant {
 impl Accountant {
     /// As a pool's version and features allow.
     pub(super) fn of(owned: &Owned, world: &World) -> Self {
-        let (objects, projects) = (has(owned, "userobj_accounting"), has(owned, "project_quota"));
+        let mos = owned.mos();
+        let (objects, projects) = (has(mos, "userobj_accounting"), has(mos, "project_quota"));
         let counting = Counting { objects, projects };
         let counting = (owned.config().version >= FIRST_VERSION).then_some(counting);
         Self { counting, world: world.clone() }

@@ -144,18 +144,9 @@ impl Held {
 
     /// Lets spares and cache drives of the pool go, by their paths or guids.
     pub fn remove_drives(&self, names: &[String]) -> Result<()> {
-        let all = self.0.owned.auxiliary();
         let mut gone = Vec::new();
         for name in names {
-            let path = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
-            let is_it = |(named, device): &(Named, Option<Arc<dyn Device>>)| {
-                let paths =
-                    [Some(named.path.as_str()), device.as_ref().map(|device| device.name())];
-                named.guid.to_string() == *name
-                    || paths.iter().flatten().any(|known| Path::new(known) == path)
-            };
-            let found = all.iter().find(|each| is_it(each)).map(|(named, _)| named);
-            match found {
+            match self.auxiliary_drive(name) {
                 Some(named) if !named.is_distributed => gone.push(named.guid),
                 _ => {
                     let what = format!(
@@ -171,6 +162,18 @@ impl Held {
             self.0.owned.remove_auxiliary(guid).map_err(|why| self.explain(&why))?;
         }
         self.note("vdev remove", names.join(" "))
+    }
+
+    /// The one of a path or guid.
+    pub(super) fn auxiliary_drive(&self, name: &str) -> Option<Named> {
+        let path = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
+        let is_it = |(named, device): &(Named, Option<Arc<dyn Device>>)| {
+            let paths = [Some(named.path.as_str()), device.as_ref().map(|device| device.name())];
+            named.guid.to_string() == name
+                || paths.iter().flatten().any(|known| Path::new(known) == path)
+        };
+        let all = self.0.owned.auxiliary().into_iter();
+        all.filter(is_it).map(|(named, _)| named).next()
     }
 
     fn note(&self, what: &'static str, words: String) -> Result<()> {

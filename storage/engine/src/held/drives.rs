@@ -146,6 +146,12 @@ impl Held {
         })
     }
 
+    /// The guid of a drive, be it one of the pool's data, of its cache, or a spare.
+    pub(super) fn find_any_drive(&self, wanted: &str) -> Result<Guid> {
+        let found = self.find_drive(wanted).map(|leaf| leaf.guid);
+        found.or_else(|why| self.auxiliary_drive(wanted).map(|named| named.guid).ok_or(why))
+    }
+
     fn refused(&self, drive: &str, why: &spa::Error) -> Error {
         match why {
             spa::Error::Drive(why) => Error::Usage { what: format!("'{drive}': {why}") },

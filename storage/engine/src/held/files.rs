@@ -120,7 +120,7 @@ pub(super) fn fill(
 ) -> zpl::Result<()> {
     let flags = Accountant::of(owned, world).flags();
     set.edit(tx, move |header| header.flags = flags);
-    let new = new_fs(world.time(), naming, has(owned, "project_quota"));
+    let new = new_fs(world.time(), naming, has(owned.mos(), "project_quota"));
     zpl::create(&set.objset, tx, &new, &mut || world.number())
 }
 
@@ -196,7 +196,7 @@ impl Held {
         });
         let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
         let allowed = zpl::Settings {
-            projects: has(owned, "project_quota"),
+            projects: has(&owned.look(), "project_quota"),
             logs_packed: owned.may_log_packed(),
             ..zpl::Settings::default()
         };

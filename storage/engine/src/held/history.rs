@@ -61,7 +61,8 @@ impl Held {
     pub fn history(&self, internal: bool) -> Result<Facts> {
         // one that stands still shows what it has
         let _ = self.sync();
-        let directory = Directory::open(self.0.owned.mos().synced());
+        let look = self.0.owned.look();
+        let directory = Directory::open(look.clone());
         let directory = directory.map_err(|why| self.explain(&why))?;
         crate::inspect::history(self.name(), &directory, internal)
     }

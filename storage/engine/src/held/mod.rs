@@ -193,15 +193,17 @@ impl Held {
         done
     }
 
-    /// Counts the errors of drives anew, and has the pool go on that stands still because drives
-    /// failed: what was being written is tried again, and nothing is lost. Returns when all that
-    /// waited is on the drives. Spares and cache drives that were not there are looked for.
-    pub fn clear(&self) -> Result<()> {
+    /// Counts the errors of a drive anew (that of a path or guid), or of all, and has the pool go on
+    /// that stands still because drives failed: what was being written is tried again, and nothing is
+    /// lost. Returns when all that waited is on the drives. Spares and cache drives that were not there
+    /// are looked for.
+    pub fn clear(&self, drive: Option<&str>) -> Result<()> {
+        let only = drive.map(|name| self.find_any_drive(name)).transpose()?;
         self.find_auxiliary();
         if !self.is_standing_still() {
             self.take_back();
         }
-        self.0.owned.clear().map_err(|why| self.explain(&why))?;
+        self.0.owned.clear(only).map_err(|why| self.explain(&why))?;
         self.sync()
     }
 
@@ -251,10 +253,10 @@ impl Held {
 
     /// The datasets, as they are on the drives.
     fn tree(&self) -> Result<Tree> {
-        let _pin = self.pin();
+        let look = self.0.owned.look();
         let facts = dsl::PoolFacts { name: self.name().to_owned(), usable: self.0.owned.usable() };
         let keys = Arc::clone(&self.0.keys);
-        Tree::open_with(self.0.owned.mos().synced(), facts, keys).map_err(|error| Error::Damaged {
+        Tree::open_with(look.clone(), facts, keys).map_err(|error| Error::Damaged {
             pool: self.name().to_owned(),
             why: error.to_string(),
         })

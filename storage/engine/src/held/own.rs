@@ -261,9 +261,9 @@ impl Held {
 
     /// Reads what is to be done when drives fail past redundancy: then it may be too late.
     pub(super) fn learn_failmode(&self) {
+        let look = self.0.owned.look();
         let read = || {
-            let table =
-                Directory::open(self.0.owned.mos().synced()).ok()?.object("pool_props").ok()??;
+            let table = Directory::open(look.clone()).ok()?.object("pool_props").ok()??;
             zap::Zap::open(table).ok()?.lookup_u64(b"failmode").ok()?
         };
         self.0.goes_on.store(read() == Some(1), Ordering::Release);
@@ -282,7 +282,8 @@ impl Held {
 
     /// All properties of the pool that are not sizes: what was set, features, and who it is.
     pub fn pool_properties(&self) -> Result<Vec<PoolProperty>> {
-        let directory = Directory::open(self.0.owned.mos().synced());
+        let look = self.0.owned.look();
+        let directory = Directory::open(look.clone());
         let directory = directory.map_err(|why| self.explain(&why))?;
         let table = directory.object("pool_props").map_err(|why| self.explain(&why))?;
         let table = table.map(zap::Zap::open).transpose();
@@ -334,7 +335,7 @@ impl Held {
             all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
         }
         for feature in &FEATURES {
-            let uses = write::features::uses(&self.0.owned.mos().synced(), feature);
+            let uses = write::features::uses(&look, feature);
             let state = match uses.map_err(|why| self.damaged(&why))? {
                 None => "disabled",
                 Some(0) => "enabled",

@@ -47,7 +47,7 @@ impl Held {
     /// Whether the pool has what such limits take.
     pub(super) fn may_limit(&self, name: &str, limits: &[(Owner, Limit)]) -> Result<()> {
         let projects = limits.iter().any(|(owner, _)| matches!(owner, Owner::Project(_)));
-        if projects && !has(&self.0.owned, "project_quota") {
+        if projects && !has(&self.0.owned.look(), "project_quota") {
             let why =
                 "limits of projects take the feature project_quota, which the pool has not enabled";
             return Err(Error::Refused { what: format!("'{name}': {why}") });

@@ -203,6 +203,7 @@ impl Held {
     /// How it is.
     pub fn status(&self) -> PoolStatus {
         let owned = &self.0.owned;
+        let _pin = owned.pin();
         let config = owned.config();
         let tops = config.tree.as_ref().map_or(&[][..], |root| &root.children);
         let top = |top: &VdevConfig| {
@@ -248,7 +249,7 @@ impl Held {
 
     /// A drive's own table.
     fn leaf_table(&self, id: ObjectId) -> Option<Zap> {
-        Zap::open(self.0.owned.mos().synced().object(id).ok()?).ok()
+        Zap::open(self.0.owned.look().object(id).ok()?).ok()
     }
 
     fn vdev(&self, config: &VdevConfig) -> VdevStatus {

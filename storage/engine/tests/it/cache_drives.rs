@@ -151,7 +151,7 @@ fn a_pool_goes_on_without_its_cache_drive() {
     read(&held, "tank");
     // where it was, it is found when the pool is cleared
     std::fs::rename(&elsewhere, &path).unwrap();
-    held.clear().unwrap();
+    held.clear(None).unwrap();
     assert_eq!(held.status().caches[0].state, "ONLINE");
     held.export().unwrap();
     drop(held);
@@ -198,11 +198,37 @@ fn what_is_wrong_on_a_cache_drive_is_never_seen() {
     write_file(&held, "tank", "more", &noise(2, 1 << 20));
     held.sync().unwrap();
     storm.disks()[2].mend();
-    held.clear().unwrap();
+    held.clear(None).unwrap();
     read(&held, "tank");
     assert_eq!(held.status().caches[0].state, "ONLINE");
     let again = during(&held, || read(&held, "tank"));
     assert!(again.drive_hits > 100, "{again:?}");
+}
+
+#[test]
+fn errors_of_one_drive_are_counted_anew() {
+    let (storm, held) = storm_pool();
+    write_file(&held, "tank", "file", &noise(1, FILE));
+    held.sync().unwrap();
+    read(&held, "tank");
+    storm.disks()[2].rot(4 << 20..64 << 20, 2000, &mut sim::Seed::new(5));
+    read(&held, "tank");
+    storm.disks()[0].add_fault(Fault::Gone);
+    write_file(&held, "tank", "more", &noise(2, 1 << 20));
+    held.sync().unwrap();
+    storm.disks()[0].mend();
+    let errors = || {
+        let status = held.status();
+        let data = status.vdevs[0].children[0].write_errors;
+        (data > 0, status.caches[0].checksum_errors > 0)
+    };
+    assert_eq!(errors(), (true, true));
+    assert!(matches!(held.clear(Some("/disk7")), Err(engine::Error::Usage { .. })));
+    assert_eq!(errors(), (true, true));
+    held.clear(Some("/disk2")).unwrap();
+    assert_eq!(errors(), (true, false));
+    held.clear(Some("disk0")).unwrap();
+    assert_eq!(errors(), (false, false));
 }
 
 #[test]

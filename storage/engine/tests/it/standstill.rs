@@ -106,12 +106,12 @@ fn bad_day(name: &str, shape: Shape, drives: usize, fault: &Fault) {
             after_cut(&name, &storm.journal().cut(storm.journal().len(), seed));
         }
         // cleared too early, it stands still again
-        assert!(matches!(held.clear(), Err(engine::Error::Suspended { .. })));
+        assert!(matches!(held.clear(None), Err(engine::Error::Suspended { .. })));
         stopped(&held);
         for disk in storm.disks() {
             disk.mend();
         }
-        held.clear().unwrap();
+        held.clear(None).unwrap();
         assert_eq!(held.status().state, "ONLINE");
         assert!(held.status().vdevs.iter().all(|vdev| vdev.write_errors == 0));
         write_file(&held, "tank", "after", &noise(5, 1 << 20));
@@ -180,7 +180,7 @@ fn what_drives_did_not_keep_is_not_said_to_be_there() {
         write_file(&held, "tank/child", "lost", &noise(2, 100_000));
         assert!(held.sync().is_err());
         storm.disks()[0].mend();
-        let refused = held.clear();
+        let refused = held.clear(None);
         assert!(matches!(refused, Err(engine::Error::Suspended { .. })), "{refused:?}");
     });
     drop(held);

@@ -1,13 +1,13 @@
 //! Everything at once: files are written and promised on several threads while datasets are made,
 //! cloned, taken back, promoted, renamed and destroyed. What comes of it is examined.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 use device::{Device, Memory};
 use engine::dataset::Wanted;
 use engine::held::{
-    self, Held, LiveFiles, New, NewDataset, NewPool, NewVdev, Position, Purpose, Shape,
+    self, Held, LiveFiles, New, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, World,
 };
 use units::ObjectId;
 
@@ -60,7 +60,8 @@ fn step(live: &LiveFiles, dice: &mut Dice) -> engine::files::Result<()> {
 fn names(held: &Held, kind: &str) -> Vec<String> {
     let wanted = Wanted { kinds: vec![kind.to_owned()], ..Wanted::default() };
     let mut names = Vec::new();
-    held.list("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut |_| ()).unwrap();
+    let mut trouble = |event| panic!("what is listed is whole: {event:?}");
+    held.list("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut trouble).unwrap();
     names
 }
 
@@ -141,4 +142,109 @@ fn files_and_datasets_change_together_for_long() {
     for seed in first..first + 100 {
         together(seed, 150);
     }
+}
+
+/// A drive that has somebody look at the pool before one of its writes, and waits until that is done.
+struct Watched {
+    drive: Memory,
+    /// Whom to ask, and before which write from now.
+    ask: Mutex<Option<(mpsc::Sender<mpsc::Sender<()>>, u64)>>,
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.drive.fmt(f)
+    }
+}
+
+impl Device for Watched {
+    fn size(&self) -> u64 {
+        self.drive.size()
+    }
+
+    fn name(&self) -> &str {
+        self.drive.name()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), device::Error> {
+        self.drive.read_at(offset, into)
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), device::Error> {
+        let mut asking = self.ask.lock().unwrap();
+        match asking.take() {
+            Some((ask, 0)) => {
+                let (done, wait) = mpsc::channel();
+                ask.send(done).unwrap();
+                wait.recv().unwrap();
+            }
+            Some((ask, left)) => *asking = Some((ask, left - 1)),
+            None => {}
+        }
+        drop(asking);
+        self.drive.write_at(offset, from)
+    }
+}
+
+#[test]
+fn whoever_looks_while_a_group_is_written_sees_all_of_the_last_one() {
+    let drive = Memory::blank("drive0", 128 << 20);
+    let watched = Arc::new(Watched { drive, ask: Mutex::default() });
+    let new = NewPool {
+        name: "tank".to_owned(),
+        vdevs: vec![NewVdev {
+            shape: Shape::Single,
+            drives: vec!["drive0".into()],
+            purpose: Purpose::Data,
+        }],
+        ashift: None,
+        properties: Vec::new(),
+        force: false,
+    };
+    // nothing is held in memory: all is read from the drive
+    let world = World { cache: held::Memory::of(0), ..world() };
+    let drives = [Arc::clone(&watched) as Arc<dyn Device>];
+    let held = held::create_on(&new, &drives, &world).unwrap();
+    // so many that the dnodes of the pool's own objects are found by indirect blocks
+    for number in 1..20 {
+        let new = NewDataset { name: format!("tank/n{number}"), properties: Vec::new() };
+        held.create_filesystem(&new).unwrap();
+    }
+    for file in ["first", "second"] {
+        crate::held::write_file(&held, "tank/n2", file, &vec![7; 300_000]);
+    }
+    held.sync().unwrap();
+    let (ask, asked) = mpsc::channel::<mpsc::Sender<()>>();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut looks = 0;
+            for done in asked {
+                assert_eq!(names(&held, "filesystem").len(), 20);
+                assert!(held.pool_properties().is_ok());
+                assert_eq!(held.status().trouble, None);
+                let live = held.files("tank/n2").unwrap();
+                for file in ["first", "second"] {
+                    let found = live.files().find(file.as_bytes()).unwrap().unwrap();
+                    assert_eq!(found.facts().size, 300_000);
+                }
+                looks += 1;
+                done.send(()).unwrap();
+            }
+            looks
+        });
+        for write in 0..200 {
+            *watched.ask.lock().unwrap() = Some((ask.clone(), write));
+            crate::held::write_file(&held, "tank/n2", &format!("file-{write}"), &vec![7; 300_000]);
+            held.set("tank/n2", "userquota@1000", &format!("{}M", 500 + write)).unwrap();
+            held.snapshot(&[format!("tank/n1@s{write}"), format!("tank/n2@s{write}")]).unwrap();
+        }
+        *watched.ask.lock().unwrap() = None;
+        drop(ask);
+        assert!(looking.join().unwrap() > 50);
+    });
+    held.export().unwrap();
 }

@@ -84,8 +84,9 @@ impl Owned {
     }
 
     /// Counts the errors of cache drives anew, on drives that are opened anew where they failed.
-    pub(super) fn clear_caches(&self) {
-        let failed = self.l2arc.drives().into_iter();
+    pub(super) fn clear_caches(&self, only: Option<Guid>) {
+        let drives = self.l2arc.drives().into_iter();
+        let failed = drives.filter(|drive| only.is_none_or(|guid| drive.guid == guid));
         let failed = failed.filter(|drive| drive.read_errors + drive.write_errors > 0);
         for guid in failed.map(|drive| drive.guid) {
             let device = self.auxiliary.lock().open.get(&guid).cloned();
@@ -93,7 +94,7 @@ impl Owned {
             let _ =
                 device.map(|device| device.reopen(&|found| auxiliary::is_labelled(found, guid)));
         }
-        self.l2arc.clear();
+        self.l2arc.clear(only);
     }
 
     fn change_auxiliary(

@@ -14,6 +14,7 @@ mod early;
 mod heal;
 mod history;
 mod leave;
+mod look;
 mod policy;
 mod room;
 mod shared;
@@ -47,6 +48,7 @@ pub(crate) use account::deflated_copy;
 pub(crate) use config::put_packed;
 pub use drives::{NewSide, Refusal, Stay};
 pub(crate) use history::write_down;
+pub use look::Look;
 pub use policy::{Allowed, Redundant, Settings};
 pub use signs::FAILS as SIGNS_MISSED;
 
@@ -262,6 +264,7 @@ impl Owned {
             leaf.rejoin(pool.uberblock.txg);
         }
         let (bare, usable) = (capacity::bare(&pool), capacity::usable(&pool));
+        mos.keep();
         let signs = signs::Signs::of(&pool.directory)?;
         let groups = Groups::new(pool.uberblock.txg, world.limits);
         let standstill = Arc::new(standstill::Standstill::new(groups.clone()));
@@ -340,24 +343,6 @@ impl Owned {
     /// The pool's own object set.
     pub fn mos(&self) -> &Objset {
         &self.mos
-    }
-
-    /// As long as this is there, nothing is used again that the last group on the drives leads to.
-    pub fn pin(&self) -> metaslab::Pin {
-        self.space.allocator().pin(self.groups.synced())
-    }
-
-    /// The pool's own object set as the last group on the drives has it, and that group's txg. As
-    /// long as the pin is there, nothing that it leads to is used anew.
-    pub(crate) fn pinned(
-        &self,
-        source: &Arc<dyn Source>,
-    ) -> Result<(metaslab::Pin, Txg, Objset), Error> {
-        // what is read when the pin is there is kept by it
-        let pin = self.pin();
-        let uberblock = self.uberblock.read().clone();
-        let mos = Objset::open(Arc::clone(source), ObjsetId::MOS, &uberblock.root, None)?;
-        Ok((pin, uberblock.txg, mos))
     }
 
     /// Its vdevs.

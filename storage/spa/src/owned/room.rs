@@ -37,6 +37,7 @@ impl Owned {
     /// How broken up the free space of data vdevs is, and that of one top-level vdev: 0 to 100; none
     /// if that is not known.
     pub fn fragmentation(&self, vdev: Option<VdevId>) -> Result<Option<u64>, Error> {
+        let _pin = self.pin();
         match vdev {
             Some(vdev) => self.space.fragmentation_of(vdev),
             None => self.space.fragmentation(Class::Normal),
@@ -45,7 +46,7 @@ impl Owned {
 
     /// What deduplication stores: [`crate::capacity::dedup_sums`].
     pub fn dedup_sums(&self) -> Vec<ondisk::dedup::Sums> {
-        crate::capacity::dedup_sums(&self.mos.synced(), &self.tree)
+        crate::capacity::dedup_sums(&self.look(), &self.tree)
     }
 
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
@@ -74,7 +75,7 @@ impl Owned {
     /// What may still be written to a dataset by quotas and reservations, as of the last group
     /// that is on the drives.
     pub fn room(&self, dataset: ObjsetId) -> Result<Room, Error> {
-        let mos = self.mos.synced();
+        let mos = self.look();
         let tx = Tx::syncing(self.groups.synced());
         let raw: Arc<dyn Source> = Arc::clone(&self.cache) as Arc<dyn Source>;
         let change = Change {

@@ -231,7 +231,7 @@ impl Owned {
     /// Whether blocks may be cloned (block_cloning).
     pub fn may_clone(&self) -> bool {
         Feature::by_guid(BLOCK_CLONING)
-            .and_then(|feature| dsl::write::features::uses(&self.mos, feature).ok().flatten())
+            .and_then(|feature| dsl::write::features::uses(&self.look(), feature).ok().flatten())
             .is_some()
     }
 

@@ -11,6 +11,7 @@ use std::thread::{self, ThreadId};
 use device::Device;
 use parking_lot::{Condvar, Mutex};
 use txg::Groups;
+use units::Guid;
 
 use super::Owned;
 use crate::Error;
@@ -101,17 +102,18 @@ impl Owned {
         self.standstill.trouble().is_some()
     }
 
-    /// Counts the drives' errors anew, and has what failed tried again, on drives that are opened
-    /// anew, as they may have been pulled out and put in again. What the pool's last
+    /// Counts the errors of one drive anew, or of all, and has what failed tried again, on drives that
+    /// are opened anew, as they may have been pulled out and put in again. What the pool's last
     /// changes are to come to is known when the next sync is done. Fails where it cannot go on.
-    pub fn clear(&self) -> Result<(), Error> {
-        for leaf in self.tree.leaves() {
+    pub fn clear(&self, only: Option<Guid>) -> Result<(), Error> {
+        let leaves = self.tree.leaves().into_iter();
+        for leaf in leaves.filter(|leaf| only.is_none_or(|guid| leaf.guid() == guid)) {
             if leaf.errors().1 > 0 || leaf.write_errors() > 0 {
                 self.reopen(&leaf);
             }
             leaf.clear_errors();
         }
-        self.clear_caches();
+        self.clear_caches(only);
         if let Some(trouble) = &*self.trouble.read() {
             return Err(trouble.clone());
         }

@@ -259,6 +259,7 @@ impl Owned {
             }
         }
         *self.uberblock.write() = uberblock;
+        self.mos.keep();
         self.saved.store(self.shared.saved(), Ordering::Relaxed);
         self.space.synced(txg);
         for log in self.sets.lock().values().filter_map(|set| set.log.get()) {
