@@ -4,6 +4,8 @@
 //! time, so that they come in a slightly different order: what is near the place where the last
 //! piece ended counts as the next.
 
+use std::ops::Range;
+
 /// Bytes that a piece may come too early or too late.
 const NEAR: u64 = 2 << 20;
 /// Bytes that are fetched ahead at first and at most.
@@ -16,9 +18,23 @@ pub(crate) struct Ahead {
     expected: u64,
     /// Bytes ahead of the place where the last piece ends; 0 while nothing points to a sequence.
     window: u64,
+    /// Up to where [`Ahead::beyond`] has told what to fetch.
+    told: u64,
 }
 
 impl Ahead {
+    /// Takes note of a piece as [`Ahead::note`] does, and gives what is to be fetched that was not told
+    /// before: half of what lies ahead at least, so that who fetches is not woken for each piece.
+    pub(crate) fn beyond(&mut self, start: u64, length: usize) -> Option<Range<u64>> {
+        let until = self.note(start, length)?;
+        let from = self.told.max(self.expected);
+        if until.saturating_sub(from) < self.window / 2 {
+            return None;
+        }
+        self.told = until;
+        Some(from..until)
+    }
+
     /// Takes note that a piece up to `end` is read, and gives up to where to fetch ahead, if at
     /// all.
     pub(crate) fn note(&mut self, start: u64, length: usize) -> Option<u64> {
@@ -27,7 +43,7 @@ impl Ahead {
             && start <= self.expected.saturating_add(NEAR)
             && self.expected > 0;
         if !is_next {
-            *self = Self { expected: end, window: 0 };
+            *self = Self { expected: end, window: 0, told: 0 };
             return None;
         }
         if end > self.expected {
@@ -55,6 +71,26 @@ mod tests {
             ahead.note(at * piece, PIECE);
         }
         assert_eq!(ahead.note(100 * piece, PIECE), Some(101 * piece + MOST));
+    }
+
+    #[test]
+    fn what_lies_ahead_is_told_once() {
+        let mut ahead = Ahead::default();
+        let (piece, mut told) = (PIECE as u64, Vec::new());
+        for at in 0..400 {
+            if let Some(range) = ahead.beyond(at * piece, PIECE) {
+                assert!(range.start >= (at + 1) * piece, "what is read now is not fetched as well");
+                told.push(range);
+            }
+            // what is to be read next has been told
+            assert!(at == 0 || told.last().unwrap().end >= (at + 2) * piece);
+        }
+        assert!(told.windows(2).all(|pair| pair[0].end == pair[1].start), "no gaps: {told:?}");
+        assert!(told.len() < 30, "in long stretches: {}", told.len());
+        // elsewhere, and back
+        assert_eq!(ahead.beyond(1 << 40, PIECE), None);
+        assert_eq!(ahead.beyond(0, PIECE), None);
+        assert_eq!(ahead.beyond(piece, PIECE), Some(2 * piece..2 * piece + FIRST));
     }
 
     #[test]

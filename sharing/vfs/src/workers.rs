@@ -31,7 +31,7 @@ enum Job {
     /// A block for a reader.
     Fetch(Weak<Reader>, u64),
     /// A range of what may change meanwhile: it is only brought into the pool's cache.
-    Warm(Box<Content>, Range<u64>),
+    Warm(Arc<Content>, Range<u64>),
 }
 
 /// More are not kept: who asks for the block then fetches it.
@@ -79,14 +79,15 @@ impl Errands {
     }
 
     /// Has a range of a file brought into the pool's cache, block by block.
-    pub(crate) fn warm(&self, content: &Content, range: Range<u64>) {
+    pub(crate) fn warm(&self, content: &Arc<Content>, range: Range<u64>) {
         let Some(shared) = self.0.upgrade() else { return };
         let block = content.block_size().max(1);
+        let end = range.end.min(content.size());
         let mut queue = shared.queue.lock();
         let mut at = range.start / block * block;
-        while at < range.end && queue.jobs.len() < LONGEST {
+        while at < end && queue.jobs.len() < LONGEST {
             let behind = at.saturating_add(block);
-            queue.jobs.push_back(Job::Warm(Box::new(content.clone()), at..behind));
+            queue.jobs.push_back(Job::Warm(Arc::clone(content), at..behind));
             at = behind;
         }
         drop(queue);

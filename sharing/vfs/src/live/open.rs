@@ -40,7 +40,7 @@ enum How {
 /// A file that may change, and stays until this is dropped.
 struct Hold {
     ahead: Mutex<Ahead>,
-    content: Content,
+    content: Arc<Content>,
     object: ObjectId,
     /// Which of those that may have had its number it is.
     generation: u64,
@@ -124,10 +124,9 @@ impl Open {
             How::Gone => return Err(Error::Stale),
         };
         self.note_access();
-        let until = ahead.lock().note(offset, length);
-        let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
-        if let Some(until) = until.filter(|until| *until > end) {
-            self.live.0.workers.errands().warm(content, end..until);
+        let beyond = ahead.lock().beyond(offset, length);
+        if let Some(beyond) = beyond {
+            self.live.0.workers.errands().warm(content, beyond);
         }
         Ok(content.read(offset, into)?)
     }
@@ -178,7 +177,7 @@ impl Open {
 impl Hold {
     fn new(files: LiveFiles, (object, generation): (u64, u64), content: Content) -> Self {
         let (ahead, object) = (Mutex::default(), ObjectId::new(object));
-        Self { ahead, content, object, generation, files }
+        Self { ahead, content: Arc::new(content), object, generation, files }
     }
 }
 
