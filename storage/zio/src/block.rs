@@ -26,6 +26,13 @@ impl Block {
         Self::new(copy, order)
     }
 
+    /// So many zeros as a block's content.
+    pub fn zeros(length: usize, order: Order) -> Self {
+        let mut bytes = Self::buffer(length);
+        bytes.fill(0);
+        Self::new(bytes, order)
+    }
+
     /// Whether this is the same memory as another: a clone of it, with nothing changed.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)

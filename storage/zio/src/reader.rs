@@ -324,7 +324,7 @@ impl Source for Reader {
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         match pointer {
             Blkptr::Hole(hole) => {
-                Ok(Block::new(vec![0; hole.lsize as usize], ondisk::Order::Little))
+                Ok(Block::zeros(hole.lsize as usize, ondisk::Order::Little))
             }
             Blkptr::Redacted(_) => Err(Error::Redacted { place }),
             Blkptr::Embedded(embedded) => unpacked(embedded, place),

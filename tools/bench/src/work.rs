@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 const PIECE: usize = 1 << 20;
 const SMALL: usize = 4096;
+/// Pages from one piece of noise to the next.
+const STRIDE: u64 = 53;
 /// So long random work goes on.
 const WHILE: Duration = Duration::from_secs(2);
 
@@ -43,7 +45,7 @@ impl Place {
         let begun = Instant::now();
         let mut file = File::create(self.large()).map_err(self.failed())?;
         for at in 0..self.mib {
-            file.write_all(piece(noise, at)).map_err(self.failed())?;
+            file.write_all(piece(noise, at, PIECE)).map_err(self.failed())?;
         }
         file.sync_all().map_err(self.failed())?;
         Ok(per_second(self.mib << 20, begun) / 1e9)
@@ -81,9 +83,12 @@ impl Place {
     /// Writes of 4 KiB at random places of the large file, safe at the end: per second.
     pub(crate) fn random_write(&self, noise: &[u8]) -> Rate {
         let file = self.opened_cold(&self.large())?;
-        let bytes = noise.get(..SMALL).unwrap_or_default();
         let begun = Instant::now();
-        let rate = self.for_a_while(|at| file.write_all_at(bytes, at).map_err(self.failed()))?;
+        let mut pieces = (0..).map(|index| piece(noise, index, SMALL));
+        let rate = self.for_a_while(|at| {
+            let bytes = pieces.next().unwrap_or_default();
+            file.write_all_at(bytes, at).map_err(self.failed())
+        })?;
         let time = begun.elapsed().as_secs_f64();
         file.sync_all().map_err(self.failed())?;
         Ok(rate * time / begun.elapsed().as_secs_f64())
@@ -93,8 +98,9 @@ impl Place {
     pub(crate) fn safe_write(&self, noise: &[u8]) -> Rate {
         let path = self.dir.join("safe");
         let mut file = File::create(&path).map_err(self.failed())?;
-        let bytes = noise.get(..SMALL).unwrap_or_default();
+        let mut pieces = (0..).map(|index| piece(noise, index, SMALL));
         let rate = self.for_a_while(|_| {
+            let bytes = pieces.next().unwrap_or_default();
             file.write_all(bytes).and_then(|()| file.sync_data()).map_err(self.failed())
         });
         drop(file);
@@ -149,10 +155,14 @@ impl Place {
     }
 }
 
-fn piece(noise: &[u8], index: u64) -> &[u8] {
-    let room = noise.len().saturating_sub(PIECE) as u64;
-    let at = usize::try_from(index * 0x3_5003 % room.max(1)).unwrap_or(0);
-    noise.get(at..at + PIECE).unwrap_or_default()
+/// Bytes that cannot be compressed, from changing places, and at a page's beginning, as programs that
+/// copy have their buffers: the kernel cuts a MiB that lies askew in two.
+fn piece(noise: &[u8], index: u64, length: usize) -> &[u8] {
+    let first = noise.as_ptr().align_offset(SMALL);
+    let pages = noise.len().saturating_sub(first + length) / SMALL;
+    let page = usize::try_from(index * STRIDE % pages.max(1) as u64).unwrap_or(0);
+    let at = first + page * SMALL;
+    noise.get(at..at + length).unwrap_or_default()
 }
 
 /// Has the file system write out what waits.

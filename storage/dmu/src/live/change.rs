@@ -246,7 +246,7 @@ fn change_block(
     };
     let mut before = before.filter(|content| content.len() == size);
     let mut first = || {
-        let zeros = || Block::new(vec![0; size], Order::Little);
+        let zeros = || Block::zeros(size, Order::Little);
         Content::Bytes(before.take().unwrap_or_else(zeros))
     };
     let mut state = entry.state.write();
