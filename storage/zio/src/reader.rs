@@ -323,9 +323,7 @@ impl Reader {
 impl Source for Reader {
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         match pointer {
-            Blkptr::Hole(hole) => {
-                Ok(Block::zeros(hole.lsize as usize, ondisk::Order::Little))
-            }
+            Blkptr::Hole(hole) => Ok(Block::zeros(hole.lsize as usize, ondisk::Order::Little)),
             Blkptr::Redacted(_) => Err(Error::Redacted { place }),
             Blkptr::Embedded(embedded) => unpacked(embedded, place),
             Blkptr::Regular(block) => self.whole(block, place, key, true),

@@ -28,6 +28,10 @@ mod work;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use run::{Pair, median, runs, seconds};
 
 /// The promises of the issue, printed beside the figures.
