@@ -79,15 +79,16 @@ impl Errands {
     }
 
     /// Has a range of a file brought into the pool's cache, block by block.
-    pub(crate) fn warm(&self, content: &Arc<Content>, range: Range<u64>) {
+    pub(crate) fn warm(&self, content: Content, range: Range<u64>) {
         let Some(shared) = self.0.upgrade() else { return };
         let block = content.block_size().max(1);
         let end = range.end.min(content.size());
+        let content = Arc::new(content);
         let mut queue = shared.queue.lock();
         let mut at = range.start / block * block;
         while at < end && queue.jobs.len() < LONGEST {
             let behind = at.saturating_add(block);
-            queue.jobs.push_back(Job::Warm(Arc::clone(content), at..behind));
+            queue.jobs.push_back(Job::Warm(Arc::clone(&content), at..behind));
             at = behind;
         }
         drop(queue);

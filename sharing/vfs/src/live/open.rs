@@ -40,7 +40,7 @@ enum How {
 /// A file that may change, and stays until this is dropped.
 struct Hold {
     ahead: Mutex<Ahead>,
-    content: Arc<Content>,
+    content: Content,
     object: ObjectId,
     /// Which of those that may have had its number it is.
     generation: u64,
@@ -126,7 +126,10 @@ impl Open {
         self.note_access();
         let beyond = ahead.lock().beyond(offset, length);
         if let Some(beyond) = beyond {
-            self.live.0.workers.errands().warm(content, beyond);
+            // looked up anew: what was opened does not know how long it is by now
+            if let Ok(content) = self.live.content(self.number) {
+                self.live.0.workers.errands().warm(content, beyond);
+            }
         }
         Ok(content.read(offset, into)?)
     }
@@ -177,7 +180,7 @@ impl Open {
 impl Hold {
     fn new(files: LiveFiles, (object, generation): (u64, u64), content: Content) -> Self {
         let (ahead, object) = (Mutex::default(), ObjectId::new(object));
-        Self { ahead, content: Arc::new(content), object, generation, files }
+        Self { ahead, content, object, generation, files }
     }
 }
 
