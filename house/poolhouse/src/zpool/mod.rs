@@ -160,7 +160,7 @@ impl Zpool {
             Command::Detach(args) => args.run(asking),
             Command::Scrub(args) => args.run(asking),
             Command::Clear(args) => {
-                let (name, drive) = (args.pool.clone(), args.drive.clone());
+                let (name, drive) = (args.pool.clone(), args.drive.as_deref().map(vdevs::named));
                 asking.tell(&Ask::ClearPool { name, drive })
             }
             Command::History(args) => history::run(args, asking),

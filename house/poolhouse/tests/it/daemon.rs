@@ -6,7 +6,7 @@ use std::fs::File;
 use serde_json::Value;
 
 use crate::nas::{Nas, kill};
-use crate::poolhouse::{arg, run};
+use crate::poolhouse::{arg, run, run_in};
 
 #[test]
 fn a_pool_outlasts_its_daemon() {
@@ -185,6 +185,14 @@ fn commands_are_written_down_and_errors_are_cleared() {
     nas.good("zfs snapshot tank/child@one");
     nas.refused("zfs create tank/child", 1);
     nas.good("zpool clear tank");
+    let state = nas.state();
+    let drives = nas.0.join("drives");
+    // a path is of where the command is given, not of where the daemon is
+    for (drive, status) in [("d0.img", 0), ("./d0.img", 0), ("d1.img", 2)] {
+        let words = ["zpool", "clear", "tank", drive, "--state", arg(&state)];
+        let cleared = run_in(&drives, &words);
+        assert_eq!(cleared.status, status, "{drive}: {}", cleared.err);
+    }
     assert_eq!(nas.good("zpool list -Ho name,health"), "tank\tONLINE\n");
     let told = nas.good("zpool history tank");
     let lines: Vec<&str> = told.lines().collect();
@@ -199,7 +207,6 @@ fn commands_are_written_down_and_errors_are_cleared() {
     nas.good("serve --stop");
     assert!(nas.good("zpool history -i tank").contains("] open pool version 5000; software"));
     nas.good("zpool export tank");
-    let drives = nas.0.join("drives");
     nas.good(&format!("zpool import -R {} -d {} tank", arg(&nas.root()), arg(&drives)));
     let told = nas.good("zpool history -i tank");
     assert!(told.contains("] import pool version 5000") && told.contains(" zpool import -R"));

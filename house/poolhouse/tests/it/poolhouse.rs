@@ -14,7 +14,13 @@ pub(crate) struct Run {
 
 /// Runs `poolhouse` with the arguments, with nobody to be asked.
 pub(crate) fn run(args: &[&str]) -> Run {
+    run_in(Path::new("."), args)
+}
+
+/// Runs it in a folder.
+pub(crate) fn run_in(dir: &Path, args: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.current_dir(dir);
     command.args(args).env("TZ", "UTC").stdin(Stdio::null());
     let Output { status, stdout, stderr } = command.output().expect("the command starts");
     Run {
