@@ -244,7 +244,7 @@ impl Held {
         let logged = self.logged()?;
         if self.0.owned.taken_back().is_some() {
             self.0.owned.settle_back().map_err(|why| self.explain(&why))?;
-            return logged.iter().try_for_each(|dataset| self.drop_log(dataset));
+            return self.drop_logs(&logged);
         }
         for dataset in &logged {
             let name = dataset.name();
@@ -295,13 +295,23 @@ impl Held {
         Ok(found)
     }
 
-    fn drop_log(&self, dataset: &dsl::Dataset) -> Result<()> {
-        let name = dataset.name();
-        let key = dataset.key().map_err(|error| Error::of_dataset(&name, &error))?;
-        let Some(id) = dataset.id() else { return Ok(()) };
+    /// Drops logs with one group: with the first that is written the pool is one like any other, and
+    /// what a log that was left promises would be believed.
+    fn drop_logs(&self, logged: &[dsl::Dataset]) -> Result<()> {
+        let mut drops = Vec::new();
+        for dataset in logged {
+            let name = dataset.name();
+            let key = dataset.key().map_err(|error| Error::of_dataset(&name, &error))?;
+            drops.extend(dataset.id().map(|id| (name, id, key)));
+        }
+        if drops.is_empty() {
+            return Ok(());
+        }
         self.change(move |owned, change| {
-            let failed = |why: spa::Error| Error::Refused { what: format!("'{name}': {why}") };
-            owned.drop_log(change, id, key).map_err(failed)
+            drops.iter().try_for_each(|(name, id, key)| {
+                let failed = |why: spa::Error| Error::Refused { what: format!("'{name}': {why}") };
+                owned.drop_log(change, *id, key.clone()).map_err(failed)
+            })
         })
     }
 

@@ -110,13 +110,22 @@ fn a_pool_goes_back_by_a_group_or_two() {
         for workload in kinds.map(|kind| kind(seed)) {
             let run = Run::new(*shape, base, workload).unwrap();
             for groups in [1, 2] {
-                let done = run.take_back(groups, chance.next_u64());
-                let done = done.unwrap_or_else(|why| panic!("{shape}:{workload}, {groups}: {why}"));
+                let way = chance.next_u64();
+                let done = run.take_back(groups, way);
+                let done =
+                    done.unwrap_or_else(|why| panic!("{shape}:{workload}, {groups}, {way}: {why}"));
                 taken_back += u64::from(done);
             }
         }
     }
     assert!(taken_back > 200, "only {taken_back} were");
+}
+
+/// Two logs were dropped with a group each, and the power failed between them.
+#[test]
+fn what_all_logs_promised_is_given_up_with_one_group() {
+    let (run, _) = again("mirror:r2349629329:0:0");
+    assert!(run.take_back(1, 6_243_199_324_902_294_182).unwrap());
 }
 
 /// The run that a failure has named, and its cut.
