@@ -20,7 +20,8 @@ pub(crate) struct Model {
     pub(crate) deflated: Box<dyn Fn(&Blkptr) -> u64>,
     pub(crate) blocks: BTreeMap<u64, Blkptr>,
     pub(crate) sets: HashMap<ObjsetId, BTreeSet<u64>>,
-    /// Of heads that were destroyed: all that no snapshot reached, by the number of the root.
+    /// Of heads that were destroyed: all that they reached, by the number of the root. Two of them
+    /// may have had the same root, if nothing was written between two rollbacks.
     pub(crate) trees: HashMap<u64, BTreeSet<u64>>,
 }
 
@@ -230,10 +231,10 @@ impl Model {
             let mut sum = [0; 3];
             for entry in entries {
                 let set = self.trees.get(&number(&entry.root))?;
-                for number in set {
-                    wait(*number);
-                }
-                add(&mut sum, self.sum(set));
+                let own: BTreeSet<u64> =
+                    set.iter().copied().filter(|it| self.birth(*it) > entry.birth).collect();
+                own.iter().for_each(|number| wait(*number));
+                add(&mut sum, self.sum(&own));
             }
             assert_eq!([header.bytes, header.compressed, header.uncompressed], sum);
             add(&mut all, sum);

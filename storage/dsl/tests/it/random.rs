@@ -205,14 +205,10 @@ impl Run {
         Ok(())
     }
 
-    /// The blocks of a head that no snapshot reaches.
-    fn own(&self, id: ObjsetId) -> (u64, BTreeSet<u64>) {
-        let tree = self.world.tree();
-        let dataset = tree.dataset(id).unwrap();
-        let record = dataset.phys().unwrap();
-        let mut set = self.model.sets[&id].clone();
-        set.retain(|it| self.model.blocks[it].birth() > record.previous_txg);
-        (number(&record.root), set)
+    /// A head's root, and all blocks that it reaches.
+    fn reached(&self, id: ObjsetId) -> (u64, BTreeSet<u64>) {
+        let dataset = self.world.tree().dataset(id).unwrap();
+        (number(&dataset.phys().unwrap().root), self.model.sets[&id].clone())
     }
 
     fn forget_lost(&mut self) {
@@ -221,9 +217,9 @@ impl Run {
     }
 
     fn destroy(&mut self, head: &(String, ObjsetId)) -> Made {
-        let (root, own) = self.own(head.1);
+        let (root, reached) = self.reached(head.1);
         self.world.change(|change| write::destroy(change, &head.0))?;
-        self.model.trees.insert(root, own);
+        self.model.trees.insert(root, reached);
         self.forget_lost();
         Ok(())
     }
@@ -243,10 +239,10 @@ impl Run {
     }
 
     fn rollback(&mut self, head: &(String, ObjsetId)) -> Made {
-        let (root, own) = self.own(head.1);
+        let (root, reached) = self.reached(head.1);
         let previous = self.world.tree().dataset(head.1).unwrap().phys().unwrap().previous;
         self.world.change(|change| write::rollback(change, &head.0, None))?;
-        self.model.trees.insert(root, own);
+        self.model.trees.insert(root, reached);
         let set = self.model.sets[&ObjsetId::new(previous.get())].clone();
         self.model.sets.insert(head.1, set);
         Ok(())
