@@ -1,13 +1,14 @@
 //! A file or block device: opened read-only, or for this program alone.
 //!
-//! A disk that is pulled out and put in again is another one to the system, and the old handle leads
-//! nowhere. So the handle can be exchanged while the device is in use.
+//! A disk that is pulled out and put in again is another one to the system, often with another name, as
+//! the old one is in use still, and the old handle leads nowhere. So the handle can be exchanged while the
+//! device is in use.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -15,7 +16,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::held::Mark;
-use crate::probe::plain;
+use crate::place::Place;
+use crate::probe::{beside, plain};
 use crate::{Device, Error};
 
 /// The most parts that the system takes in one request.
@@ -24,8 +26,7 @@ const MOST_PARTS: usize = 1024;
 /// A file or block device.
 #[derive(Debug)]
 pub struct File {
-    name: String,
-    path: PathBuf,
+    place: Place,
     handle: RwLock<Arc<Handle>>,
     size: u64,
     /// It lies in memory: nothing that is asked of it waits for hardware.
@@ -82,37 +83,71 @@ impl File {
     fn over(path: &Path, handle: Arc<Handle>, size: u64, held: Option<Mutex<Mark>>) -> Self {
         let in_memory = lies_in_memory(&handle.0);
         let (unkept, doubtful) = Default::default();
-        let (name, path) = (path.display().to_string(), path.to_owned());
-        let handle = RwLock::new(handle);
-        Self { name, path, handle, size, in_memory, unkept, doubtful, held }
+        let (place, handle) = (Place::new(path), RwLock::new(handle));
+        Self { place, handle, size, in_memory, unkept, doubtful, held }
     }
 
     fn handle(&self) -> Arc<Handle> {
         Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Another handle of what is at its path now, if that is as long and `judge` knows it.
+    /// Another handle of what is at a path now, if that is as long and `judge` knows it.
     fn another(
         &self,
+        path: &Path,
         facts: &fs::Metadata,
         judge: &dyn Fn(&Arc<dyn Device>) -> bool,
     ) -> Result<Arc<Handle>, Error> {
-        let (handle, size) = take(&self.path, &self.name, facts)?;
-        let found: Arc<dyn Device> =
-            Arc::new(Self::over(&self.path, Arc::clone(&handle), size, None));
+        let path_name = path.display().to_string();
+        let (handle, size) = take(path, &path_name, facts)?;
+        let found: Arc<dyn Device> = Arc::new(Self::over(path, Arc::clone(&handle), size, None));
         if size < self.size || !judge(&found) {
             let reason = "it is not the one that was there before".to_owned();
-            return Err(Error::Open { path: self.name.clone(), reason });
+            return Err(Error::Open { path: path_name, reason });
         }
         Ok(handle)
     }
 
+    /// Exchanges the handle for one of what is at a path now.
+    fn reopen_at(
+        &self,
+        path: &Path,
+        held: &mut Mark,
+        judge: &dyn Fn(&Arc<dyn Device>) -> bool,
+    ) -> Result<(), Error> {
+        let facts = facts(path, &path.display().to_string())?;
+        let mark = if held.is_of(&facts) {
+            None
+        } else {
+            let in_use = || Error::InUse { path: path.display().to_string() };
+            Some(Mark::set(&facts).ok_or_else(in_use)?)
+        };
+        let old = self.handle();
+        let doubtful = self.unkept.load(Ordering::Acquire) && old.0.sync_data().is_err();
+        // where it is the same file after all, our own lock would be in our way
+        let _ = flock(&old.0, FlockOperation::Unlock);
+        let new = self.another(path, &facts, judge).inspect_err(|_| {
+            let _ = lock(&old.0);
+        })?;
+        *self.handle.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        self.place.set(path);
+        self.doubtful.fetch_or(doubtful, Ordering::AcqRel);
+        drop(old);
+        if let Some(mark) = mark {
+            *held = mark;
+        } else {
+            // closing the old handle gave up what is locked for the process
+            let _ = lock(&new.0);
+        }
+        Ok(())
+    }
+
     fn write_failed(&self, offset: u64, length: usize, error: &io::Error) -> Error {
-        Error::Write { device: self.name.clone(), offset, length, reason: plain(error) }
+        Error::Write { device: self.name().to_owned(), offset, length, reason: plain(error) }
     }
 
     fn read_failed(&self, offset: u64, length: usize, error: &io::Error) -> Error {
-        Error::Read { device: self.name.clone(), offset, length, reason: plain(error) }
+        Error::Read { device: self.name().to_owned(), offset, length, reason: plain(error) }
     }
 
     /// Fills up to [`MOST_PARTS`] parts; how many bytes.
@@ -197,18 +232,22 @@ impl Device for File {
     }
 
     fn name(&self) -> &str {
-        &self.name
+        self.place.name()
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(self.place.path())
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        Error::check_range(&self.name, self.size, offset, into.len())?;
+        Error::check_range(self.name(), self.size, offset, into.len())?;
         let read = self.handle().0.read_exact_at(into, offset);
         read.map_err(|error| self.read_failed(offset, into.len(), &error))
     }
 
     fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
         let length = parts.iter().map(|part| part.len()).sum();
-        Error::check_range(&self.name, self.size, offset, length)?;
+        Error::check_range(self.name(), self.size, offset, length)?;
         let parts = parts.iter_mut().filter(|part| !part.is_empty());
         let mut slices: Vec<IoSliceMut<'_>> = parts.map(|part| IoSliceMut::new(part)).collect();
         let (mut rest, mut at) = (&mut slices[..], offset);
@@ -229,9 +268,9 @@ impl Device for File {
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
         if !self.is_writable() {
-            return Err(Error::ReadOnly { device: self.name.clone() });
+            return Err(Error::ReadOnly { device: self.name().to_owned() });
         }
-        Error::check_range(&self.name, self.size, offset, from.len())?;
+        Error::check_range(self.name(), self.size, offset, from.len())?;
         self.unkept.store(true, Ordering::Release);
         let written = self.handle().0.write_all_at(from, offset);
         written.map_err(|error| self.write_failed(offset, from.len(), &error))
@@ -242,10 +281,10 @@ impl Device for File {
             return self.write_at(offset, part);
         }
         if !self.is_writable() {
-            return Err(Error::ReadOnly { device: self.name.clone() });
+            return Err(Error::ReadOnly { device: self.name().to_owned() });
         }
         let length = parts.iter().map(|part| part.len()).sum();
-        Error::check_range(&self.name, self.size, offset, length)?;
+        Error::check_range(self.name(), self.size, offset, length)?;
         let mut slices: Vec<IoSlice<'_>> =
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
         self.unkept.store(true, Ordering::Release);
@@ -266,7 +305,7 @@ impl Device for File {
         if !self.is_writable() {
             return Ok(());
         }
-        let failed = |reason| Error::Flush { device: self.name.clone(), reason };
+        let failed = |reason| Error::Flush { device: self.name().to_owned(), reason };
         if self.doubtful.swap(false, Ordering::AcqRel) {
             return Err(failed("it went away before it had kept what it had taken".to_owned()));
         }
@@ -279,31 +318,13 @@ impl Device for File {
 
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
         let Some(held) = &self.held else { return Ok(()) };
-        let facts = facts(&self.path, &self.name)?;
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        let mark = if held.is_of(&facts) {
-            None
-        } else {
-            let in_use = || Error::InUse { path: self.name.clone() };
-            Some(Mark::set(&facts).ok_or_else(in_use)?)
-        };
-        let old = self.handle();
-        let doubtful = self.unkept.load(Ordering::Acquire) && old.0.sync_data().is_err();
-        // where it is the same file after all, our own lock would be in our way
-        let _ = flock(&old.0, FlockOperation::Unlock);
-        let new = self.another(&facts, judge).inspect_err(|_| {
-            let _ = lock(&old.0);
-        })?;
-        *self.handle.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        self.doubtful.fetch_or(doubtful, Ordering::AcqRel);
-        drop(old);
-        if let Some(mark) = mark {
-            *held = mark;
-        } else {
-            // closing the old handle gave up what is locked for the process
-            let _ = lock(&new.0);
-        }
-        Ok(())
+        let here = self.place.path();
+        self.reopen_at(here, &mut held, judge).or_else(|why| {
+            let is_it = |found: &Arc<dyn Device>| found.size() >= self.size && judge(found);
+            let there = beside(here, &is_it).ok_or(why)?;
+            self.reopen_at(&there, &mut held, judge)
+        })
     }
 
     fn waits(&self) -> bool {
@@ -333,12 +354,14 @@ mod tests {
     use crate::{Device, Error};
     use std::path::PathBuf;
 
-    /// A file that goes when the test ends.
+    /// A file in a folder of its own, which goes when the test ends.
     struct Image(PathBuf);
 
     impl Image {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("{name}.{}", std::process::id()));
+            let folder = std::env::temp_dir().join(format!("{name}.{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let path = folder.join("image");
             std::fs::write(&path, vec![7; 1 << 16]).unwrap();
             Self(path)
         }
@@ -346,7 +369,7 @@ mod tests {
 
     impl Drop for Image {
         fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
+            let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
         }
     }
 
@@ -412,7 +435,39 @@ mod tests {
         assert!(File::open_exclusive(&away).is_ok() && File::open_exclusive(&image.0).is_err());
         std::fs::write(&image.0, b"short").unwrap();
         assert!(file.reopen(&|_| true).is_err());
-        std::fs::remove_file(&away).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_came_back_under_another_name_is_found_beside() {
+        let image = Image::new("device-moved");
+        let (here, folder) = (&image.0, image.0.parent().unwrap());
+        let away = folder.join("away/image");
+        let there = ["sdf", "sdg"].map(|name| folder.join(name));
+        std::fs::create_dir(folder.join("away")).unwrap();
+        std::fs::write(here, vec![7; 1 << 20]).unwrap();
+        let file = File::open_exclusive(here).unwrap();
+        std::fs::rename(here, &away).unwrap();
+        assert!(file.reopen(&|_| true).is_err());
+        // one that is too short is another, and of two it may be neither
+        std::fs::write(folder.join("short"), vec![7; (1 << 20) - 1]).unwrap();
+        for path in &there {
+            std::fs::copy(&away, path).unwrap();
+        }
+        assert!(file.reopen(&|_| true).is_err());
+        assert_eq!(file.path(), Some(here.as_path()));
+        std::fs::write(&there[0], vec![0; 1 << 20]).unwrap();
+        let is_it = |found: &std::sync::Arc<dyn Device>| {
+            let mut byte = [0];
+            found.read_at(0, &mut byte).is_ok() && byte == [7]
+        };
+        file.reopen(&is_it).unwrap();
+        assert_eq!(
+            (file.path(), file.name()),
+            (Some(there[1].as_path()), there[1].to_str().unwrap())
+        );
+        file.write_at(0, b"moved").unwrap();
+        assert_eq!(std::fs::read(&there[1]).unwrap()[..5], *b"moved");
+        assert!(File::open_exclusive(&there[1]).is_err() && File::open_exclusive(&away).is_ok());
     }
 
     #[test]

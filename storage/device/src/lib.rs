@@ -11,18 +11,20 @@ mod file;
 mod held;
 mod memory;
 mod partition;
+mod place;
 mod probe;
 mod signature;
 mod window;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use error::Error;
 pub use file::File;
 pub use memory::Memory;
 pub use partition::{Partition, partitions};
-pub use probe::{Found, probe};
+pub use probe::{Found, beside, probe};
 pub use signature::signature;
 pub use window::Window;
 
@@ -31,8 +33,13 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Bytes that it holds.
     fn size(&self) -> u64;
 
-    /// What a person calls it: its path.
+    /// What a person calls it: its path, which may be another after it was opened anew.
     fn name(&self) -> &str;
+
+    /// Where the system has it, if it is a file or a disk of its own.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
 
     /// Fills `into` from `offset` (bytes), wholly or not at all.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
@@ -87,8 +94,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         0
     }
 
-    /// Opens it anew where it was, if `judge` knows what is there: it may have gone away and come
-    /// back, so that what was opened first leads nowhere. If that was before it had kept all that it
+    /// Opens it anew where it was, or else where it is in that folder, if `judge` knows what is there: it
+    /// may have gone away and come back, so that what was opened first leads nowhere. If that was before it had kept all that it
     /// had taken, the next flush fails.
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
         let _ = judge;

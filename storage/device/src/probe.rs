@@ -38,6 +38,17 @@ pub fn probe(paths: &[PathBuf]) -> Found {
     found
 }
 
+/// Where in the same folder a device is now, if it is not where it was; none if there are several that
+/// `judge` takes for it.
+pub fn beside(path: &Path, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Option<PathBuf> {
+    let found = probe(&[path.parent()?.to_owned()]);
+    let mut known = found.devices.iter().filter(|found| found.path().is_some() && judge(found));
+    match (known.next(), known.next()) {
+        (Some(found), None) => found.path().map(Path::to_path_buf),
+        _ => None,
+    }
+}
+
 fn folder(path: &Path, seen: &mut BTreeSet<(u64, u64, u64)>, found: &mut Found) {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,

@@ -154,6 +154,14 @@ impl Leaf {
         true
     }
 
+    /// Its device came back, and its labels know of nothing newer than `synced`: what was written since,
+    /// up to `last`, it missed.
+    pub fn came_back(&self, synced: Txg, last: Txg) {
+        if synced < last {
+            self.lapse(Txg::new(synced.get().saturating_add(1)), last);
+        }
+    }
+
     /// It missed something of these txgs.
     fn lapse(&self, first: Txg, last: Txg) {
         let mut away = self.away.write();

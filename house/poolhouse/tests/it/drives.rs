@@ -169,6 +169,40 @@ fn a_drive_that_was_pulled_out_and_put_in_again_is_used_again() {
 }
 
 #[test]
+fn a_drive_that_was_put_in_again_is_used_under_its_new_name() {
+    if cannot_mount() {
+        return;
+    }
+    let nested = Nested::new("renamed");
+    let nas = &nested.inner;
+    nas.good("zpool set failmode=continue tank");
+    assert!(nested.keep("one", "first"));
+    nested.pull();
+    assert_eq!(nas.run("zfs create tank/late").status, 1);
+    assert_eq!(nas.good("zpool list -Ho health"), "SUSPENDED\n");
+    nested.put_back();
+    let now = nested.drive().with_file_name("sdf.img");
+    std::fs::rename(nested.drive(), &now).unwrap();
+    nas.good("zpool clear tank");
+    assert!(nested.keep("after", "it is back"));
+    // what was known of the old name is forgotten, also by who comes later
+    for restart in [false, true] {
+        if restart {
+            nas.good("serve --stop");
+        }
+        assert_eq!(nas.good("zpool list -Ho health"), "ONLINE\n");
+        let text = nas.good("zpool status tank");
+        assert!(text.contains(arg(&now)) && !text.contains(arg(&nested.drive())), "{text}");
+    }
+    for (name, content) in [("one", "first"), ("after", "it is back")] {
+        assert_eq!(nested.read(name).as_deref(), Some(content), "{name}");
+    }
+    nas.good("zpool export tank");
+    let verified = run(&["rescue", "verify", "-d", arg(&now), "tank"]);
+    assert_eq!(verified.status, 0, "{}{}", verified.out, verified.err);
+}
+
+#[test]
 fn what_a_drive_did_not_keep_is_said_to_be_lost() {
     if cannot_mount() {
         return;

@@ -213,7 +213,7 @@ fn put(content: &mut Vec<u8>, at: u64, bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
     #[test]
     fn any_changes_are_kept_and_every_block_is_accounted_for(
         deeds in proptest::collection::vec(deed(), 1..40)

@@ -315,7 +315,7 @@ fn is_refusal(why: &Error) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 10))]
 
     #[test]
     fn the_records_say_what_the_sets_are(seed: u64, full: bool) {

@@ -248,7 +248,7 @@ fn write_out(objset: &Objset, txg: Txg, sink: &dyn Sink, ledger: &dyn Ledger) ->
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 16))]
 
     #[test]
     fn every_block_is_freed_once_when_nobody_reaches_it(seed: u64) {

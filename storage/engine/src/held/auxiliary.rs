@@ -87,17 +87,22 @@ impl Held {
         all.filter_map(|(_, device)| Some(PathBuf::from(device?.name())))
     }
 
-    /// Opens spares and cache drives that were not there, where they are now where the pool says. One that
-    /// is looked at only has none.
+    /// Opens spares and cache drives that were not there, if they are where the pool says, or beside that.
+    /// One that is looked at only has none.
     pub(super) fn find_auxiliary(&self) {
         if self.is_read_only() {
             return;
         }
         let lost = self.0.owned.auxiliary().into_iter().filter(|(_, device)| device.is_none());
         for (named, _) in lost.filter(|(named, _)| !named.is_distributed) {
-            let Ok(file) = File::open_exclusive(Path::new(&named.path)) else { continue };
-            let device: Arc<dyn Device> = Arc::new(file);
-            if spa::auxiliary::is_labelled(&device, named.guid) {
+            let path = Path::new(&named.path);
+            let is_it = |found: &Arc<dyn Device>| spa::auxiliary::is_labelled(found, named.guid);
+            let open = |path: &Path| {
+                let device: Arc<dyn Device> = Arc::new(File::open_exclusive(path).ok()?);
+                is_it(&device).then_some(device)
+            };
+            let found = open(path).or_else(|| open(&device::beside(path, &is_it)?));
+            if let Some(device) = found {
                 self.0.owned.open_auxiliary(named.guid, device);
             }
         }

@@ -405,6 +405,7 @@ fn take(
     let held = Held::rewound_to(rewound, owned, world.clone(), how.known.clone());
     let held = with_keys(held, how)?;
     held.take_logs_over()?;
+    held.note_places();
     Ok(held)
 }
 

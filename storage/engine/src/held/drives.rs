@@ -47,20 +47,43 @@ impl Held {
         Ok(())
     }
 
-    /// Takes drives back that were missing when the pool was taken over, and are where they were;
-    /// gives their paths. What they missed, a resilver gives them.
+    /// Takes drives back that were missing when the pool was taken over, and are where they were or beside
+    /// that; gives their paths. What they missed, a resilver gives them.
     pub fn take_back(&self) -> Vec<String> {
         let mut taken = Vec::new();
         if self.is_read_only() {
             return taken;
         }
         for (guid, path) in self.missing_drives() {
-            let Ok(drive) = slow::open_exclusive(&path) else { continue };
-            if self.take_back_on(guid, &drive).is_ok() {
-                taken.push(path.display().to_string());
-            }
+            let take = |path: &Path| {
+                let drive = slow::open_exclusive(path).ok()?;
+                self.take_back_on(guid, &drive).ok()?;
+                Some(path.display().to_string())
+            };
+            let is_it = |found: &Drive| self.0.owned.known_by(Guid::new(guid), found).is_some();
+            let there = take(&path).or_else(|| take(&device::beside(&path, &is_it)?));
+            taken.extend(there);
         }
         taken
+    }
+
+    /// Has the pool's configuration say where its drives are. A path that leads to the same drive stays:
+    /// a link in /dev/disk outlasts the name that it leads to.
+    pub(super) fn note_places(&self) {
+        let config = self.0.owned.config();
+        let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let moved = leaves.filter_map(|leaf| {
+            let found = self.0.owned.tree().leaf(leaf.guid)?;
+            let now = found.device()?.path()?;
+            let real = |path: &Path| std::fs::canonicalize(path).ok();
+            let same = leaf.path.as_ref().is_some_and(|old| real(Path::new(old)) == real(now));
+            (now.is_absolute() && !same).then(|| (leaf.guid, now.to_str().map(str::to_owned)))
+        });
+        let moved: Vec<_> = moved.filter_map(|(guid, path)| Some((guid, path?))).collect();
+        if !moved.is_empty() {
+            // one that stands still says so with the next clear
+            let _ = self.0.owned.set_places(moved);
+        }
     }
 
     /// The same with a drive that is open already.

@@ -195,8 +195,8 @@ impl Held {
 
     /// Counts the errors of a drive anew (that of a path or guid), or of all, and has the pool go on
     /// that stands still because drives failed: what was being written is tried again, and nothing is
-    /// lost. Returns when all that waited is on the drives. Spares and cache drives that were not there
-    /// are looked for.
+    /// lost. Returns when all that waited is on the drives. Drives that failed or were not there are looked
+    /// for where they were, and beside that.
     pub fn clear(&self, drive: Option<&str>) -> Result<()> {
         let only = drive.map(|name| self.find_any_drive(name)).transpose()?;
         self.find_auxiliary();
@@ -204,7 +204,9 @@ impl Held {
             self.take_back();
         }
         self.0.owned.clear(only).map_err(|why| self.explain(&why))?;
-        self.sync()
+        self.sync()?;
+        self.note_places();
+        Ok(())
     }
 
     /// The keys that were given to it.

@@ -49,6 +49,10 @@ impl Device for Watched {
         self.drive.name()
     }
 
+    fn path(&self) -> Option<&Path> {
+        self.drive.path()
+    }
+
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         self.watch(|drive| drive.read_at(offset, into))
     }

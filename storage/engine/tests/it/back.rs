@@ -89,3 +89,100 @@ fn a_drive_that_others_had_meanwhile_is_not_taken_back() {
     drop(other);
     assert!(read_file(&hold(&drives[1..]), "tank", "other") == noise(9, 1 << 20));
 }
+
+/// Where the pool's own records say that the drive is which is not among `drives`.
+fn place_without(drives: &[std::path::PathBuf]) -> std::path::PathBuf {
+    let held = hold(drives);
+    let place = held.missing_drives()[0].1.clone();
+    held.export().unwrap();
+    place
+}
+
+#[test]
+fn a_drive_that_comes_back_under_another_name_is_found() {
+    let folder = Folder::new("back-renamed", 3, DRIVE);
+    let held = engine::held::create(&new_pool(&folder, Shape::Raidz(1), 3), &world()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    let drives = folder.drives(3);
+    let (away, copy) = (folder.path().join("away"), folder.path().join("copy.img"));
+    std::fs::create_dir(&away).unwrap();
+    let (away, other) = (away.join("d0.img"), folder.path().join("other.img"));
+    std::fs::rename(&drives[0], &away).unwrap();
+    let held = hold(&drives[1..]);
+    write_file(&held, "tank", "while", &noise(2, 3 << 20));
+    held.sync().unwrap();
+    assert!(held.take_back().is_empty());
+    // which of two is meant, nobody knows
+    std::fs::copy(&away, &copy).unwrap();
+    std::fs::rename(&away, &other).unwrap();
+    assert!(held.take_back().is_empty());
+    std::fs::remove_file(copy).unwrap();
+    assert_eq!(held.take_back(), [other.display().to_string()]);
+    mended(&held);
+    assert!(held.known_drives().contains(&other));
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(place_without(&drives[1..]), other);
+    // where it is when the pool is taken over is noted, too
+    let third = folder.path().join("third.img");
+    std::fs::rename(&other, &third).unwrap();
+    let held = hold(&[third.clone(), drives[1].clone(), drives[2].clone()]);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(place_without(&drives[1..]), third);
+}
+
+#[test]
+fn a_name_that_leads_to_the_same_drive_stays() {
+    let folder = Folder::new("back-links", 2, DRIVE);
+    let links = folder.path().join("by-id");
+    std::fs::create_dir(&links).unwrap();
+    let drives = folder.drives(2);
+    let link = |index: usize| {
+        let link = links.join(format!("disk-{index}"));
+        std::os::unix::fs::symlink(&drives[index], &link).unwrap();
+        link
+    };
+    let mut new = new_pool(&folder, Shape::Mirror, 2);
+    new.vdevs[0].drives = vec![link(0), link(1)];
+    let held = engine::held::create(&new, &world()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    hold(&drives).export().unwrap();
+    assert_eq!(place_without(&drives[1..]), links.join("disk-0"));
+}
+
+/// Somebody put a copy in a drive's place that was made days ago.
+#[test]
+fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
+    let folder = Folder::new("back-copy", 2, DRIVE);
+    let held = engine::held::create(&new_pool(&folder, Shape::Mirror, 2), &world()).unwrap();
+    let drives = folder.drives(2);
+    let copy = folder.path().join("copy.img");
+    write_file(&held, "tank", "before", &noise(1, 3 << 20));
+    held.sync().unwrap();
+    std::fs::copy(&drives[0], &copy).unwrap();
+    write_file(&held, "tank", "after", &noise(2, 3 << 20));
+    held.sync().unwrap();
+    let away = folder.path().join("away.img");
+    std::fs::rename(&drives[0], &away).unwrap();
+    std::fs::rename(&copy, &drives[0]).unwrap();
+    // it fails
+    std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
+    let scrubbed = held.scrub(&Watch::new()).unwrap();
+    assert!(scrubbed.complete && !held.wants_resilver());
+    assert!(held.status().vdevs[0].children[0].read_errors > 0);
+    held.clear(None).unwrap();
+    assert!(held.wants_resilver());
+    mended(&held);
+    held.export().unwrap();
+    drop(held);
+    std::fs::remove_file(away).unwrap();
+    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    let held = hold(&drives[..1]);
+    for (file, seed) in [("before", 1), ("after", 2)] {
+        assert!(read_file(&held, "tank", file) == noise(seed, 3 << 20), "{file}");
+    }
+    held.export().unwrap();
+}

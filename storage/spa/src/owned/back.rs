@@ -24,6 +24,18 @@ impl Owned {
         self.perform(move |owned, _| owned.bring_back_now(guid, &device))?
     }
 
+    /// Says where drives are now, if that is not where the pool's configuration has them.
+    pub fn set_places(&self, places: Vec<(Guid, String)>) -> Result<(), Error> {
+        self.perform(move |owned, _| {
+            let mut config = owned.config();
+            let Some(root) = config.tree.as_mut() else { return };
+            for (guid, path) in places {
+                edit(root, guid, &mut |entry| entry.path = Some(path.clone()));
+            }
+            owned.rearranged(root.clone());
+        })
+    }
+
     fn bring_back_now(&self, guid: Guid, device: &Arc<dyn Device>) -> Result<(), Error> {
         let missing = self.tree.leaf(guid).filter(|leaf| leaf.device().is_none());
         let missing = missing.ok_or(Refusal::Unknown)?;
@@ -55,15 +67,16 @@ impl Owned {
         Ok(())
     }
 
+    /// The newest txg that a device knows, if its labels say that it is that drive of this pool.
+    pub fn known_by(&self, drive: Guid, device: &Arc<dyn Device>) -> Option<Txg> {
+        let (labelled, _) = read_labels(device);
+        let labelled = labelled.filter(|found| found.guid() == drive)?;
+        (labelled.config.pool.pool_guid == Some(self.guid())).then(|| labelled.synced())
+    }
+
     /// The newest txg that a drive knows which came back, if it is the one that is missing.
     fn judge_returned(&self, missing: &Leaf, device: &Arc<dyn Device>) -> Result<Txg, Refusal> {
-        let (labelled, _) = read_labels(device);
-        let labelled = labelled.ok_or(Refusal::Unknown)?;
-        let pool = labelled.config.pool.pool_guid;
-        if labelled.guid() != missing.guid() || pool != Some(self.guid()) {
-            return Err(Refusal::Unknown);
-        }
-        let synced = labelled.synced();
+        let synced = self.known_by(missing.guid(), device).ok_or(Refusal::Unknown)?;
         let first = missing.away().first().unwrap_or_else(|| self.groups.open());
         // with the others it cannot know more than what it missed first
         if synced > first { Err(Refusal::Elsewhere) } else { Ok(synced) }

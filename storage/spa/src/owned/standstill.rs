@@ -5,6 +5,7 @@
 //! For that, groups must be written by a thread that does nothing else ([`Owned::serve`]): where
 //! there is none, nobody could clear the pool, and the group is given up.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
@@ -124,13 +125,16 @@ impl Owned {
     /// Opens a drive anew, if it is there and still this one. Else it goes on failing.
     fn reopen(&self, leaf: &vdev::Leaf) {
         let Some(device) = leaf.device() else { return };
+        let synced = Cell::new(None);
         let is_it = |found: &Arc<dyn Device>| {
-            let (labelled, _) = crate::read_labels(found);
-            labelled.is_some_and(|found| {
-                found.guid() == leaf.guid() && found.config.pool.pool_guid == Some(self.guid())
-            })
+            synced.set(self.known_by(leaf.guid(), found));
+            synced.get().is_some()
         };
-        let _ = device.reopen(&is_it);
+        let is_there = device.reopen(&is_it).is_ok();
+        // an old copy of it lacks what was written since
+        if let Some(synced) = synced.get().filter(|_| is_there) {
+            leaf.came_back(synced, self.groups.synced());
+        }
     }
 
     /// Gives up what is being written, and all that waits to be: whoever waits goes home.

@@ -43,7 +43,7 @@ fn compare(clones: &Clones, model: &BTreeMap<u16, u64>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 8))]
 
     #[test]
     fn references_are_counted(steps in proptest::collection::vec((0_u16..200, 0_u8..9), 1..300)) {

@@ -67,7 +67,7 @@ fn sum(model: &BTreeMap<u64, u64>, wanted: impl Fn(u64) -> bool) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 8))]
 
     #[test]
     fn blocks_move_between_tables(

@@ -379,7 +379,7 @@ fn with_words(new: &NewTable, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 10))]
 
     #[test]
     fn a_table_is_a_map(steps in steps(200), salt: u64, normalized: bool) {

@@ -92,7 +92,7 @@ fn found(left: &Left, txgs: &[Txg]) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 6))]
 
     #[test]
     fn what_was_promised_outlasts_a_cut(

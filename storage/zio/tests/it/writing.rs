@@ -210,8 +210,6 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     #[test]
     fn what_is_written_is_read(
         data in content(), policy in policy(), shift in proptest::sample::select(SECTORS.to_vec()),

@@ -325,7 +325,11 @@ fn run_and_replay(settings: &Settings, before: Vec<Step>, after: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases / 5,
+        max_shrink_iters: 4000,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_was_promised_is_there_after_a_crash(

@@ -202,7 +202,7 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 6))]
 
     #[test]
     fn what_was_flushed_outlasts_a_cut(acts in proptest::collection::vec(act(), 1..30)) {

@@ -1,0 +1,61 @@
+//! Where a device is, and what it is called: a disk that is put in again may have another name.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A place, and where the device was found later. None is forgotten, as its name may be in use.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    name: String,
+    later: OnceLock<Box<Self>>,
+}
+
+impl Place {
+    pub(crate) fn new(path: &Path) -> Self {
+        let name = path.display().to_string();
+        Self { path: path.to_owned(), name, later: OnceLock::new() }
+    }
+
+    fn now(&self) -> &Self {
+        let mut now = self;
+        while let Some(later) = now.later.get() {
+            now = later;
+        }
+        now
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.now().path
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.now().name
+    }
+
+    /// From now on it is there.
+    pub(crate) fn set(&self, path: &Path) {
+        if self.path() != path {
+            // whoever was quicker is right as well
+            let _ = self.now().later.set(Box::new(Self::new(path)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+    use std::path::Path;
+
+    #[test]
+    fn a_device_is_where_it_was_found_last() {
+        let place = Place::new(Path::new("/dev/sdb"));
+        let first = place.name();
+        place.set(Path::new("/dev/sdb"));
+        for path in ["/dev/sdf", "/dev/sdg"] {
+            place.set(Path::new(path));
+            assert_eq!((place.name(), place.path()), (path, Path::new(path)));
+        }
+        assert_eq!(first, "/dev/sdb");
+    }
+}
