@@ -239,6 +239,13 @@ impl Device for File {
         Some(self.place.path())
     }
 
+    fn is_away(&self) -> bool {
+        let Some(held) = &self.held else { return false };
+        let there = fs::metadata(self.place.path());
+        let held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        !there.is_ok_and(|facts| held.is_of(&facts))
+    }
+
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         Error::check_range(self.name(), self.size, offset, into.len())?;
         let read = self.handle().0.read_exact_at(into, offset);
@@ -446,7 +453,9 @@ mod tests {
         std::fs::create_dir(folder.join("away")).unwrap();
         std::fs::write(here, vec![7; 1 << 20]).unwrap();
         let file = File::open_exclusive(here).unwrap();
+        assert!(!file.is_away());
         std::fs::rename(here, &away).unwrap();
+        assert!(file.is_away());
         assert!(file.reopen(&|_| true).is_err());
         // one that is too short is another, and of two it may be neither
         std::fs::write(folder.join("short"), vec![7; (1 << 20) - 1]).unwrap();
@@ -465,6 +474,7 @@ mod tests {
             (file.path(), file.name()),
             (Some(there[1].as_path()), there[1].to_str().unwrap())
         );
+        assert!(!file.is_away());
         file.write_at(0, b"moved").unwrap();
         assert_eq!(std::fs::read(&there[1]).unwrap()[..5], *b"moved");
         assert!(File::open_exclusive(&there[1]).is_err() && File::open_exclusive(&away).is_ok());

@@ -41,6 +41,11 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Whether what was opened is not there any more: its path leads nowhere, or to something else.
+    fn is_away(&self) -> bool {
+        false
+    }
+
     /// Fills `into` from `offset` (bytes), wholly or not at all.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 

@@ -1,7 +1,7 @@
 //! A leaf: one device, and what is known of the time it was away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::Device;
 use parking_lot::{Mutex, RwLock};
@@ -36,6 +36,8 @@ pub struct Leaf {
     wrong: AtomicU64,
     failed: AtomicU64,
     unwritten: AtomicU64,
+    /// The last that was to be written was not.
+    failing: AtomicBool,
     /// How many slow requests its device had when counts were last cleared.
     slow_before: AtomicU64,
 }
@@ -67,6 +69,7 @@ impl Leaf {
             wrong: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
+            failing: AtomicBool::new(false),
             slow_before: AtomicU64::new(0),
         }
     }
@@ -157,6 +160,7 @@ impl Leaf {
     /// Its device came back, and its labels know of nothing newer than `synced`: what was written since,
     /// up to `last`, it missed.
     pub fn came_back(&self, synced: Txg, last: Txg) {
+        self.failing.store(false, Ordering::Relaxed);
         if synced < last {
             self.lapse(Txg::new(synced.get().saturating_add(1)), last);
         }
@@ -179,6 +183,26 @@ impl Leaf {
         self.unwritten.load(Ordering::Relaxed)
     }
 
+    /// Whether the last that it was to write, or to keep, failed.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    /// Whether it fails since its device is not where it was any more.
+    pub fn is_gone(&self) -> bool {
+        self.is_failing() && self.device.as_ref().is_some_and(|device| device.is_away())
+    }
+
+    /// Notes whether it wrote something, or kept it.
+    fn note_written(&self, well: bool) {
+        if !well {
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
+        }
+        if well == self.is_failing() {
+            self.failing.store(!well, Ordering::Relaxed);
+        }
+    }
+
     /// How many requests took longer than half a minute.
     pub fn slow_requests(&self) -> u64 {
         let all = self.device.as_ref().map_or(0, |device| device.slow_requests());
@@ -191,6 +215,7 @@ impl Leaf {
         for count in [&self.wrong, &self.failed, &self.unwritten] {
             count.store(0, Ordering::Relaxed);
         }
+        self.failing.store(false, Ordering::Relaxed);
     }
 
     /// Whether a failed flush may have lost blocks of a txg.
@@ -277,10 +302,8 @@ impl Leaf {
         self.pending.lock().note(birth);
         let written = device.write_parts_at(position, parts);
         self.pending.lock().note(birth);
-        written.map_err(|_| {
-            self.unwritten.fetch_add(1, Ordering::Relaxed);
-            Trouble::Unwritten
-        })
+        self.note_written(written.is_ok());
+        written.map_err(|_| Trouble::Unwritten)
     }
 
     /// Whether anything was written since the last flush began, or one is going on.
@@ -298,8 +321,9 @@ impl Leaf {
         if !anything {
             return Ok(());
         }
-        device.flush().map_err(|_| {
-            self.unwritten.fetch_add(1, Ordering::Relaxed);
+        let kept = device.flush();
+        self.note_written(kept.is_ok());
+        kept.map_err(|_| {
             if let Some((first, last)) = births {
                 self.lapse(first, last);
                 self.doubtful.write().add(first, last);

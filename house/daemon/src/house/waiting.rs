@@ -113,12 +113,12 @@ impl House {
         }
     }
 
-    /// Has pools use drives that were missing and are there now. `seen`: what was there before.
+    /// Has pools use drives that were missing, or went away, and are there now. `seen`: what was there
+    /// before.
     fn take_drives_back(&self, seen: &mut HashMap<u64, Seen>) {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
         for pool in pools {
-            let missing = pool.held.missing_drives();
-            let now = look(&missing.into_iter().map(|(_, path)| path).collect::<Vec<_>>());
+            let now = look(&pool.held.lost_drives());
             let before = seen.insert(pool.held.guid(), now.clone());
             if now.is_empty() || before == Some(now) || pool.held.is_standing_still() {
                 continue;

@@ -88,7 +88,8 @@ fn show(mut found: Vec<PoolReport>, named: &[String], args: &Args, asking: &Aski
 
 fn is_well(pool: &PoolStatus) -> bool {
     let vdevs = pool.vdevs.iter().chain(&pool.caches);
-    pool.state == "ONLINE" && lost_caches(pool) == 0 && vdevs.map(errors).all(|count| count == 0)
+    let is_whole = pool.state == "ONLINE" && lost_caches(pool) == 0 && !pool.wants_resilver;
+    is_whole && vdevs.map(errors).all(|count| count == 0)
 }
 
 /// How many drives of the cache are not in use.
@@ -237,6 +238,11 @@ fn progress(sweep: Option<&Sweep>, done: &str) -> String {
     format!("({}% {done}{how}, {since} at {})", sweep.percent, time::date(sweep.time))
 }
 
+/// Whether a vdev, or one below it, is in that state.
+fn has(vdev: &VdevStatus, state: &str) -> bool {
+    vdev.state == state || vdev.children.iter().any(|child| has(child, state))
+}
+
 /// What is wrong, and what to do.
 fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
     if let (Some(why), true) = (&pool.trouble, pool.is_absent()) {
@@ -249,11 +255,26 @@ fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
         return Some((format!("it takes no more changes: {why}"), action));
     }
     if pool.state != "ONLINE" {
+        let (what, action) = if pool.vdevs.iter().any(|vdev| has(vdev, "FAULTED")) {
+            (
+                "drives cannot be written",
+                "replace them (`zpool replace`), or mend what they hang on and run `zpool clear`.",
+            )
+        } else {
+            (
+                "drives are missing",
+                "bring the drives back, which are used again within seconds, or replace them \
+                 (`zpool replace`).",
+            )
+        };
         let what =
-            "drives are missing; what is in the pool is there, and bears the loss of fewer more";
-        let action = "bring the drives back and import the pool again, or replace them \
-                      (`zpool replace`).";
-        return Some((what.to_owned(), action));
+            format!("{what}; what is in the pool is there, and bears the loss of fewer more");
+        return Some((what, action));
+    }
+    let mends = pool.scan.as_ref().is_some_and(|scan| scan.state == "scanning");
+    if pool.wants_resilver && !mends {
+        let what = "drives lack some of what the others have, as they failed when it was written";
+        return Some((what.to_owned(), "run `zpool clear`, which has them resilvered."));
     }
     let lost = lost_caches(pool);
     if lost > 0 {

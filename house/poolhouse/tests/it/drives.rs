@@ -97,13 +97,20 @@ struct Nested {
 
 impl Nested {
     fn new(name: &str) -> Self {
-        let (outer, inner) = (Nas::new(&format!("{name}-o"), 1), Nas::new(&format!("{name}-i"), 0));
+        Self::with(name, "", 0)
+    }
+
+    /// Of this layout, with so many drives beside that one.
+    fn with(name: &str, layout: &str, own: usize) -> Self {
+        let inner = Nas::new(&format!("{name}-i"), own);
+        let outer = Nas::new(&format!("{name}-o"), 1);
         outer.create("-O compression=lz4 base", 1);
         let nested = Self { inner, outer };
         File::create(nested.drive()).unwrap().set_len(128 << 20).unwrap();
-        let root = nested.inner.root();
-        let drive = nested.drive();
-        nested.inner.good(&format!("zpool create -R {} tank {}", arg(&root), arg(&drive)));
+        let drives: Vec<_> = nested.inner.drives(own).into_iter().chain([nested.drive()]).collect();
+        let drives: Vec<&str> = drives.iter().map(|drive| arg(drive)).collect();
+        let (root, drives) = (nested.inner.root(), drives.join(" "));
+        nested.inner.good(&format!("zpool create -f -R {} tank {layout} {drives}", arg(&root)));
         nested
     }
 
@@ -200,6 +207,45 @@ fn a_drive_that_was_put_in_again_is_used_under_its_new_name() {
     nas.good("zpool export tank");
     let verified = run(&["rescue", "verify", "-d", arg(&now), "tank"]);
     assert_eq!(verified.status, 0, "{}{}", verified.out, verified.err);
+}
+
+#[test]
+fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
+    if cannot_mount() {
+        return;
+    }
+    let nested = Nested::with("went", "raidz1", 2);
+    let nas = &nested.inner;
+    assert!(nested.keep("one", "first"));
+    nested.pull();
+    assert!(nested.keep("two", "second"));
+    nas.good("zpool sync tank");
+    assert_eq!(nas.good("zpool list -Ho health"), "DEGRADED\n");
+    let text = nas.good("zpool status -x");
+    assert!(text.contains("drives are missing") && text.contains("REMOVED"), "{text}");
+    let json: Value = serde_json::from_str(&nas.good("zpool status --json tank")).unwrap();
+    let vdev = &json[0]["vdevs"][0];
+    assert_eq!(
+        (&vdev["state"], &vdev["children"][2]["state"]),
+        (&"DEGRADED".into(), &"REMOVED".into())
+    );
+    // it is put in again, and nobody gives a command
+    nested.put_back();
+    let now = nested.drive().with_file_name("sdf.img");
+    std::fs::rename(nested.drive(), &now).unwrap();
+    nas.until(|| nas.good("zpool status tank").contains(" with 0 errors"));
+    let text = nas.good("zpool status tank");
+    assert!(text.contains("scan: resilvered") && text.contains(arg(&now)), "{text}");
+    assert!(nas.good("zpool status -x").contains("all pools are healthy"), "{text}");
+    assert!(nas.log().contains("sdf.img' is back"), "{}", nas.log());
+    nas.good("zpool export tank");
+    // it has what was written while it was away
+    std::fs::remove_file(&nas.drives(1)[0]).unwrap();
+    let places = format!("-d {} -d {}", arg(&nas.0.join("drives")), arg(&now));
+    nas.good(&format!("zpool import -R {} {places} tank", arg(&nas.root())));
+    for (name, content) in [("one", "first"), ("two", "second")] {
+        assert_eq!(nested.read(name).as_deref(), Some(content), "{name}");
+    }
 }
 
 #[test]

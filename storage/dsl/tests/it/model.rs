@@ -233,7 +233,9 @@ impl Model {
                 let set = self.trees.get(&number(&entry.root))?;
                 let own: BTreeSet<u64> =
                     set.iter().copied().filter(|it| self.birth(*it) > entry.birth).collect();
-                own.iter().for_each(|number| wait(*number));
+                for number in &own {
+                    wait(*number);
+                }
                 add(&mut sum, self.sum(&own));
             }
             assert_eq!([header.bytes, header.compressed, header.uncompressed], sum);

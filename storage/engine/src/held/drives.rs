@@ -47,8 +47,8 @@ impl Held {
         Ok(())
     }
 
-    /// Takes drives back that were missing when the pool was taken over, and are where they were or beside
-    /// that; gives their paths. What they missed, a resilver gives them.
+    /// Takes drives back that were missing when the pool was taken over, or went away since, and are where
+    /// they were or beside that; gives their paths. What they missed, a resilver gives them.
     pub fn take_back(&self) -> Vec<String> {
         let mut taken = Vec::new();
         if self.is_read_only() {
@@ -64,7 +64,32 @@ impl Held {
             let there = take(&path).or_else(|| take(&device::beside(&path, &is_it)?));
             taken.extend(there);
         }
+        for guid in self.0.owned.reopen_failing() {
+            let Some(leaf) = self.0.owned.tree().leaf(guid) else { continue };
+            let path = leaf.device().map_or_else(String::new, |device| device.name().to_owned());
+            // the first flush tells of what it had taken and not kept; then it is like any other
+            self.note_back(&path);
+            leaf.clear_errors();
+            taken.push(path);
+        }
+        self.note_places();
         taken
+    }
+
+    /// Has a group written, with a note that a drive is back.
+    fn note_back(&self, path: &str) {
+        let what = format!("vdev={path}");
+        let _ = self.0.owned.perform(move |owned, change| {
+            note_of_pool(owned, change, "online", &what);
+        });
+    }
+
+    /// Where the drives were that are missing, or went away while the pool is held.
+    pub fn lost_drives(&self) -> Vec<PathBuf> {
+        let gone = self.0.owned.tree().leaves().into_iter().filter(|leaf| leaf.is_gone());
+        let gone = gone.filter_map(|leaf| Some(leaf.device()?.path()?.to_owned()));
+        let missing = self.missing_drives().into_iter().map(|(_, path)| path);
+        missing.chain(gone).collect()
     }
 
     /// Has the pool's configuration say where its drives are. A path that leads to the same drive stays:
@@ -90,10 +115,7 @@ impl Held {
     pub fn take_back_on(&self, guid: u64, device: &Drive) -> Result<()> {
         let done = self.0.owned.bring_back(Guid::new(guid), Arc::clone(device));
         done.map_err(|why| self.refused(device.name(), &why))?;
-        let path = device.name().to_owned();
-        let _ = self.0.owned.perform(move |owned, change| {
-            note_of_pool(owned, change, "online", &format!("vdev={path}"));
-        });
+        self.note_back(device.name());
         Ok(())
     }
 

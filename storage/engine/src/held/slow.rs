@@ -53,6 +53,10 @@ impl Device for Watched {
         self.drive.path()
     }
 
+    fn is_away(&self) -> bool {
+        self.drive.is_away()
+    }
+
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         self.watch(|drive| drive.read_at(offset, into))
     }

@@ -33,6 +33,9 @@ pub struct PoolStatus {
     pub trouble: Option<String>,
     /// The walk over it that goes on, or was the last since it was taken over.
     pub scan: Option<ScanStatus>,
+    /// Whether a drive that is there lacks what was written while it failed or was away.
+    #[serde(default)]
+    pub wants_resilver: bool,
     /// Its top-level vdevs.
     pub vdevs: Vec<VdevStatus>,
     /// Drives of the read cache.
@@ -50,7 +53,8 @@ pub struct VdevStatus {
     pub name: String,
     /// The number that it has in the pool and in labels.
     pub guid: u64,
-    /// ONLINE, DEGRADED or UNAVAIL; of a spare AVAIL; of a drive of the cache that failed FAULTED.
+    /// ONLINE, DEGRADED or UNAVAIL; of a drive that cannot be written FAULTED, or REMOVED where it went away;
+    /// of a spare AVAIL.
     pub state: String,
     /// How many times it could not be read.
     pub read_errors: u64,
@@ -133,6 +137,7 @@ impl PoolStatus {
             dedup: Vec::new(),
             trouble: Some(why.to_owned()),
             scan: None,
+            wants_resilver: false,
             vdevs: Vec::new(),
             caches: Vec::new(),
             spares: Vec::new(),
@@ -240,6 +245,7 @@ impl Held {
             dedup: DedupSums::of(&stored),
             trouble,
             scan: self.scan_status(),
+            wants_resilver: self.wants_resilver(),
             vdevs,
             caches: self.caches(),
             spares: self.spares(),
@@ -255,12 +261,13 @@ impl Held {
     fn vdev(&self, config: &VdevConfig) -> VdevStatus {
         let children: Vec<_> = config.children.iter().map(|child| self.vdev(child)).collect();
         let leaf = self.0.owned.tree().leaf(config.guid);
-        let present = leaf.as_ref().is_none_or(|leaf| leaf.device().is_some());
         let healthy = children.iter().all(|child| child.state == "ONLINE");
-        let state = match (present, healthy) {
-            (false, _) => "UNAVAIL",
-            (true, true) => "ONLINE",
-            (true, false) => "DEGRADED",
+        let state = match &leaf {
+            Some(leaf) if leaf.device().is_none() => "UNAVAIL",
+            Some(leaf) if leaf.is_gone() => "REMOVED",
+            Some(leaf) if leaf.is_failing() => "FAULTED",
+            _ if healthy => "ONLINE",
+            _ => "DEGRADED",
         };
         let (checksum_errors, read_errors) = leaf.as_ref().map_or((0, 0), |leaf| leaf.errors());
         let here =

@@ -122,9 +122,15 @@ impl Owned {
         Ok(())
     }
 
-    /// Opens a drive anew, if it is there and still this one. Else it goes on failing.
-    fn reopen(&self, leaf: &vdev::Leaf) {
-        let Some(device) = leaf.device() else { return };
+    /// Opens drives anew that fail and are not where they were, and are somewhere now; gives which.
+    pub fn reopen_failing(&self) -> Vec<Guid> {
+        let leaves = self.tree.leaves().into_iter().filter(|leaf| leaf.is_gone());
+        leaves.filter(|leaf| self.reopen(leaf)).map(|leaf| leaf.guid()).collect()
+    }
+
+    /// Opens a drive anew, if it is there and still this one; whether that is so. Else it goes on failing.
+    fn reopen(&self, leaf: &vdev::Leaf) -> bool {
+        let Some(device) = leaf.device() else { return false };
         let synced = Cell::new(None);
         let is_it = |found: &Arc<dyn Device>| {
             synced.set(self.known_by(leaf.guid(), found));
@@ -135,6 +141,7 @@ impl Owned {
         if let Some(synced) = synced.get().filter(|_| is_there) {
             leaf.came_back(synced, self.groups.synced());
         }
+        is_there
     }
 
     /// Gives up what is being written, and all that waits to be: whoever waits goes home.
