@@ -121,8 +121,10 @@ impl Commit<'_> {
         for leaf in self.writable() {
             let ashift = u64::from(leaf.ashift().get());
             let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
-            let written = copies(&leaf, 0..label::COPIES)
-                .try_for_each(|start| write_slot(uberblock, &leaf, start + within));
+            let written = copies(&leaf, 0..label::COPIES).try_for_each(|start| {
+                let written = write_slot(uberblock, &leaf, start + within);
+                written.inspect(|()| leaf.note_labelled(uberblock.txg))
+            });
             good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
         }
         self.settle(&good, faults)

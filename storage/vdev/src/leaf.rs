@@ -24,6 +24,8 @@ pub struct Leaf {
     device: Option<Arc<dyn Device>>,
     ashift: Ashift,
     synced: AtomicU64,
+    /// The newest txg of which it took the uberblock into a label, since it takes part.
+    labelled: AtomicU64,
     away: RwLock<TxgRanges>,
     /// How many times it missed something since it was opened.
     lapses: AtomicU64,
@@ -60,6 +62,7 @@ impl Leaf {
             device,
             ashift: Ashift::MIN,
             synced: AtomicU64::new(synced.get()),
+            labelled: AtomicU64::new(0),
             away: RwLock::default(),
             lapses: AtomicU64::new(0),
             gone_since: AtomicU64::new(u64::MAX),
@@ -129,6 +132,10 @@ impl Leaf {
     /// missed. To be called for every leaf that is there before the pool is written.
     pub fn rejoin(&self, last: Txg) {
         let synced = Txg::new(self.synced.swap(u64::MAX, Ordering::Relaxed));
+        // a new one has no labels yet, whatever it is taken to know
+        if synced.get() != u64::MAX {
+            self.note_labelled(synced);
+        }
         let first = Txg::new(synced.get().saturating_add(1));
         if synced < last {
             self.away.write().add(first, last);
@@ -155,6 +162,17 @@ impl Leaf {
         gained.iter().for_each(|(first, last)| away.cut(first, last));
         lost.iter().for_each(|(first, last)| away.add(first, last));
         true
+    }
+
+    /// Notes that one of its labels has this txg.
+    pub fn note_labelled(&self, txg: Txg) {
+        self.labelled.fetch_max(txg.get(), Ordering::Relaxed);
+    }
+
+    /// Whether its labels may know of this txg: of one more than it took at most, if it took that and
+    /// said it had not. Newer ones were written elsewhere.
+    pub fn may_know(&self, synced: Txg) -> bool {
+        synced.get() <= self.labelled.load(Ordering::Relaxed).saturating_add(1)
     }
 
     /// Its device came back, and its labels know of nothing newer than `synced`: what was written since,

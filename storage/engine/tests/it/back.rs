@@ -186,3 +186,33 @@ fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
     }
     held.export().unwrap();
 }
+
+/// Somebody had it meanwhile, and wrote to it.
+#[test]
+fn a_drive_that_comes_back_from_others_is_not_used_again() {
+    let folder = Folder::new("back-others", 2, DRIVE);
+    let held = engine::held::create(&new_pool(&folder, Shape::Mirror, 2), &world()).unwrap();
+    let drives = folder.drives(2);
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let (away, other) = (elsewhere.join("away.img"), elsewhere.join("d0.img"));
+    write_file(&held, "tank", "before", &noise(1, 3 << 20));
+    held.sync().unwrap();
+    std::fs::copy(&drives[0], &other).unwrap();
+    let others = engine::held::hold(std::slice::from_ref(&other), "tank", true, &world()).unwrap();
+    write_file(&others, "tank", "theirs", &noise(3, 3 << 20));
+    others.export().unwrap();
+    drop(others);
+    std::fs::rename(&drives[0], &away).unwrap();
+    std::fs::rename(&other, &drives[0]).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
+    held.scrub(&Watch::new()).unwrap();
+    held.clear(None).unwrap();
+    write_file(&held, "tank", "later", &noise(4, 3 << 20));
+    held.export().unwrap();
+    drop(held);
+    // it is as they left it
+    let theirs = hold(&drives[..1]);
+    assert!(read_file(&theirs, "tank", "theirs") == noise(3, 3 << 20));
+    theirs.export().unwrap();
+}

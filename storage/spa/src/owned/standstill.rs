@@ -133,7 +133,8 @@ impl Owned {
         let Some(device) = leaf.device() else { return false };
         let synced = Cell::new(None);
         let is_it = |found: &Arc<dyn Device>| {
-            synced.set(self.known_by(leaf.guid(), found));
+            // one that others wrote to meanwhile has blocks that nobody here knows of
+            synced.set(self.known_by(leaf.guid(), found).filter(|synced| leaf.may_know(*synced)));
             synced.get().is_some()
         };
         let is_there = device.reopen(&is_it).is_ok();
