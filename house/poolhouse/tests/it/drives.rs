@@ -217,6 +217,9 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
     let nested = Nested::with("went", "raidz1", 2);
     let nas = &nested.inner;
     assert!(nested.keep("one", "first"));
+    // the name that it will have, as nobody may see it under the old one when it is back
+    let now = nested.drive().with_file_name("sdf.img");
+    std::fs::rename(nested.drive(), &now).unwrap();
     nested.pull();
     assert!(nested.keep("two", "second"));
     nas.good("zpool sync tank");
@@ -231,8 +234,6 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
     );
     // it is put in again, and nobody gives a command
     nested.put_back();
-    let now = nested.drive().with_file_name("sdf.img");
-    std::fs::rename(nested.drive(), &now).unwrap();
     nas.until(|| nas.good("zpool status tank").contains(" with 0 errors"));
     let text = nas.good("zpool status tank");
     assert!(text.contains("scan: resilvered") && text.contains(arg(&now)), "{text}");
