@@ -39,7 +39,8 @@ test-oracle: setup
 
 # Tests that need a long time as well: 20,000 mutants of pools, properties with PROPTEST_CASES (1,024)
 # cases where 256 are usual, POOLHOUSE_CUTS (200,000) power cuts from POOLHOUSE_SEED (0) on, ROUNDS random
-# pools of SEED (the time) that real OpenZFS makes in a VM (10) and that we make for it (200). POOLHOUSE_FIXTURES=FOLDER adds the packed fixtures there.
+# pools of SEED (the time) that real OpenZFS makes in a VM (10) and that we make for it (200).
+# POOLHOUSE_FIXTURES=FOLDER adds the packed fixtures there.
 test-long: setup
 	@command -v qemu-system-x86_64 >/dev/null || \
 	echo "make test-long: no rounds against real OpenZFS: qemu-system-x86_64 is not installed"

@@ -100,8 +100,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     }
 
     /// Opens it anew where it was, or else where it is in that folder, if `judge` knows what is there: it
-    /// may have gone away and come back, so that what was opened first leads nowhere. If that was before it had kept all that it
-    /// had taken, the next flush fails.
+    /// may have gone away and come back, so that what was opened first leads nowhere. If that was before it
+    /// had kept all that it had taken, the next flush fails.
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
         let _ = judge;
         Ok(())

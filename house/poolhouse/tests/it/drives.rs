@@ -136,6 +136,13 @@ impl Nested {
         written.is_ok()
     }
 
+    /// Asserts that files have these contents.
+    fn holds(&self, files: &[(&str, &str)]) {
+        for (name, content) in files {
+            assert_eq!(self.read(name).as_deref(), Some(*content), "{name}");
+        }
+    }
+
     fn read(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.inner.root().join("tank").join(name)).ok()
     }
@@ -163,9 +170,7 @@ fn a_drive_that_was_pulled_out_and_put_in_again_is_used_again() {
     nas.good("zfs create tank/later");
     assert!(nested.keep("after", "it is back"));
     // whether it went on or was taken over anew, what was promised is there
-    for (name, content) in [("one", "first"), ("two", "second"), ("after", "it is back")] {
-        assert_eq!(nested.read(name).as_deref(), Some(content), "{name}");
-    }
+    nested.holds(&[("one", "first"), ("two", "second"), ("after", "it is back")]);
     nas.good("zpool export tank");
     let base = nested.outer.root().join("base");
     nas.good(&format!("zpool import -R {} -d {} tank", arg(&nas.root()), arg(&base)));
@@ -201,9 +206,7 @@ fn a_drive_that_was_put_in_again_is_used_under_its_new_name() {
         let text = nas.good("zpool status tank");
         assert!(text.contains(arg(&now)) && !text.contains(arg(&nested.drive())), "{text}");
     }
-    for (name, content) in [("one", "first"), ("after", "it is back")] {
-        assert_eq!(nested.read(name).as_deref(), Some(content), "{name}");
-    }
+    nested.holds(&[("one", "first"), ("after", "it is back")]);
     nas.good("zpool export tank");
     let verified = run(&["rescue", "verify", "-d", arg(&now), "tank"]);
     assert_eq!(verified.status, 0, "{}{}", verified.out, verified.err);
@@ -244,9 +247,7 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
     std::fs::remove_file(&nas.drives(1)[0]).unwrap();
     let places = format!("-d {} -d {}", arg(&nas.0.join("drives")), arg(&now));
     nas.good(&format!("zpool import -R {} {places} tank", arg(&nas.root())));
-    for (name, content) in [("one", "first"), ("two", "second")] {
-        assert_eq!(nested.read(name).as_deref(), Some(content), "{name}");
-    }
+    nested.holds(&[("one", "first"), ("two", "second")]);
 }
 
 #[test]

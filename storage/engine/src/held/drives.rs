@@ -72,7 +72,9 @@ impl Held {
             leaf.clear_errors();
             taken.push(path);
         }
-        self.note_places();
+        if !taken.is_empty() {
+            self.note_places();
+        }
         taken
     }
 
@@ -99,12 +101,14 @@ impl Held {
         let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
         let moved = leaves.filter_map(|leaf| {
             let found = self.0.owned.tree().leaf(leaf.guid)?;
-            let now = found.device()?.path()?;
+            // another may have the name of one that went away
+            let now = found.device().filter(|device| !device.is_away())?.path()?;
             let real = |path: &Path| std::fs::canonicalize(path).ok();
             let same = leaf.path.as_ref().is_some_and(|old| real(Path::new(old)) == real(now));
-            (now.is_absolute() && !same).then(|| (leaf.guid, now.to_str().map(str::to_owned)))
+            let path = now.to_str().filter(|_| now.is_absolute() && !same)?;
+            Some((leaf.guid, path.to_owned()))
         });
-        let moved: Vec<_> = moved.filter_map(|(guid, path)| Some((guid, path?))).collect();
+        let moved: Vec<_> = moved.collect();
         if !moved.is_empty() {
             // one that stands still says so with the next clear
             let _ = self.0.owned.set_places(moved);

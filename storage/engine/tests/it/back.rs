@@ -151,6 +151,17 @@ fn a_name_that_leads_to_the_same_drive_stays() {
     drop(held);
     hold(&drives).export().unwrap();
     assert_eq!(place_without(&drives[1..]), links.join("disk-0"));
+    // nor is the place noted of another that has the drive's old name by now
+    let held = hold(&drives);
+    let now = folder.path().join("sdf.img");
+    std::fs::rename(&drives[0], &now).unwrap();
+    std::fs::remove_file(links.join("disk-0")).unwrap();
+    std::os::unix::fs::symlink(&now, links.join("disk-0")).unwrap();
+    std::fs::write(&drives[0], "another").unwrap();
+    held.clear(None).unwrap();
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(place_without(&drives[1..]), links.join("disk-0"));
 }
 
 /// Somebody put a copy in a drive's place that was made days ago.

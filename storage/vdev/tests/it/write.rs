@@ -197,7 +197,7 @@ fn a_run_of_blocks_takes_a_request_of_each_drive_and_leaves_what_is_wrong() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 2))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 5 / 8))]
 
     #[test]
     fn what_is_written_is_read_back_with_any_drives_missing(

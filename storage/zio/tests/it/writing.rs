@@ -210,6 +210,8 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 6 / 5))]
+
     #[test]
     fn what_is_written_is_read(
         data in content(), policy in policy(), shift in proptest::sample::select(SECTORS.to_vec()),
