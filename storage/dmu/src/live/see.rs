@@ -109,6 +109,8 @@ pub(crate) fn next_data(entry: &Entry, from: u64) -> Result<Option<u64>> {
             match state.see(at) {
                 Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_) => return Ok(Some(at)),
                 Seen::Hole => (Err(state.hole_end(at)), state.next_here(at)),
+                // the drives may have far less than was written since
+                Seen::Below(tree) if at >= tree.end_block() => (Err(u64::MAX), state.next_here(at)),
                 Seen::Below(tree) => (Ok(tree), state.next_here(at)),
             }
         };
@@ -116,7 +118,7 @@ pub(crate) fn next_data(entry: &Entry, from: u64) -> Result<Option<u64>> {
             Err(end) => end,
             Ok(tree) => {
                 let Some(spot) = spot_in(entry, &tree, at)? else { continue };
-                if !spot.pointer.is_hole() && at < tree.end_block() {
+                if !spot.pointer.is_hole() {
                     return Ok(Some(at));
                 }
                 let above = tree.shape.above(spot.level, at);

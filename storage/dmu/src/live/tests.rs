@@ -109,3 +109,19 @@ fn a_hole_of_exabytes_is_passed_at_once() {
     file.free_range(&tx(5), 512..1 << 60).unwrap();
     assert_eq!(file.next_data(512).unwrap(), Some(2 << 60));
 }
+
+#[test]
+fn a_hole_behind_what_the_drives_have_is_passed_at_once() {
+    let (set, memory) = crate::memory::blank(Kind::Filesystem);
+    let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
+    file.write(&tx(4), 0, b"near").unwrap();
+    memory.sync(&set, Txg::new(4)).unwrap();
+    let file = set.object(file.id()).unwrap();
+    file.write(&tx(5), 2 << 60, b"far").unwrap();
+    assert_eq!(file.next_data(1).unwrap(), Some(1));
+    assert_eq!(file.next_data(512).unwrap(), Some(2 << 60));
+    assert_eq!(file.next_data((2 << 60) + 512).unwrap(), None);
+    file.free_range(&tx(5), (2 << 60)..(2 << 60) + 512).unwrap();
+    assert_eq!(file.next_data(512).unwrap(), None);
+    assert_eq!(file.blocks(BlockId::new(0)..BlockId::new(u64::MAX)).count(), 2);
+}
