@@ -1,7 +1,7 @@
 //! A leaf: one device, and what is known of the time it was away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use device::Device;
 use parking_lot::{Mutex, RwLock};
@@ -33,6 +33,8 @@ pub struct Leaf {
     gone_since: AtomicU64,
     pending: Mutex<Pending>,
     flushing: Mutex<()>,
+    /// How many are writing to it.
+    writing: AtomicUsize,
     /// The txgs of blocks of which a failed flush may have lost some.
     doubtful: RwLock<TxgRanges>,
     wrong: AtomicU64,
@@ -68,6 +70,7 @@ impl Leaf {
             gone_since: AtomicU64::new(u64::MAX),
             pending: Mutex::default(),
             flushing: Mutex::default(),
+            writing: AtomicUsize::new(0),
             doubtful: RwLock::default(),
             wrong: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -313,12 +316,19 @@ impl Leaf {
         result
     }
 
+    /// Whether somebody is writing to it just now.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.writing.load(Ordering::Relaxed) > 0
+    }
+
     fn put(&self, birth: Option<Txg>, position: u64, parts: &[&[u8]]) -> Result<(), Trouble> {
         let device = self.device.as_ref().ok_or(Trouble::Missing)?;
         // noted before, so that a flush at the same time that fails is known to have hit it, and
         // after, since such a flush may have come too early for it
         self.pending.lock().note(birth);
+        self.writing.fetch_add(1, Ordering::Relaxed);
         let written = device.write_parts_at(position, parts);
+        self.writing.fetch_sub(1, Ordering::Relaxed);
         self.pending.lock().note(birth);
         self.note_written(written.is_ok());
         written.map_err(|_| Trouble::Unwritten)

@@ -7,17 +7,15 @@
 //! Proved by: `tests/it/mend.rs`.
 
 use device::buffer;
-use geometry::{Block, Draid};
+use geometry::Block;
 use units::{Txg, VdevId};
 
 use crate::node::Spot;
-use crate::write::{Batch, Layout, Piece, at_once};
+use crate::write::{Batch, Family, Layout, Piece, at_once, columns};
 use crate::{Error, Kind, Leaf, LeafFault, Node, Outgoing, Tree, indirect};
 
 /// Says whether a leaf is to get its part of a block that was written in a txg.
 pub type Wanting<'a> = &'a dyn Fn(&Leaf, Txg) -> bool;
-
-type Family<'a> = Option<(&'a Draid, &'a [Node])>;
 
 impl Tree {
     /// Whether any leaf that is to get its part holds some of a block.
@@ -110,17 +108,13 @@ impl Tree {
         for (block, layout) in blocks.iter().zip(&layouts) {
             rest = batch.add(layout, block.data, rest);
         }
-        let (family, children): (Family<'_>, &[Node]) = match &node.kind {
-            Kind::Draid(draid, children) => (Some((draid, children)), children),
-            Kind::Raidz(_, children) => (None, children),
-            _ => (None, std::slice::from_ref(node)),
-        };
+        let (children, family) = columns(node);
         let child = |piece: &Piece<'_>| children.get(piece.child);
         batch.pieces.retain(|piece| {
             child(piece).is_some_and(|child| wants(child, family, birth, piece.offset, wanting))
         });
         let mut written = 0;
-        batch.send(&mut |first, parts| {
+        batch.send(&|_| false, &mut |first, parts| {
             let Some(child) = child(&first) else { return false };
             let spot = Spot::new(first.offset, birth);
             let (count, good) = child.mend_side(family, spot, parts, wanting, faults);

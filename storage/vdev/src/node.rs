@@ -190,6 +190,11 @@ impl Node {
         }
     }
 
+    /// Whether somebody is writing to its device just now, if it is one.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(&self.kind, Kind::Leaf(leaf) if leaf.is_busy())
+    }
+
     /// log2 of the sector.
     pub fn ashift(&self) -> Ashift {
         match &self.kind {

@@ -102,7 +102,8 @@ impl Tree {
         for (_, data, layout) in &maps {
             rest = batch.add(layout, data, rest);
         }
-        batch.send(&mut |first, parts| put(node, first, birth, parts, faults));
+        let is_busy = |child| columns(node).0.get(child).is_some_and(Node::is_busy);
+        batch.send(&is_busy, &mut |first, parts| put(node, first, birth, parts, faults));
         let mut rows = batch.rows.iter().map(|lost| lost.columns);
         for (index, _, layout) in &maps {
             let worst = rows.by_ref().take(layout.rows()).max().unwrap_or(0);
@@ -315,26 +316,49 @@ impl<'a> Batch<'a> {
         self.rows.len() - 1
     }
 
-    /// Has everything written, neighbours at once, counting what is lost.
-    pub(crate) fn send(&mut self, put: &mut dyn FnMut(Piece<'_>, &[&[u8]]) -> bool) {
+    /// Has everything written, neighbours at once, counting what is lost; last what goes to children
+    /// that are busy: each of several threads does better to go on with another drive than to wait.
+    pub(crate) fn send(
+        &mut self,
+        is_busy: &dyn Fn(usize) -> bool,
+        put: &mut dyn FnMut(Piece<'_>, &[&[u8]]) -> bool,
+    ) {
         self.pieces.sort_unstable_by_key(|piece| (piece.child, piece.offset));
-        let mut parts = Vec::with_capacity(self.pieces.len());
-        for run in self.pieces.chunk_by(Piece::touches) {
-            // filling is of use between pieces only
-            let Some(start) = run.iter().position(|piece| piece.row.is_some()) else { continue };
-            let end = run.iter().rposition(|piece| piece.row.is_some()).map_or(start, |i| i + 1);
-            let run = &run[start..end];
-            parts.clear();
-            parts.extend(run.iter().map(|piece| piece.bytes));
-            if put(run[0], &parts) {
-                continue;
+        let pieces = std::mem::take(&mut self.pieces);
+        let mut parts = Vec::with_capacity(pieces.len());
+        let mut later = Vec::new();
+        for run in pieces.chunk_by(Piece::touches) {
+            if is_busy(run[0].child) {
+                later.push(run);
+            } else {
+                self.send_run(run, &mut parts, put);
             }
-            for piece in run {
-                // one bad place need not be the loss of all that lies beside it
-                let alone = run.len() == 1 || !put(*piece, &[piece.bytes]);
-                if let (true, Some(row)) = (alone, piece.row) {
-                    self.rows[row].add(piece.child);
-                }
+        }
+        for run in later {
+            self.send_run(run, &mut parts, put);
+        }
+    }
+
+    fn send_run(
+        &mut self,
+        run: &[Piece<'a>],
+        parts: &mut Vec<&'a [u8]>,
+        put: &mut dyn FnMut(Piece<'_>, &[&[u8]]) -> bool,
+    ) {
+        // filling is of use between pieces only
+        let Some(start) = run.iter().position(|piece| piece.row.is_some()) else { return };
+        let end = run.iter().rposition(|piece| piece.row.is_some()).map_or(start, |i| i + 1);
+        let run = &run[start..end];
+        parts.clear();
+        parts.extend(run.iter().map(|piece| piece.bytes));
+        if put(run[0], parts) {
+            return;
+        }
+        for piece in run {
+            // one bad place need not be the loss of all that lies beside it
+            let alone = run.len() == 1 || !put(*piece, &[piece.bytes]);
+            if let (true, Some(row)) = (alone, piece.row) {
+                self.rows[row].add(piece.child);
             }
         }
     }
@@ -349,14 +373,21 @@ fn put(
     faults: &mut Vec<LeafFault>,
 ) -> bool {
     let spot = Spot::new(first.offset, birth);
-    let (children, draid): (&[Node], Option<&Draid>) = match &node.kind {
-        Kind::Draid(draid, children) => (children, Some(draid)),
-        Kind::Raidz(_, children) => (children, None),
-        _ => (std::slice::from_ref(node), None),
-    };
-    let family = draid.map(|draid| (draid, children));
+    let (children, family) = columns(node);
     let Some(child) = children.get(first.child) else { return false };
     child.write_side(family, spot, parts, faults)
+}
+
+/// The dRAID that a child belongs to, and all its children.
+pub(crate) type Family<'a> = Option<(&'a Draid, &'a [Node])>;
+
+/// What the columns of blocks go to: the children of an array, or the node itself.
+pub(crate) fn columns(node: &Node) -> (&[Node], Family<'_>) {
+    match &node.kind {
+        Kind::Raidz(_, children) => (children, None),
+        Kind::Draid(draid, children) => (children, Some((draid, children))),
+        _ => (std::slice::from_ref(node), None),
+    }
 }
 
 /// To which of the map's rows a sector of padding belongs: those of the first row come first.
@@ -366,4 +397,26 @@ fn padded_row(map: &Map, index: usize) -> usize {
         .next()
         .map_or(0, |row| row.data().iter().filter(|column| column.size < row.height()).count());
     usize::from(index >= of_first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Piece};
+
+    #[test]
+    fn busy_drives_are_written_last_and_whatever_is_lost_is_counted() {
+        let mut batch = Batch::default();
+        for (child, offset) in [(2, 0), (0, 0), (1, 0), (0, 4), (0, 512)] {
+            let row = Some(batch.row());
+            batch.pieces.push(Piece { child, offset, bytes: b"four", row });
+        }
+        let mut order = Vec::new();
+        batch.send(&|child| child == 0, &mut |first, parts| {
+            order.push((first.child, first.offset, parts.len()));
+            first.offset != 512
+        });
+        assert_eq!(order, [(1, 0, 1), (2, 0, 1), (0, 0, 2), (0, 512, 1)]);
+        let lost: Vec<usize> = batch.rows.iter().map(|lost| lost.columns).collect();
+        assert_eq!(lost, [0, 0, 0, 0, 1]);
+    }
 }
