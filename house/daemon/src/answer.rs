@@ -50,7 +50,7 @@ pub struct Found {
 pub struct Imported {
     /// The names of those that are here now.
     pub names: Vec<String>,
-    /// Of each of the others a sentence that says why it is not.
+    /// Of each of the others, and of each key that is wrong, a sentence that says so.
     pub refused: Vec<String>,
     /// Those that were taken back to an earlier state, or would be.
     #[serde(default)]

@@ -536,7 +536,7 @@ impl Ask {
     /// The pool that it changes, if it does.
     pub fn changes(&self) -> Option<&str> {
         let name = match self {
-            Self::CreatePool(new) => &new.name,
+            Self::CreatePool(new) => new.called.as_ref().unwrap_or(&new.name),
             Self::Set { names, .. }
             | Self::Inherit { names, .. }
             | Self::Snapshot { names, .. } => names.first()?,

@@ -21,6 +21,15 @@ impl Outcome {
         if wrong { Self::Incomplete } else { Self::Complete }
     }
 
+    /// What both together are.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Complete, other) => other,
+            (Self::Interrupted, _) | (_, Self::Interrupted) => Self::Interrupted,
+            (Self::Incomplete, _) => Self::Incomplete,
+        }
+    }
+
     /// The exit status.
     pub(crate) fn code(self) -> ExitCode {
         match self {
@@ -46,6 +55,26 @@ pub(crate) enum Failure {
 
 /// What running a command gives.
 pub(crate) type Done = Result<Outcome, Failure>;
+
+/// Does the same for each of several things. One for which it cannot be done is told of, and keeps no
+/// other from it; of a single one it is the failure.
+pub(crate) fn each<T>(all: impl IntoIterator<Item = T>, mut work: impl FnMut(T) -> Done) -> Done {
+    let mut all = all.into_iter().peekable();
+    let (mut outcome, mut done) = (Outcome::Complete, 0);
+    while let Some(one) = all.next() {
+        let is_single = done == 0 && all.peek().is_none();
+        done += 1;
+        match work(one) {
+            Ok(came) => outcome = outcome.and(came),
+            Err(why) if is_single => return Err(why),
+            Err(why) => {
+                why.report();
+                outcome = Outcome::Incomplete;
+            }
+        }
+    }
+    Ok(outcome)
+}
 
 impl From<engine::Error> for Failure {
     fn from(error: engine::Error) -> Self {

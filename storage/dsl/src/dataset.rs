@@ -151,6 +151,16 @@ impl Dataset {
         self.phys().is_some_and(DatasetPhys::is_snapshot)
     }
 
+    /// Whether it was received in part only.
+    pub fn is_inconsistent(&self) -> bool {
+        self.phys().is_some_and(DatasetPhys::is_inconsistent)
+    }
+
+    /// Whether blocks may be missing that whoever sent it left out.
+    pub fn is_redacted(&self) -> Result<bool> {
+        Ok(self.field(DatasetPhys::REDACTED_SNAPS)?.is_some())
+    }
+
     /// What it is. To tell file systems and volumes apart its content is looked at.
     pub fn kind(&self) -> Result<Kind> {
         match &self.what {

@@ -48,11 +48,16 @@ impl Dataset {
         }
     }
 
+    /// Whether a receive into it was stopped and can go on; so it may be if that cannot be read.
+    pub(crate) fn can_be_resumed(&self) -> bool {
+        !matches!(self.field(Phys::RESUME_TO_GUID), Ok(None))
+    }
+
     fn own_resume_token(&self) -> Result<Option<String>> {
         if self.field(Phys::RESUME_TO_GUID)?.is_none() {
             return Ok(None);
         }
-        let mut list = Nvlist::default();
+        let mut list = Nvlist::new();
         for (field, name) in NUMBERS {
             if let Some(number) = self.field(field)?.and_then(|value| value.u64()) {
                 list.push(name, Value::U64(number));

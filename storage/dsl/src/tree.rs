@@ -116,6 +116,15 @@ impl Tree {
         seen.map(|dir| Dataset::head(self, dir))
     }
 
+    /// The paths of all heads, hidden ones too, that were received in part and cannot be gone on with.
+    pub fn lost_receives(&self) -> Vec<String> {
+        let all = self.dirs().filter(|dir| dir.phys().head.exists());
+        // one that cannot be read is nobody's to destroy
+        let heads = all.filter_map(|dir| Dataset::head(self, dir).ok());
+        let lost = heads.filter(|head| head.is_inconsistent() && !head.can_be_resumed());
+        lost.map(|head| head.dir().path().to_owned()).collect()
+    }
+
     /// Everything that users see: each file system or volume with its snapshots, oldest first,
     /// and its bookmarks.
     pub fn datasets(&self) -> impl Iterator<Item = Result<Dataset>> + '_ {

@@ -115,6 +115,15 @@ pub enum Error {
         /// The host.
         host: String,
     },
+    /// Another pool has the name.
+    #[error(
+        "another pool that is here is called '{pool}': `zpool import GUID NAME` gives this one a new \
+         name, and with -t one until it is exported"
+    )]
+    NameTaken {
+        /// The name.
+        pool: String,
+    },
     /// The pool takes no more changes.
     #[error("pool '{pool}' is suspended: {why}; what was synced before is safe, and can be read")]
     Suspended {
@@ -383,7 +392,10 @@ impl Error {
             | Self::Foreign { .. } => 11,
             Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NoSuchThing { .. } => 12,
             Self::Destination { .. } => 13,
-            Self::NotMade { .. } | Self::NotHeld { .. } | Self::Refused { .. } => 14,
+            Self::NotMade { .. }
+            | Self::NotHeld { .. }
+            | Self::NameTaken { .. }
+            | Self::Refused { .. } => 14,
             Self::Suspended { .. } => 15,
             Self::Interrupted | Self::NotJudged { .. } => 130,
         }

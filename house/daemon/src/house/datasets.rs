@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use engine::dataset::{Dataset, Wanted, is_for};
+use engine::files::Partial;
 use engine::held::{Held, NewDataset};
 
 use super::doomed::{Doom, doomed};
-use super::mounts::{Change, Effect, Unmount, effect, is_within};
+use super::mounts::{Change, Effect, Unmount, effect, is_within, mount_together};
 use super::{House, Pool, done, give, warn};
 use crate::{Answer, Ask, Destroyed, Error, Listing, MountWish, Result, Secret};
 
@@ -53,13 +54,11 @@ impl House {
             Ask::Inherit { names, property, recursive, received } => {
                 let effect = effect(&property, None);
                 let change = Change { effect, properties: vec![&property], force: false };
-                let mut warnings = Vec::new();
-                for name in &names {
-                    warnings.extend(self.moving(name, name, &change, |pool| {
+                each(&names, |name| {
+                    self.moving(name, name, &change, |pool| {
                         inherit(pool, name, (&property, received), recursive)
-                    })?);
-                }
-                warn(warnings)
+                    })
+                })
             }
             Ask::Snapshot { names, recursive, properties } => {
                 self.snapshot(&names, recursive, &properties)
@@ -157,16 +156,14 @@ impl House {
         let effect = effects.max().unwrap_or(Effect::None).min(most);
         let names_of = properties.iter().map(|(property, _)| property.as_str());
         let change = Change { effect, properties: names_of.collect(), force: false };
-        let mut warnings = Vec::new();
-        for name in names {
-            warnings.extend(self.moving(name, name, &change, |pool| {
+        each(names, |name| {
+            self.moving(name, name, &change, |pool| {
                 let set = |(property, value): &(String, String)| {
                     Ok(pool.held.set(name, property, value)?)
                 };
                 properties.iter().try_for_each(set)
-            })?);
-        }
-        warn(warnings)
+            })
+        })
     }
 
     /// Changes a dataset `from`, which is `to` afterwards, and what is mounted of it. Gives warnings.
@@ -230,10 +227,7 @@ impl House {
         let mut failed = Vec::new();
         if names.is_empty() {
             let pools: Vec<_> = self.pools.lock().values().cloned().collect();
-            for pool in pools {
-                let _changing = pool.changing.lock();
-                failed.extend(pool.mount_as_wished(pool.held.name(), wish));
-            }
+            failed.extend(mount_together(&pools, wish));
         }
         for name in names {
             let pool = self.pool_of(name)?;
@@ -352,7 +346,11 @@ impl House {
                 }
                 if recursive {
                     let below = list(&pool.held, head)?;
-                    let heads = below.iter().filter(|dataset| is_head(dataset));
+                    // there are no snapshots of what was received in part
+                    let received = |it: &Dataset| {
+                        matches!(pool.held.partial(&it.name), Ok(Some(Partial::Received)))
+                    };
+                    let heads = below.iter().filter(|it| is_head(it) && !received(it));
                     all.extend(heads.map(|dataset| format!("{}@{part}", dataset.name)));
                 } else {
                     all.push(name.clone());
@@ -361,6 +359,26 @@ impl House {
             pool.held.snapshot_with(&all, properties)?;
             Ok(Vec::new())
         })
+    }
+}
+
+/// Does the same to each of several datasets. One to which it cannot be done keeps no other from it.
+fn each(names: &[String], mut work: impl FnMut(&str) -> Result<Vec<String>>) -> Result<Answer> {
+    let (mut warnings, mut failed) = (Vec::new(), Vec::new());
+    for name in names {
+        match work(name) {
+            Ok(more) => warnings.extend(more),
+            Err(why) => failed.push(why),
+        }
+    }
+    match &failed[..] {
+        [] => warn(warnings),
+        [one] if names.len() == 1 => Err(one.clone()),
+        [first, ..] => {
+            let said = warnings.into_iter().chain(failed.iter().map(ToString::to_string));
+            let what = said.collect::<Vec<_>>().join("\n");
+            Err(Error::Said { what, status: first.status() })
+        }
     }
 }
 

@@ -117,10 +117,10 @@ impl House {
         pool
     }
 
-    /// Remembers the pools that it has, and those that it waits for.
+    /// Remembers the pools that it has, and those that it waits for, which have to stand back where one
+    /// of these has their name.
     fn remember(&self) -> Result<()> {
-        let mut all: Vec<_> = self.waiting.lock().iter().map(|one| one.pool.clone()).collect();
-        all.extend(self.pools.lock().values().map(|pool| Remembered {
+        let remembered = |pool: &Arc<Pool>| Remembered {
             name: pool.held.name().to_owned(),
             guid: pool.held.guid(),
             drives: pool.held.known_drives(),
@@ -129,7 +129,9 @@ impl House {
             temporary: pool.held.is_name_temporary(),
             // what is written to is its newest state now
             rewind: pool.as_of(),
-        }));
+        };
+        let mut all: Vec<_> = self.pools.lock().values().map(remembered).collect();
+        all.extend(self.waiting.lock().iter().map(|one| one.pool.clone()));
         memory::save(&self.place, all)
     }
 
@@ -149,6 +151,11 @@ impl House {
                 Err(why) => self.log.say(&format!("pool '{name}' is left, and {why}")),
             }
         }
+    }
+
+    /// Whether a pool of that name is here.
+    fn has(&self, name: &str) -> bool {
+        self.pools.lock().contains_key(name)
     }
 
     /// The pool with that name.

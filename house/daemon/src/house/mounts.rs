@@ -4,11 +4,12 @@
 //! cannot be unmounted, unless by force: then it gets errors.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::KeyState;
-use engine::dataset::{Dataset, Property, Wanted};
+use engine::dataset::{self, Dataset, Property};
 use engine::files::Time;
 use engine::held::Set;
 use fuse::{Beside, LiveOptions, MountTable, Mounted};
@@ -38,6 +39,13 @@ pub(super) struct Mount {
 #[derive(Clone, Debug)]
 pub(super) struct Gone {
     pub(super) dataset: String,
+    wish: MountWish,
+}
+
+/// One that is to be mounted: where, and how.
+struct Wanted {
+    dir: PathBuf,
+    dataset: Dataset,
     wish: MountWish,
 }
 
@@ -211,24 +219,37 @@ impl Pool {
         target: &str,
         chosen: &dyn Fn(&Dataset) -> Option<MountWish>,
     ) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let found = match self.filesystems(target, None) {
-            Ok(found) => found,
+        let (mut places, mut warnings) = match self.places(target, chosen) {
+            Ok(places) => (places, Vec::new()),
             Err(why) => return vec![why.to_string()],
         };
-        let here = self.mounted();
-        let mut places: Vec<(PathBuf, Dataset, MountWish)> = found
-            .into_iter()
-            .filter(|it| !here.iter().any(|(name, _)| *name == it.name))
-            .filter_map(|it| chosen(&it).and_then(|wish| Some((self.folder(&it)?, it, wish))))
-            .collect();
-        places.sort_by(|one, other| one.0.cmp(&other.0));
-        for (dir, dataset, wish) in places {
-            if let Err(why) = self.mount_at(&dir, &dataset, &wish) {
-                warnings.push(format!("'{}' is not mounted: {why}", dataset.name));
-            }
-        }
+        places.sort_by(|one, other| one.dir.cmp(&other.dir));
+        warnings.extend(places.iter().filter_map(|place| self.mount_place(place)));
         warnings
+    }
+
+    /// Where those file systems at and below `target` belong for which there is a wish, and which are
+    /// not mounted. What is there in part only belongs nowhere.
+    fn places(
+        &self,
+        target: &str,
+        chosen: &dyn Fn(&Dataset) -> Option<MountWish>,
+    ) -> Result<Vec<Wanted>> {
+        let here = self.mounted();
+        let found = self.filesystems(target, None)?.into_iter();
+        let found = found.filter(|it| !here.iter().any(|(name, _)| *name == it.name));
+        let wanted = found.filter_map(|dataset| {
+            let (wish, dir) = (chosen(&dataset)?, self.folder(&dataset)?);
+            let is_whole = !matches!(self.held.partial(&dataset.name), Ok(Some(_)));
+            is_whole.then_some(Wanted { dir, dataset, wish })
+        });
+        Ok(wanted.collect())
+    }
+
+    /// Tells why it could not be mounted.
+    fn mount_place(&self, place: &Wanted) -> Option<String> {
+        let why = self.mount_at(&place.dir, &place.dataset, &place.wish).err()?;
+        Some(format!("'{}' is not mounted: {why}", place.dataset.name))
     }
 
     /// Has what is mounted at and below `target` follow its properties after a change, even while it is
@@ -317,7 +338,7 @@ impl Pool {
     }
 
     fn filesystems(&self, target: &str, depth: Option<usize>) -> Result<Vec<Dataset>> {
-        let wanted = Wanted {
+        let wanted = dataset::Wanted {
             kinds: vec!["filesystem".to_owned()],
             depth,
             properties: PROPERTIES.map(str::to_owned).to_vec(),
@@ -444,6 +465,29 @@ impl Pool {
     }
 }
 
+/// Mounts all of several pools that is to be mounted, the outer ones first, as file systems of one pool
+/// may lie within those of another. What could not be is told.
+pub(super) fn mount_together(pools: &[Arc<Pool>], wish: &MountWish) -> Vec<String> {
+    let (mut all, mut warnings) = (Vec::new(), Vec::new());
+    for pool in pools {
+        let _changing = pool.changing.lock();
+        let chosen = |dataset: &Dataset| mounts_itself(dataset).then(|| wish.clone());
+        match pool.places(pool.held.name(), &chosen) {
+            Ok(places) => all.extend(places.into_iter().map(|place| (pool, place))),
+            Err(why) => warnings.push(why.to_string()),
+        }
+    }
+    all.sort_by(|one, other| one.1.dir.cmp(&other.1.dir));
+    for (pool, place) in all {
+        let _changing = pool.changing.lock();
+        // somebody may have been quicker
+        if !pool.is_mounted(&place.dataset.name) {
+            warnings.extend(pool.mount_place(&place));
+        }
+    }
+    warnings
+}
+
 /// Whether nothing is noted of who reads.
 fn is_still(options: &LiveOptions) -> bool {
     options.read_only || options.no_atime
@@ -470,7 +514,8 @@ enum Unmounted {
 pub(super) fn behind(altroot: Option<&Path>, point: &str) -> Option<PathBuf> {
     let inner = point.strip_prefix('/')?;
     Some(match altroot {
-        Some(root) => root.join(inner),
+        // a path that begins with a slash would lead out of it
+        Some(root) => root.join(inner.trim_start_matches('/')),
         None => PathBuf::from(point),
     })
 }

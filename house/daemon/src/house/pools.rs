@@ -9,10 +9,10 @@ use engine::inspect::Facts;
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::House;
-use super::mounts::{Unmount, behind};
+use super::mounts::{Unmount, behind, mount_together};
 use super::waiting::Waiting;
 use crate::memory::Remembered;
-use crate::{CreatePool, Error, Found, ImportPool, Imported, PoolReport, Result, Secret};
+use crate::{CreatePool, Error, Found, ImportPool, Imported, PoolReport, Result};
 
 impl House {
     /// The pools of these names; none: all.
@@ -45,7 +45,8 @@ impl House {
             altroot: pool.altroot.clone(),
         };
         let mut all = self.waiting_reports(names);
-        let waits = |name: &&String| all.iter().any(|one| one.status.name == **name);
+        let waits =
+            |name: &&String| !self.has(name) && all.iter().any(|one| one.status.name == **name);
         let (_, here): (Vec<&String>, Vec<&String>) = names.iter().partition(waits);
         if names.is_empty() || !here.is_empty() {
             let here: Vec<String> = here.into_iter().cloned().collect();
@@ -59,7 +60,7 @@ impl House {
         let _moving = self.moving.lock();
         engine::held::check_name(&new.name)?;
         let name = new.called.as_ref().unwrap_or(&new.name);
-        self.is_free(name)?;
+        self.is_unclaimed(name)?;
         let vdevs = new.vdevs.iter().map(super::drives::vdev);
         let below = NewPool {
             name: name.clone(),
@@ -121,10 +122,28 @@ impl House {
 
     /// Whether no pool of that name is here.
     fn is_free(&self, name: &str) -> Result<()> {
-        if self.pools.lock().contains_key(name) {
+        if self.has(name) {
             return Err(Error::refused(format!("there is a pool '{name}' already")));
         }
         Ok(())
+    }
+
+    /// Whether no pool of that name is here or awaited.
+    fn is_unclaimed(&self, name: &str) -> Result<()> {
+        self.is_free(name)?;
+        if self.waiting.lock().iter().any(|one| one.pool.name == name) {
+            return Err(Error::refused(format!(
+                "a pool '{name}' is waited for, whose drives are not all there; `zpool export {name}` \
+                 ends that"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The names of the pools that are here, with their guids.
+    pub(super) fn names_in_use(&self) -> Vec<(String, u64)> {
+        let pools = self.pools.lock();
+        pools.values().map(|pool| (pool.held.name().to_owned(), pool.held.guid())).collect()
     }
 
     pub(super) fn importable(&self, paths: &[PathBuf], destroyed: bool) -> Vec<Found> {
@@ -170,11 +189,11 @@ impl House {
             Some(wanted) => self.import_one(wanted, import, &mut done)?,
             None => self.import_all(import, &mut done),
         }
-        let mut warnings = Vec::new();
-        for name in done.names.iter().filter(|_| !import.unmounted) {
-            warnings.extend(self.pool(name)?.mount_as_wished(name, &import.wish));
+        if import.unmounted {
+            return Ok((done, Vec::new()));
         }
-        Ok((done, warnings))
+        let pools = done.names.iter().map(|name| self.pool(name)).collect::<Result<Vec<_>>>()?;
+        Ok((done, mount_together(&pools, &import.wish)))
     }
 
     /// Takes over what can be; one that cannot be keeps no other from it.
@@ -205,10 +224,7 @@ impl House {
             done.rewound.extend(to.map(|to| (wanted.to_owned(), to)));
             return Ok(());
         }
-        // a key is for one pool of those that are taken over together
-        let found = keys_wanted(&import.paths, wanted, (destroyed, rewind), &import.keys)?;
-        let keys = import.keys.iter().filter(|(root, _)| found.contains(root));
-        let keys = keys.map(|(root, secret)| (root.clone(), secret.0.clone())).collect();
+        let keys = self.keys_for(wanted, import, done)?;
         let read_only = import.read_only;
         let (known, temporary) = (None, import.temporary);
         let how = TakeOver {
@@ -222,14 +238,11 @@ impl House {
             read_only,
             rewind,
             judging,
+            others: self.names_in_use(),
         };
         let held = engine::held::hold_as(&import.paths, wanted, &how, &self.world);
         let held = held.map_err(|why| self.not_there(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
-        if let Err(taken) = self.is_free(&name) {
-            held.release()?;
-            return Err(taken);
-        }
         held.note_taken("import");
         // what is only looked at keeps what it has
         for (property, value) in import.own.iter().filter(|_| !held.is_read_only()) {
@@ -245,6 +258,25 @@ impl House {
         self.keep(held, import.altroot.clone());
         done.names.push(name);
         self.remember()
+    }
+
+    /// Of the keys that were given those that are for this pool. One that is wrong is told of, and what it
+    /// is for stays locked.
+    fn keys_for(
+        &self,
+        wanted: &str,
+        import: &ImportPool,
+        done: &mut Imported,
+    ) -> Result<Vec<(String, Vec<u8>)>> {
+        if import.keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let which = (import.destroyed, import.rewind);
+        let given = import.keys.iter().map(|(root, secret)| (root.clone(), secret.0.clone()));
+        let tried = engine::held::try_keys(&import.paths, wanted, which, given);
+        let tried = tried.map_err(|why| self.not_there(wanted, why))?;
+        done.refused.extend(tried.refused.iter().map(ToString::to_string));
+        Ok(tried.fit)
     }
 
     pub(super) fn export(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
@@ -324,7 +356,7 @@ impl House {
             let (drives, altroot) = (drives.clone(), altroot.clone());
             let (name, read_only, rewind) = (name.to_owned(), false, Rewind::No);
             let pool = Remembered { name, guid, drives, altroot, read_only, temporary, rewind };
-            self.waiting.lock().push(Waiting::new(pool, why.to_string()));
+            self.waiting.lock().push(Waiting::new(pool, why));
         })?;
         let pool = self.keep(held, altroot);
         self.remember()?;
@@ -363,20 +395,6 @@ fn is_place_free(new: &CreatePool) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// The names of the encryption roots of a pool that is to be taken over, if any keys are given.
-fn keys_wanted(
-    paths: &[PathBuf],
-    wanted: &str,
-    which: (bool, Rewind),
-    given: &[(String, Secret)],
-) -> Result<Vec<String>> {
-    if given.is_empty() {
-        return Ok(Vec::new());
-    }
-    let roots = engine::held::encryption_roots(paths, wanted, which)?;
-    Ok(roots.into_iter().map(|root| root.name).collect())
 }
 
 fn describe(pool: &PoolSummary) -> Found {

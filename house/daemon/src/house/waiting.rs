@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime};
 use engine::held::{Held, PoolStatus, TakeOver};
 use engine::summary::VdevState;
 
-use super::{House, done};
+use super::mounts::mount_together;
+use super::{House, Pool, done};
 use crate::memory::{self, Remembered};
-use crate::{Answer, Error, PoolReport, Result};
+use crate::{Answer, Error, MountWish, PoolReport, Result};
 
 /// So often it is looked whether drives have come.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -34,22 +35,26 @@ pub(super) struct Waiting {
 type Seen = Vec<Option<(u64, u64, u64, SystemTime)>>;
 
 impl Waiting {
-    pub(super) fn new(pool: Remembered, why: String) -> Self {
-        let seen = look(&pool.drives);
-        Self { pool, why, seen }
+    pub(super) fn new(pool: Remembered, why: &engine::Error) -> Self {
+        let seen = seen_by(why, look(&pool.drives));
+        Self { pool, why: why.to_string(), seen }
     }
 }
 
 impl House {
     /// Takes over again what it had; what cannot be had yet is tried again now and then.
     pub(crate) fn take_over(self: &Arc<Self>) -> Result<()> {
+        let mut taken = Vec::new();
         for pool in memory::load(&self.place)? {
-            if let Err(why) = self.take_again(&pool) {
-                let why = why.to_string();
-                self.log.say(&format!("pool '{}' cannot be taken over: {why}", pool.name));
-                self.waiting.lock().push(Waiting::new(pool, why));
+            match self.take_again(&pool) {
+                Ok(pool) => taken.push(pool),
+                Err(why) => {
+                    self.log.say(&format!("pool '{}' cannot be taken over: {why}", pool.name));
+                    self.waiting.lock().push(Waiting::new(pool, &why));
+                }
             }
         }
+        self.mount_taken(&taken);
         let house = Arc::clone(self);
         let thread = std::thread::Builder::new().name("late pools".to_owned());
         match thread.spawn(move || house.keep_trying()) {
@@ -59,15 +64,21 @@ impl House {
         Ok(())
     }
 
-    fn take_again(self: &Arc<Self>, pool: &Remembered) -> engine::Result<()> {
+    /// What is in it is not mounted yet.
+    fn take_again(self: &Arc<Self>, pool: &Remembered) -> engine::Result<Arc<Pool>> {
+        if self.has(&pool.name) {
+            return Err(engine::Error::NameTaken { pool: pool.name.clone() });
+        }
         let held = self.hold_again(pool)?;
         held.note_taken("open");
         self.log.say(&format!("pool '{}' is taken over again", held.name()));
-        let kept = self.keep(held, pool.altroot.clone());
-        for warning in kept.mount_below(kept.held.name()) {
+        Ok(self.keep(held, pool.altroot.clone()))
+    }
+
+    fn mount_taken(&self, pools: &[Arc<Pool>]) {
+        for warning in mount_together(pools, &MountWish::default()) {
             self.log.say(&warning);
         }
-        Ok(())
     }
 
     /// Until the daemon ends.
@@ -99,16 +110,21 @@ impl House {
                 continue;
             }
             let guid = pool.guid;
-            let Err(still) = self.take_again(&pool) else {
-                self.waiting.lock().retain(|other| other.pool.guid != guid);
-                continue;
+            let still = match self.take_again(&pool) {
+                Ok(taken) => {
+                    self.waiting.lock().retain(|other| other.pool.guid != guid);
+                    self.mount_taken(&[taken]);
+                    continue;
+                }
+                Err(still) => still,
             };
+            let seen = seen_by(&still, now);
             let still = still.to_string();
             if still != why {
                 self.log.say(&format!("pool '{}' cannot be taken over: {still}", pool.name));
             }
             for other in self.waiting.lock().iter_mut().filter(|other| other.pool.guid == guid) {
-                (other.why, other.seen) = (still.clone(), now.clone());
+                (other.why, other.seen) = (still.clone(), seen.clone());
             }
         }
     }
@@ -142,7 +158,8 @@ impl House {
     fn hold_again(&self, pool: &Remembered) -> engine::Result<Held> {
         let drives = found_again(&pool.drives, pool.guid);
         let (guid, read_only) = (pool.guid.to_string(), pool.read_only);
-        let how = TakeOver { read_only, rewind: pool.rewind, ..named(pool) };
+        let others = self.names_in_use();
+        let how = TakeOver { read_only, rewind: pool.rewind, others, ..named(pool) };
         let without = engine::held::hold_as(&drives, &guid, &how, &self.world);
         let Err(engine::Error::LockedLog { .. }) = &without else { return without };
         let roots = engine::held::encryption_roots(&drives, &guid, (false, pool.rewind))?;
@@ -154,7 +171,7 @@ impl House {
         if keys.is_empty() {
             return without;
         }
-        let how = TakeOver { keys, ..named(pool) };
+        let how = TakeOver { keys, ..how };
         engine::held::hold_as(&drives, &guid, &how, &self.world)
     }
 
@@ -182,8 +199,11 @@ impl House {
         Some(Error::Said { status: 3, what })
     }
 
-    /// Waits no more for a pool; none if it is not waited for.
+    /// Waits no more for a pool; none if it is not waited for, or another of that name is here.
     pub(super) fn forget_waiting(&self, name: &str) -> Option<Result<Answer>> {
+        if self.has(name) {
+            return None;
+        }
         let mut waiting = self.waiting.lock();
         let before = waiting.len();
         waiting.retain(|one| one.pool.name != name);
@@ -195,6 +215,12 @@ impl House {
             done(())
         })
     }
+}
+
+/// What counts as seen after a pool could not be taken over: one whose name is taken is tried again
+/// though nothing comes or goes.
+fn seen_by(why: &engine::Error, now: Seen) -> Seen {
+    if matches!(why, engine::Error::NameTaken { .. }) { Seen::new() } else { now }
 }
 
 /// The folders that drives are in.

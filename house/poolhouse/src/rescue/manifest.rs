@@ -106,7 +106,10 @@ impl<W: Write> Writer<W> {
             Held::Files(files) => self.files(record, files)?,
             Held::Volume(content) => self.volume(record, content)?,
             Held::Nothing => {}
-            Held::Redacted => self.field("refused", "\"redacted: OpenZFS does not mount it\"")?,
+            Held::Partial(part) => {
+                let why = format!("{}: OpenZFS does not mount it", part.why());
+                self.field("refused", &quoted(why.as_bytes()))?;
+            }
             Held::Closed { why } => {
                 self.field("refused", &quoted(why.as_bytes()))?;
                 self.warn(&format!("{}: {why}", record.name));

@@ -8,7 +8,7 @@ use engine::dataset::{Dataset, Wanted};
 
 use crate::daemon::Asking;
 use crate::keys::from;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{Done, Failure, each};
 use crate::values::setting;
 
 /// Unlock encrypted datasets
@@ -35,14 +35,9 @@ pub(super) struct Load {
 impl Load {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let several = self.all || self.recursive;
-        let roots = roots(self.name.as_deref(), several, asking)?;
-        for root in &roots {
-            if several && root.key != KeyState::Locked {
-                continue;
-            }
-            load(root, self.location.as_deref(), asking)?;
-        }
-        Ok(Outcome::Complete)
+        let mut roots = roots(self.name.as_deref(), several, asking)?;
+        roots.retain(|root| !several || root.key == KeyState::Locked);
+        each(&roots, |root| load(root, self.location.as_deref(), asking))
     }
 }
 
@@ -66,12 +61,9 @@ pub(super) struct Unload {
 impl Unload {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let several = self.all || self.recursive;
-        for root in roots(self.name.as_deref(), several, asking)? {
-            if !several || root.key == KeyState::Unlocked {
-                asking.tell(&Ask::UnloadKey { name: root.name })?;
-            }
-        }
-        Ok(Outcome::Complete)
+        let mut roots = roots(self.name.as_deref(), several, asking)?;
+        roots.retain(|root| !several || root.key == KeyState::Unlocked);
+        each(roots, |root| asking.tell(&Ask::UnloadKey { name: root.name }))
     }
 }
 
@@ -135,36 +127,32 @@ impl Change {
         let above = above.map(|(above, _)| look(Some(above), Some(0), asking)).transpose()?;
         let above = above.as_ref().and_then(|found| found.first()?.value("encryptionroot"));
         let mut wanted = above.into_iter().filter(|name| *name != root).chain([root]);
-        wanted.try_for_each(|name| load_locked(name, asking))
+        wanted.try_for_each(|name| load_locked(name, asking).map(drop))
     }
 }
 
 /// Loads the key of an encryption root, if it is locked.
-fn load_locked(root: &str, asking: &Asking) -> Result<(), Failure> {
+fn load_locked(root: &str, asking: &Asking) -> Done {
     let found = look(Some(root), Some(0), asking)?;
-    let mut locked = found.iter().filter(|it| it.key == KeyState::Locked);
-    locked.try_for_each(|root| load(root, None, asking).map(drop))
+    each(found.iter().filter(|it| it.key == KeyState::Locked), |root| load(root, None, asking))
 }
 
 /// Loads the keys that a dataset, and those below it, want; no name: those of all.
-pub(super) fn unlock(name: Option<&str>, below: bool, asking: &Asking) -> Result<(), Failure> {
+pub(super) fn unlock(name: Option<&str>, below: bool, asking: &Asking) -> Done {
     let found = look(name, (!below).then_some(0), asking)?;
     let locked = found.iter().filter(|it| it.key == KeyState::Locked);
     let roots: BTreeSet<&str> = locked.filter_map(|it| it.value("encryptionroot")).collect();
-    roots.into_iter().try_for_each(|root| load_locked(root, asking))
+    each(roots, |root| load_locked(root, asking))
 }
 
 /// Locks those datasets that have keys of their own, which are not mounted.
-pub(super) fn lock(names: &[String], asking: &Asking) -> Result<(), Failure> {
-    for name in names {
-        for root in look(Some(name), Some(0), asking)? {
-            let own = root.value("encryptionroot") == Some(name);
-            if own && root.key == KeyState::Unlocked {
-                asking.tell(&Ask::UnloadKey { name: root.name })?;
-            }
-        }
-    }
-    Ok(())
+pub(super) fn lock(names: &[String], asking: &Asking) -> Done {
+    each(names, |name| {
+        let mut found = look(Some(name), Some(0), asking)?;
+        let own = |root: &Dataset| root.value("encryptionroot") == Some(name);
+        found.retain(|root| own(root) && root.key == KeyState::Unlocked);
+        each(found, |root| asking.tell(&Ask::UnloadKey { name: root.name }))
+    })
 }
 
 /// Loads the key of an encryption root from where it is.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use engine::dataset::Dataset;
 
+use super::order::{Key, Order};
 use super::select::{Select, full};
 use crate::daemon::Asking;
 use crate::outcome::Done;
@@ -33,12 +34,8 @@ pub(super) struct Args {
     /// These properties
     #[arg(short = 'o', value_name = "PROPERTY", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Sorted by this property; may be repeated
-    #[arg(short = 's', value_name = "PROPERTY")]
-    up: Vec<String>,
-    /// The other way round
-    #[arg(short = 'S', value_name = "PROPERTY")]
-    down: Vec<String>,
+    #[command(flatten)]
+    order: Order,
     /// Datasets; none: all
     #[arg(value_name = "DATASET")]
     names: Vec<String>,
@@ -50,14 +47,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     } else {
         args.columns.iter().flat_map(|column| full(column)).collect()
     };
-    let keys: Vec<(String, bool)> = args
-        .up
-        .iter()
-        .map(|key| (key, true))
-        .chain(args.down.iter().map(|key| (key, false)))
-        .flat_map(|(key, up)| full(key).into_iter().map(move |key| (key, up)))
-        .collect();
-    let wanted = columns.iter().chain(keys.iter().map(|key| &key.0));
+    let keys = &args.order.0;
+    let wanted = columns.iter().chain(keys.iter().map(|key| &key.property));
     let mut properties: Vec<String> = wanted.filter(|name| *name != "name").cloned().collect();
     if properties.is_empty() {
         // none at all would mean all
@@ -65,7 +56,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     }
     let (mut found, outcome) =
         args.select.ask(&args.names, &properties, &["filesystem", "volume"], asking)?;
-    sort(&mut found, &keys);
+    sort(&mut found, keys);
     if asking.json {
         print::json(&found)?;
         return Ok(outcome);
@@ -81,19 +72,11 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     Ok(outcome)
 }
 
-/// Numbers by size, words by letters; what has no value goes last.
-fn sort(found: &mut [Dataset], keys: &[(String, bool)]) {
+/// Sorts by the first key, what is alike in that by the next, and leaves the rest as it is.
+pub(super) fn sort(found: &mut [Dataset], keys: &[Key]) {
     // the last key counts least
-    for (key, up) in keys.iter().rev() {
-        found.sort_by_cached_key(|dataset| {
-            let text = if key == "name" { Some(dataset.name.as_str()) } else { dataset.value(key) };
-            let number = text.and_then(|text| text.parse::<u64>().ok());
-            let text = text.map(str::to_owned).unwrap_or_default();
-            (text.is_empty() || text == "-", number, text)
-        });
-        if !up {
-            found.reverse();
-        }
+    for key in keys.iter().rev() {
+        found.sort_by(|one, other| key.compare(one, other));
     }
 }
 
@@ -137,31 +120,4 @@ fn head(column: &str) -> (String, Align) {
     };
     let is_number = is_bytes(column) || column.ends_with("ratio");
     (short.to_uppercase(), if is_number { Align::Right } else { Align::Left })
-}
-
-#[cfg(test)]
-mod tests {
-    use engine::KeyState;
-    use engine::dataset::{Dataset, Property};
-
-    use super::sort;
-
-    #[test]
-    fn numbers_are_sorted_by_size() {
-        let dataset = |name: &str, used: &str| Dataset {
-            name: name.to_owned(),
-            kind: "filesystem".to_owned(),
-            key: KeyState::None,
-            properties: vec![Property {
-                name: "used".to_owned(),
-                value: used.to_owned(),
-                source: "-".to_owned(),
-            }],
-        };
-        let mut found = vec![dataset("a", "100"), dataset("b", "20"), dataset("c", "3")];
-        sort(&mut found, &[("used".to_owned(), true)]);
-        assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<String>(), "cba");
-        sort(&mut found, &[("used".to_owned(), false)]);
-        assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<String>(), "abc");
-    }
 }

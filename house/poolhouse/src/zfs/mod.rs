@@ -7,6 +7,7 @@ mod key;
 mod list;
 mod make;
 mod mount;
+mod order;
 mod owner;
 mod select;
 

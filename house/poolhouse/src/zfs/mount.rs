@@ -7,7 +7,7 @@ use ::daemon::{Ask, MountWish};
 
 use super::key::{lock, unlock};
 use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{Done, Failure, Outcome, each};
 use crate::print;
 use crate::table::{Align, Table};
 
@@ -49,12 +49,7 @@ pub(super) struct Mount {
 impl Mount {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         if self.all || !self.names.is_empty() {
-            if self.load_keys && self.all {
-                unlock(None, true, asking)?;
-            }
-            for name in self.names.iter().filter(|_| self.load_keys) {
-                unlock(Some(name), self.below, asking)?;
-            }
+            let unlocked = if self.load_keys { self.unlock(asking)? } else { Outcome::Complete };
             let wish = MountWish { options: self.options.clone(), overlay: self.overlay };
             let (names, below) = (self.names.clone(), self.below);
             let before = if self.verbose { mounts(asking)? } else { Vec::new() };
@@ -64,9 +59,16 @@ impl Mount {
                 now.retain(|mount| !before.contains(mount));
                 show(now, asking)?;
             }
-            return Ok(done);
+            return Ok(done.and(unlocked));
         }
         show(mounts(asking)?, asking)
+    }
+
+    fn unlock(&self, asking: &Asking) -> Done {
+        if self.all {
+            return unlock(None, true, asking);
+        }
+        each(&self.names, |name| unlock(Some(name), self.below, asking))
     }
 }
 
@@ -116,7 +118,8 @@ impl Unmount {
         if self.unload_keys {
             let now = mounts(asking)?;
             let gone = before.into_iter().filter(|mount| !now.contains(mount));
-            lock(&gone.map(|(dataset, _)| dataset).collect::<Vec<_>>(), asking)?;
+            let locked = lock(&gone.map(|(dataset, _)| dataset).collect::<Vec<_>>(), asking)?;
+            return Ok(done.and(locked));
         }
         Ok(done)
     }

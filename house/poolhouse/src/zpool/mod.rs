@@ -15,7 +15,7 @@ mod watch;
 use ::daemon::{Ask, PoolReport};
 
 use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{Done, Failure, each};
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
@@ -176,10 +176,7 @@ fn export(args: &Export, asking: &Asking) -> Done {
     } else {
         args.pools.clone()
     };
-    for name in names {
-        asking.tell(&Ask::ExportPool { name, force: args.force })?;
-    }
-    Ok(Outcome::Complete)
+    each(names, |name| asking.tell(&Ask::ExportPool { name, force: args.force }))
 }
 
 /// How pools are; none named: all.

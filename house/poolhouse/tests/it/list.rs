@@ -17,6 +17,18 @@ fn value_of(recorded: &Value) -> (&str, Option<&str>) {
     }
 }
 
+/// The list in a token that tells how far a receive came: any gzip of it is as good as another.
+fn list_of(token: &str) -> Vec<u8> {
+    let parts: Vec<&str> = token.split('-').collect();
+    let ["1", _, size, hex] = parts[..] else { panic!("{token}") };
+    let pairs = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    let packed: Vec<u8> = pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+    let mut list = vec![0; usize::from_str_radix(size, 16).unwrap()];
+    let length = libdeflater::Decompressor::new().zlib_decompress(&packed, &mut list).unwrap();
+    assert_eq!(length, list.len());
+    list
+}
+
 fn differences(
     name: &str,
     recorded: &Map<String, Value>,
@@ -30,7 +42,11 @@ fn differences(
             continue;
         }
         let found = found.get(property).and_then(Value::as_str);
-        if found != Some(wanted) {
+        let alike = match property.as_str() {
+            "receive_resume_token" => found.map(list_of) == Some(list_of(wanted)),
+            _ => found == Some(wanted),
+        };
+        if !alike {
             wrong.push(format!("{name} {property}: {found:?}, and it is {wanted:?}"));
         }
     }

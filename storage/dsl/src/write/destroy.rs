@@ -19,20 +19,29 @@ use crate::{Error, Result};
 /// freed over time, those of its intent log at once.
 pub fn destroy(change: &Change<'_>, name: &str) -> Result<()> {
     let head = change.find_head(name)?;
-    let record = change.dataset(head.dataset)?;
+    let busy = |why| Err(Error::Busy { name: name.to_owned(), why });
     if !change.dir(head.dir)?.parent.exists() {
-        return Err(Error::Busy { name: name.to_owned(), why: "it is the pool's own" });
+        return busy("it is the pool's own");
     }
-    if let Some((_, previous)) = change.previous_of(&record)?
-        && previous.next == head.dataset
-    {
-        return Err(Error::Busy { name: name.to_owned(), why: "it has snapshots" });
+    if has_snapshots(change, head)? {
+        return busy("it has snapshots");
     }
     if change.count(change.dir(head.dir)?.children)? != 0 {
-        return Err(Error::Busy { name: name.to_owned(), why: "there are datasets below it" });
+        return busy("there are datasets below it");
     }
     free_log(change, head.dataset)?;
     destroy_head(change, head)
+}
+
+pub(crate) fn has_snapshots(change: &Change<'_>, head: Head) -> Result<bool> {
+    let previous = change.previous_of(&change.dataset(head.dataset)?)?;
+    Ok(previous.is_some_and(|(_, previous)| previous.next == head.dataset))
+}
+
+/// Whether a snapshot is held, so that it is not to be destroyed.
+pub fn is_held(change: &Change<'_>, name: &str) -> Result<bool> {
+    let (_, id) = change.find_snapshot(name)?;
+    Ok(change.count(change.dataset(id)?.holds)? != 0)
 }
 
 /// Destroys a snapshot. One that is held or cloned is refused, or with `later` is destroyed as soon

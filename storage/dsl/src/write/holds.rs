@@ -36,6 +36,17 @@ pub fn release(change: &Change<'_>, snapshot: &str, tag: &str) -> Result<()> {
     destroy_if_awaited(change, id)
 }
 
+/// The same by the snapshot's number. If there is no such hold, or no such snapshot any more, nothing
+/// is done.
+pub(crate) fn take_off(change: &Change<'_>, snapshot: ObjectId, tag: &str) -> Result<()> {
+    let Ok(record) = change.dataset(snapshot) else { return Ok(()) };
+    if record.is_snapshot() && change.number(record.holds, tag)?.is_some() {
+        change.remove(record.holds, tag)?;
+        destroy_if_awaited(change, snapshot)?;
+    }
+    Ok(())
+}
+
 /// Destroys a snapshot if that was asked for and nothing keeps it any more.
 pub(crate) fn destroy_if_awaited(change: &Change<'_>, snapshot: ObjectId) -> Result<()> {
     let record = change.dataset(snapshot)?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod keys;
+mod leftovers;
 mod model;
 mod random;
 mod real;

@@ -23,7 +23,7 @@ pub use error::{Error, Result};
 pub use extents::{Extent, Extents};
 pub use facts::{Facts, Kind, Time};
 pub use reason::Reason;
-pub use record::{Held, Record, Space};
+pub use record::{Held, Partial, Record, Space};
 pub use sharing::{Head, Room};
 pub use unlike::{Sort, Unlike};
 

@@ -18,6 +18,32 @@ pub struct Space {
     pub project: Vec<[String; 6]>,
 }
 
+/// Why a dataset is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partial {
+    /// A receive into it was broken off.
+    Received,
+    /// Its sender left blocks out.
+    Redacted,
+}
+
+impl Partial {
+    /// Why it is not shown, in words.
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::Received => "half received",
+            Self::Redacted => "redacted",
+        }
+    }
+
+    pub(crate) fn of(dataset: &Dataset) -> dsl::Result<Option<Self>> {
+        if dataset.is_inconsistent() {
+            return Ok(Some(Self::Received));
+        }
+        Ok(dataset.is_redacted()?.then_some(Self::Redacted))
+    }
+}
+
 /// What a dataset holds.
 #[derive(Clone)]
 pub enum Held {
@@ -27,8 +53,8 @@ pub enum Held {
     Volume(Content),
     /// Nothing: a bookmark.
     Nothing,
-    /// A redacted dataset: OpenZFS does not mount it, as parts of it are not there.
-    Redacted,
+    /// Parts of it are not there: OpenZFS does not mount it.
+    Partial(Partial),
     /// Nothing that can be read: it is locked, or damaged.
     Closed {
         /// Why.
@@ -171,7 +197,7 @@ impl Pool {
             troubles.push(format!("its holds cannot be read: {why}"));
             Vec::new()
         });
-        let held = self.held(dataset, &properties, &mut troubles);
+        let held = self.held(dataset, &mut troubles);
         let space = match (&kind, &held) {
             (Ok(Kind::Filesystem), Held::Files(files)) => Some(space(files, &mut troubles)),
             (Ok(Kind::Filesystem), _) => Some(Space::default()),
@@ -188,7 +214,7 @@ impl Pool {
         }
     }
 
-    fn held(&self, dataset: &Dataset, properties: &[Property], troubles: &mut Vec<String>) -> Held {
+    fn held(&self, dataset: &Dataset, troubles: &mut Vec<String>) -> Held {
         if matches!(dataset.kind(), Ok(Kind::Bookmark)) {
             return Held::Nothing;
         }
@@ -197,15 +223,17 @@ impl Pool {
             Err(dsl::Error::NoContent { .. }) => return Held::Nothing,
             Err(why) => return Held::Closed { why: why.to_string() },
         };
+        match Partial::of(dataset) {
+            Ok(None) => (),
+            Ok(Some(part)) => return Held::Partial(part),
+            Err(why) => return Held::Closed { why: why.to_string() },
+        }
         let look = self.look(dataset);
         let opened = match kind {
             ondisk::objset::Kind::Volume => {
                 open_volume(dataset, look).map(|(content, log)| (Held::Volume(content), log))
             }
             ondisk::objset::Kind::Filesystem => {
-                if properties.iter().any(|property| property.name == "redact_snaps") {
-                    return Held::Redacted;
-                }
                 Files::open(dataset, look).map(|(files, log)| (Held::Files(files), log))
             }
             _ => return Held::Nothing,

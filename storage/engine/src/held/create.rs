@@ -17,8 +17,7 @@ use super::encrypt::{Keying, keying};
 use super::naming::Naming;
 use super::rewind::{Chosen, Judging, Rewind, Rewound, choose};
 use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary, slow};
-use crate::keys::EncryptionRoot;
-use crate::{Error, Moment, Result, summary};
+use crate::{Error, Result, summary};
 
 /// A top-level vdev that is to be.
 #[derive(Clone, Debug)]
@@ -202,22 +201,31 @@ pub(super) fn free_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
     Ok(device)
 }
 
+/// Bytes of a pool's name: OpenZFS keeps room for `/$ORIGIN@$ORIGIN` behind it, in 256 with a zero.
+const LONGEST_NAME: usize = 239;
+
 /// Whether a pool may be called so: names are as OpenZFS has them.
 pub fn check_name(name: &str) -> Result<()> {
     let refuse =
         |why: &str| Err(Error::Usage { what: format!("'{name}' is no name for a pool: {why}") });
-    let reserved = ["mirror", "raidz", "draid", "spare", "log"];
+    let reserved = ["mirror", "raidz", "draid", "spare"];
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return refuse("it must begin with a letter");
     }
     if let Some(word) = reserved.iter().find(|word| name.starts_with(**word)) {
         return refuse(&format!("names that begin with '{word}' are reserved"));
     }
+    if name == "log" {
+        return refuse("that word is reserved");
+    }
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-.: ".contains(c);
     if !name.chars().all(fits) {
         return refuse("it may have letters, digits and _ - . : only");
     }
-    if name.len() > 255 { refuse("it is too long") } else { Ok(()) }
+    if name.len() > LONGEST_NAME {
+        return refuse(&format!("it has {} bytes, and {LONGEST_NAME} fit", name.len()));
+    }
+    Ok(())
 }
 
 /// All data vdevs bear the loss of as many drives.
@@ -284,24 +292,8 @@ pub struct TakeOver {
     pub rewind: Rewind,
     /// Shows how far the reading has come that comes before that.
     pub judging: Arc<Judging>,
-}
-
-/// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
-/// which nobody holds: those whose keys may be wanted to take it over.
-pub fn encryption_roots(
-    paths: &[PathBuf],
-    wanted: &str,
-    (destroyed, rewind): (bool, Rewind),
-) -> Result<Vec<EncryptionRoot>> {
-    let search = crate::search(paths).only(destroyed);
-    let moment = match rewind {
-        Rewind::No => Moment::Newest,
-        Rewind::Near | Rewind::Far => Moment::Rewind,
-        Rewind::To(txg) => Moment::Txg(txg),
-        Rewind::Checkpoint => Moment::Checkpoint,
-    };
-    let options = crate::OpenOptions { moment, ..crate::OpenOptions::default() };
-    Ok(search.open(wanted, &options)?.encryption_roots())
+    /// Pools that are here already: names with guids. A name is had by one pool only.
+    pub others: Vec<(String, u64)>,
 }
 
 /// To where the pool of that name or guid would be taken back; nothing is written. None: it is not.
@@ -388,6 +380,10 @@ fn take(
         None => (),
     }
     let name = pool.name().to_owned();
+    // nothing was written to it as yet
+    if how.others.iter().any(|(other, guid)| *other == name && *guid != candidate.guid.get()) {
+        return Err(Error::NameTaken { pool: name });
+    }
     let failed = |why: spa::Error| Error::NotHeld { pool: name, why: why.to_string() };
     if how.read_only {
         let owned = Owned::still(pool, world.below()).map_err(failed)?;
@@ -405,6 +401,7 @@ fn take(
     let held = Held::rewound_to(rewound, owned, world.clone(), how.known.clone());
     let held = with_keys(held, how)?;
     held.take_logs_over()?;
+    held.drop_leftovers()?;
     held.note_places();
     Ok(held)
 }

@@ -110,10 +110,22 @@ impl Held {
     }
 
     /// Destroys them one after the other, all in one transaction group, up to the first on which
-    /// something depends. A snapshot that is held or cloned goes `later`, if that is wanted.
+    /// something depends that is not destroyed before it; none if a snapshot is held. One that is held
+    /// or cloned goes `later`, if that is wanted.
     pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
         let all = names.to_vec();
         self.change_ending(names, move |owned, change| {
+            for name in all.iter().filter(|name| name.contains('@') && !later) {
+                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+                if write::is_held(change, name).map_err(failed)? {
+                    let why = "it is held";
+                    return Err(failed(dsl::Error::Busy { name: name.clone(), why }));
+                }
+            }
+            for name in all.iter().filter(|name| !name.contains(['@', '#'])) {
+                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+                write::give_up_received(change, name).map_err(failed)?;
+            }
             for name in &all {
                 let id = id_of(change, name);
                 let failed = |error: dsl::Error| Error::of_dataset(name, &error);

@@ -155,6 +155,7 @@ impl Held {
 
     /// The object set of a file system or volume, to be changed.
     pub(super) fn live_set(&self, dataset: &dsl::Dataset, id: ObjsetId) -> Result<Arc<Set>> {
+        super::partial::judge_whole(dataset)?;
         let owned = &self.0.owned;
         let set = if let Some(set) = owned.set(id) {
             set
@@ -260,7 +261,9 @@ impl Held {
                 why => self.explain(&why),
             })?;
         }
-        for dataset in logged {
+        // what is there in part only is not changed here: its log waits for who does
+        let whole = |dataset: &&dsl::Dataset| super::partial::judge_whole(dataset).is_ok();
+        for dataset in logged.iter().filter(whole) {
             match dataset.kind() {
                 Ok(dsl::Kind::Filesystem) => drop(self.files(&dataset.name())?),
                 _ => drop(self.volume(&dataset.name())?),

@@ -25,9 +25,11 @@ mod look;
 mod naming;
 mod own;
 mod owners;
+mod partial;
 mod rekey;
 mod rewind;
 mod room;
+mod roots;
 mod scan;
 mod sets;
 mod settings;
@@ -54,7 +56,7 @@ pub use cache::CacheCounts;
 pub use change::{Caller, Move, New, Set};
 pub use create::{
     NewPool, NewVdev, TakeOver, check_name, create, create_keyed, create_on, create_on_with,
-    create_with, encryption_roots, hold, hold_as, hold_on, hold_on_as, would_rewind,
+    create_with, hold, hold_as, hold_on, hold_on_as, would_rewind,
 };
 pub use datasets::{NewDataset, judge_new};
 pub use drive::{Drive, open_drive};
@@ -63,6 +65,7 @@ pub use keep::SnapshotFolder;
 pub use look::Snapshot;
 pub use own::{PoolProperty, Wishes};
 pub use rewind::{Judged, Judging, Rewind, Rewound};
+pub use roots::{Tried, encryption_roots, try_keys};
 pub use scan::{Mended, Scan, ScanStatus, Watch};
 pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};
