@@ -27,11 +27,13 @@ pub struct Options {
     /// The dataset was received redacted (its property `redact_snaps` is set): holes in files are
     /// errors, as what was left out looks the same.
     pub redacted: bool,
+    /// The largest block that files get (the dataset's property `recordsize`), bytes.
+    pub record_size: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { posix_acls: true, user_xattrs: true, redacted: false }
+        Self { posix_acls: true, user_xattrs: true, redacted: false, record_size: 128 << 10 }
     }
 }
 

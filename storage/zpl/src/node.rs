@@ -180,10 +180,52 @@ impl Node {
 
     /// The first byte from `from` on that is not in a hole; `None` if there is none.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
-        self.now(|node| node.next_data_now(from))
+        self.now(|node| match node.blocks_over() {
+            Some(blocks) => node.next_block_of_data(from, blocks),
+            None => node.data_from(from),
+        })
     }
 
-    fn next_data_now(&self, from: u64) -> Result<Option<u64>> {
+    /// The first byte from `from` on that is in a hole; the end of the file is one.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        self.now(|node| match node.blocks_over() {
+            Some(blocks) => node.next_block_without(from, blocks),
+            None => node.hole_from(from),
+        })
+    }
+
+    /// Bytes of the blocks that a log is laid over the content with; none: it is not.
+    fn blocks_over(&self) -> Option<u64> {
+        let change = self.change().filter(|change| !change.data.is_empty())?;
+        Some(change.blocks.size().max(1))
+    }
+
+    /// A block in which one byte is written is all data.
+    fn next_block_of_data(&self, from: u64, size: u64) -> Result<Option<u64>> {
+        if from >= self.attributes.size {
+            return Ok(None);
+        }
+        let block = |at: u64| at.saturating_sub(at.checked_rem(size).unwrap_or(0));
+        let found = self.data_from(block(from))?;
+        Ok(found.map(|found| block(found).max(from)).filter(|at| *at < self.attributes.size))
+    }
+
+    /// Only a block in which nothing is written is a hole.
+    fn next_block_without(&self, from: u64, size: u64) -> Result<u64> {
+        let mut at = from;
+        while at < self.attributes.size {
+            at = self.hole_from(at)?;
+            let begin = at.saturating_sub(at.checked_rem(size).unwrap_or(0));
+            let end = begin.saturating_add(size);
+            if at >= self.attributes.size || self.data_from(begin)?.is_none_or(|data| data >= end) {
+                break;
+            }
+            at = end;
+        }
+        Ok(at.min(self.attributes.size).max(from))
+    }
+
+    fn data_from(&self, from: u64) -> Result<Option<u64>> {
         let size = self.attributes.size;
         let mut at = from;
         while at < size {
@@ -209,12 +251,7 @@ impl Node {
         Ok(None)
     }
 
-    /// The first byte from `from` on that is in a hole; the end of the file is one.
-    pub fn next_hole(&self, from: u64) -> Result<u64> {
-        self.now(|node| node.next_hole_now(from))
-    }
-
-    fn next_hole_now(&self, from: u64) -> Result<u64> {
+    fn hole_from(&self, from: u64) -> Result<u64> {
         let size = self.attributes.size;
         let mut at = from;
         while at < size {

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use dmu::Object;
 use ondisk::acl;
 use units::ObjectId;
 use zil::extents::Extents;
 
+use crate::writer::block_size;
 use crate::{Attributes, Kind};
 
 /// The changes, by file.
@@ -27,6 +29,8 @@ pub(crate) struct Change {
     pub(crate) names: Names,
     /// Ranges of its content.
     pub(crate) data: Extents,
+    /// The blocks that hold them once the log is replayed.
+    pub(crate) blocks: Blocks,
     /// Of a symbolic link that the log made: where it points.
     pub(crate) target: Vec<u8>,
     /// All extended attributes kept with the other attributes, if one of them changed.
@@ -44,15 +48,59 @@ pub(crate) struct Names {
     pub(crate) added: BTreeMap<Vec<u8>, (ObjectId, Kind)>,
 }
 
+/// The size of a file's blocks, which grows while there is but one. What is written takes whole blocks:
+/// holes begin and end between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks {
+    size: u32,
+    is_one: bool,
+}
+
+impl Blocks {
+    /// Those of a file that was just made.
+    const NEW: Self = Self { size: 512, is_one: true };
+
+    fn of(object: &Object) -> Self {
+        Self { size: object.block_size(), is_one: object.max_block().get() == 0 }
+    }
+
+    /// Bytes of each.
+    pub(crate) fn size(self) -> u64 {
+        self.size.into()
+    }
+
+    /// The file is lengthened to end at `end`.
+    pub(crate) fn reach(&mut self, end: u64, record_size: u32) {
+        if self.is_one {
+            self.size = block_size(self.size, record_size, end);
+        }
+    }
+
+    /// It is written up to `end`.
+    pub(crate) fn take(&mut self, end: u64, record_size: u32) {
+        self.reach(end, record_size);
+        self.is_one &= end <= self.size();
+    }
+
+    /// It gets blocks of this size, which others have as well, up to `end`.
+    pub(crate) fn share(&mut self, size: u64, end: u64) {
+        if self.is_one {
+            self.size = u32::try_from(size).unwrap_or(self.size);
+            self.is_one = end <= size;
+        }
+    }
+}
+
 impl Change {
-    /// A file as the dataset has it (or as the log makes it), before any change.
-    pub(crate) fn new(attributes: Attributes, is_new: bool) -> Self {
+    /// A file as the dataset has it (or, without an object, as the log makes it), before any change.
+    pub(crate) fn new(attributes: Attributes, object: Option<&Object>) -> Self {
         Self {
             attributes,
-            is_new,
+            is_new: object.is_none(),
             is_gone: false,
             names: Names::default(),
             data: Extents::default(),
+            blocks: object.map_or(Blocks::NEW, Blocks::of),
             target: Vec::new(),
             xattrs: None,
             acl: None,

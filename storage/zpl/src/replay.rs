@@ -70,7 +70,8 @@ impl Inner {
                 Ok(())
             }
             Body::Truncate { object, offset, length } => {
-                self.change(*object)?.free(*offset, *length);
+                let record_size = self.options.record_size;
+                self.change(*object)?.free(*offset, *length, record_size);
                 Ok(())
             }
             Body::SetAttr(set) => self.set(set),
@@ -97,6 +98,7 @@ impl Inner {
                     change.data.put(at, next, content);
                     at = next;
                 }
+                change.blocks.share(*block_size, end);
                 change.grow(end);
                 Ok(())
             }
@@ -118,8 +120,8 @@ impl Inner {
     /// A file as the log leaves it so far, to be changed.
     fn change(&mut self, id: ObjectId) -> Result<&mut Change> {
         if !self.overlay.nodes.contains_key(&id) {
-            let attributes = self.attributes(id)?;
-            self.overlay.nodes.insert(id, Change::new(attributes, false));
+            let (attributes, object) = (self.attributes(id)?, self.objset.object(id)?);
+            self.overlay.nodes.insert(id, Change::new(attributes, Some(&object)));
         }
         let gone = self.gone(id);
         match self.overlay.nodes.get_mut(&id) {
@@ -129,33 +131,38 @@ impl Inner {
     }
 
     fn write(&mut self, write: &Write, block: Option<&WrittenBlock>) -> Result<()> {
+        let record_size = self.options.record_size;
         let change = self.change(write.object)?;
         let end = write.offset.saturating_add(write.length);
         if let Some(data) = &write.data {
             let content = Content::Bytes { all: data.as_slice().into(), skip: 0 };
             change.data.put(write.offset, end, content);
+            change.blocks.take(end, record_size);
             change.grow(end);
         } else if let Some(block) = block {
             let length = u64::try_from(block.content.len()).unwrap_or(0);
             let block_end = block.offset.saturating_add(length);
             let pointer = Arc::new(write.pointer.clone());
             change.data.put(block.offset, block_end, Content::Block { pointer, skip: 0 });
+            change.blocks.take(block_end, record_size);
             // a block is written whole. OpenZFS cuts the file after what was meant only where that
             // made it longer: a block that reaches beyond the end of the file leaves it longer
             let is_longer = change.attributes.size < end;
             change.grow(if is_longer { end } else { block_end });
         } else {
             change.data.put(write.offset, end, Content::Zeros);
+            change.blocks.take(end, record_size);
             change.grow(end);
         }
         Ok(())
     }
 
     fn set(&mut self, set: &SetAttr) -> Result<()> {
+        let record_size = self.options.record_size;
         let change = self.change(set.object)?;
         let has = |bit| set.mask & bit != 0;
         if has(SetAttr::SIZE) && change.attributes.kind == Kind::File {
-            change.free(set.size, 0);
+            change.free(set.size, 0, record_size);
         }
         let attributes = &mut change.attributes;
         if has(SetAttr::MODE) {
@@ -220,9 +227,12 @@ impl Change {
     }
 
     /// Frees a range; a length of 0 stands for everything behind, which ends the file there.
-    fn free(&mut self, offset: u64, length: u64) {
+    fn free(&mut self, offset: u64, length: u64, record_size: u32) {
         let size = self.attributes.size;
         let end = offset.saturating_add(length);
+        if end > size {
+            self.blocks.reach(end, record_size);
+        }
         if offset > size {
             self.attributes.size = end;
         } else if length == 0 {

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn names_show_as_linux_lists_them() {
         let all = Options::default();
-        let none = Options { posix_acls: false, user_xattrs: false, redacted: false };
+        let none = Options { posix_acls: false, user_xattrs: false, ..Options::default() };
         let see = |name: &[u8], options| shown(name.to_vec(), options);
         assert_eq!(see(b"user.a", all), Some(b"user.a".to_vec()));
         assert_eq!(see(b"SUNWattr", all), Some(b"user.SUNWattr".to_vec()));

@@ -75,6 +75,56 @@ fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
 }
 
 #[test]
+fn one_key_that_is_wrong_keeps_no_other_from_being_loaded() {
+    let nas = Nas::new("some-keys", 1);
+    nas.create("-O canmount=off tank", 1);
+    let words = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o canmount=off";
+    for name in ["a", "b", "c"] {
+        let key = nas.0.join(name);
+        std::fs::write(&key, format!("the passphrase of {name}")).unwrap();
+        nas.good(&format!("zfs create {words} -o keylocation=file://{} tank/{name}", arg(&key)));
+    }
+    let states = || nas.good("zfs get -H -o value keystatus tank/a tank/b tank/c");
+    nas.good("zfs unload-key -a");
+    std::fs::write(nas.0.join("b"), "something else").unwrap();
+    let some = "available\nunavailable\navailable\n";
+    let why = nas.refused("zfs load-key -a", 1);
+    assert!(why.contains("'tank/b' is wrong"), "{why}");
+    assert_eq!(states(), some);
+    nas.good("zfs unload-key -r tank");
+    let why = nas.refused("zfs mount -a -l", 1);
+    assert!(why.contains("'tank/b' is wrong"), "{why}");
+    assert_eq!(states(), some);
+    // the pool is there all the same
+    nas.good("zpool export tank");
+    let import = format!("zpool import -l -d {} tank", arg(&nas.0.join("drives")));
+    let why = nas.refused(&import, 1);
+    assert!(why.contains("'tank/b' is wrong"), "{why}");
+    assert_eq!(states(), some);
+}
+
+#[test]
+fn what_cannot_be_done_to_one_is_done_to_the_others() {
+    let nas = Nas::new("others", 2);
+    let [first, second] = &nas.drives(2)[..] else { panic!("two drives") };
+    for (name, drive) in [("one", first), ("two", second)] {
+        nas.good(&format!("zpool create -O canmount=off {name} {}", arg(drive)));
+    }
+    let values = || nas.good("zfs get -H -o value atime one two");
+    let why = nas.refused("zfs set atime=off one three two", 1);
+    assert!(why.contains("three"), "{why}");
+    assert_eq!(values(), "off\noff\n");
+    nas.refused("zfs inherit atime one three two", 1);
+    assert_eq!(values(), "on\non\n");
+    // what is wrong with a single one is said as before
+    let why = nas.refused("zfs set recordsize=3 one", 1);
+    assert!(why.contains("power of two"), "{why}");
+    let why = nas.refused("zpool export one three two", 1);
+    assert!(why.contains("three"), "{why}");
+    assert_eq!(nas.good("zpool list -Ho name"), "");
+}
+
+#[test]
 fn a_killed_daemon_reads_keys_that_promises_need() {
     if cannot_mount() {
         return;

@@ -120,6 +120,38 @@ fn users_have_file_systems_of_their_own() {
 }
 
 #[test]
+fn pools_may_be_mounted_within_each_other() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("nested", 2);
+    let [first, second] = &nas.drives(2)[..] else { panic!("two drives") };
+    let root = nas.root();
+    // the inner one is first by name, and both begin with more than one slash
+    for (name, place, drive) in [("outer", "//o", first), ("inner", "//o/i", second)] {
+        let words = format!("zpool create -R {} -m {place} {name} {}", arg(&root), arg(drive));
+        nas.good(&words);
+    }
+    std::fs::write(root.join("o/i/file"), "inner").unwrap();
+    let is_there = || {
+        assert_eq!(source(&root.join("o")).as_deref(), Some("outer"));
+        assert_eq!(source(&root.join("o/i")).as_deref(), Some("inner"));
+        assert_eq!(std::fs::read(root.join("o/i/file")).unwrap(), b"inner");
+    };
+    is_there();
+    nas.good("serve --stop");
+    nas.good("zpool list");
+    is_there();
+    nas.good("zfs unmount -a");
+    nas.good("zfs mount -a");
+    is_there();
+    nas.good("zpool export -a");
+    let drives = nas.0.join("drives");
+    nas.good(&format!("zpool import -a -R {} -d {}", arg(&root), arg(&drives)));
+    is_there();
+}
+
+#[test]
 fn properties_say_where_file_systems_are_mounted() {
     if cannot_mount() {
         return;

@@ -3,10 +3,14 @@
 use crate::nas::{Nas, cannot_mount};
 use crate::poolhouse::{arg, run};
 
-/// The fixture's pool, imported into a daemon of its own.
 fn received(name: &str) -> Nas {
+    imported("received", name)
+}
+
+/// A fixture's pool, imported into a daemon of its own.
+fn imported(fixture: &str, name: &str) -> Nas {
     let nas = Nas::new(name, 0);
-    let fixture = fixtures::load("received");
+    let fixture = fixtures::load(fixture);
     for image in fixture.images() {
         std::fs::copy(&image, nas.0.join("drives").join(image.file_name().unwrap())).unwrap();
     }
@@ -58,4 +62,20 @@ fn what_is_half_received_can_be_destroyed() {
     let drives = nas.0.join("drives");
     let verified = run(&["rescue", "verify", "-d", arg(&drives), "tank"]);
     assert_eq!(verified.status, 0, "{}{}", verified.out, verified.err);
+}
+
+#[test]
+fn snapshots_go_together_or_not_at_all() {
+    let nas = imported("snapshots", "held-one");
+    nas.good("zfs destroy tank/clone");
+    nas.good("zfs snapshot tank/heir@a");
+    nas.good("zfs snapshot tank/heir@z");
+    let all = nas.good("zfs list -Ho name -t snapshot");
+    // one of them is held
+    let why = nas.refused("zfs destroy tank/heir@a,one,z", 1);
+    assert!(why.contains("tank/heir@one") && why.contains("held"), "{why}");
+    nas.refused("zfs destroy -R tank/heir", 1);
+    assert_eq!(nas.good("zfs list -Ho name -t snapshot"), all);
+    nas.good("zfs destroy -d tank/heir@one");
+    assert_eq!(nas.good("zfs list -Ho name -t snapshot"), all, "it is held still");
 }

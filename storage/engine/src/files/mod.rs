@@ -81,7 +81,10 @@ impl Files {
         let objset = dataset.open()?;
         let redacted = dataset.property("redact_snaps").is_ok_and(|found| found.is_some());
         let Look { posix_acls, user_xattrs, .. } = look;
-        let options = zpl::Options { posix_acls, user_xattrs, redacted };
+        let record_size = dataset.property("recordsize").ok().flatten();
+        let record_size = record_size.and_then(|found| found.value.parse().ok());
+        let record_size = record_size.unwrap_or(zpl::Options::default().record_size);
+        let options = zpl::Options { posix_acls, user_xattrs, redacted, record_size };
         let mut log = log_of(dataset, &objset, look);
         let (fs, replayed) = zpl::Fs::open(objset, options, log.as_mut())?;
         let mut trouble = None;

@@ -119,7 +119,7 @@ pub(super) fn of_reading(dataset: &Dataset) -> zpl::Options {
     zpl::Options {
         posix_acls: matches!(value(dataset, "acltype").as_str(), "posix" | "posixacl"),
         user_xattrs: value(dataset, "xattr") != "off",
-        redacted: false,
+        ..zpl::Options::default()
     }
 }
 

@@ -27,7 +27,7 @@ impl Inner {
                 attributes.size = u64::try_from(create.target.len()).unwrap_or(0);
             }
         }
-        let mut change = Change::new(attributes, true);
+        let mut change = Change::new(attributes, None);
         change.target.clone_from(&create.target);
         if let Some(extra) = &create.attributes {
             change.set_extra(extra);
@@ -97,7 +97,7 @@ impl Inner {
         attributes.generation = Txg::new(whiteout.generation);
         attributes.rdev = device(whiteout.rdev);
         attributes.parent = dir;
-        self.overlay.nodes.insert(whiteout.object, Change::new(attributes, true));
+        self.overlay.nodes.insert(whiteout.object, Change::new(attributes, None));
         self.add_name(dir, name, whiteout.object, attributes.kind)
     }
 

@@ -221,8 +221,8 @@ fn sizes_follow_writes_and_truncations() {
     let now = content(&fs.node(TINY).expect("a file"));
     assert_eq!((&now[..40], &now[40..60], &now[60..]), (&before[..40], &[0; 20][..], &b"x"[..]));
     let node = fs.node(TINY).expect("a file");
-    assert_eq!(node.next_data(40), Ok(Some(60)));
-    assert_eq!(node.next_hole(0), Ok(40));
+    // all of it is one block
+    assert_eq!((node.next_data(40), node.next_hole(0)), (Ok(Some(40)), Ok(61)));
 }
 
 #[test]
@@ -270,6 +270,56 @@ fn extended_attributes_of_both_kinds_show() {
     assert_eq!(tiny.xattrs().expect("a list").len(), 2);
     let fs = after(vec![value(b"one"), value(b"")]);
     assert_eq!(fs.node(TINY).expect("a file").xattrs(), Ok(Vec::new()));
+}
+
+/// Where data lie in a file: from where to where.
+fn data(node: &Node) -> Vec<(u64, u64)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(from) = node.next_data(at).expect("data or none") {
+        at = node.next_hole(from).expect("a hole");
+        assert!(at > from);
+        found.push((from, at));
+    }
+    found
+}
+
+#[test]
+fn what_is_written_takes_whole_blocks() {
+    let new = ObjectId::new(1001);
+    let make = || create(CreateKind::File, ROOT, 1001, 0o100_640, b"f");
+    let cut = |offset, length| Body::Truncate { object: new, offset, length };
+    let after = |record_size, bodies: Vec<Body>| {
+        let mut inner = std::sync::Arc::into_inner(fs().inner).expect("nobody else has it");
+        inner.options.record_size = record_size;
+        let fs = Fs { inner: std::sync::Arc::new(inner) };
+        let bodies = std::iter::once(make()).chain(bodies).collect();
+        data(&apply(fs, bodies).expect("the records apply").node(new).expect("a file"))
+    };
+    let long = cut(9 << 20, 0);
+    let write = |offset, length| write(new, offset, &vec![7; length]);
+    // the only block is as large as the file, until that is longer than a record
+    assert_eq!(after(1024, vec![write(0, 5000), long.clone()]), [(0, 5120)]);
+    assert_eq!(after(512, vec![write(0, 5000), long.clone()]), [(0, 5120)]);
+    assert_eq!(after(131_072, vec![write(0, 5000), long.clone()]), [(0, 131_072)]);
+    assert_eq!(after(131_072, vec![write(0, 5000)]), [(0, 5000)]);
+    // once there are two they stay as they are
+    let two = vec![write(0, 3000), write(3000, 4000), long.clone()];
+    assert_eq!(after(4096, two), [(0, 8192)]);
+    assert_eq!(after(4096, vec![write(70_000, 10), write(0, 1)]), [(0, 4096), (69_632, 70_010)]);
+    // a hole is as large as a block at least
+    let holed = |offset, length| after(4096, vec![write(0, 20_000), cut(offset, length)]);
+    assert_eq!(holed(4096, 4096), [(0, 4096), (8192, 20_000)]);
+    assert_eq!(holed(4097, 8000), [(0, 20_000)]);
+    assert_eq!(holed(5000, 8000), [(0, 8192), (12_288, 20_000)]);
+    let node = {
+        let bodies = vec![make(), write(0, 5000), long];
+        let fs = apply(fs(), bodies).expect("the records apply");
+        fs.node(new).expect("a file")
+    };
+    // and who asks from within is told of where it is
+    assert_eq!((node.next_data(6000), node.next_hole(6000)), (Ok(Some(6000)), Ok(131_072)));
+    assert_eq!((node.next_data(131_073), node.next_hole(131_073)), (Ok(None), Ok(131_073)));
+    assert_eq!((node.next_data(10 << 20), node.next_hole(10 << 20)), (Ok(None), Ok(10 << 20)));
 }
 
 #[test]

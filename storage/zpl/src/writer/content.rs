@@ -260,7 +260,7 @@ fn is_due(how: Atime, [atime, mtime, ctime]: [Time; 3], now: Time) -> bool {
 /// The block size that the only block of a file is to have, if the file ends at `end`: as large
 /// as the file, but not larger than the dataset's record size, or the next power of two where it
 /// is larger already.
-fn block_size(now: u32, record_size: u32, end: u64) -> u32 {
+pub(crate) fn block_size(now: u32, record_size: u32, end: u64) -> u32 {
     let most = if now > record_size && !now.is_power_of_two() {
         now.checked_next_power_of_two().unwrap_or(now)
     } else {

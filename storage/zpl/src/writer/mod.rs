@@ -33,6 +33,7 @@ use zap::Zap;
 use crate::dir::{LONG_NAME, SHORT_NAME};
 use crate::sheet::Sheet;
 use crate::{Attributes, Begin, Error, Fs, Need, Result, layouts};
+pub(crate) use content::block_size;
 pub use content::{Position, without_set_id};
 use draft::Draft;
 pub use make::New;
