@@ -65,6 +65,7 @@ fn differences(fixture: &Fixture, how: Replay) -> Vec<String> {
             posix_acls: property(properties, "acltype") == "posix",
             user_xattrs: property(properties, "xattr") != "off",
             redacted: false,
+            ..Options::default()
         };
         match open_and_replay(objset, options, log, how) {
             Ok(fs) => {
