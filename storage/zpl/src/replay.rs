@@ -1,7 +1,9 @@
 //! The intent log laid over a file system in memory, as an import would replay it on disk.
 //!
 //! Where OpenZFS sets a time to that of the replay, this keeps what was there: there is no clock
-//! here. What it does with a record that it cannot apply is what this does: it stops there.
+//! here. What it does with a record that it cannot apply is what this does: it stops there. But where an
+//! attribute is to be removed that is not there (one that was kept in a directory), OpenZFS 2.3 stops, and
+//! this goes on.
 
 mod names;
 #[cfg(test)]
