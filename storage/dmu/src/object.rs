@@ -8,6 +8,7 @@ use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Place};
 use zio::{Block, Sought};
 
+use crate::live::entry::Spill;
 use crate::live::{Entry, see};
 use crate::tree::Tree;
 use crate::walk::{Found, Next, Plan, walk_tree};
@@ -77,17 +78,15 @@ impl Object {
 
     /// The block in which the bonus goes on, if there is one.
     pub fn spill(&self) -> Result<Option<Block>> {
-        if let Some((_, spill)) =
-            self.entry().and_then(|entry| entry.state.read().spill.last().cloned())
-        {
-            return Ok(spill);
-        }
-        let Some(pointer) = self.dnode().spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
-            return Ok(None);
+        let below = match self.entry().map(|entry| entry.state.read().spill_now()) {
+            Some(Spill::Here(spill)) => return Ok(spill),
+            Some(Spill::Below(pointer)) => pointer,
+            None => self.dnode().spill.clone(),
         };
+        let Some(pointer) = below.filter(|pointer| !pointer.is_hole()) else { return Ok(None) };
         let place = self.spill_place();
-        judge_spill(pointer, self.dnode(), place)?;
-        Ok(Some(self.tree.source.read(pointer, place, self.tree.key.as_ref())?))
+        judge_spill(&pointer, self.dnode(), place)?;
+        Ok(Some(self.tree.source.read(&pointer, place, self.tree.key.as_ref())?))
     }
 
     fn spill_place(&self) -> Place {

@@ -10,7 +10,7 @@ use units::{BlockId, ObjectId, Txg};
 use zio::Block;
 
 use crate::live::early::{Coming, Underway};
-use crate::live::entry::{Content, State};
+use crate::live::entry::{Content, Kept, State};
 use crate::live::{Entry, Live, see};
 use crate::{Error, Object, Result};
 
@@ -172,7 +172,10 @@ impl Object {
         forget(&mut state, tx.txg(), 0..1);
         state.change_facts(tx.txg(), &|dnode| dnode.block_size = bytes);
         for (_, facts) in state.facts_mut().iter_mut().filter(|(txg, _)| *txg == tx.txg()) {
-            facts.afresh = true;
+            // one that is made in this group has nothing at all of what was before
+            if facts.kept == Kept::All {
+                facts.kept = Kept::Spill;
+            }
         }
         drop(state);
         live.soil(tx.txg(), entry);
@@ -298,7 +301,8 @@ fn content_at(entry: &Entry, txg: Txg, block: u64) -> Then {
         .get(&block)
         .and_then(|versions| versions.iter().rev().find(|(known, _)| older(known)).cloned());
     let freed = state.freed.iter().filter(|(known, range)| older(known) && range.contains(&block));
-    let afresh = state.facts().iter().filter(|(known, facts)| older(known) && facts.afresh);
+    let afresh =
+        state.facts().iter().filter(|(known, facts)| older(known) && facts.kept != Kept::All);
     let gone = freed.map(|(known, _)| *known).chain(afresh.map(|(known, _)| *known)).max();
     match (written, gone) {
         (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => match content {

@@ -8,7 +8,7 @@ use ondisk::{Blkptr, ObjectType, Order};
 use txg::Tx;
 use units::{BlockId, ObjectId};
 
-use crate::live::entry::{Facts, State};
+use crate::live::entry::{Facts, Kept, State};
 use crate::live::{Entry, Live};
 use crate::objset::slots;
 use crate::{Error, Object, Objset, Result};
@@ -129,7 +129,7 @@ impl Objset {
         dnode: Dnode,
     ) -> Object {
         let mut state = entry.state.write();
-        let fresh = Facts { dnode: Some(dnode.clone()), afresh: true };
+        let fresh = Facts { dnode: Some(dnode.clone()), kept: Kept::Nothing };
         let (_, versions) = State::versions_from(state.facts_mut(), tx.txg(), |_| fresh.clone());
         for (_, version) in versions {
             *version = fresh.clone();
@@ -145,7 +145,7 @@ impl Objset {
         let live = self.to_change()?;
         let (entry, _) = live.existing(id)?;
         let mut state = entry.state.write();
-        let gone = Facts { dnode: None, afresh: true };
+        let gone = Facts { dnode: None, kept: Kept::Nothing };
         let (_, versions) = State::versions_from(state.facts_mut(), tx.txg(), |_| gone.clone());
         for (_, version) in versions {
             *version = gone.clone();

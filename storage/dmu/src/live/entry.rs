@@ -30,8 +30,19 @@ pub(crate) struct Entry {
 pub(crate) struct Facts {
     /// What it is; none if it was freed. Its pointers and its space are those of some time before.
     pub(crate) dnode: Option<Dnode>,
-    /// It was made in this group, or its block size changed: nothing of what was before is left.
-    pub(crate) afresh: bool,
+    /// What is left of what was before.
+    pub(crate) kept: Kept,
+}
+
+/// What a group leaves of an object as it was before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// All that it does not change.
+    All,
+    /// Its block size changed: of its tree nothing, but the spill.
+    Spill,
+    /// It was made, or freed: nothing.
+    Nothing,
 }
 
 /// What a group says of a block.
@@ -109,6 +120,14 @@ pub(crate) enum Seen {
     Below(Arc<Tree>),
 }
 
+/// Where a spill is to be had.
+pub(crate) enum Spill {
+    /// Here, if there is one.
+    Here(Option<Block>),
+    /// On the drives, if there is one.
+    Below(Option<Blkptr>),
+}
+
 impl Entry {
     pub(crate) fn new(id: ObjectId, base: Option<Arc<Tree>>) -> Self {
         Self { id, state: RwLock::new(State { base, ..State::default() }) }
@@ -170,13 +189,26 @@ impl State {
     /// The last group in which a block became a hole, if one did.
     fn gone(&self, block: u64) -> Option<Txg> {
         let freed = self.freed.iter().rev().find(|(_, range)| range.contains(&block));
-        let afresh = self.facts.iter().rev().find(|(_, facts)| facts.afresh);
+        let afresh = self.facts.iter().rev().find(|(_, facts)| facts.kept != Kept::All);
         freed.map(|(txg, _)| *txg).max(afresh.map(|(txg, _)| *txg))
+    }
+
+    /// Where the spill is to be had now.
+    pub(crate) fn spill_now(&self) -> Spill {
+        let made = self.facts.iter().rev().find(|(_, facts)| facts.kept == Kept::Nothing);
+        let made = made.map(|(txg, _)| *txg);
+        match self.spill.last() {
+            Some((txg, spill)) if made.is_none_or(|made| *txg >= made) => {
+                Spill::Here(spill.clone())
+            }
+            _ if made.is_some() => Spill::Here(None),
+            _ => Spill::Below(self.base.as_ref().and_then(|base| base.dnode.spill.clone())),
+        }
     }
 
     /// Up to where nothing of the drives is seen behind a block that is a hole here.
     pub(crate) fn hole_end(&self, block: u64) -> u64 {
-        let afresh = self.facts.iter().any(|(_, facts)| facts.afresh);
+        let afresh = self.facts.iter().any(|(_, facts)| facts.kept != Kept::All);
         if afresh || self.base.is_none() {
             return u64::MAX;
         }
@@ -214,8 +246,8 @@ impl State {
     pub(crate) fn change_facts(&mut self, txg: Txg, change: &dyn Fn(&mut Dnode)) {
         let base = self.base.as_ref().map(|tree| tree.dnode.clone());
         let before = |older: Option<&Facts>| match older {
-            Some(facts) => Facts { dnode: facts.dnode.clone(), afresh: false },
-            None => Facts { dnode: base, afresh: false },
+            Some(facts) => Facts { dnode: facts.dnode.clone(), kept: Kept::All },
+            None => Facts { dnode: base, kept: Kept::All },
         };
         let (_, versions) = Self::versions_from(self.facts_mut(), txg, before);
         for dnode in versions.iter_mut().filter_map(|(_, facts)| facts.dnode.as_mut()) {
@@ -225,15 +257,20 @@ impl State {
 
     /// A group is on the drives: what it changed is below now.
     pub(crate) fn settle(&mut self, txg: Txg, base: Option<Arc<Tree>>) {
+        let mut has_tree = true;
         for (_, facts) in self.facts_mut().iter_mut().filter(|(known, _)| *known > txg) {
             // what is made anew has nothing of this tree
-            let (Some(base), Some(dnode), false) = (&base, &mut facts.dnode, facts.afresh) else {
+            let (Some(base), Some(dnode)) = (&base, &mut facts.dnode) else { break };
+            if facts.kept == Kept::Nothing {
                 break;
-            };
-            dnode.pointers.clone_from(&base.dnode.pointers);
+            }
             dnode.spill.clone_from(&base.dnode.spill);
-            dnode.levels = base.dnode.levels;
-            dnode.used_bytes = base.dnode.used_bytes;
+            has_tree &= facts.kept == Kept::All;
+            if has_tree {
+                dnode.pointers.clone_from(&base.dnode.pointers);
+                dnode.levels = base.dnode.levels;
+                dnode.used_bytes = base.dnode.used_bytes;
+            }
         }
         self.base = base;
         self.facts_mut().retain(|(known, _)| *known != txg);

@@ -10,7 +10,7 @@ use zio::{Block, WriteRequest};
 use super::forest::{Forest, Job, moved};
 use super::{Syncing, Wanted, Written};
 use crate::live::Entry;
-use crate::live::entry::{Content, Facts};
+use crate::live::entry::{Content, Facts, Kept};
 use crate::object::SPILL;
 use crate::tree::Tree;
 use crate::{Error, Objset, Result};
@@ -53,23 +53,18 @@ pub(super) fn write(
 ) -> Result<Written> {
     let version = version(entry, syncing);
     let before = version.base.clone();
-    let afresh = version.facts.as_ref().is_some_and(|facts| facts.afresh);
-    if let Some(base) = before.as_ref().filter(|_| afresh) {
+    let kept = version.facts.as_ref().map_or(Kept::All, |facts| facts.kept);
+    if let Some(base) = before.as_ref().filter(|_| kept != Kept::All) {
         let mut forest = Forest::new(syncing, base, &base.dnode);
         forest.kill_all()?;
-        // a change of the block size leaves the spill where it is
-        let gone = version
-            .facts
-            .as_ref()
-            .is_none_or(|facts| facts.dnode.as_ref().is_none_or(|dnode| dnode.spill.is_none()));
-        if let Some(spill) = base.dnode.spill.as_ref().filter(|_| gone) {
+        if let Some(spill) = base.dnode.spill.as_ref().filter(|_| kept == Kept::Nothing) {
             moved(syncing.ledger, spill, &Blkptr::EMPTY);
         }
     }
     let dnode = match (&version.facts, &before) {
         (Some(Facts { dnode: None, .. }), _) | (None, None) => None,
         (Some(Facts { dnode: Some(dnode), .. }), base) => {
-            Some(on_base(dnode, base.as_deref().filter(|_| !afresh), base.as_deref()))
+            Some(on_base(syncing, dnode, (kept, base.as_deref())))
         }
         (None, Some(base)) => Some(base.dnode.clone()),
     };
@@ -80,19 +75,18 @@ pub(super) fn write(
     Ok(Written { entry, before, after: Some(after) })
 }
 
-/// The facts of a group with the tree that is on the drives.
-fn on_base(facts: &Dnode, tree: Option<&Tree>, whole: Option<&Tree>) -> Dnode {
+/// The facts of a group with what they keep of the tree that is on the drives.
+fn on_base(syncing: &Syncing<'_>, facts: &Dnode, (kept, base): (Kept, Option<&Tree>)) -> Dnode {
     let mut dnode = facts.clone();
-    if let Some(base) = tree {
-        dnode.pointers.clone_from(&base.dnode.pointers);
-        dnode.levels = base.dnode.levels;
-        dnode.used_bytes = base.dnode.used_bytes;
-        dnode.spill.clone_from(&base.dnode.spill);
+    let base = base.map(|tree| &tree.dnode);
+    dnode.spill = base.filter(|_| kept != Kept::Nothing).and_then(|base| base.spill.clone());
+    if let Some(base) = base.filter(|_| kept == Kept::All) {
+        dnode.pointers.clone_from(&base.pointers);
+        dnode.levels = base.levels;
+        dnode.used_bytes = base.used_bytes;
     } else {
         dnode.pointers.fill(Blkptr::EMPTY);
-        let spill = whole.and_then(|base| base.dnode.spill.clone());
-        dnode.spill = spill.filter(|_| facts.spill.is_some());
-        dnode.used_bytes = dnode.spill.as_ref().map_or(0, Blkptr::allocated);
+        dnode.used_bytes = dnode.spill.as_ref().map_or(0, |spill| syncing.ledger.size(spill));
     }
     dnode
 }

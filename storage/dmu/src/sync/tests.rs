@@ -16,13 +16,39 @@ use crate::{Early, Found, NewObject, Next, Objset, Plan, Synced};
 /// What is done to one of a few objects.
 #[derive(Clone, Debug)]
 enum Deed {
-    Write { object: usize, at: u64, length: usize, fill: u8 },
-    Free { object: usize, at: u64, length: u64 },
-    Cut { object: usize, at: u64 },
-    Bonus { object: usize, fill: u8 },
-    Spill { object: usize, fill: u8, there: bool },
-    Anew { object: usize },
-    BlockSize { object: usize, sectors: u32 },
+    Write {
+        object: usize,
+        at: u64,
+        length: usize,
+        fill: u8,
+    },
+    Free {
+        object: usize,
+        at: u64,
+        length: u64,
+    },
+    Cut {
+        object: usize,
+        at: u64,
+    },
+    Bonus {
+        object: usize,
+        fill: u8,
+    },
+    Spill {
+        object: usize,
+        fill: u8,
+        there: bool,
+    },
+    Anew {
+        object: usize,
+    },
+    BlockSize {
+        object: usize,
+        sectors: u32,
+    },
+    /// What comes now is of the next group, while this one waits to be written.
+    Close,
     Sync,
 }
 
@@ -45,6 +71,7 @@ fn deed() -> impl Strategy<Value = Deed> {
             .prop_map(|(object, fill, there)| Deed::Spill { object, fill, there }),
         1 => object.clone().prop_map(|object| Deed::Anew { object }),
         1 => (object, 1_u32..20).prop_map(|(object, sectors)| Deed::BlockSize { object, sectors }),
+        2 => Just(Deed::Close),
         3 => Just(Deed::Sync),
     ]
 }
@@ -63,7 +90,12 @@ struct Run {
     ids: Vec<ObjectId>,
     models: Vec<Model>,
     txg: u64,
+    /// The oldest group that is not written.
+    oldest: u64,
 }
+
+/// So many groups may wait behind the one that is open.
+const WAITING: u64 = 2;
 
 fn new_object() -> NewObject {
     let mut new = NewObject::new(ObjectType::PLAIN_FILE, 512);
@@ -77,7 +109,8 @@ impl Run {
         let (set, memory) = blank(Kind::Filesystem);
         let ahead = Ahead::of(&memory);
         set.set_early(Arc::clone(&ahead) as Arc<dyn Early>);
-        let mut run = Self { set, memory, ahead, ids: Vec::new(), models: Vec::new(), txg: 4 };
+        let mut run =
+            Self { set, memory, ahead, ids: Vec::new(), models: Vec::new(), txg: 4, oldest: 4 };
         for _ in 0..OBJECTS {
             run.ids.push(run.set.create(&run.tx(), &new_object()).unwrap().id());
             run.models.push(Model { bonus: vec![7; 40], ..Model::default() });
@@ -85,10 +118,22 @@ impl Run {
         run
     }
 
-    fn sync(&self, txg: u64) -> Synced {
-        let synced = self.memory.sync(&self.set, Txg::new(txg)).unwrap();
-        self.ahead.give_up(Txg::new(txg));
+    /// Writes the oldest group.
+    fn sync(&mut self) -> Synced {
+        let txg = Txg::new(self.oldest);
+        self.oldest += 1;
+        let synced = self.memory.sync(&self.set, txg).unwrap();
+        self.ahead.give_up(txg);
         synced
+    }
+
+    /// Writes all groups.
+    fn sync_all(&mut self) -> Synced {
+        while self.oldest < self.txg {
+            self.sync();
+            self.compare(&self.set);
+        }
+        self.sync()
     }
 
     fn tx(&self) -> Tx {
@@ -99,13 +144,15 @@ impl Run {
         let tx = self.tx();
         match *deed {
             Deed::Sync => {
-                // what comes now is of the next group, and the one before is written meanwhile
+                // what comes now is of the next group, and the oldest one is written meanwhile
                 self.txg += 1;
                 let late = self.set.object(self.ids[0]).unwrap();
                 late.write(&self.tx(), FAR, b"in the next group").unwrap();
                 put(&mut self.models[0].content, FAR, b"in the next group");
-                self.sync(self.txg - 1);
+                self.sync();
             }
+            Deed::Close if self.txg - self.oldest < WAITING => self.txg += 1,
+            Deed::Close => (),
             Deed::Anew { object } => {
                 self.set.free(&tx, self.ids[object]).unwrap();
                 self.ids[object] = self.set.create(&tx, &new_object()).unwrap().id();
@@ -223,7 +270,7 @@ proptest! {
             run.act(deed);
             run.compare(&run.set);
         }
-        let synced = run.sync(run.txg);
+        let synced = run.sync_all();
         run.compare(&run.set);
         run.account(&synced.root);
     }
@@ -236,7 +283,7 @@ fn nothing_of_what_was_cut_off_comes_back_with_what_is_written_after_it() {
     for deed in [write(100_000, 1), Deed::Sync, Deed::Cut { object: 1, at: 0 }, write(600, 2)] {
         run.act(&deed);
     }
-    let synced = run.sync(run.txg);
+    let synced = run.sync_all();
     run.account(&synced.root);
 }
 
