@@ -367,7 +367,8 @@ impl Log {
         if broken && state.links.is_empty() {
             state.broken = false;
         }
-        let first = state.links.front().filter(|_| !state.broken);
+        // one that cannot go on leads to what was promised before, until that is on the drives
+        let first = state.links.front();
         let chain = first.map_or(Blkptr::EMPTY, |link| Blkptr::Regular(Box::new(link.block)));
         *header = LogHeader { chain, ..LogHeader::default() };
         Ok(())

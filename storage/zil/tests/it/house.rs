@@ -82,7 +82,11 @@ impl House {
 
     /// Writes the open txg out.
     pub(crate) fn sync(&self) {
-        let txg = self.groups.quiesce();
+        self.write(self.groups.quiesce());
+    }
+
+    /// Writes a txg out that is closed.
+    pub(crate) fn write(&self, txg: Txg) {
         let mut root = self.objset.synced().root().clone();
         if self.objset.is_dirty(txg) || self.log.is_dirty(txg) {
             let policy = |_| Policy { key: self.objset.key().cloned(), ..Policy::default() };

@@ -262,6 +262,38 @@ fn a_full_pool_waits_for_its_txgs_instead() {
 }
 
 #[test]
+fn a_chain_that_cannot_go_on_keeps_what_was_promised() {
+    let house = house(12, false);
+    let add = |number| {
+        let tx = house.groups.begin().unwrap();
+        house.log.add(&tx, remove(number));
+        tx.txg()
+    };
+    add(0);
+    house.while_syncing(|| house.log.commit(None)).unwrap();
+    // a group waits to be written as the next one is promised something
+    house.objset.object(FILE).unwrap().write(&house.groups.begin().unwrap(), 0, b"1").unwrap();
+    let closed = house.groups.quiesce();
+    let next = add(1);
+    assert!(next > closed);
+    house.log.commit(None).unwrap();
+    let promised = |left: &Left| {
+        let entries = left.log(&left.objset().header().log).0;
+        entries.iter().any(|entry| number(entry) == Some(1)) || left.synced >= next
+    };
+    assert!(promised(&house.cut(0)));
+    house.log.close();
+    house.write(closed);
+    assert!(promised(&house.cut(0)), "it is gone with the group before it");
+    for _ in 0..4 {
+        house.sync();
+    }
+    assert_eq!(house.cut(0).objset().header().log.clone(), LogHeader::default());
+    assert_eq!(house.allocated(), tree_bytes(&house));
+    assert!(house.lost().is_empty());
+}
+
+#[test]
 fn what_takes_several_blocks_is_there_as_a_whole_or_not_at_all() {
     let house = house(12, false);
     let commit = |item: Item| {
