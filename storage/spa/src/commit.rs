@@ -1,7 +1,7 @@
 //! The one place where a txg becomes the pool: labels and uberblocks.
 //!
 //! ```text
-//! 1  flush                    all blocks of the txg last
+//! 1  flush                    all blocks of the txg last, also those that another flush took along
 //! 2  labels 0 and 2, flush    only if the configuration changed. Cut here, they are newer than any
 //!                             uberblock and not believed; 1 and 3 still say what was
 //! 3  uberblocks, flush        the txg exists from the first one on that reaches a drive
@@ -20,15 +20,17 @@ use ondisk::label::{self, LabelConfig, PoolConfig, VdevConfig, VdevKind, config_
 use ondisk::uberblock::Uberblock;
 use transform::checksum::embedded;
 use units::{Guid, Txg};
-use vdev::{Leaf, LeafFault, Tree, Trouble};
+use vdev::{Leaf, LeafFault, Node, Tree, Trouble};
 
 use crate::Error;
 
 /// Commits txgs to the leaves of a pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Commit<'a> {
     /// The pool's vdevs.
     pub tree: &'a Tree,
+    /// Those of them that are logs: what they promised is in the txg itself.
+    pub logs: Vec<Guid>,
     /// Whether the last slot of each ring is kept for multihost protection's signs of life.
     pub multihost: bool,
 }
@@ -46,7 +48,12 @@ impl Commit<'_> {
         config: Option<&PoolConfig>,
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
-        self.tree.flush(faults)?;
+        let counts = |top: &Node| !self.logs.contains(&top.guid);
+        self.tree.flush_of(&counts, faults)?;
+        // who promises something flushes as well, and may have failed with blocks of this txg
+        if self.tree.may_lack(uberblock.txg..=uberblock.txg, &counts).is_err() {
+            return Err(Error::Unkept);
+        }
         let labels = config.map(|config| self.labels(config)).transpose()?;
         if let Some(labels) = &labels {
             self.write_labels(labels, [0, 2], faults)?;

@@ -1,5 +1,6 @@
 //! Making what was written last.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use units::Txg;
@@ -9,27 +10,50 @@ use crate::{Error, Kind, Leaf, LeafFault, Node, Tree, Trouble};
 impl Tree {
     /// Returns when all that was written before outlasts a power cut. Ok while redundancy lasts;
     /// leaves that failed are added to `faults`, and remember what they may have lost.
+    ///
+    /// What another flush failed to keep is not told here again: who needs to know what became of
+    /// what it wrote asks [`Tree::may_lack`] afterwards.
     pub fn flush(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
+        self.flush_of(&|_| true, faults)
+    }
+
+    /// The same of those top-level vdevs that count: what others fail to keep is no error.
+    pub fn flush_of(
+        &self,
+        counts: &dyn Fn(&Node) -> bool,
+        faults: &mut Vec<LeafFault>,
+    ) -> Result<(), Error> {
         let failed = self.flush_each();
         for leaf in &failed {
             faults.push(LeafFault { leaf: leaf.guid(), trouble: Trouble::Unwritten });
         }
-        for (_, top) in self.tops() {
-            let hit = |leaf: &Leaf| failed.iter().any(|bad| bad.guid() == leaf.guid());
-            if top.leaves().into_iter().any(|leaf| hit(leaf)) && !lasts(&top, &hit) {
-                let missing = top.leaves().iter().filter(|leaf| !has(leaf, &hit)).count();
+        let hit = |leaf: &Leaf| failed.iter().any(|bad| bad.guid() == leaf.guid());
+        self.judge(counts, &hit)
+    }
+
+    /// An error if blocks of these txgs may be lost for good, since drives failed to keep what they had
+    /// taken; of those top-level vdevs that count.
+    pub fn may_lack(
+        &self,
+        txgs: RangeInclusive<Txg>,
+        counts: &dyn Fn(&Node) -> bool,
+    ) -> Result<(), Error> {
+        self.judge(counts, &|leaf| leaf.doubts(&txgs))
+    }
+
+    /// Whether the top-level vdevs that count have all in spite of the leaves that were hit.
+    fn judge(
+        &self,
+        counts: &dyn Fn(&Node) -> bool,
+        hit: &dyn Fn(&Leaf) -> bool,
+    ) -> Result<(), Error> {
+        for (_, top) in self.tops().into_iter().filter(|(_, top)| counts(top)) {
+            if top.leaves().into_iter().any(|leaf| hit(leaf)) && !lasts(&top, hit) {
+                let missing = top.leaves().iter().filter(|leaf| !has(leaf, hit)).count();
                 return Err(Error::Unavailable { missing, spare: spare(&top) });
             }
         }
         Ok(())
-    }
-
-    /// Whether blocks of a txg may be lost for good, since drives failed to keep what they had taken.
-    pub fn may_lack(&self, txg: Txg) -> bool {
-        let doubts = |leaf: &Leaf| leaf.doubts(txg);
-        self.tops().iter().any(|(_, top)| {
-            top.leaves().into_iter().any(|leaf| doubts(leaf)) && !lasts(top, &doubts)
-        })
     }
 
     /// Flushes all leaves that can be written; gives those that failed.

@@ -1,5 +1,6 @@
 //! A leaf: one device, and what is known of the time it was away.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -239,9 +240,10 @@ impl Leaf {
         self.failing.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a failed flush may have lost blocks of a txg.
-    pub(crate) fn doubts(&self, txg: Txg) -> bool {
-        self.doubtful.read().contains(txg)
+    /// Whether a failed flush may have lost blocks of any of these txgs.
+    pub(crate) fn doubts(&self, txgs: &RangeInclusive<Txg>) -> bool {
+        let doubtful = self.doubtful.read();
+        doubtful.iter().any(|(first, last)| first <= *txgs.end() && last >= *txgs.start())
     }
 
     /// Counts bytes that turned out wrong.

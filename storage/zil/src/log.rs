@@ -250,12 +250,12 @@ impl Log {
             self.write(block, next, filled)?;
         }
         if plan.blocks.len() > 1 {
-            self.writer.flush()?;
+            self.writer.flush(synced)?;
         }
         if let Some(((block, next), filled)) = leader {
             self.write(block, next, filled)?;
         }
-        self.writer.flush()?;
+        self.writer.flush(synced)?;
         let mut state = self.state.lock();
         // they are the last of those that a txg may have brought thousands of
         for link in state.links.iter_mut().rev().take(chain.len()) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use device::{Device, Memory};
 use engine::files::Reason;
-use engine::held::{Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape};
+use engine::held::{Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape, TakeOver};
 use sim::{Fault, Storm};
 use units::ObjectId;
 
@@ -19,8 +19,15 @@ use crate::shared::noise;
 const DRIVE: u64 = 96 << 20;
 
 fn create(storm: &Storm, shape: Shape) -> Held {
-    let drives = (0..storm.disks().len()).map(|index| PathBuf::from(format!("/disk{index}")));
-    let vdevs = vec![NewVdev { shape, drives: drives.collect(), purpose: Purpose::Data }];
+    let vdevs = vec![NewVdev { shape, drives: drives(storm), purpose: Purpose::Data }];
+    create_of(storm, vdevs)
+}
+
+fn drives(storm: &Storm) -> Vec<PathBuf> {
+    (0..storm.disks().len()).map(|index| PathBuf::from(format!("/disk{index}"))).collect()
+}
+
+fn create_of(storm: &Storm, vdevs: Vec<NewVdev>) -> Held {
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
     engine::held::create_on(&new, &storm.devices(), &world()).unwrap()
@@ -191,4 +198,69 @@ fn what_drives_did_not_keep_is_not_said_to_be_there() {
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn a_log_device_that_dies_takes_nothing_with_it() {
+    for fault in [Fault::Flush, Fault::Write(0..DRIVE), Fault::Gone] {
+        let name = format!("log-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
+        let storm = Storm::new(&[DRIVE; 2]);
+        let [data, log] = &drives(&storm)[..] else { panic!("two drives") };
+        let vdev = |drive: &PathBuf, purpose| NewVdev {
+            shape: Shape::Single,
+            drives: vec![drive.clone()],
+            purpose,
+        };
+        let vdevs = vec![vdev(data, Purpose::Data), vdev(log, Purpose::Log)];
+        let held = create_of(&storm, vdevs);
+        served(&held, || {
+            let keep = |file: &str, seed, length| {
+                write_file(&held, "tank", file, &noise(seed, length));
+                held.files("tank").unwrap().fsync(None).unwrap();
+            };
+            keep("kept", 1, 3 << 20);
+            keep("fsynced", 2, 100_000);
+            storm.disks()[1].add_fault(fault.clone());
+            // what was promised before is in the group that is written instead of the next promise
+            keep("fsynced-too", 3, 100_000);
+            for round in 0..3 {
+                keep(&format!("more-{round}"), 4, 10_000);
+                held.sync().unwrap();
+            }
+            assert_ne!(held.status().state, "SUSPENDED", "{name}");
+            compare(&held, &name);
+            for seed in 0..3 {
+                let mut drives = storm.journal().cut(storm.journal().len(), seed);
+                after_cut(&name, &drives);
+                // nor is it needed any more
+                drives.truncate(1);
+                let devices = drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>);
+                let how = TakeOver { without_logs: true, ..TakeOver::default() };
+                let devices: Vec<_> = devices.collect();
+                let again = engine::held::hold_on_as(&devices, "tank", &how, &world()).unwrap();
+                compare(&again, &name);
+            }
+            storm.disks()[1].mend();
+        });
+    }
+}
+
+/// A flush of somebody who promises something takes along what a group wrote. If it fails, that group
+/// is not said to be there, although its own flush finds nothing to do.
+#[test]
+fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
+    let storm = Storm::new(&[DRIVE]);
+    let held = create(&storm, Shape::Single);
+    served(&held, || {
+        write_file(&held, "tank", "kept", &noise(1, 3 << 20));
+        held.files("tank").unwrap().fsync(None).unwrap();
+        held.files("tank").unwrap().fsync(None).unwrap();
+        write_file(&held, "tank", "lost", &noise(2, 100_000));
+        storm.disks()[0].add_fault(Fault::Flush);
+        // it fails, and so does the group that it waits for then
+        assert!(held.files("tank").unwrap().fsync(None).is_err());
+        storm.disks()[0].mend();
+        assert!(held.files("tank").unwrap().fsync(None).is_err());
+        assert!(held.sync().is_err());
+    });
 }

@@ -474,6 +474,9 @@ impl Owned {
     }
 
     fn commit(&self) -> Commit<'_> {
-        Commit { tree: &self.tree, multihost: self.gives_signs() }
+        let config = self.config.lock();
+        let tops = config.now.tree.iter().flat_map(|root| &root.children);
+        let logs = tops.filter(|top| top.is_log).map(|top| top.guid).collect();
+        Commit { tree: &self.tree, logs, multihost: self.gives_signs() }
     }
 }

@@ -288,9 +288,6 @@ impl Owned {
     }
 
     fn try_to_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
-        if self.tree.may_lack(root.txg) {
-            return Err(Error::Unkept);
-        }
         let mut faults = Vec::new();
         let result = self.commit().commit(root, config, &mut faults);
         self.faults.lock().append(&mut faults);

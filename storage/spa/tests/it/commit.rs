@@ -11,7 +11,7 @@ use ondisk::{Checksum, label};
 use sim::{Fault, Storm};
 use spa::{Commit, Error, LabelCopy, scan};
 use transform::checksum::embedded;
-use units::{Guid, Txg};
+use units::{Guid, Txg, VdevId};
 use vdev::{FoundLeaf, Node, Surroundings, Tree};
 
 const DISK: u64 = 64 << 20;
@@ -92,7 +92,7 @@ fn tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> Tree {
 fn commit(storm: &Storm, txg: u64, faults: &mut Vec<vdev::LeafFault>) -> Result<(), Error> {
     let config = pool(Txg::new(txg), &format!("as of {txg}"));
     let tree = tree(&config, &storm.devices());
-    let commit = Commit { tree: &tree, multihost: false };
+    let commit = Commit { tree: &tree, logs: Vec::new(), multihost: false };
     if txg == 4 {
         commit.blank(faults)?;
     }
@@ -194,12 +194,41 @@ fn without_any_drive_there_is_no_commit() {
     commit(&storm, 4, &mut Vec::new()).unwrap();
     let config = pool(Txg::new(5), "");
     let tree = tree(&config, &storm.devices());
-    let commit = Commit { tree: &tree, multihost: false };
+    let commit = Commit { tree: &tree, logs: Vec::new(), multihost: false };
     for disk in storm.disks() {
         disk.add_fault(Fault::Write(0..DISK));
     }
     let result = commit.commit(&uberblock(Txg::new(5)), None, &mut Vec::new());
     assert_eq!(result, Err(Error::CommitNowhere));
+}
+
+#[test]
+fn what_somebody_else_failed_to_keep_is_not_committed() {
+    let storm = Storm::new(&[DISK; 7]);
+    commit(&storm, 4, &mut Vec::new()).unwrap();
+    let config = pool(Txg::new(5), "");
+    let tree = tree(&config, &storm.devices());
+    let top = VdevId::new(0);
+    let write = |txg| tree.write(top, 0, &[7; 8192], Txg::new(txg), &mut Vec::new()).unwrap();
+    write(5);
+    for disk in storm.disks() {
+        disk.add_fault(Fault::Flush);
+    }
+    assert!(tree.flush(&mut Vec::new()).is_err());
+    for disk in storm.disks() {
+        disk.mend();
+    }
+    let logs = Vec::new();
+    let of = |txg, logs| {
+        let commit = Commit { tree: &tree, logs, multihost: false };
+        commit.commit(&uberblock(Txg::new(txg)), None, &mut Vec::new())
+    };
+    assert_eq!(of(5, logs.clone()), Err(Error::Unkept));
+    // where only logs lost something, the txg has it itself
+    let first = config.tree.as_ref().unwrap().children[0].guid;
+    assert_eq!(of(5, vec![first]), Ok(()));
+    write(6);
+    assert_eq!(of(6, logs), Ok(()));
 }
 
 /// Slots as OpenZFS wrote them, byte for byte.

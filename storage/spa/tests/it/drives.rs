@@ -111,7 +111,7 @@ impl Written {
             let root = self.mos.sync(&syncing, &mut |_| {}).unwrap().root;
             if !self.space.write_changes(&self.mos, &tx, passes).unwrap() {
                 let uberblock = Uberblock { txg, root, ..self.pool.uberblock().clone() };
-                let commit = Commit { tree: &self.sink.tree, multihost: false };
+                let commit = Commit { tree: &self.sink.tree, logs: Vec::new(), multihost: false };
                 commit.commit(&uberblock, None, &mut Vec::new()).unwrap();
                 break;
             }

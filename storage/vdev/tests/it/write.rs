@@ -462,10 +462,19 @@ fn a_flush_that_fails_is_a_txg_that_was_missed() {
     // nothing was written since
     faults.clear();
     assert_eq!((tree.flush(&mut faults), faults.len()), (Ok(()), 0));
+    let later = Txg::new(23);
+    let all = |_: &Node| true;
+    assert_eq!(tree.may_lack(first..=later, &all), Ok(()));
     drives[1].cache_broken.store(true, Ordering::Relaxed);
     tree.write(TOP, 0, &data, last, &mut Vec::new()).unwrap();
     let lost = Err(Error::Unavailable { missing: 2, spare: 1 });
     assert_eq!(tree.flush(&mut faults), lost);
+    // the next one has nothing to do, and what was lost stays so
+    assert_eq!(tree.flush(&mut faults), Ok(()));
+    assert_eq!(tree.may_lack(last..=later, &all), lost);
+    assert_eq!(tree.may_lack(last..=last, &|top| top.guid != Guid::new(1000)), Ok(()));
+    assert_eq!(tree.may_lack(first..=first, &all), Ok(()), "one drive can be done without");
+    assert_eq!(tree.may_lack(later..=later, &all), Ok(()));
 }
 
 #[test]

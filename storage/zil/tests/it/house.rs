@@ -99,7 +99,7 @@ impl House {
             let synced = self.objset.sync(&syncing, &mut edit).unwrap();
             root = synced.root;
         }
-        self.writer.flush().unwrap();
+        self.writer.flush(self.groups.synced()).unwrap();
         self.roots.lock().push((self.requests(), txg, root));
         while !self.writer.allocator().take_changes(txg).is_empty() {}
         self.writer.allocator().synced(txg);

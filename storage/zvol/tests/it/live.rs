@@ -97,7 +97,7 @@ impl House {
             self.log.sync(txg, &mut header.log).unwrap();
         };
         self.root = self.objset.sync(&syncing, &mut edit).unwrap().root;
-        self.writer.flush().unwrap();
+        self.writer.flush(self.groups.synced()).unwrap();
         self.synced = txg;
         while !self.writer.allocator().take_changes(txg).is_empty() {}
         self.writer.allocator().synced(txg);
