@@ -1,6 +1,6 @@
 //! Blocks in memory instead of on drives: for tests of this floor and of those above.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -19,12 +19,23 @@ pub struct Memory {
     blocks: Mutex<HashMap<u64, Vec<u8>>>,
     next: Mutex<u64>,
     freed: Mutex<Vec<Blkptr>>,
+    /// Those that cannot be read.
+    lost: Mutex<HashSet<u64>>,
 }
 
 impl Memory {
     /// How many blocks are held.
     pub fn count(&self) -> usize {
         self.blocks.lock().len()
+    }
+
+    /// A block cannot be read any more.
+    pub fn lose(&self, pointer: &Blkptr) {
+        if let Blkptr::Regular(block) = pointer
+            && let Some(dva) = block.dvas[0]
+        {
+            self.lost.lock().insert(dva.offset);
+        }
     }
 
     /// The blocks that were freed and not asked for yet.
@@ -176,7 +187,8 @@ impl Source for Memory {
         let found = match pointer {
             Blkptr::Regular(block) => {
                 let offset = block.dvas[0].map_or(0, |dva| dva.offset);
-                self.blocks.lock().get(&offset).cloned()
+                let is_lost = self.lost.lock().contains(&offset);
+                self.blocks.lock().get(&offset).filter(|_| !is_lost).cloned()
             }
             Blkptr::Hole(hole) => Some(vec![0; usize::try_from(hole.lsize).unwrap_or(0)]),
             _ => None,

@@ -50,6 +50,8 @@ impl Object {
             };
             let (now, rest) = bytes.split_at(count);
             if count == whole {
+                let blocks = u64::try_from(count / size).unwrap_or(u64::MAX);
+                see::way(entry, block..block.saturating_add(blocks))?;
                 underway.take(block, now, size);
             } else {
                 let tx = underway.tx();
@@ -99,6 +101,7 @@ impl Object {
             if rest != 0 {
                 zero(entry, tx, last, size, 0..rest)?;
             }
+            see::way_to_edges(entry, &(whole..last))?;
             let mut state = entry.state.write();
             forget(&mut state, tx.txg(), whole..last);
             if range.end == u64::MAX {

@@ -10,6 +10,7 @@ use txg::Tx;
 use units::{BlockId, Txg};
 
 use super::change::{SMALL, forget, put, reach};
+use super::see;
 use crate::live::entry::{Content, Seen, Shared};
 use crate::{Object, Objset, Result};
 
@@ -21,6 +22,7 @@ impl Object {
         let (entry, live) = self.being_changed()?;
         let (source, _) = from.0.being_changed()?;
         let (to, from) = (to.get(), from.1.get());
+        see::way(entry, to..to.saturating_add(1))?;
         let seen = source.state.read().see(from);
         let tree = match seen {
             Seen::Hole => None,

@@ -37,6 +37,56 @@ pub(crate) fn tree_of(entry: &Entry, block: u64) -> Option<Arc<Tree>> {
     }
 }
 
+/// An error if the way to blocks cannot be read: who writes them, or frees some of them, has to change
+/// that, and it would be too late for an answer when the group is written. Blocks that were changed
+/// before, and still are in memory, were asked for then.
+pub(crate) fn way(entry: &Entry, blocks: std::ops::Range<u64>) -> Result<()> {
+    let mut block = blocks.start;
+    while block < blocks.end {
+        let Some(tree) = tree_of(entry, block) else {
+            block = block.saturating_add(1);
+            continue;
+        };
+        // what lies behind the last block goes the same way until it branches off
+        match tree.find(0, block.min(tree.max_block())) {
+            Err(error) if !is_current(entry, &tree) => {
+                drop::<Error>(error);
+                continue;
+            }
+            found => drop(found?),
+        }
+        let shape = &tree.shape;
+        block = if shape.top == 0 { blocks.end } else { shape.end(1, shape.parent(block)) };
+    }
+    Ok(())
+}
+
+/// The same of the blocks in which a range of blocks begins and ends that is freed: what is freed as a
+/// whole needs no way to it.
+pub(crate) fn way_to_edges(entry: &Entry, range: &std::ops::Range<u64>) -> Result<()> {
+    let last = range.end.saturating_sub(1);
+    for edge in [range.start, last].into_iter().filter(|_| range.start < range.end) {
+        while let Some(tree) = tree_of(entry, edge) {
+            let shape = &tree.shape;
+            let in_part = |level: &u8| {
+                let above = shape.above(*level, edge);
+                let ends = shape.end(*level, above).min(tree.end_block());
+                shape.first(*level, above) < range.start || ends > range.end
+            };
+            let Some(level) = (1..=shape.top).find(in_part) else { break };
+            let below = level.saturating_sub(1);
+            match tree.find(below, shape.above(below, edge)) {
+                Err(error) if !is_current(entry, &tree) => drop::<Error>(error),
+                found => {
+                    drop(found?);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Where a block is.
 enum Found<'a> {
     /// In memory.

@@ -187,14 +187,15 @@ impl<'a> Forest<'a> {
         Ok(())
     }
 
-    /// Accounts for the death of a block and of all below it.
+    /// Accounts for the death of a block and of all below it. Where nobody can tell what is below, as
+    /// the block that leads there is damaged, that stays allocated: an error here would end the group.
     fn kill_tree(&mut self, level: u8, block: u64, pointer: &Blkptr) -> Result<()> {
         if level > 0 {
             let seat = (level, block);
             // not by the way from the root: that would bring what is dead above it back into memory
             let content = match self.indirect.remove(&seat) {
                 Some(content) => content,
-                None => self.read(seat, pointer)?,
+                None => self.read(seat, pointer).or_else(nothing_to_follow)?,
             };
             self.dirty.remove(&seat);
             let first = self.shape().first_child(block);
@@ -202,8 +203,7 @@ impl<'a> Forest<'a> {
                 let child = parse_child(&content, Order::Little, slot);
                 let below = first.saturating_add(u64::try_from(slot).unwrap_or(u64::MAX));
                 let level = level.saturating_sub(1);
-                let place = self.below.place(level, below);
-                let child = child.map_err(|why| Error::Corrupt { place, why })?;
+                let Ok(child) = child else { continue };
                 if !child.is_hole() || self.indirect.contains_key(&(level, below)) {
                     self.kill_tree(level, below, &child)?;
                 }
@@ -329,6 +329,16 @@ fn run_length(todo: &[(&Job, Blkptr)], workers: usize) -> usize {
     let size = todo.first().map_or(1, |(job, _)| job.content.len()).max(1);
     let share = todo.len().div_ceil(workers.max(1));
     TOGETHER.checked_div(size).unwrap_or(1).min(share).max(1)
+}
+
+/// What is below a damaged block: nothing that anybody could find.
+fn nothing_to_follow(why: Error) -> Result<Vec<u8>> {
+    let is_damage = match &why {
+        Error::Read { source } => !source.is_out_of_reach(),
+        Error::Corrupt { .. } | Error::Mismatch { .. } => true,
+        _ => false,
+    };
+    if is_damage { Ok(Vec::new()) } else { Err(why) }
 }
 
 fn put(content: &mut [u8], slot: usize, pointer: &Blkptr) {

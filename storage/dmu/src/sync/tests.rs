@@ -7,7 +7,7 @@ use ondisk::objset::Kind;
 use ondisk::{Blkptr, ObjectType};
 use proptest::prelude::*;
 use txg::Tx;
-use units::{BlockId, ObjectId, ObjsetId, Txg};
+use units::{BlockId, Level, ObjectId, ObjsetId, Txg};
 use zio::Source;
 
 use crate::memory::{Ahead, Memory, blank};
@@ -300,4 +300,74 @@ fn a_later_pass_of_the_same_group_writes_in_place() {
     assert_eq!(memory.count(), count);
     assert_ne!(first.root, second.root);
     assert!(!set.is_dirty(Txg::new(4)));
+}
+
+/// A file of 100 blocks in 13 indirect ones, the second of which is damaged.
+fn damaged() -> (Objset, Arc<Memory>, ObjectId) {
+    let (set, memory) = blank(Kind::Filesystem);
+    let tx = Tx::syncing(Txg::new(4));
+    let file = set.create(&tx, &new_object()).unwrap();
+    file.write(&tx, 0, &vec![1; 51_200]).unwrap();
+    let synced = memory.sync(&set, Txg::new(4)).unwrap();
+    let source = Arc::clone(&memory) as Arc<dyn Source>;
+    let cold = Objset::open(source, ObjsetId::new(54), &synced.root, None).unwrap();
+    let is_second = (file.id(), Level::new(1), BlockId::new(1));
+    cold.walk(&Plan::default(), &mut |place, found| {
+        if let Found::Pointer(pointer) = found
+            && (place.object, place.level, place.block) == is_second
+        {
+            memory.lose(pointer);
+        }
+        Next::Deeper
+    });
+    let live = Objset::open(cold.source().clone(), ObjsetId::new(54), &synced.root, None).unwrap();
+    (live.to_live(), memory, file.id())
+}
+
+#[test]
+fn who_writes_where_no_way_leads_is_told_at_once_and_no_group_ends() {
+    let (set, memory, id) = damaged();
+    let tx = Tx::syncing(Txg::new(5));
+    let file = set.object(id).unwrap();
+    let lost = |done: crate::Result<()>| {
+        assert!(matches!(done, Err(crate::Error::Read { .. })), "{done:?}");
+    };
+    // as a whole, in part, behind what could be read, and freed
+    lost(file.write(&tx, 10 * 512, &[2; 512]));
+    lost(file.write(&tx, 10 * 512, &[2; 100]));
+    lost(file.write(&tx, 7 * 512, &[2; 2 * 512]));
+    lost(file.free_range(&tx, 10 * 512..11 * 512));
+    lost(file.free_range(&tx, 0..10 * 512));
+    lost(file.free_range(&tx, 10 * 512..90 * 512));
+    file.write(&tx, 20 * 512, &[2; 512]).unwrap();
+    file.write(&tx, 100 * 512, &[2; 512]).unwrap();
+    memory.sync(&set, Txg::new(5)).unwrap();
+    // what goes as a whole can go
+    let tx = Tx::syncing(Txg::new(6));
+    set.object(id).unwrap().free_range(&tx, 3 * 512..30 * 512).unwrap();
+    memory.sync(&set, Txg::new(6)).unwrap();
+    let mut found = [9; 2 * 512];
+    set.object(id).unwrap().read(29 * 512, &mut found).unwrap();
+    assert_eq!((&found[..512], &found[512..]), (&[0; 512][..], &[1; 512][..]));
+    file.write(&Tx::syncing(Txg::new(7)), 10 * 512, &[3; 512]).unwrap();
+    memory.sync(&set, Txg::new(7)).unwrap();
+}
+
+#[test]
+fn what_is_damaged_can_be_removed_and_only_what_nobody_finds_stays() {
+    let (set, memory, id) = damaged();
+    let left = memory.count();
+    set.free(&Tx::syncing(Txg::new(5)), id).unwrap();
+    memory.sync(&set, Txg::new(5)).unwrap();
+    // the eight below the damaged one, and the object set's own
+    assert!(memory.count() < left / 4 && memory.count() >= 8, "{} of {left}", memory.count());
+    let root = set.synced().root().clone();
+    let mut reached = 0;
+    let source = Arc::clone(&memory) as Arc<dyn Source>;
+    let cold = Objset::open(source, ObjsetId::new(54), &root, None).unwrap();
+    cold.walk(&Plan::default(), &mut |_, _| {
+        reached += 1;
+        Next::Deeper
+    });
+    assert_eq!(memory.count() - reached, 8);
 }
