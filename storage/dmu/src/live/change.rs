@@ -50,7 +50,8 @@ impl Object {
             };
             let (now, rest) = bytes.split_at(count);
             if count == whole {
-                let blocks = u64::try_from(count / size).unwrap_or(u64::MAX);
+                let blocks =
+                    u64::try_from(count.checked_div(size).unwrap_or(0)).unwrap_or(u64::MAX);
                 see::way(entry, block..block.saturating_add(blocks))?;
                 underway.take(block, now, size);
             } else {
