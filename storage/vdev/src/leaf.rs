@@ -136,10 +136,7 @@ impl Leaf {
     /// missed. To be called for every leaf that is there before the pool is written.
     pub fn rejoin(&self, last: Txg) {
         let synced = Txg::new(self.synced.swap(u64::MAX, Ordering::Relaxed));
-        // a new one has no labels yet, whatever it is taken to know
-        if synced.get() != u64::MAX {
-            self.note_labelled(synced);
-        }
+        self.note_labelled(synced.min(last));
         let first = Txg::new(synced.get().saturating_add(1));
         if synced < last {
             self.away.write().add(first, last);

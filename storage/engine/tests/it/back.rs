@@ -59,6 +59,44 @@ fn a_drive_that_comes_back_gets_what_it_missed() {
     }
 }
 
+/// A drive that lacks something of long ago comes back, too: it took part until it was away.
+#[test]
+fn a_drive_that_lacks_something_older_comes_back_as_well() {
+    let folder = Folder::new("back-older", 2, DRIVE);
+    let held = engine::held::create(&new_pool(&folder, Shape::Mirror, 2), &world()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    let drives = folder.drives(2);
+    let write = |held: &Held, name: &str, seed| {
+        write_file(held, "tank", name, &noise(seed, 1 << 20));
+        held.sync().unwrap();
+    };
+    let held = hold(&drives[1..]);
+    write(&held, "old", 1);
+    held.export().unwrap();
+    drop(held);
+    // both are there, and nobody mends
+    let held = hold(&drives);
+    assert!(held.wants_resilver());
+    for seed in 2..6 {
+        write(&held, &format!("with-both-{seed}"), seed);
+    }
+    held.export().unwrap();
+    drop(held);
+    let held = hold(&drives[1..]);
+    write(&held, "while", 7);
+    let guid = held.missing_drives()[0].0;
+    held.take_back_on(guid, &open(&drives[0])).unwrap();
+    mended(&held);
+    held.export().unwrap();
+    drop(held);
+    let held = hold(&drives[..1]);
+    for (name, seed) in [("old", 1), ("with-both-5", 5), ("while", 7)] {
+        assert!(read_file(&held, "tank", name) == noise(seed, 1 << 20), "{name}");
+    }
+    held.export().unwrap();
+}
+
 /// Two halves of a mirror that were each written alone are not one any more.
 #[test]
 fn a_drive_that_others_had_meanwhile_is_not_taken_back() {

@@ -52,6 +52,7 @@ impl Owned {
         let mut away = missing.away();
         away.add(Txg::new(synced.get().saturating_add(1)), self.groups.open());
         leaf.set_away(away);
+        leaf.note_labelled(synced);
         edit(root, guid, &mut |entry| {
             entry.path = Some(path.clone());
             // whatever was wrong with it when it was away
@@ -77,9 +78,7 @@ impl Owned {
     /// The newest txg that a drive knows which came back, if it is the one that is missing.
     fn judge_returned(&self, missing: &Leaf, device: &Arc<dyn Device>) -> Result<Txg, Refusal> {
         let synced = self.known_by(missing.guid(), device).ok_or(Refusal::Unknown)?;
-        let first = missing.away().first().unwrap_or_else(|| self.groups.open());
-        // with the others it cannot know more than what it missed first
-        if synced > first { Err(Refusal::Elsewhere) } else { Ok(synced) }
+        if missing.may_know(synced) { Ok(synced) } else { Err(Refusal::Elsewhere) }
     }
 }
 

@@ -26,7 +26,7 @@ use vdev::{Kind, Leaf, Node, TxgRanges};
 use zap::{NewTable, Zap};
 
 use super::Owned;
-use crate::create::{FIRST, TABLE, guid_sum};
+use crate::create::{FIRST, TABLE};
 use crate::design::{Drive, leaf_config};
 use crate::space::free_map;
 use crate::{Directory, Error, commit};
@@ -219,7 +219,6 @@ impl Owned {
 
     /// The vdevs are others from this group on.
     pub(super) fn rearranged(&self, root: VdevConfig) {
-        self.uberblock.write().guid_sum = guid_sum(&root);
         let mut config = self.config.lock();
         config.now.tree = Some(root);
         config.changed = true;

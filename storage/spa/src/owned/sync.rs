@@ -21,6 +21,7 @@ use super::account::deflated;
 use super::policy::of_mos;
 use super::{Owned, Set};
 use crate::Error;
+use crate::create::guid_sum;
 
 /// The passes of a sync come to an end long before this.
 const MOST_PASSES: u16 = 100;
@@ -245,12 +246,15 @@ impl Owned {
         let uberblock =
             Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
         let (multihost, checkpoint_txg) = (Some(self.signs.common()), Txg::ZERO);
-        let uberblock = Uberblock { multihost, checkpoint_txg, ..uberblock };
         let config = {
             let mut config = self.config.lock();
             // who changes it meanwhile has it written with the next group
             std::mem::take(&mut config.changed).then(|| config.now.clone())
         };
+        // signs of life, which lead to the state before, keep the sum of the vdevs that that has
+        let tree = config.as_ref().and_then(|config| config.tree.as_ref());
+        let guid_sum = tree.map_or(uberblock.guid_sum, guid_sum);
+        let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, ..uberblock };
         while let Err(why) = self.try_to_commit(&uberblock, config.as_ref()) {
             // labels and uberblocks can be written again; what was not kept cannot
             let again = matches!(why, Error::Commit { .. } | Error::CommitNowhere);

@@ -13,20 +13,35 @@ use crate::{Error, Pool};
 pub(crate) fn load_away(pool: &Pool) {
     let Some(root) = &pool.config().tree else { return };
     let leaves = pool.tree().leaves();
-    for config in root.leaves() {
-        let (Some(object), true) = (config.dtl, is_device(config)) else { continue };
-        let Ok(ranges) = away(pool.mos(), object) else { continue };
-        if let Some(leaf) = leaves.iter().find(|leaf| leaf.guid() == config.guid) {
-            if !ranges.is_empty() {
-                // what it gave before that was known is no fault of its
-                leaf.clear_errors();
-            }
-            if leaf.device().is_none() && ranges.contains(pool.txg()) {
+    for config in root.leaves().filter(|config| is_device(config)) {
+        let Some(leaf) = leaves.iter().find(|leaf| leaf.guid() == config.guid) else { continue };
+        let ranges = config.dtl.and_then(|object| away(pool.mos(), object).ok());
+        let ranges = ranges.unwrap_or_default();
+        if !ranges.is_empty() {
+            // what it gave before that was known is no fault of its
+            leaf.clear_errors();
+        }
+        if leaf.device().is_none() {
+            // it may have been there until now, whatever else it lacks
+            let gone = ranges.iter().find(|(first, last)| (*first..=*last).contains(&pool.txg()));
+            let first = gone.map(|(first, _)| first.get());
+            leaf.note_labelled(first.map_or(pool.txg(), |first| Txg::new(first.saturating_sub(1))));
+            if gone.is_some() {
                 leaf.set_gone_since(pool.txg());
             }
-            leaf.set_away(ranges);
         }
+        leaf.set_away(ranges);
     }
+}
+
+/// A distributed spare that lacks something which it was to get.
+pub(crate) fn unfinished_spare(pool: &Pool) -> Option<&VdevConfig> {
+    let root = pool.config().tree.as_ref()?;
+    let mut spares = root.leaves().filter(|config| matches!(config.kind, VdevKind::DraidSpare));
+    spares.find(|config| {
+        let missed = config.dtl.map(|object| away(pool.mos(), object));
+        missed.is_some_and(|missed| missed.is_ok_and(|missed| !missed.is_empty()))
+    })
 }
 
 fn is_device(config: &VdevConfig) -> bool {

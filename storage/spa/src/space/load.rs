@@ -232,6 +232,9 @@ pub(crate) fn judge(pool: &Pool) -> Result<(), Error> {
         "a vdev is being removed".to_owned()
     } else if expanding {
         "a raidz vdev is being widened".to_owned()
+    } else if let Some(spare) = super::unfinished_spare(pool) {
+        let number = spare.spare_id.unwrap_or_default();
+        format!("the distributed spare {number} has not all yet that it is to have")
     } else if pool.uberblock().order == ondisk::Order::Big {
         "it was last written by a machine of the other byte order".to_owned()
     } else {

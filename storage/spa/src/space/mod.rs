@@ -22,6 +22,7 @@ mod tops;
 mod write;
 
 pub(crate) use away::load_away;
+use away::unfinished_spare;
 pub use load::Space;
 pub(crate) use load::{is_closed, judge};
 pub(crate) use map::MapWriter;
