@@ -212,14 +212,15 @@ impl Server {
             if is_plain {
                 return page.add((item.number, kind_bits(item.kind)), item.next, &item.name);
             }
-            let (found, time) = match listing.attributes(item) {
-                Ok(found) if !item.is_preliminary => (found, FOR_EVER),
-                Ok(found) => (found, Duration::ZERO),
-                // the name is told of; what is wrong with it, to who looks it up
-                Err(_) => (Attributes::unknown(item), Duration::ZERO),
-            };
-            let how = (found.generation, Validity { name: time, attributes: time });
-            page.add_with(item.next, &item.name, &attributes(&found), how)
+            match listing.attributes(item) {
+                Some(found) => {
+                    let how = (found.generation, ALWAYS);
+                    page.add_with(item.next, &item.name, &attributes(&found), how)
+                }
+                None => {
+                    page.add_without((item.number, kind_bits(item.kind)), item.next, &item.name)
+                }
+            }
         });
         self.found(node, listed)?;
         Ok(page.answer())

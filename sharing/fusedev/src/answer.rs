@@ -336,6 +336,18 @@ impl Page {
         self.add((of.number, of.mode), next, name)
     }
 
+    /// Adds a name without what there is to know of what it names, which the kernel looks up when
+    /// somebody wants it; gives whether there was room. `of` is (number, kind and mode).
+    pub fn add_without(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
+        let size = ENTRY + (24 + name.len()).next_multiple_of(8);
+        if self.message.0.len() + size > self.room {
+            return false;
+        }
+        // of node 0
+        self.message.zeros(ENTRY);
+        self.add(of, next, name)
+    }
+
     /// The page.
     pub fn answer(self) -> Answer {
         Answer::of(self.message)

@@ -2,8 +2,6 @@
 
 use engine::files::{Facts, Kind, Time};
 
-use crate::Item;
-
 /// What there is to know of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attributes {
@@ -64,11 +62,6 @@ impl Attributes {
             project: facts.project,
             generation: facts.generation,
         }
-    }
-
-    /// Those of a name whose attributes cannot be read: all that a listing knows of it.
-    pub fn unknown(item: &Item) -> Self {
-        Self::made_up(item.number, item.kind)
     }
 
     /// Those of a directory that no dataset stores.

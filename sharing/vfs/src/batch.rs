@@ -8,23 +8,29 @@ pub(crate) struct Batch {
     stays: bool,
     /// The cookie of the first name, if any was asked for.
     from: Option<u64>,
+    /// What the directory's version was before they were read.
+    version: u64,
     items: Vec<Item>,
 }
 
 impl Batch {
     /// Without names yet. `stays`: the directory never changes.
     pub(crate) fn new(stays: bool) -> Self {
-        Self { stays, from: None, items: Vec::new() }
+        Self { stays, from: None, version: 0, items: Vec::new() }
     }
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
-    /// `fill` reads those from a cookie on, none at the end.
+    /// `fill` reads those from a cookie on, none at the end. `version` is another one than last time if
+    /// the directory was changed since: whoever is told of a name believes that it is there.
     pub(crate) fn show(
         &mut self,
-        cookie: u64,
+        (cookie, version): (u64, u64),
         fill: &mut dyn FnMut(u64) -> Result<Vec<Item>>,
         visit: &mut dyn FnMut(&Item) -> bool,
     ) -> Result<()> {
+        if version != self.version {
+            (self.from, self.version, self.items) = (None, version, Vec::new());
+        }
         let (mut at, mut shown) = (cookie, false);
         loop {
             let first = match self.place_of(at) {
@@ -61,5 +67,44 @@ impl Batch {
         let place = before.saturating_add(1);
         // behind the last one there may be more
         (place < self.items.len()).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use engine::files::Kind;
+
+    use super::Batch;
+    use crate::Item;
+
+    #[test]
+    fn names_are_read_anew_only_where_they_may_have_changed() {
+        let filled = Cell::new(0);
+        let mut fill = |from: u64| {
+            filled.set(filled.get() + 1);
+            let item = |next| Item {
+                name: vec![filled.get()],
+                number: 7,
+                kind: Kind::File,
+                next,
+                is_preliminary: false,
+            };
+            Ok((from + 1..10).map(item).collect())
+        };
+        let mut batch = Batch::new(false);
+        let mut first = |cookie, version| {
+            let mut found = None;
+            let visit = &mut |item: &Item| {
+                found = Some((item.name[0], item.next));
+                false
+            };
+            batch.show((cookie, version), &mut fill, visit).unwrap();
+            found
+        };
+        assert_eq!([first(0, 0), first(3, 0)], [Some((1, 1)), Some((1, 4))]);
+        assert_eq!([first(4, 1), first(5, 1)], [Some((2, 5)), Some((2, 6))]);
+        assert_eq!(first(9, 1), None);
     }
 }

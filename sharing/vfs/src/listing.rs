@@ -67,15 +67,13 @@ impl Listing {
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
     pub fn from(&self, cookie: u64, visit: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
-        self.batch.lock().show(cookie, &mut |at| self.fill(at), visit)
+        self.batch.lock().show((cookie, 0), &mut |at| self.fill(at), visit)
     }
 
-    /// The attributes of an item, for protocols that give them along with the names.
-    pub fn attributes(&self, item: &Item) -> Result<Attributes> {
-        if item.is_preliminary {
-            return Ok(Attributes::made_up(item.number, item.kind));
-        }
-        self.tree.attributes(item.number)
+    /// The attributes of an item, for protocols that give them along with the names. None: it is to be
+    /// looked up, and who does is told what is wrong with it.
+    pub fn attributes(&self, item: &Item) -> Option<Attributes> {
+        if item.is_preliminary { None } else { self.tree.attributes(item.number).ok() }
     }
 
     /// The names from a cookie on, a batch of them; none at the end.

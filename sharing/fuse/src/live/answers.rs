@@ -7,7 +7,7 @@ use fusedev::{
     Ability, Answer, Answers, Ask, Asker, Figures, LARGEST, Opened, Out, Page, Validity,
 };
 use rustix::io::Errno;
-use vfs::{Attributes, Error};
+use vfs::Error;
 
 use super::{LiveServer, SHORT};
 use crate::convert::{attributes, kind_bits, told};
@@ -129,13 +129,14 @@ impl LiveServer {
         let mut page = Page::new(size);
         let most = if listing.is_of_files() { SHORT.min(self.names) } else { Duration::ZERO };
         let listed = listing.from(offset, &mut |item| {
-            let (found, time) = match listing.attributes(item) {
-                Ok(found) if !item.is_preliminary => (found, most),
-                Ok(found) => (found, Duration::ZERO),
-                // it went meanwhile, or what is wrong with it is told to who looks it up
-                Err(_) => (Attributes::unknown(item), Duration::ZERO),
+            let Some(found) = listing.attributes(item) else {
+                return page.add_without(
+                    (item.number, kind_bits(item.kind)),
+                    item.next,
+                    &item.name,
+                );
             };
-            let validity = Validity { name: time, attributes: time.min(self.keeps(&found)) };
+            let validity = Validity { name: most, attributes: most.min(self.keeps(&found)) };
             let how = (self.revived.generation(&found), validity);
             page.add_with(item.next, &item.name, &attributes(&found), how)
         });

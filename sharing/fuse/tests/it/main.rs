@@ -3,6 +3,7 @@
 mod back;
 mod live;
 mod mounted;
+mod names;
 mod place;
 mod seen;
 mod standstill;

@@ -45,8 +45,9 @@ impl Live {
     pub fn make(&self, by: By, dir: u64, name: &[u8], new: &New<'_>) -> Result<Attributes> {
         let New { kind, mode, umask, device, target } = *new;
         let new = engine::held::New { kind, mode, umask, device, target };
-        let made = self.0.files().make(&self.caller(by), Self::object(dir)?, name, &new)?;
-        shown(HEAD, &made)
+        let object = Self::object(dir)?;
+        let make = || self.0.files().make(&self.caller(by), object, name, &new);
+        shown(HEAD, &self.0.versions.changing(&[dir], make)?)
     }
 
     /// Makes a file without a name, which goes when it is closed unless it was given one.
@@ -61,19 +62,24 @@ impl Live {
 
     /// Gives a file one more name.
     pub fn link(&self, by: By, file: u64, (dir, name): (u64, &[u8])) -> Result<Attributes> {
-        let (object, dir) = (Self::object(file)?, Self::object(dir)?);
-        self.0.files().link(&self.caller(by), object, dir, name)?;
+        let (object, to) = (Self::object(file)?, Self::object(dir)?);
+        let link = || self.0.files().link(&self.caller(by), object, to, name);
+        self.0.versions.changing(&[dir], link)?;
         self.attributes(file)
     }
 
     /// Takes a name from a file that is no directory.
     pub fn unlink(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
-        Ok(self.0.files().unlink(&self.caller(by), Self::object(dir)?, name)?)
+        let object = Self::object(dir)?;
+        let unlink = || self.0.files().unlink(&self.caller(by), object, name);
+        Ok(self.0.versions.changing(&[dir], unlink)?)
     }
 
     /// Removes a directory, which must be empty.
     pub fn rmdir(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
-        Ok(self.0.files().rmdir(&self.caller(by), Self::object(dir)?, name)?)
+        let object = Self::object(dir)?;
+        let rmdir = || self.0.files().rmdir(&self.caller(by), object, name);
+        Ok(self.0.versions.changing(&[dir], rmdir)?)
     }
 
     /// Moves a name.
@@ -84,9 +90,11 @@ impl Live {
         (to_dir, to): (u64, &[u8]),
         kind: MoveKind,
     ) -> Result<()> {
+        let dirs = [from_dir, to_dir];
         let (from_dir, to_dir) = (Self::object(from_dir)?, Self::object(to_dir)?);
         let how = Move { from_dir, from, to_dir, to, kind };
-        Ok(self.0.files().rename(&self.caller(by), &how)?)
+        let rename = || self.0.files().rename(&self.caller(by), &how);
+        Ok(self.0.versions.changing(&dirs, rename)?)
     }
 
     /// Sets attributes of a file.

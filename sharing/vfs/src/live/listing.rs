@@ -63,7 +63,9 @@ impl LiveListing {
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
     pub fn from(&self, cookie: u64, visit: &mut dyn FnMut(&Item) -> bool) -> Result<()> {
-        self.batch.lock().show(cookie, &mut |at| self.fill(at), visit)
+        let mut batch = self.batch.lock();
+        let version = self.live.0.versions.of(self.number);
+        batch.show((cookie, version), &mut |at| self.fill(at), visit)
     }
 
     /// Whether its names are changed by nobody but who changes them there ([`Live::is_of_files`]).
@@ -71,12 +73,10 @@ impl LiveListing {
         Live::is_of_files(self.number)
     }
 
-    /// The attributes of an item, for protocols that give them along with the names.
-    pub fn attributes(&self, item: &Item) -> Result<Attributes> {
-        if item.is_preliminary {
-            return Ok(Attributes::made_up(item.number, item.kind));
-        }
-        self.live.attributes(item.number)
+    /// The attributes of an item, for protocols that give them along with the names. None: it is to be
+    /// looked up, and who does is told what is wrong with it.
+    pub fn attributes(&self, item: &Item) -> Option<Attributes> {
+        if item.is_preliminary { None } else { self.live.attributes(item.number).ok() }
     }
 
     /// The names from a cookie on, a batch of them; none at the end.

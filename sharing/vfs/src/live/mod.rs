@@ -10,6 +10,7 @@ mod change;
 mod listing;
 mod open;
 mod snapshots;
+mod versions;
 mod volumes;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use change::{By, New};
 pub use listing::LiveListing;
 pub use open::Open;
 use snapshots::Snapshots;
+use versions::Versions;
 use volumes::Volumes;
 
 /// A file system that can be written. Cheap to clone.
@@ -41,6 +43,7 @@ struct Inner {
     files: RwLock<LiveFiles>,
     snapshots: Snapshots,
     volumes: Volumes,
+    versions: Versions,
     workers: Workers,
     now: Box<dyn Fn() -> Time + Send + Sync>,
     /// Nothing is noted of who reads.
@@ -70,6 +73,7 @@ impl Live {
             files: RwLock::new(files),
             snapshots: Snapshots::default(),
             volumes: Volumes::default(),
+            versions: Versions::default(),
             workers: Workers::start(),
             now: Box::new(now),
             is_still: AtomicBool::new(false),
