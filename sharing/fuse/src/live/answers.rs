@@ -36,6 +36,39 @@ impl Answers for LiveServer {
 
     fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno> {
         let _open = self.gate.read();
+        match self.answered(asker, ask, out) {
+            // the kernel may have had its number from a name that is another's by now: told so, it
+            // looks the name up anew
+            Err(Errno::NOENT) if !is_about_name(&ask) => Err(Errno::STALE),
+            answer => answer,
+        }
+    }
+}
+
+/// Whether what is not there may be a name rather than the node itself.
+fn is_about_name(ask: &Ask<'_>) -> bool {
+    matches!(
+        ask,
+        Ask::Lookup { .. }
+            | Ask::Symlink { .. }
+            | Ask::Mknod { .. }
+            | Ask::Mkdir { .. }
+            | Ask::Create { .. }
+            | Ask::Tmpfile { .. }
+            | Ask::Unlink { .. }
+            | Ask::Rmdir { .. }
+            | Ask::Rename { .. }
+            | Ask::Link { .. }
+    )
+}
+
+impl LiveServer {
+    fn answered(
+        &self,
+        asker: &Asker<'_>,
+        ask: Ask<'_>,
+        out: &mut Out<'_>,
+    ) -> Result<Answer, Errno> {
         let node = self.number(asker.node);
         match ask {
             Ask::Read { handle, offset, size } => self.read(handle, offset, size, out),
@@ -54,9 +87,7 @@ impl Answers for LiveServer {
             },
         }
     }
-}
 
-impl LiveServer {
     /// Answers what changes nothing; none: something else was asked.
     fn looked(&self, node: u64, ask: Ask<'_>) -> Result<Option<Answer>, Error> {
         Ok(Some(match ask {
@@ -74,7 +105,12 @@ impl LiveServer {
                 Answer::done()
             }
             Ask::Opendir => {
-                let listing = self.live.list(node)?;
+                let listing = match self.live.list(node) {
+                    Err(Error::Absent) if self.removed.find(node).is_some() => {
+                        self.live.list_removed(node)
+                    }
+                    listing => listing?,
+                };
                 Answer::opened(Opened::new(self.listings.add(listing.into())))
             }
             Ask::Releasedir { handle } => {

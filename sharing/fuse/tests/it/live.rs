@@ -281,6 +281,8 @@ fn a_directory_that_is_gone_is_seen_by_who_is_in_it() {
         }
         let seen = open.metadata().unwrap();
         assert_eq!((seen.ino(), seen.nlink(), seen.is_dir()), (number, 0, true));
+        let path = format!("/proc/self/fd/{}", open.as_raw_fd());
+        assert_eq!(fs::read_dir(path).unwrap().count(), 0);
     }
     place.end();
 }

@@ -44,6 +44,10 @@ impl LiveListing {
         Ok(Self::new(live, number, (Live::node(number)?, found.generation)))
     }
 
+    pub(super) fn removed(live: &Live, number: u64) -> Self {
+        Self::new(live, number, (Node::Closed(HEAD), 0))
+    }
+
     fn new(live: &Live, number: u64, (node, generation): (Node, u64)) -> Self {
         let (live, batch) = (live.clone(), Mutex::new(Batch::new(false)));
         Self { live, number, node, generation, batch }

@@ -274,6 +274,11 @@ impl Live {
         LiveListing::open(self, number)
     }
 
+    /// Lists a directory that is no more: nothing is in it.
+    pub fn list_removed(&self, number: u64) -> LiveListing {
+        LiveListing::removed(self, number)
+    }
+
     /// The number of the directory above a directory; a root has itself above it.
     pub fn parent(&self, dir: u64) -> Result<u64> {
         self.list(dir)?.parent()
