@@ -251,6 +251,20 @@ pub(crate) fn is_unanswered(code: u32) -> bool {
     [code::FORGET, code::BATCH_FORGET, code::INTERRUPT].contains(&code)
 }
 
+/// The nodes that a message says the kernel knows no more: one, or how many (4 bytes, 4 unused) and
+/// of each its number and how often it had been told of it (8 each).
+pub(crate) fn forgotten<'a>(head: &Head, rest: &'a [u8]) -> impl Iterator<Item = u64> + use<'a> {
+    let single = (head.code == code::FORGET).then_some(head.node);
+    let mut rest = Fields(if head.code == code::BATCH_FORGET { rest } else { &[] });
+    let count = rest.u32().unwrap_or(0);
+    let _ = rest.skip(4);
+    let many = (0..count).map_while(move |_| {
+        let node = rest.u64()?;
+        rest.skip(8).map(|()| node)
+    });
+    single.into_iter().chain(many)
+}
+
 /// Bytes of the fields in front of names and data.
 pub(crate) fn body_size(code: u32) -> usize {
     match code {

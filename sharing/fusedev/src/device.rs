@@ -73,7 +73,7 @@ mod tests {
     use proptest::prelude::{any, prop, proptest};
 
     use super::parts;
-    use crate::ask::{Ask, Head};
+    use crate::ask::{Ask, Head, forgotten};
 
     fn message(code: u32, after: &[u8]) -> Vec<u8> {
         let length = u32::try_from(40 + after.len()).unwrap();
@@ -109,6 +109,18 @@ mod tests {
         assert!(Ask::read(16, short.body, b"byte").is_none());
     }
 
+    #[test]
+    fn what_the_kernel_forgets_it_tells_one_by_one_or_many_at_a_time() {
+        let nodes = |message: &[u8]| {
+            let found = parts(message).unwrap();
+            forgotten(&found.head, found.rest).collect::<Vec<_>>()
+        };
+        assert_eq!(nodes(&message(2, &3_u64.to_ne_bytes())), [9]);
+        let many = [3_u64, 5, 1, 6, 2].map(u64::to_ne_bytes).concat();
+        assert_eq!(nodes(&message(42, &many)), [5, 6], "the third is not there");
+        assert_eq!(nodes(&message(36, &many)), [0; 0], "a signal");
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_a_question_or_none(
@@ -118,6 +130,7 @@ mod tests {
             let _ = parts(&bytes);
             if let Some(found) = parts(&message(code, &bytes)) {
                 let _ = Ask::read(code, found.body, found.rest);
+                assert!(forgotten(&found.head, found.rest).count() <= 1 + bytes.len() / 16);
             }
         }
     }

@@ -30,7 +30,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::answer::{self, Answer, Told};
 use crate::ask::{self, Ask, Head};
 use crate::clone::clone;
-use crate::device::{self, Channel};
+use crate::device::{self, Channel, Message};
 use crate::init::{Ability, LARGEST, Offer};
 use crate::ring::{Ring, Slot};
 
@@ -48,6 +48,13 @@ pub trait Answers: Send + Sync + 'static {
 
     /// Answers a question. What is read may be given to `out` piece by piece instead.
     fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno>;
+
+    /// The kernel knows a node no more. It tells so some time later, when it may have come to know it
+    /// again.
+    fn forget(&self, _node: u64) {}
+
+    /// Nobody will ask any more.
+    fn end(&self) {}
 }
 
 impl<T: Answers> Answers for Arc<T> {
@@ -57,6 +64,14 @@ impl<T: Answers> Answers for Arc<T> {
 
     fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno> {
         T::answer(self, asker, ask, out)
+    }
+
+    fn forget(&self, node: u64) {
+        T::forget(self, node);
+    }
+
+    fn end(&self) {
+        T::end(self);
     }
 }
 
@@ -220,6 +235,7 @@ pub fn serve(
     drop(alive);
     // an error: nobody is left who could send anything
     while ends.recv().is_ok() {}
+    session.answers.end();
     Ok(())
 }
 
@@ -300,6 +316,23 @@ impl Session {
         let _ = std::thread::Builder::new().name("fuse kick".to_owned()).spawn(ask);
     }
 
+    /// Hears what the kernel does not know any more.
+    fn forget(&self, message: &Message<'_>, help: &dyn Help) {
+        let mut nodes = ask::forgotten(&message.head, message.rest).peekable();
+        if nodes.peek().is_none() {
+            return;
+        }
+        // what has to be freed may take its time, and who reads the device may be wanted for questions
+        let answers_too = self.queues.is_empty();
+        if answers_too && self.readers.begins() {
+            help.more();
+        }
+        nodes.for_each(|node| self.answers.forget(node));
+        if answers_too {
+            self.readers.ends();
+        }
+    }
+
     fn answered(
         &self,
         (queue, help): (&Queue, &dyn Help),
@@ -362,7 +395,9 @@ fn stay_on(queue: u16) {
 fn read(session: &Arc<Session>, device: File, alive: &Alive) {
     let mut channel = Channel::new(device);
     while let Ok(Some((device, message))) = channel.take() {
+        let help = MoreReaders { session, alive };
         if ask::is_unanswered(message.head.code) {
+            session.forget(&message, &help);
             // questions are not kept waiting by this
             if !session.queues.is_empty() {
                 std::thread::sleep(GATHER);
@@ -372,7 +407,6 @@ fn read(session: &Arc<Session>, device: File, alive: &Alive) {
         let unique = message.head.unique;
         let mut out = Out(Way::Device { device, unique });
         let parts = (message.body, message.rest);
-        let help = MoreReaders { session, alive };
         match session.answered((&session.readers, &help), &message.head, parts, &mut out) {
             Ok(Answer(Told::Bytes(bytes))) => device::answer(device, unique, Ok(&bytes)),
             Ok(Answer(Told::Given)) => {}

@@ -29,6 +29,6 @@ pub use engine::files::{Kind, Reason, Room, Time};
 pub use engine::held::{MoveKind, Position, Set, XattrMode};
 pub use error::{Error, Result};
 pub use listing::{Item, Listing};
-pub use live::{By, Changed, Live, LiveListing, New, Open};
+pub use live::{By, Changed, Kept, Live, LiveListing, New, Open};
 pub use reader::Reader;
 pub use tree::Tree;

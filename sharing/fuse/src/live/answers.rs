@@ -43,6 +43,16 @@ impl Answers for LiveServer {
             answer => answer,
         }
     }
+
+    fn forget(&self, node: u64) {
+        let _open = self.gate.read();
+        self.removed.forget(self.number(node));
+    }
+
+    fn end(&self) {
+        // while the pool is still there to free them
+        self.removed.take();
+    }
 }
 
 /// Whether what is not there may be a name rather than the node itself.

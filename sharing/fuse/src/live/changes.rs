@@ -2,7 +2,7 @@
 
 use fusedev::{Answer, Ask, Asker, SetWish, When, numbers};
 use rustix::io::Errno;
-use vfs::{By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
+use vfs::{Attributes, By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
 
 use super::{LiveServer, by, kind_of};
 
@@ -65,16 +65,19 @@ impl LiveServer {
             Ask::Tmpfile { mode, umask, flags } => {
                 self.make_unnamed(asker, node, (mode, umask, flags))
             }
-            Ask::Unlink { name } => self.done(asker, || live.unlink(by(asker), node, name)),
-            Ask::Rmdir { name } => self
-                .replacing(node, name, || self.done(asker, || live.rmdir(by(asker), node, name))),
+            Ask::Unlink { name } => self.taking((node, name), false, || {
+                self.done(asker, || live.unlink(by(asker), node, name))
+            }),
+            Ask::Rmdir { name } => self.taking((node, name), false, || {
+                self.done(asker, || live.rmdir(by(asker), node, name))
+            }),
             Ask::Rename { name, dir, new_name, flags } => {
                 let kind = kind_of_move(flags)?;
                 let to = (self.number(dir), new_name);
                 let rename = || self.done(asker, || live.rename(by(asker), (node, name), to, kind));
                 match kind {
-                    MoveKind::Replace => self.replacing(to.0, to.1, rename),
-                    _ => rename(),
+                    MoveKind::Replace | MoveKind::Whiteout => self.taking(to, true, rename),
+                    MoveKind::NoReplace | MoveKind::Exchange => rename(),
                 }
             }
             Ask::Link { file, name } => {
@@ -106,18 +109,32 @@ impl LiveServer {
     }
 
     /// Does what takes a name from what has it, which the kernel keeps from others meanwhile.
-    fn replacing(
+    /// `is_replaced`: another is given the name.
+    fn taking(
         &self,
-        dir: u64,
-        name: &[u8],
+        (dir, name): (u64, &[u8]),
+        is_replaced: bool,
         work: impl FnOnce() -> Result<Answer, Errno>,
     ) -> Result<Answer, Errno> {
-        let before = self.live.lookup(dir, name);
+        let is_dir = |before: &Attributes| before.kind == Kind::Directory;
+        let before = self.live.lookup(dir, name).ok();
+        let Some(before) = before.filter(|before| is_dir(before) || before.links <= 1) else {
+            return work();
+        };
+        let is_kept = !is_dir(&before) && (is_replaced || before.kind != Kind::File);
+        let kept = if is_kept { self.live.keep(before.number).ok() } else { None };
         let done = work()?;
-        if let Ok(before) = before {
-            self.removed.add(before, self.live.now());
+        // a name that is only spelled otherwise from now on replaces none
+        if !is_replaced || self.is_gone(&before) {
+            self.removed.add(before, kept, self.live.now());
         }
         Ok(done)
+    }
+
+    /// Whether something has no name any more.
+    fn is_gone(&self, before: &Attributes) -> bool {
+        let now = self.live.attributes(before.number);
+        now.map_or(true, |now| now.generation != before.generation || now.links == 0)
     }
 
     fn make(&self, asker: &Asker<'_>, dir: u64, made: &Made<'_>) -> Result<Answer, Errno> {

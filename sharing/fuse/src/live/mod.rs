@@ -125,7 +125,7 @@ impl LiveServer {
         Answer::created(&attributes(found), self.revived.generation(found), validity, file)
     }
 
-    /// Of a file, or of a directory that went while somebody was in it.
+    /// Of what is there, or went while the kernel knew it.
     fn attributes(&self, number: u64) -> Result<Attributes, Error> {
         match self.live.attributes(number) {
             Err(Error::Absent) => self.removed.find(number).ok_or(Error::Absent),

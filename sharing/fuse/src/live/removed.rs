@@ -1,40 +1,84 @@
-//! Directories that were removed while a program may still be in them: it may look at them on, and
-//! sees that they have no name any more. If they are there again, as their file system was taken back
-//! to a snapshot, they are others to the kernel, which lets nobody do anything in the dead.
+//! What lost its last name while the kernel may still know it: a program may be in such a directory, or
+//! have looked at such a file, or be just about to open it by the name that was another's until now. It
+//! is told on what that was like, and that it has no name any more, until the kernel forgets it.
+//!
+//! Files whose name was given to another, and what is no plain file, are kept for that: all can be
+//! done to them as if they were open. Of plain files that were just removed, and of directories, no
+//! more is known than what they were like, as to keep each would make removing many take a third
+//! longer. If a directory is there again, as its file system was taken back to a snapshot, it is
+//! another to the kernel, which lets nobody do anything in the dead.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::{Mutex, RwLock};
-use vfs::{Attributes, Kind, Time};
+use vfs::{Attributes, Kept, Kind, Time};
 
-/// So many are known at a time; nobody looks at one that went long ago.
-const MOST: usize = 1024;
+/// So many are known at a time, then those that went first are forgotten: the kernel soon tells of
+/// those that nobody uses.
+const MOST: usize = 1 << 14;
 
-/// What those that went last were like.
+/// Those that went.
 #[derive(Default)]
-pub(super) struct Removed(Mutex<VecDeque<Attributes>>);
+pub(super) struct Removed(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    gone: HashMap<u64, Gone>,
+    /// Their numbers, in the order in which they went.
+    order: BTreeMap<u64, u64>,
+    next: u64,
+}
+
+struct Gone {
+    like: Attributes,
+    place: u64,
+    _kept: Option<Kept>,
+}
 
 impl Removed {
-    /// One went at that time. What is no directory lives as long as somebody has it open.
-    pub(super) fn add(&self, before: Attributes, now: Time) {
-        if before.kind != Kind::Directory {
-            return;
-        }
-        let mut all = self.0.lock();
-        all.retain(|other| other.number != before.number);
-        all.push_back(Attributes { links: 0, size: 0, ctime: now, ..before });
-        if all.len() > MOST {
-            all.pop_front();
-        }
+    /// One went at that time.
+    pub(super) fn add(&self, before: Attributes, kept: Option<Kept>, now: Time) {
+        // of a directory nothing is left in it
+        let size = if before.kind == Kind::Directory { 0 } else { before.size };
+        let like = Attributes { links: 0, size, ctime: now, ..before };
+        let freed = {
+            let mut table = self.0.lock();
+            let place = table.next;
+            table.next = place.saturating_add(1);
+            let other = table.take(before.number);
+            table.gone.insert(before.number, Gone { like, place, _kept: kept });
+            table.order.insert(place, before.number);
+            let first = table.order.first_key_value().map(|(_, number)| *number);
+            let first = first.filter(|_| table.order.len() > MOST);
+            (other, first.and_then(|first| table.take(first)))
+        };
+        // to free files takes its time
+        drop(freed);
     }
 
-    /// Their numbers; they are as good as never known.
+    /// The kernel does not know a number any more.
+    pub(super) fn forget(&self, number: u64) {
+        let gone = self.0.lock().take(number);
+        drop(gone);
+    }
+
+    /// All; gives the numbers of the directories, which are as good as never known.
     pub(super) fn take(&self) -> Vec<u64> {
-        self.0.lock().drain(..).map(|one| one.number).collect()
+        let all = std::mem::take(&mut *self.0.lock()).gone;
+        let dirs = all.values().filter(|gone| gone.like.kind == Kind::Directory);
+        dirs.map(|gone| gone.like.number).collect()
     }
 
     pub(super) fn find(&self, number: u64) -> Option<Attributes> {
-        self.0.lock().iter().find(|one| one.number == number).copied()
+        self.0.lock().gone.get(&number).map(|gone| gone.like)
+    }
+}
+
+impl Table {
+    fn take(&mut self, number: u64) -> Option<Gone> {
+        let gone = self.gone.remove(&number)?;
+        self.order.remove(&gone.place);
+        Some(gone)
     }
 }
 
@@ -52,5 +96,57 @@ impl Revived {
     pub(super) fn generation(&self, of: &Attributes) -> u64 {
         let times = self.0.read().get(&of.number).copied().unwrap_or(0);
         of.generation ^ (times & 0xff) << 24
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::{Attributes, Kind, Time};
+
+    use super::{MOST, Removed};
+
+    fn like(number: u64, kind: Kind) -> Attributes {
+        let none = Time::default();
+        Attributes {
+            number,
+            kind,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            size: 7,
+            space: 512,
+            block_size: 512,
+            links: 1,
+            atime: none,
+            mtime: none,
+            ctime: none,
+            crtime: none,
+            rdev: (0, 0),
+            flags: 0,
+            project: 0,
+            generation: 9,
+        }
+    }
+
+    #[test]
+    fn those_that_went_are_known_until_they_are_forgotten_or_too_many() {
+        let (removed, now) = (Removed::default(), Time { seconds: 5, nanoseconds: 0 });
+        for number in 0..10 {
+            removed.add(like(number, Kind::Fifo), None, now);
+        }
+        let found = removed.find(3).unwrap();
+        assert_eq!((found.links, found.size, found.ctime), (0, 7, now));
+        removed.forget(3);
+        assert!(removed.find(3).is_none());
+        // again, so that it is one of the last
+        removed.add(like(4, Kind::Fifo), None, now);
+        let most = u64::try_from(MOST).unwrap();
+        for number in 100..100 + most - 1 {
+            removed.add(like(number, Kind::Directory), None, now);
+        }
+        assert!([0, 5, 9].iter().all(|number| removed.find(*number).is_none()));
+        assert!(removed.find(4).is_some() && removed.find(100).unwrap().size == 0);
+        assert_eq!(removed.take().len(), MOST - 1, "only directories");
+        assert!(removed.find(100).is_none());
     }
 }

@@ -3,8 +3,12 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::mounted::can_mount;
@@ -38,7 +42,7 @@ fn a_listing_that_goes_on_tells_of_no_name_that_is_gone() {
 }
 
 /// What has a name is looked at, but not opened.
-fn looked_at(path: &std::path::Path) -> File {
+fn looked_at(path: &Path) -> File {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap().into()
 }
 
@@ -50,6 +54,8 @@ fn the_kernel_is_told_what_is_stale_and_looks_again() {
     let place = Place::make("stale");
     let [path, absent] = ["file", "absent"].map(|name| place.dir().join(name));
     fs::write(&path, b"going").unwrap();
+    // that the file was closed is told some time later
+    let place = place.again();
     let file = looked_at(&path);
     fs::remove_file(&path).unwrap();
     let why = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_err();
@@ -59,5 +65,135 @@ fn the_kernel_is_told_what_is_stale_and_looks_again() {
         assert_eq!(fs::remove_file(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
     drop(file);
+    place.end();
+}
+
+/// What else there may be than plain files and directories. Devices are for root.
+fn make_all(dir: &Path) -> Vec<std::path::PathBuf> {
+    let names = ["pipe", "socket", "link", "device", "file"].map(|name| dir.join(name));
+    let [pipe, socket, link, device, file] = &names;
+    let node = |path: &Path, kind, number| {
+        rustix::fs::mknodat(rustix::fs::CWD, path, kind, Mode::from_raw_mode(0o644), number)
+    };
+    node(pipe, FileType::Fifo, 0).unwrap();
+    node(socket, FileType::Socket, 0).unwrap();
+    symlink("where it points", link).unwrap();
+    // what leads to a device may be for nobody here
+    let has_device = node(device, FileType::CharacterDevice, rustix::fs::makedev(1, 3)).is_ok();
+    fs::write(file, b"precious").unwrap();
+    names.into_iter().filter(|name| has_device || !name.ends_with("device")).collect()
+}
+
+#[test]
+fn what_has_no_name_any_more_can_be_looked_at_until_it_is_closed() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("nameless");
+    for _ in 0..2 {
+        for is_replaced in [false, true] {
+            let all = make_all(&place.dir());
+            let pipe = File::options().read(true).write(true).open(&all[0]).unwrap();
+            let open: Vec<_> = all.iter().map(|path| looked_at(path)).collect();
+            let before: Vec<_> = open.iter().map(|file| file.metadata().unwrap()).collect();
+            for path in &all {
+                if is_replaced {
+                    fs::write(place.dir().join("other"), b"other").unwrap();
+                    fs::rename(place.dir().join("other"), path).unwrap();
+                }
+                fs::remove_file(path).unwrap();
+            }
+            for (file, before) in open.iter().zip(&before) {
+                let now = file.metadata().unwrap();
+                assert_eq!((now.ino(), now.nlink()), (before.ino(), 0), "{before:?}");
+                assert_eq!((now.mode(), now.len()), (before.mode(), before.len()));
+                if now.is_symlink() {
+                    let target = rustix::fs::readlinkat(file, "", Vec::new()).unwrap();
+                    assert_eq!(target.as_bytes(), b"where it points");
+                }
+                if is_replaced && now.is_file() {
+                    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                    assert_eq!(fs::read(path).unwrap(), b"precious");
+                }
+            }
+            rustix::fs::fchmod(&pipe, Mode::from_raw_mode(0o600)).unwrap();
+            let now = pipe.metadata().unwrap();
+            assert!(now.file_type().is_fifo() && now.mode() & 0o7777 == 0o600 && now.nlink() == 0);
+        }
+        place = place.again();
+    }
+    place.end();
+}
+
+#[test]
+fn what_was_replaced_is_freed_when_nobody_looks_any_more() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("freed");
+    for _ in 0..2 {
+        let [large, other] = ["large", "other"].map(|name| place.dir().join(name));
+        let free = || rustix::fs::statvfs(place.dir()).unwrap().f_bavail;
+        let mut noise = 1_u64;
+        let bytes = std::iter::repeat_with(|| {
+            noise = noise.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            noise.to_be_bytes()[0]
+        });
+        fs::write(&large, bytes.take(16 << 20).collect::<Vec<_>>()).unwrap();
+        fs::write(&other, b"").unwrap();
+        place.held.sync().unwrap();
+        let before = free();
+        let open = looked_at(&large);
+        fs::rename(&other, &large).unwrap();
+        place.held.sync().unwrap();
+        assert!(free() < before + (8 << 10), "it is kept");
+        drop(open);
+        let is_freed = (0..400).any(|_| {
+            std::thread::sleep(Duration::from_millis(25));
+            place.held.sync().unwrap();
+            free() > before + (16 << 10)
+        });
+        assert!(is_freed, "{before} {}", free());
+        place = place.again();
+    }
+    place.end();
+}
+
+#[test]
+fn a_file_that_is_replaced_is_there_all_the_time() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("atomic");
+    for _ in 0..2 {
+        let [file, new] = ["file", "new"].map(|name| place.dir().join(name));
+        fs::write(&file, b"0").unwrap();
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let look = || {
+                while !ends.load(Ordering::Relaxed) {
+                    let content = fs::read_to_string(&file).map_err(|why| why.to_string());
+                    let content = content.and_then(|content| {
+                        content.parse::<u32>().map_err(|why| format!("{why}: {content:?}"))
+                    });
+                    let facts = fs::metadata(&file).map_err(|why| why.to_string());
+                    if content.is_err() || facts.is_err() {
+                        return Err((content, facts.map(drop)));
+                    }
+                }
+                Ok(())
+            };
+            let who_look = [scope.spawn(look), scope.spawn(look)];
+            for number in 0..3000 {
+                fs::write(&new, number.to_string()).unwrap();
+                fs::rename(&new, &file).unwrap();
+            }
+            ends.store(true, Ordering::Relaxed);
+            for each in who_look {
+                assert_eq!(each.join().unwrap(), Ok(()));
+            }
+        });
+        place = place.again();
+    }
     place.end();
 }

@@ -27,7 +27,7 @@ use crate::{Attributes, Error, Reason, Result, control};
 pub use back::Changed;
 pub use change::{By, New};
 pub use listing::LiveListing;
-pub use open::Open;
+pub use open::{Kept, Open};
 use snapshots::Snapshots;
 use versions::Versions;
 use volumes::Volumes;
@@ -267,6 +267,11 @@ impl Live {
             return Err(Error::IsDirectory);
         }
         Open::new(self, number, &file)
+    }
+
+    /// Keeps a file of any kind, but no directory, although it may lose its last name.
+    pub fn keep(&self, number: u64) -> Result<Kept> {
+        Kept::new(&self.0.files(), Self::object(number)?)
     }
 
     /// Lists a directory.

@@ -37,13 +37,18 @@ enum How {
     Gone,
 }
 
-/// A file that may change, and stays until this is dropped.
+/// A file that may change.
 struct Hold {
     ahead: Mutex<Ahead>,
     content: Content,
-    object: ObjectId,
     /// Which of those that may have had its number it is.
     generation: u64,
+    _kept: Kept,
+}
+
+/// A file stays although it may lose its last name, until this is dropped.
+pub struct Kept {
+    object: ObjectId,
     /// Where it is held: others may take their place in the file system.
     files: LiveFiles,
 }
@@ -56,17 +61,18 @@ impl Open {
             return Ok(Self::with(live, number, how));
         };
         let files = live.0.files().clone();
-        files.hold(Live::object(number)?)?;
+        let kept = Kept::new(&files, Live::object(number)?)?;
         let facts = file.facts();
         let is_access_due = !live.is_still() && files.is_access_due(&facts, live.now());
-        let how = How::Live(Hold::new(files, (facts.id, facts.generation), content));
+        let how = How::Live(Hold::new(kept, facts.generation, content));
         Ok(Self { is_access_due, ..Self::with(live, number, how) })
     }
 
     /// A file without a name that is held already.
     pub(super) fn unnamed(live: &Live, files: &LiveFiles, file: &File) -> Self {
         let facts = file.facts();
-        let hold = Hold::new(files.clone(), (facts.id, facts.generation), file.content());
+        let kept = Kept { object: ObjectId::new(facts.id), files: files.clone() };
+        let hold = Hold::new(kept, facts.generation, file.content());
         Self::with(live, facts.id, How::Live(hold))
     }
 
@@ -178,13 +184,19 @@ impl Open {
 }
 
 impl Hold {
-    fn new(files: LiveFiles, (object, generation): (u64, u64), content: Content) -> Self {
-        let (ahead, object) = (Mutex::default(), ObjectId::new(object));
-        Self { ahead, content, object, generation, files }
+    fn new(kept: Kept, generation: u64, content: Content) -> Self {
+        Self { ahead: Mutex::default(), content, generation, _kept: kept }
     }
 }
 
-impl Drop for Hold {
+impl Kept {
+    pub(super) fn new(files: &LiveFiles, object: ObjectId) -> Result<Self> {
+        files.hold(object)?;
+        Ok(Self { object, files: files.clone() })
+    }
+}
+
+impl Drop for Kept {
     fn drop(&mut self) {
         // what could not be freed now is freed when the file system is next opened
         let _ = self.files.release(self.object);
