@@ -144,7 +144,7 @@ impl LiveServer {
             free_files: free,
             sector_size: 512,
             block_size: 128 << 10,
-            longest_name: 255,
+            longest_name: u32::try_from(self.live.longest_name()).unwrap_or(u32::MAX),
         })
     }
 

@@ -386,3 +386,19 @@ fn volumes_are_files_that_can_be_written() {
     assert!(File::open(&path).is_err());
     place.end();
 }
+
+#[test]
+fn how_long_names_may_be_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("longest");
+    let told = || rustix::fs::statvfs(place.dir()).unwrap().f_namemax;
+    let name = |bytes| place.dir().join("n".repeat(bytes));
+    assert_eq!(told(), 255);
+    assert!(fs::write(name(256), b"").is_err());
+    place.held.set("tank", "longname", "on").unwrap();
+    assert_eq!(told(), 1023);
+    fs::write(name(1023), b"").unwrap();
+    place.end();
+}

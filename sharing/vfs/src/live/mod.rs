@@ -100,6 +100,11 @@ impl Live {
         self.0.files().names_are_exact()
     }
 
+    /// The most bytes of a name.
+    pub fn longest_name(&self) -> usize {
+        self.0.files().longest_name()
+    }
+
     /// Whether who was told that the pool is stopped is to wait and ask again (failmode).
     pub fn waits(&self) -> bool {
         self.0.held.waits()
@@ -194,7 +199,7 @@ impl Live {
 
     /// What a name in a directory names.
     pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Attributes> {
-        if name.len() > self.0.files().longest_name() {
+        if name.len() > self.longest_name() {
             return Err(Error::Refused { reason: Reason::NameTooLong });
         }
         match Self::node(dir)? {
