@@ -79,9 +79,11 @@ pub(crate) fn xattr(value: Option<Vec<u8>>, room: u32) -> std::result::Result<An
     }
 }
 
-/// Names, each with a zero byte at its end.
-pub(crate) fn names(names: &[Vec<u8>]) -> Vec<u8> {
-    names.iter().flat_map(|name| name.iter().chain(&[0])).copied().collect()
+/// Names of extended attributes for a user, each with a zero byte at its end. The kernel lets only
+/// root read those that are trusted, and leaves it to us to tell nobody else of them.
+pub(crate) fn names(names: &[Vec<u8>], uid: u32) -> Vec<u8> {
+    let names = names.iter().filter(|name| uid == 0 || !name.starts_with(b"trusted."));
+    names.flat_map(|name| name.iter().chain(&[0])).copied().collect()
 }
 
 /// struct fsxattr: flags, extent size, extents, project, CoW extent size, 8 unused bytes.
@@ -147,6 +149,10 @@ impl Answers for Server {
                 self.listings.remove(handle);
                 Ok(Answer::done())
             }
+            Ask::Listxattr { size } => {
+                let found = names(&self.found(node, self.tree.xattr_names(node))?, asker.uid);
+                xattr(Some(found), size)
+            }
             _ => self.facts(node, ask),
         }
     }
@@ -174,13 +180,6 @@ impl Server {
             Ask::Access { .. } | Ask::Flush => Ok(Answer::done()),
             Ask::Statfs => self.figures(node),
             Ask::Getxattr { name, size } => xattr(self.found(node, tree.xattr(node, name))?, size),
-            Ask::Listxattr { size } => {
-                let found = self.found(node, tree.xattr_names(node))?;
-                if found.is_empty() && size != 0 {
-                    return Ok(Answer::done());
-                }
-                xattr(Some(names(&found)), size)
-            }
             Ask::Ioctl { command, room } => self.ioctl(node, command, room),
             _ => Err(Errno::NOSYS),
         }

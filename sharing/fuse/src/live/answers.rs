@@ -88,7 +88,7 @@ impl LiveServer {
             Ask::Lseek { handle, offset, whence } => self.seek(handle, offset, whence),
             Ask::Getxattr { name, size } => xattr(told(self.live.xattr(node, name))?, size),
             Ask::Listxattr { size } => {
-                let found = names(&told(self.live.xattr_names(node))?);
+                let found = names(&told(self.live.xattr_names(node))?, asker.uid);
                 xattr(Some(found), size)
             }
             _ => match told(self.looked(node, ask))? {

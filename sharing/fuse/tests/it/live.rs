@@ -234,6 +234,35 @@ fn attributes_and_snapshots_are_there() {
 }
 
 #[test]
+fn trusted_attributes_are_listed_to_root_only() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::make("trusted");
+    let path = place.dir().join("file");
+    fs::write(&path, b"").unwrap();
+    for name in ["user.colour", "trusted.colour"] {
+        rustix::fs::setxattr(&path, name, b"green", XattrFlags::CREATE).unwrap();
+    }
+    let file = File::open(&path).unwrap();
+    let listed = |uid| {
+        let list = || {
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(uid)).unwrap();
+            let mut names = [0; 128];
+            let count = rustix::fs::flistxattr(&file, &mut names[..]).unwrap();
+            String::from_utf8(names[..count].to_vec()).unwrap()
+        };
+        // a thread of its own becomes that user
+        std::thread::scope(|scope| scope.spawn(list).join().unwrap())
+    };
+    assert!(listed(0).contains("trusted.colour"));
+    assert!(listed(65534).contains("user.colour"));
+    assert!(!listed(65534).contains("trusted.colour"));
+    drop(file);
+    place.end();
+}
+
+#[test]
 fn the_kernel_keeps_that_a_name_is_not_there() {
     if !can_mount() {
         return;
