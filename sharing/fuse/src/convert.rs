@@ -42,7 +42,7 @@ fn refusal(reason: Reason) -> Errno {
         Reason::TooLarge => Errno::FBIG,
         Reason::NoSpace => Errno::NOSPC,
         Reason::OverQuota => Errno::DQUOT,
-        Reason::Stopped | Reason::Unreadable => Errno::IO,
+        Reason::Stopped | Reason::Unkept | Reason::Unreadable => Errno::IO,
     }
 }
 

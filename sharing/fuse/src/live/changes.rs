@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use vfs::{Attributes, By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
 
 use super::{LiveServer, by, kind_of};
+use crate::convert::told;
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
@@ -66,15 +67,16 @@ impl LiveServer {
                 self.make_unnamed(asker, node, (mode, umask, flags))
             }
             Ask::Unlink { name } => self.taking((node, name), false, || {
-                self.done(asker, || live.unlink(by(asker), node, name))
+                self.done_once(asker, || live.unlink(by(asker), node, name))
             }),
             Ask::Rmdir { name } => self.taking((node, name), false, || {
-                self.done(asker, || live.rmdir(by(asker), node, name))
+                self.done_once(asker, || live.rmdir(by(asker), node, name))
             }),
             Ask::Rename { name, dir, new_name, flags } => {
                 let kind = kind_of_move(flags)?;
                 let to = (self.number(dir), new_name);
-                let rename = || self.done(asker, || live.rename(by(asker), (node, name), to, kind));
+                let rename =
+                    || self.done_once(asker, || live.rename(by(asker), (node, name), to, kind));
                 match kind {
                     MoveKind::Replace | MoveKind::Whiteout => self.taking(to, true, rename),
                     MoveKind::NoReplace | MoveKind::Exchange => rename(),
@@ -83,7 +85,8 @@ impl LiveServer {
             Ask::Link { file, name } => {
                 let file = self.number(file);
                 let link = || live.link(by(asker), file, (node, name));
-                self.patiently(asker, link).map(|found| self.entry(&found))
+                let found = || live.settle().and_then(|()| live.attributes(file));
+                self.patiently_once(asker, link, found).map(|found| self.entry(&found))
             }
             Ask::Fsync => self.done(asker, || live.fsync(node)),
             Ask::Fsyncdir => self.done(asker, || live.fsync_all()),
@@ -106,6 +109,15 @@ impl LiveServer {
         work: impl Fn() -> Result<(), Error>,
     ) -> Result<Answer, Errno> {
         self.patiently(asker, work).map(|()| Answer::done())
+    }
+
+    /// The same of what cannot be done twice.
+    fn done_once(
+        &self,
+        asker: &Asker<'_>,
+        work: impl Fn() -> Result<(), Error>,
+    ) -> Result<Answer, Errno> {
+        self.patiently_once(asker, work, || self.live.settle()).map(|()| Answer::done())
     }
 
     /// Does what takes a name from what has it, which the kernel keeps from others meanwhile.
@@ -141,22 +153,23 @@ impl LiveServer {
         let Made { name, kind, umask, device, target, .. } = *made;
         let new = New { kind, mode: made.mode & PERMISSIONS, umask, device, target };
         let make = || self.live.make(by(asker), dir, name, &new);
-        self.patiently(asker, make).map(|found| self.entry(&found))
+        let found = || self.live.settle().and_then(|()| self.live.lookup(dir, name));
+        self.patiently_once(asker, make, found).map(|found| self.entry(&found))
     }
 
     fn create(&self, asker: &Asker<'_>, dir: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
         let Ask::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
         let (kind, mode) = (Kind::File, mode & PERMISSIONS);
         let new = New { kind, mode, umask, device: (0, 0), target: b"" };
-        let (found, file) = self.patiently(asker, || {
-            let found = match self.live.make(by(asker), dir, name, &new) {
-                Err(Error::Refused { reason: vfs::Reason::Exists }) if flags & O_EXCL == 0 => {
-                    self.live.lookup(dir, name)?
-                }
-                made => made?,
-            };
-            Ok((found, self.open_file(found.number, flags)?))
-        })?;
+        let make = || match self.live.make(by(asker), dir, name, &new) {
+            Err(Error::Refused { reason: vfs::Reason::Exists }) if flags & O_EXCL == 0 => {
+                self.live.lookup(dir, name)
+            }
+            made => made,
+        };
+        let settle = || self.live.settle().and_then(|()| self.live.lookup(dir, name));
+        let found = self.patiently_once(asker, make, settle)?;
+        let file = told(self.open_file(found.number, flags))?;
         Ok(self.created(&found, file))
     }
 
@@ -253,7 +266,7 @@ impl LiveServer {
             XATTR_REPLACE => XattrMode::There,
             _ => XattrMode::Any,
         };
-        self.done(asker, || self.live.set_xattr(by(asker), node, name, value, mode))
+        self.done_once(asker, || self.live.set_xattr(by(asker), node, name, value, mode))
     }
 
     fn copy(&self, asker: &Asker<'_>, ask: Ask<'_>) -> Result<Answer, Errno> {

@@ -20,15 +20,27 @@ const TRIES: u32 = 5;
 const KILL: u64 = 1 << 8;
 
 impl LiveServer {
-    /// Does something, at once or when the pool goes on.
+    /// Does something that can be done twice, at once or when the pool goes on.
     pub(super) fn patiently<T>(
         &self,
         asker: &Asker<'_>,
         work: impl Fn() -> Result<T, Error>,
     ) -> Result<T, Errno> {
+        self.patiently_once(asker, &work, &work)
+    }
+
+    /// Does something, at once or when the pool goes on. Where it was done, and is only not sure to
+    /// outlast a power cut, `settle` sees to that, and gives what came of it: done twice it would fail.
+    pub(super) fn patiently_once<T>(
+        &self,
+        asker: &Asker<'_>,
+        work: impl Fn() -> Result<T, Error>,
+        settle: impl Fn() -> Result<T, Error>,
+    ) -> Result<T, Errno> {
         let mut done = work();
         if self.is_to_wait(&done) {
-            done = asker.at_leisure(|| self.wait(asker.pid, done, &work));
+            let again = |is_done: bool| if is_done { settle() } else { work() };
+            done = asker.at_leisure(|| self.wait(asker.pid, done, again));
         }
         done.map_err(|why| errno(&why))
     }
@@ -37,21 +49,21 @@ impl LiveServer {
         &self,
         caller: u32,
         first: Result<T, Error>,
-        work: &impl Fn() -> Result<T, Error>,
+        again: impl Fn(bool) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (mut done, mut tries) = (first, 0);
         while self.is_to_wait(&done) && tries < TRIES && !is_killed(caller) {
             // it may have been cleared just now
             tries += u32::from(!self.live.is_standing_still());
             std::thread::sleep(PAUSE);
-            done = work();
+            done = again(matches!(done, Err(Error::Refused { reason: Reason::Unkept })));
         }
         done
     }
 
     fn is_to_wait<T>(&self, answer: &Result<T, Error>) -> bool {
-        let stopped = matches!(answer, Err(Error::Refused { reason: Reason::Stopped }));
-        stopped && self.live.waits()
+        let Err(Error::Refused { reason }) = answer else { return false };
+        matches!(reason, Reason::Stopped | Reason::Unkept) && self.live.waits()
     }
 }
 

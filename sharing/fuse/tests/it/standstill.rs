@@ -117,3 +117,62 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     let live = held.files("waits").unwrap();
     assert!(live.files().find(b"goes-on").unwrap().is_some());
 }
+
+/// What would fail if it were done twice.
+type Once = fn(&Path) -> std::io::Result<()>;
+
+#[test]
+fn what_was_done_when_the_drives_failed_is_not_done_again() {
+    if !can_mount() {
+        return;
+    }
+    let all: [(&str, Once); 8] = [
+        ("mkdir", |dir| fs::create_dir(dir.join("new"))),
+        ("create", |dir| fs::File::create_new(dir.join("new")).map(drop)),
+        ("symlink", |dir| std::os::unix::fs::symlink("file", dir.join("new"))),
+        ("link", |dir| fs::hard_link(dir.join("file"), dir.join("new"))),
+        ("unlink", |dir| fs::remove_file(dir.join("file"))),
+        ("rmdir", |dir| fs::remove_dir(dir.join("dir"))),
+        ("rename", |dir| fs::rename(dir.join("file"), dir.join("new"))),
+        ("xattr", |dir| {
+            let flags = rustix::fs::XattrFlags::CREATE;
+            Ok(rustix::fs::setxattr(dir.join("file"), "user.new", b"", flags)?)
+        }),
+    ];
+    let Place { storm, held, dir, mut mounted } = Place::make("once");
+    held.set("once", "sync", "always").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| held.run(Duration::from_secs(5), &stop));
+        let work = std::panic::AssertUnwindSafe(|| {
+            let mut failed = Vec::new();
+            for (name, once) in all {
+                let dir = dir.join(name);
+                fs::create_dir(&dir).unwrap();
+                fs::create_dir(dir.join("dir")).unwrap();
+                fs::write(dir.join("file"), name).unwrap();
+                held.sync().unwrap();
+                storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+                let done = std::thread::spawn(move || once(&dir));
+                while !held.is_standing_still() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                storm.disks()[0].mend();
+                held.clear(None).unwrap();
+                failed.extend(done.join().unwrap().err().map(|why| (name, why.to_string())));
+            }
+            assert_eq!(failed, []);
+        });
+        let result = std::panic::catch_unwind(work);
+        stop.store(true, Ordering::Release);
+        storm.disks()[0].mend();
+        let _ = held.clear(None);
+        mounted.unmount();
+        mounted.wait(Duration::from_secs(20));
+        let left = held.release();
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+        left.unwrap();
+    });
+}

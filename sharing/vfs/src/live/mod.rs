@@ -145,6 +145,12 @@ impl Live {
         Ok(self.0.files().fsync(None)?)
     }
 
+    /// The same where the file system wants that of all that is done (sync=always): for whoever was told
+    /// that something is done, but not that it will outlast ([`Reason::Unkept`]).
+    pub fn settle(&self) -> Result<()> {
+        Ok(self.0.files().settle()?)
+    }
+
     /// Whether a directory is one of the file system's or of a snapshot's, so that its names are
     /// changed by nobody but who changes them here. Those below `.zfs` come and go by themselves.
     pub fn is_of_files(number: u64) -> bool {

@@ -20,6 +20,9 @@ pub enum Error {
     /// Blocks or objects could not be read.
     #[error(transparent)]
     Object(#[from] dmu::Error),
+    /// It is done, and was to outlast a power cut; but the pool stands still, or is on its way out.
+    #[error("it is done, but would not outlast a power cut: the pool takes no changes now")]
+    Unkept,
 }
 
 impl Error {

@@ -43,6 +43,8 @@ pub enum Reason {
     OverQuota,
     /// The pool stands still, or is on its way out.
     Stopped,
+    /// The same, but it is done, and goes on with the pool: only a power cut could undo it.
+    Unkept,
     /// The disks could not give it, or what they gave breaks a rule.
     Unreadable,
 }
@@ -56,7 +58,11 @@ impl Error {
         if self.is_absence() {
             return Reason::Absent;
         }
-        let Self::Files(why) = self else { return Reason::Unreadable };
+        let why = match self {
+            Self::Files(why) => why,
+            Self::Unkept => return Reason::Unkept,
+            _ => return Reason::Unreadable,
+        };
         match why {
             zpl::Error::NoEntry { .. } => Reason::Absent,
             zpl::Error::NoXattr { .. } => Reason::NoXattr,

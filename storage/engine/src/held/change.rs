@@ -138,7 +138,11 @@ impl LiveFiles {
     /// a name by [`LiveFiles::link`].
     pub fn make_unnamed(&self, by: &Caller, dir: ObjectId, new: &New<'_>) -> Result<Facts> {
         let made = self.writer().make_unnamed(&by.below(), dir, &new.below())?;
-        self.done(None, ())?;
+        if let Err(why) = self.done(None, ()) {
+            // nobody could come back to it
+            let _ = self.writer().release(made.id);
+            return Err(why);
+        }
         Ok(Facts::new(made.id, &made.attributes))
     }
 

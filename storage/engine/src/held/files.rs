@@ -19,7 +19,7 @@ use super::keep::{Keeps, Manners, SnapshotFolder};
 use super::naming::Naming;
 use super::room::Rooms;
 use super::{Held, World, settings};
-use crate::files::Files;
+use crate::files::{Error as FileError, Files, Reason};
 use crate::{Error, Result};
 
 /// A file system of a held pool. Cheap to clone.
@@ -52,9 +52,18 @@ impl LiveFiles {
     /// (sync=always), it will outlast a power cut by then.
     pub(super) fn done<T>(&self, file: Option<ObjectId>, what: T) -> crate::files::Result<T> {
         if self.begin.manners.now().keeps == Keeps::Always {
-            self.commit(file)?;
+            self.commit(file).map_err(|why| match why.reason() {
+                Reason::Stopped => FileError::Unkept,
+                _ => why,
+            })?;
         }
         Ok(what)
+    }
+
+    /// Where the dataset wants what is done to outlast power cuts (sync=always), all that was done will
+    /// by then: for whoever was told [`Reason::Unkept`].
+    pub fn settle(&self) -> crate::files::Result<()> {
+        self.done(None, ())
     }
 
     fn commit(&self, file: Option<ObjectId>) -> crate::files::Result<()> {

@@ -264,3 +264,27 @@ fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
         assert!(held.sync().is_err());
     });
 }
+
+#[test]
+fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
+    let storm = Storm::new(&[DRIVE]);
+    let held = create(&storm, Shape::Single);
+    held.set("tank", "sync", "always").unwrap();
+    served(&held, || {
+        let live = held.files("tank").unwrap();
+        let (root, new) = (ObjectId::new(live.files().root_id()), engine::held::New::default());
+        held.sync().unwrap();
+        storm.disks()[0].add_fault(Fault::Write(0..DRIVE));
+        let made = live.make(&caller(), root, b"made", &new).map(drop);
+        assert_eq!(made.unwrap_err().reason(), Reason::Unkept);
+        assert_eq!(live.settle().unwrap_err().reason(), Reason::Unkept);
+        let refused = live.make(&caller(), root, b"refused", &new).map(drop);
+        assert_eq!(refused.unwrap_err().reason(), Reason::Stopped);
+        storm.disks()[0].mend();
+        held.clear(None).unwrap();
+        live.settle().unwrap();
+        let again = live.make(&caller(), root, b"made", &new).map(drop);
+        assert_eq!(again.unwrap_err().reason(), Reason::Exists);
+        assert!(live.files().find(b"refused").unwrap().is_none());
+    });
+}
