@@ -261,3 +261,41 @@ fn what_was_removed_while_somebody_was_in_it_is_there_again() {
     }
     place.end();
 }
+
+#[test]
+fn what_was_kept_for_who_looks_at_it_is_there_again() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::make("back-kept");
+    for way in 0..2 {
+        let dir = place.dir();
+        let [file, pipe, other] = ["file", "pipe", "other"].map(|name| dir.join(name));
+        fs::write(&file, "of the snapshot").unwrap();
+        if !pipe.exists() {
+            let mode = rustix::fs::Mode::from_raw_mode(0o644);
+            rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
+                .unwrap();
+        }
+        snapshot(&place, &format!("s{way}"));
+        let look = |path| {
+            let mode = rustix::fs::Mode::empty();
+            File::from(rustix::fs::open(path, rustix::fs::OFlags::PATH, mode).unwrap())
+        };
+        let looked_at = [look(&file), look(&pipe)];
+        fs::write(&other, "replaces it").unwrap();
+        fs::rename(&other, &file).unwrap();
+        fs::remove_file(&pipe).unwrap();
+        let links = || looked_at.each_ref().map(|file| file.metadata().unwrap().nlink());
+        assert_eq!(links(), [0, 0]);
+        take_back(&place, &format!("s{way}"));
+        assert_eq!(links(), [1, 1]);
+        assert_eq!(fs::read(&file).unwrap(), b"of the snapshot");
+        // that nobody has them in use any more takes nothing from what is there now
+        drop(looked_at);
+        place = place.again();
+        assert_eq!(fs::read(place.dir().join("file")).unwrap(), b"of the snapshot");
+        assert!(place.dir().join("pipe").exists());
+    }
+    place.end();
+}
