@@ -74,6 +74,14 @@ impl LiveFiles {
         Ok(())
     }
 
+    /// Frees what lost its last name and is held by nobody, unless nothing may be changed: then when
+    /// that is over. What cannot be freed, as it is damaged, keeps nobody from the rest.
+    fn drain(&self) {
+        if !self.is_read_only() {
+            drop(self.writer.drain());
+        }
+    }
+
     /// Reads it, with all that waits to be written.
     pub fn files(&self) -> &Files {
         &self.files
@@ -220,7 +228,7 @@ impl Held {
         };
         if !owned.is_still() {
             self.replay(&files, &begin)?;
-            files.writer.drain()?;
+            files.drain();
         }
         Ok(files)
     }
@@ -338,7 +346,11 @@ impl Held {
             self.0.owned.l2arc().set_kept(files.store().objset.id(), caching);
             let writer = files.writer();
             writer.set_settings(settings::of_writing(&dataset, &writer.settings()));
+            let was_read_only = files.is_read_only();
             files.begin.manners.set(self.manner_of(&dataset), &files.log);
+            if was_read_only {
+                files.drain();
+            }
         }
         self.refresh_volumes();
     }

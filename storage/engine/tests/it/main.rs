@@ -20,3 +20,4 @@ mod snapshots;
 mod standstill;
 mod thick;
 mod together;
+mod unlinked;

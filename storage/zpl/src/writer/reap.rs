@@ -12,7 +12,8 @@ use crate::{Kind, Need, Result};
 const FILES_AT_ONCE: usize = 64;
 
 impl Writer {
-    /// Frees all files that were unlinked and are held by nobody: what a crash left.
+    /// Frees all files that were unlinked and are held by nobody: what a crash left. One that cannot
+    /// be freed, as it is damaged, stays, and the others go all the same.
     pub fn drain(&self) -> Result<()> {
         let mut waiting = Vec::new();
         let guard = self.fs.inner.locks.unlinked();
@@ -21,7 +22,10 @@ impl Writer {
             true
         })?;
         drop(guard);
-        waiting.into_iter().try_for_each(|id| self.reap(id))
+        for id in waiting {
+            self.try_to_reap(id);
+        }
+        Ok(())
     }
 
     /// Frees a file that lost its last name. Where that cannot be done now (the pool is too full

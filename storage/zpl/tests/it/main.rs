@@ -12,3 +12,4 @@ mod posix;
 mod random;
 mod sound;
 mod theirs;
+mod unlinked;
