@@ -49,11 +49,21 @@ pub(crate) fn apply(inner: &mut Inner, log: &mut Records) -> Replayed {
     out
 }
 
+/// What a record is nothing without. What is done to a file is written in any order, and the file
+/// may be gone by the end of the log. Names in a directory that is gone are extended attributes of a
+/// file that was open when it was removed: OpenZFS does not log them, we did once.
+pub(crate) fn needed(body: &Body) -> Option<ObjectId> {
+    match body {
+        Body::Create(create) => Some(create.dir),
+        Body::Remove { dir, .. } => Some(*dir),
+        body => body.changed_object(),
+    }
+}
+
 impl Inner {
     /// Applies one record.
     pub(crate) fn apply(&mut self, record: &Record, block: Option<&WrittenBlock>) -> Result<()> {
-        // such records are written in any order: their object may be gone by the end of the log
-        if let Some(object) = record.body.changed_object()
+        if let Some(object) = needed(&record.body)
             && !self.exists(object)?
         {
             return Ok(());

@@ -145,7 +145,11 @@ pub(crate) fn hold_as(
     seed: u64,
 ) -> Result<Held, String> {
     let how = TakeOver { rewind, ..TakeOver::default() };
-    hold_on_as(devices, POOL, &how, &world(seed)).map_err(|why| why.to_string())
+    let held = hold_on_as(devices, POOL, &how, &world(seed)).map_err(|why| why.to_string())?;
+    match held.take_broken_logs().first() {
+        Some(log) => Err(log.to_string()),
+        None => Ok(held),
+    }
 }
 
 /// The world outside, from a seed. One thread alone works on a sync, so that a run is the same

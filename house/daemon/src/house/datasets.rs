@@ -243,7 +243,10 @@ impl House {
                 failed.extend(pool.mount_as_wished(name, wish));
             }
         }
-        if failed.is_empty() { done(()) } else { Err(Error::refused(failed.join("\n"))) }
+        // what was locked when its pool was imported has its log done again only now
+        let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+        let told = self.tell_broken(&pools);
+        if failed.is_empty() { warn(told) } else { Err(Error::refused(failed.join("\n"))) }
     }
 
     /// `locks`: they are to be locked afterwards.

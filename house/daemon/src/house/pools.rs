@@ -189,11 +189,22 @@ impl House {
             Some(wanted) => self.import_one(wanted, import, &mut done)?,
             None => self.import_all(import, &mut done),
         }
-        if import.unmounted {
-            return Ok((done, Vec::new()));
-        }
         let pools = done.names.iter().map(|name| self.pool(name)).collect::<Result<Vec<_>>>()?;
-        Ok((done, mount_together(&pools, &import.wish)))
+        let mut warnings = self.tell_broken(&pools);
+        if !import.unmounted {
+            warnings.extend(mount_together(&pools, &import.wish));
+        }
+        Ok((done, warnings))
+    }
+
+    /// Tells of intent logs that could not be done again; gives it as warnings for who asked.
+    pub(super) fn tell_broken(&self, pools: &[Arc<super::Pool>]) -> Vec<String> {
+        let broken = pools.iter().flat_map(|pool| pool.held.take_broken_logs());
+        let told: Vec<String> = broken.map(|log| log.to_string()).collect();
+        for what in &told {
+            self.log.say(what);
+        }
+        told
     }
 
     /// Takes over what can be; one that cannot be keeps no other from it.
@@ -361,6 +372,7 @@ impl House {
         let pool = self.keep(held, altroot);
         self.remember()?;
         let mut warnings = pool.mount_again(&gone);
+        warnings.extend(self.tell_broken(&[pool]));
         let told = format!(
             "pool '{name}' was taken over anew, as it was last written: changes of its last seconds \
              that nobody had asked to be kept (fsync, sync) are lost"

@@ -72,7 +72,9 @@ impl House {
         let held = self.hold_again(pool)?;
         held.note_taken("open");
         self.log.say(&format!("pool '{}' is taken over again", held.name()));
-        Ok(self.keep(held, pool.altroot.clone()))
+        let taken = self.keep(held, pool.altroot.clone());
+        self.tell_broken(&[Arc::clone(&taken)]);
+        Ok(taken)
     }
 
     fn mount_taken(&self, pools: &[Arc<Pool>]) {

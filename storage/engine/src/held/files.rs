@@ -15,6 +15,7 @@ use zpl::{NewFs, Writer};
 
 use super::accounts::{Accountant, has};
 use super::begin::Beginner;
+use super::broken::BrokenLog;
 use super::keep::{Keeps, Manners, SnapshotFolder};
 use super::naming::Naming;
 use super::room::Rooms;
@@ -29,7 +30,7 @@ pub struct LiveFiles {
     files: Files,
     writer: Arc<Writer>,
     set: Arc<Set>,
-    log: Arc<Log>,
+    pub(super) log: Arc<Log>,
     begin: Arc<Beginner>,
 }
 
@@ -227,14 +228,20 @@ impl Held {
             begin: Arc::clone(&begin),
         };
         if !owned.is_still() {
-            self.replay(&files, &begin)?;
+            self.replay(&dataset.name(), &files, &begin)?;
             files.drain();
         }
         Ok(files)
     }
 
-    /// Does again what the intent log promised, and gives the log up.
-    fn replay(&self, files: &LiveFiles, begin: &Beginner) -> std::result::Result<(), Trouble> {
+    /// Does again what the intent log promised, and gives the log up. A record that cannot be done is
+    /// its end.
+    fn replay(
+        &self,
+        name: &str,
+        files: &LiveFiles,
+        begin: &Beginner,
+    ) -> std::result::Result<(), Trouble> {
         let Some(found) = files.log.found() else { return Ok(()) };
         let objset = &files.set.objset;
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
@@ -248,7 +255,16 @@ impl Held {
             let seq = entry.record.seq;
             let mark = if again { seq.saturating_sub(1).max(1) } else { seq };
             begin.replaying.store(mark, Ordering::Release);
-            files.writer.replay(now, &entry)?;
+            match files.writer.replay(now, &entry) {
+                Ok(()) => {}
+                // nothing is done now, and the log stays for the next who tries
+                Err(why @ zpl::Error::Stopped { .. }) => return Err(why.into()),
+                Err(why) => {
+                    let (dataset, why) = (name.to_owned(), why.to_string());
+                    self.note_broken(BrokenLog { dataset, record: seq, why });
+                    break;
+                }
+            }
         }
         begin.replaying.store(0, Ordering::Release);
         let tx = self.0.owned.begin()?;

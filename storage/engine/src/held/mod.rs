@@ -9,6 +9,7 @@ mod accounts;
 mod alike;
 mod auxiliary;
 mod begin;
+mod broken;
 mod cache;
 mod change;
 mod create;
@@ -52,6 +53,7 @@ use spa::Owned;
 
 use crate::{Error, Result};
 pub use arc::Memory;
+pub use broken::BrokenLog;
 pub use cache::CacheCounts;
 pub use change::{Caller, Move, New, Set};
 pub use create::{
@@ -96,6 +98,8 @@ struct Inner {
     scans: scan::Scans,
     /// Where it was taken back to.
     rewound: Option<Rewound>,
+    /// Of which the user is to be told.
+    broken_logs: Mutex<Vec<BrokenLog>>,
 }
 
 impl std::fmt::Debug for Held {
@@ -129,7 +133,9 @@ impl Held {
         let goes_on = AtomicBool::new(false);
         let keys = keys.map(|known| known.0).unwrap_or_default();
         let scans = scan::Scans::default();
-        let held = Inner { owned, world, files, volumes, keys, goes_on, scans, rewound };
+        let broken_logs = Mutex::default();
+        let held =
+            Inner { owned, world, files, volumes, keys, goes_on, scans, rewound, broken_logs };
         let held = Self(Arc::new(held));
         held.learn_failmode();
         held

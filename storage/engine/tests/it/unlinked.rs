@@ -2,7 +2,7 @@
 //! them.
 
 use engine::files::Reason;
-use engine::held::{Held, LiveFiles, NewDataset, Shape};
+use engine::held::{Held, LiveFiles, New, NewDataset, Shape, XattrMode};
 use units::ObjectId;
 
 use crate::held::{Folder, caller, cut, faults, new_pool, world, write_file};
@@ -83,6 +83,41 @@ fn a_pool_whose_read_only_file_system_has_a_log_and_files_without_names_is_taken
     assert!(held.files("tank").unwrap().files().find(b"second").unwrap().is_some());
     held.set("tank", "readonly", "off").unwrap();
     assert!(!is_there(&held, "tank", file));
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(faults(&after, "tank"), Vec::<String>::new());
+}
+
+/// What is done to a file without a name is gone after a crash, and so is what would be made in it.
+#[test]
+fn attributes_of_files_without_names_do_not_keep_a_log_from_being_replayed() {
+    let folder = Folder::new("unlinked-xattrs", 1, 128 << 20);
+    let held = pool(&folder);
+    let live = held.files("tank").unwrap();
+    for name in ["open", "first"] {
+        write_file(&held, "tank", name, b"letter");
+        live.fsync(None).unwrap();
+    }
+    held.sync().unwrap();
+    let big = |file| {
+        let value = vec![7; 40_000];
+        live.set_xattr(&caller(), file, b"user.big", Some(&value), XattrMode::Any).unwrap();
+    };
+    big(open_file(&live, "open"));
+    let unnamed = live.make_unnamed(&caller(), root(&live), &New::default()).unwrap();
+    big(ObjectId::new(unnamed.id));
+    write_file(&held, "tank", "later", b"letter");
+    let before = held.txg();
+    live.fsync(None).unwrap();
+    assert_eq!(held.txg(), before, "a promise took a group");
+    let after = cut(&folder, "unlinked-xattrs-cut", 1);
+    drop((live, held));
+    let held = hold(&after);
+    assert_eq!(held.take_broken_logs(), []);
+    let live = held.files("tank").unwrap();
+    let find = |name: &str| live.files().find(name.as_bytes()).unwrap();
+    assert!(find("later").is_some() && find("open").is_none());
+    drop(live);
     held.export().unwrap();
     drop(held);
     assert_eq!(faults(&after, "tank"), Vec::<String>::new());

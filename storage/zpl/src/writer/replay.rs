@@ -12,6 +12,7 @@ use units::{BlockId, Level, ObjectId, Place};
 
 use crate::attributes::Fault;
 use crate::birth::Birth;
+use crate::replay::needed;
 use crate::writer::make::Plan;
 use crate::writer::set::FLAGS;
 use crate::writer::{Move, MoveKind, Position, Set, Writer};
@@ -24,8 +25,7 @@ impl Writer {
     /// Does what a record says.
     pub fn replay(&self, now: Time, entry: &zil::Entry) -> Result<()> {
         let (record, caller) = (&entry.record, caller(0, 0, now));
-        // such records are written in any order: their object may be gone by the end of the log
-        if let Some(object) = record.body.changed_object()
+        if let Some(object) = needed(&record.body)
             && !self.exists(object)?
         {
             return Ok(());

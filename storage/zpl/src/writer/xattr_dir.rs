@@ -98,7 +98,8 @@ impl Writer {
         Ok(Plan { birth, sheet, was: None })
     }
 
-    /// Does what was worked out. The file's own attributes are the caller's to store.
+    /// Does what was worked out. The file's own attributes are the caller's to store. Nothing is
+    /// promised of a file without a name: it goes with a crash, and could not be added to then.
     pub(super) fn change_directory(
         &self,
         tx: &Tx,
@@ -106,15 +107,21 @@ impl Writer {
         of: &mut Draft,
         work: Work,
     ) -> Result<()> {
+        let has_name = of.links() != 0;
+        let promise = |promise: Promise<'_>| {
+            if has_name {
+                self.begin.promise(tx, promise);
+            }
+        };
         if let Some(mut plan) = work.new {
             let made = self.born_in(tx, &mut plan, of.id())?;
             of.sheet.set_word(Attribute::Xattr, made.id().get());
             let create = record(&plan.birth, CreateKind::XattrDirectory, &made, tx, b"");
-            self.begin.promise(tx, Promise::Record(Body::Create(Box::new(create))));
+            promise(Promise::Record(Body::Create(Box::new(create))));
         }
         let mut dir = self.draft(ObjectId::new(of.sheet.word(Attribute::Xattr)))?;
         for change in work.changes {
-            self.change_hidden(tx, caller, &mut dir, change)?;
+            self.change_hidden(tx, caller, &mut dir, change, &promise)?;
         }
         dir.store(tx)
     }
@@ -131,6 +138,7 @@ impl Writer {
         caller: &Caller,
         dir: &mut Draft,
         change: Change,
+        promise: &dyn Fn(Promise<'_>),
     ) -> Result<()> {
         let Change { name, value, file, new } = change;
         let mut draft = match (file, new) {
@@ -140,7 +148,7 @@ impl Writer {
                 let entry = (name.as_slice(), made.id(), Kind::File);
                 self.add_name(tx, dir, entry, caller.now)?;
                 let create = record(&plan.birth, CreateKind::File, &made, tx, &name);
-                self.begin.promise(tx, Promise::Record(Body::Create(Box::new(create))));
+                promise(Promise::Record(Body::Create(Box::new(create))));
                 made
             }
             (None, None) => return Ok(()),
@@ -148,7 +156,7 @@ impl Writer {
         let Some(value) = value else {
             self.take_name(tx, dir, (&name, Kind::File), caller.now)?;
             let body = Body::Remove { dir: dir.id(), name };
-            self.begin.promise(tx, Promise::Record(body));
+            promise(Promise::Record(body));
             return Ok(self.fs.objset().free(tx, draft.id())?);
         };
         draft.object.free_range(tx, 0..u64::MAX)?;
@@ -161,8 +169,8 @@ impl Writer {
         let (object, pointer) = (draft.id(), Blkptr::EMPTY);
         let write = Write { object, offset: 0, length: end, pointer, data: Some(value) };
         let truncate = Body::Truncate { object, offset: end, length: 0 };
-        self.begin.promise(tx, Promise::Hidden(truncate));
-        self.begin.promise(tx, Promise::Hidden(Body::Write(Box::new(write))));
+        promise(Promise::Hidden(truncate));
+        promise(Promise::Hidden(Body::Write(Box::new(write))));
         Ok(())
     }
 }

@@ -116,7 +116,11 @@ impl Round {
         let world = world(&mut self.chance(4));
         let how = TakeOver { keys: keys(folder), ..TakeOver::default() };
         let held = hold_as(&[folder.to_owned()], POOL, &how, &world);
-        leave(&held.map_err(|why| format!("hold: {why}"))?, folder)
+        let held = held.map_err(|why| format!("hold: {why}"))?;
+        match held.take_broken_logs().first() {
+            Some(log) => Err(log.to_string()),
+            None => leave(&held, folder),
+        }
     }
 
     /// Takes the pool in a folder over, changes it, and gives it up again.
