@@ -4,6 +4,9 @@
 //! as files in a hidden directory. A name comes with its namespace (`user.`, `trusted.`,
 //! `security.`, `system.posix_acl_*`); one that has none was made by another system and shows as
 //! the user's. Names of FreeBSD's own namespace do not show.
+//!
+//! By the namespace alone Linux decides who may set an attribute, and it lets anybody set what begins
+//! with `system.`. So no other names are taken, and none that would have two namespaces.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +16,7 @@ use units::ObjectId;
 
 use crate::attributes::{Fault, sa_bytes};
 use crate::fs::Inner;
-use crate::{Node, Options, Result};
+use crate::{Error, Node, Options, Result};
 
 /// An extended attribute: where its value is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,6 +64,7 @@ impl Node {
 
     /// The value of an extended attribute by its name as Linux lists it.
     pub fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.fs().inner.judge_xattr(self.id(), name)?;
         self.now(|node| {
             let mut all = node.xattrs_now()?.into_iter();
             all.find(|xattr| xattr.name == name).map(|found| node.value_now(found)).transpose()
@@ -98,6 +102,16 @@ impl Node {
 }
 
 impl Inner {
+    /// Whether a file can have an extended attribute of a name.
+    pub(crate) fn judge_xattr(&self, object: ObjectId, name: &[u8]) -> Result<()> {
+        let objset = self.objset.id();
+        match judge(name, self.options) {
+            None => Ok(()),
+            Some(Flaw::Foreign(rule)) => Err(Error::NotSupported { objset, object, rule }),
+            Some(Flaw::Ambiguous(rule)) => Err(Error::Invalid { objset, object, rule }),
+        }
+    }
+
     /// The list among an object's system attributes.
     pub(crate) fn stored_sa_xattrs(
         &self,
@@ -121,18 +135,54 @@ impl Inner {
     }
 }
 
-/// The name under which Linux lists an attribute, if it does.
-fn shown(name: Vec<u8>, options: Options) -> Option<Vec<u8>> {
-    if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
-        return Some(name);
-    }
-    if name == b"system.posix_acl_access" || name == b"system.posix_acl_default" {
-        return options.posix_acls.then_some(name);
-    }
-    if name.starts_with(b"freebsd:") || !options.user_xattrs {
+/// What begins so has a namespace: Linux's, or FreeBSD's own.
+const SPACES: [&[u8]; 5] = [b"user.", b"trusted.", b"security.", b"system.", b"freebsd:"];
+const USER: &[u8] = b"user.";
+/// All that there is of `system.`.
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Why there can be no attribute of a name.
+enum Flaw {
+    /// There is no such namespace, or it is off.
+    Foreign(&'static str),
+    /// Another one may be had under the name.
+    Ambiguous(&'static str),
+}
+
+fn has_space(name: &[u8]) -> bool {
+    SPACES.iter().any(|space| name.starts_with(space))
+}
+
+fn judge(name: &[u8], options: Options) -> Option<Flaw> {
+    if ACLS.contains(&name) {
         return None;
     }
-    if name.starts_with(b"user.") { Some(name) } else { Some([b"user.", &name[..]].concat()) }
+    let spaces = [USER, b"trusted.", b"security."];
+    let Some(rest) = spaces.iter().find_map(|space| name.strip_prefix(*space)) else {
+        let rule = "an extended attribute is one of user, trusted or security, or a POSIX ACL";
+        return Some(Flaw::Foreign(rule));
+    };
+    let is_users = name.starts_with(USER);
+    if rest.is_empty() || (is_users && has_space(rest)) {
+        let rule = "a name has one namespace, and something behind it";
+        return Some(Flaw::Ambiguous(rule));
+    }
+    let rule = "attributes of users are off here (xattr=off)";
+    (is_users && !options.user_xattrs).then_some(Flaw::Foreign(rule))
+}
+
+/// Under which name other systems keep what Linux calls so, if they do.
+pub(crate) fn name_elsewhere(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(USER).filter(|rest| !has_space(rest))
+}
+
+/// The name under which Linux lists an attribute, if it does.
+fn shown(name: Vec<u8>, options: Options) -> Option<Vec<u8>> {
+    if ACLS.contains(&name.as_slice()) {
+        return options.posix_acls.then_some(name);
+    }
+    let name = if has_space(&name) { name } else { [USER, &name[..]].concat() };
+    judge(&name, options).is_none().then_some(name)
 }
 
 #[cfg(test)]
@@ -151,5 +201,9 @@ mod tests {
         assert_eq!(see(b"system.posix_acl_access", none), None);
         assert_eq!(see(b"user.a", none), None);
         assert_eq!(see(b"security.selinux", none), Some(b"security.selinux".to_vec()));
+        // what could not be read under the name that it would have
+        for name in [&b"system.foo"[..], b"user.system.foo", b"user.user.a", b"user."] {
+            assert_eq!(see(name, all), None);
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::sheet::Sheet;
 use crate::writer::Writer;
 use crate::writer::draft::Draft;
 use crate::writer::make::{ACCESS_ACL, DEFAULT_ACL};
+use crate::xattr::name_elsewhere;
 use crate::{Caller, Error, Kind, Promise, Result, posix};
 
 /// Whether an extended attribute may be there already.
@@ -63,6 +64,7 @@ impl Writer {
         if name.len() > LONGEST_NAME {
             return Err(Error::NameTooLong { objset, most: LONGEST_NAME });
         }
+        self.fs.inner.judge_xattr(file, name)?;
         if value.is_some_and(|value| value.len() > LARGEST) {
             return Err(Error::TooLarge { objset, object: file });
         }
@@ -114,7 +116,7 @@ impl Writer {
     ) -> Result<()> {
         let packs = self.settings.read().xattr_sa && !draft.sheet.is_legacy();
         let before = draft.sheet.xattrs().len();
-        if let Some(plain) = name.strip_prefix(b"user.") {
+        if let Some(plain) = name_elsewhere(name) {
             draft.sheet.put_xattr(plain, None);
         }
         let packed = match value {
@@ -129,7 +131,7 @@ impl Writer {
         let mut changes = Vec::new();
         if reach == Reach::Everywhere || rest.is_some() {
             changes.push((name, rest));
-            changes.extend(name.strip_prefix(b"user.").map(|plain| (plain, None)));
+            changes.extend(name_elsewhere(name).map(|plain| (plain, None)));
         }
         let work = self.in_directory(caller, &mut draft.sheet, &changes)?;
         draft.sheet.touch_status(caller.now);
@@ -167,7 +169,7 @@ impl Writer {
 
     /// The value of an attribute, by its name as Linux has it.
     pub(super) fn xattr_of(&self, of: &Draft, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let plain = name.strip_prefix(b"user.");
+        let plain = name_elsewhere(name);
         for name in [Some(name), plain].into_iter().flatten() {
             if let Some(value) = of.sheet.xattr(name) {
                 return Ok(Some(value));

@@ -11,5 +11,6 @@ mod pool;
 mod posix;
 mod random;
 mod sound;
+mod spaces;
 mod theirs;
 mod unlinked;
