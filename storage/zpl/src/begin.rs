@@ -31,8 +31,8 @@ pub struct Need {
     pub objects: u64,
     /// In the end there will be more space than before: must go through on a full pool.
     pub frees: bool,
-    /// Whose quotas it counts for, as stored: user, group and project.
-    pub owners: Option<[u64; 3]>,
+    /// Whose quotas must have room for it, as stored: user, group and project.
+    pub owners: [Option<u64>; 3],
 }
 
 /// What is promised to have happened, for the intent log.

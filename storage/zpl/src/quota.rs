@@ -127,11 +127,12 @@ pub fn has_unlinked(objset: &Objset) -> Result<bool> {
     Ok(Zap::open(objset.object(table)?)?.entries().next().transpose()?.is_some())
 }
 
-/// Whether one of a file's owners (user, group, project) has used up what they may. `objects`:
-/// whether a file is to be made.
-pub fn is_over_quota(objset: &Objset, owners: [u64; 3], objects: bool) -> Result<bool> {
+/// Whether one of these owners (user, group, project) has used up what they may. `objects`: whether
+/// they are to have one file more.
+pub fn is_over_quota(objset: &Objset, owners: [Option<u64>; 3], objects: bool) -> Result<bool> {
     let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
     for ((of_bytes, of_objects, which), owner) in QUOTAS.into_iter().zip(owners) {
+        let Some(owner) = owner else { continue };
         let Some(used) = objset.special(which).map(Zap::open).transpose()? else { continue };
         let owner = format!("{owner:x}");
         for (limits, name) in [(of_bytes, owner.clone()), (of_objects, format!("obj-{owner}"))] {

@@ -70,12 +70,11 @@ impl Rooms {
                 _ => {}
             }
         }
-        match need.owners.filter(|_| known.owners) {
-            Some(owners) if zpl::is_over_quota(&set.objset, owners, need.objects > 0)? => {
-                Err(Error::OverQuota { objset })
-            }
-            _ => Ok(()),
+        let judges = known.owners && need.owners.iter().any(Option::is_some);
+        if judges && zpl::is_over_quota(&set.objset, need.owners, need.objects > 0)? {
+            return Err(Error::OverQuota { objset });
         }
+        Ok(())
     }
 
     fn known(&self, owned: &Owned, set: &Set) -> zpl::Result<Known> {

@@ -118,6 +118,69 @@ fn owners_may_use_what_their_quotas_say() {
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
 }
 
+/// As OpenZFS has it, quotas of owners keep from new files, from writing, and from being given files;
+/// whoever is over one can tidy up.
+#[test]
+fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
+    let folder = Folder::new("over-quota", 1, 256 * MIB);
+    let held = pool(&folder);
+    held.set("tank", "acltype", "posix").unwrap();
+    let (mine, other) = (caller(), Caller { uid: 1001, gid: 101, ..caller() });
+    let live = held.files("tank").unwrap();
+    let top = root(&live);
+    for (by, name) in [(&mine, "a"), (&mine, "b"), (&other, "others"), (&other, "gift")] {
+        write_file_as(&held, by, name);
+    }
+    let number =
+        |name: &str| ObjectId::new(live.files().find(name.as_bytes()).unwrap().unwrap().id());
+    let (a, b, others, gift) = (number("a"), number("b"), number("others"), number("gift"));
+    live.set(&mine, b, &Set { project: Some(7), ..Set::default() }).unwrap();
+    held.sync().unwrap();
+    for quota in ["userquota@1000", "groupquota@100", "projectquota@7"] {
+        held.set("tank", quota, "100K").unwrap();
+    }
+    let over = |done: engine::files::Result<()>| {
+        assert_eq!(done.unwrap_err().reason(), Reason::OverQuota);
+    };
+    over(live.write(&mine, a, Position::End, b"more").map(drop));
+    over(live.make(&mine, top, b"new", &New::default()).map(drop));
+    over(live.make_unnamed(&mine, top, &New::default()).map(drop));
+    // what is a file of its own is a new file
+    let xattr = |name: &[u8], value: Option<&[u8]>| {
+        live.set_xattr(&mine, a, name, value, engine::held::XattrMode::Any)
+    };
+    over(xattr(b"user.large", Some(&noise(1, 40_000))));
+    for to in [
+        Set { uid: Some(1000), ..Set::default() },
+        Set { gid: Some(100), ..Set::default() },
+        Set { project: Some(7), ..Set::default() },
+    ] {
+        over(live.set(&other, others, &to));
+    }
+    let how = |from, to, kind| engine::held::Move { from_dir: top, from, to_dir: top, to, kind };
+    let replace = engine::held::MoveKind::Replace;
+    live.rename(&mine, &how(b"a", b"renamed", replace)).unwrap();
+    over(live.rename(&mine, &how(b"renamed", b"a", engine::held::MoveKind::Whiteout)));
+    live.link(&mine, a, top, b"linked").unwrap();
+    let now = Some(caller().now);
+    live.set(&mine, a, &Set { mode: Some(0o600), ..Set::default() }).unwrap();
+    live.set(&mine, a, &Set { atime: now, mtime: now, ..Set::default() }).unwrap();
+    // who has the file already is given nothing
+    let same = Set { uid: Some(1000), gid: Some(100), ..Set::default() };
+    live.set(&mine, a, &same).unwrap();
+    live.set(&mine, b, &Set { project: Some(7), ..Set::default() }).unwrap();
+    xattr(b"user.small", Some(b"value")).unwrap();
+    xattr(b"user.small", None).unwrap();
+    live.extend(&mine, a, 5 * MIB).unwrap();
+    live.set(&mine, a, &Set { size: Some(6 * MIB), ..Set::default() }).unwrap();
+    live.punch(&mine, a, 0..MIB).unwrap();
+    // whoever else has room may be given it
+    live.set(&other, b, &Set { uid: Some(1001), ..Set::default() }).unwrap();
+    live.set(&other, b, &Set { gid: Some(101), ..Set::default() }).unwrap();
+    live.set(&other, gift, &Set { project: Some(8), ..Set::default() }).unwrap();
+    held.export().unwrap();
+}
+
 fn write_file_as(held: &Held, by: &Caller, name: &str) {
     let live = held.files("tank").unwrap();
     let file = live.make(by, root(&live), name.as_bytes(), &New::default()).unwrap();

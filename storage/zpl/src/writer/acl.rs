@@ -9,6 +9,7 @@ use units::ObjectId;
 use crate::birth::legacy_acl;
 use crate::sheet::Sheet;
 use crate::writer::Writer;
+use crate::writer::draft::SMALL_NEED;
 use crate::{Caller, Error, Kind, Promise, Result, trivial};
 
 /// No ACL has more entries.
@@ -35,7 +36,7 @@ impl Writer {
         self.put_acl(&mut draft.sheet, file, entries)?;
         draft.sheet.touch_status(caller.now);
         self.settle(&mut draft.sheet)?;
-        let tx = self.begin.begin(&draft.need())?;
+        let tx = self.begin.begin(&SMALL_NEED)?;
         draft.store(&tx)?;
         if let Some(external) = external {
             self.fs.objset().free(&tx, external)?;

@@ -8,7 +8,7 @@ use txg::Tx;
 use units::ObjectId;
 
 use crate::sheet::Sheet;
-use crate::writer::draft::Draft;
+use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::{Atime, SMALL, Writer};
 use crate::{Caller, Error, Kind, Need, Promise, Result};
 
@@ -99,7 +99,7 @@ impl Writer {
         let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
         self.settle(&mut draft.sheet)?;
         let bytes_needed = SMALL.saturating_add(count.saturating_mul(2));
-        let tx = self.begin.begin(&Need { bytes: bytes_needed, ..draft.need() })?;
+        let tx = self.begin.begin(&Need { bytes: bytes_needed, ..draft.need_of_owners() })?;
         self.grow_block(&tx, draft, size)?;
         let underway = draft.object.begin_write(tx, offset, bytes)?;
         let tx = underway.tx();
@@ -142,7 +142,7 @@ impl Writer {
         draft.sheet.touch_content(caller.now);
         let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
         self.settle(&mut draft.sheet)?;
-        let tx = self.begin.begin(&Need { frees: size <= old, ..draft.need() })?;
+        let tx = self.begin.begin(&Need { frees: size <= old, ..SMALL_NEED })?;
         if size < old {
             draft.object.free_range(&tx, size..u64::MAX)?;
         } else {
@@ -170,7 +170,7 @@ impl Writer {
             };
         }
         for from in starts.into_iter().skip(1).rev() {
-            let tx = self.begin.begin(&Need { frees: true, ..draft.need() })?;
+            let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
             draft.object.free_range(&tx, from..u64::MAX)?;
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Writer {
         self.settle(&mut draft.sheet)?;
         while start < end {
             let next = start.saturating_add(step).min(end);
-            let tx = self.begin.begin(&Need { frees: true, ..draft.need() })?;
+            let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
             draft.object.free_range(&tx, start..next)?;
             draft.store(&tx)?;
             if cleared && start == range.start {
@@ -240,7 +240,7 @@ impl Writer {
         }
         draft.sheet.set_time(Attribute::Atime, now);
         self.settle(&mut draft.sheet)?;
-        let tx = self.begin.begin(&draft.need())?;
+        let tx = self.begin.begin(&SMALL_NEED)?;
         draft.store(&tx)
     }
 }

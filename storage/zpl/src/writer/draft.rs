@@ -43,14 +43,21 @@ impl Draft {
 
     /// What belongs to it counts for these: user, group and project.
     pub(super) fn owners(&self) -> [u64; 3] {
-        [Attribute::Uid, Attribute::Gid, Attribute::Projid].map(|one| self.sheet.word(one))
+        OWNERS.map(|one| self.sheet.word(one))
     }
 
-    /// A small change of a file that makes nothing new.
-    pub(super) fn need(&self) -> Need {
-        Need { bytes: super::SMALL, owners: Some(self.owners()), ..Need::default() }
+    /// A change that adds to what the file's owners use.
+    pub(super) fn need_of_owners(&self) -> Need {
+        Need { owners: self.owners().map(Some), ..SMALL_NEED }
     }
 }
+
+/// A small change of a file that makes nothing new: whoever is over a quota may do that.
+pub(super) const SMALL_NEED: Need =
+    Need { bytes: super::SMALL, shared: 0, objects: 0, frees: false, owners: [None; 3] };
+
+/// User, group and project.
+const OWNERS: [Attribute; 3] = [Attribute::Uid, Attribute::Gid, Attribute::Projid];
 
 impl Writer {
     /// A directory in which names are to change.

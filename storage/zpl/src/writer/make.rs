@@ -295,7 +295,7 @@ pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 impl Plan {
     pub(super) fn need(&self) -> Need {
         let birth = &self.birth;
-        let owners = Some([birth.owner, birth.group, birth.project.unwrap_or(0)]);
+        let owners = [birth.owner, birth.group, birth.project.unwrap_or(0)].map(Some);
         Need { bytes: SMALL, objects: 1, owners, ..Need::default() }
     }
 }

@@ -5,7 +5,7 @@ use ondisk::znode::flag;
 use units::ObjectId;
 
 use crate::writer::Writer;
-use crate::writer::draft::Draft;
+use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::{Kind, Need, Result};
 
 /// So many files of a directory of extended attributes are freed within one transaction.
@@ -69,7 +69,7 @@ impl Writer {
         let next = hidden.as_ref().map(Draft::id);
         self.fs.inner.tables.forget(id);
         let unlinked = self.fs.inner.locks.unlinked();
-        let tx = self.begin.begin(&Need { frees: true, ..draft.need() })?;
+        let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
         if let Some(mut hidden) = hidden {
             hidden.sheet.set_word(Attribute::Links, 0);
             hidden.store(&tx)?;
@@ -91,7 +91,7 @@ impl Writer {
             if files.is_empty() {
                 return Ok(());
             }
-            let tx = self.begin.begin(&Need { frees: true, ..dir.need() })?;
+            let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
             for (name, file) in files {
                 self.table(dir.id())?.remove(&tx, &name)?;
                 self.begin.gone(file);

@@ -8,7 +8,7 @@ use txg::Tx;
 use units::ObjectId;
 
 use crate::writer::Writer;
-use crate::writer::draft::Draft;
+use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::make::unlinked_name;
 use crate::{Caller, Error, Kind, Need, Promise, Result};
 
@@ -55,7 +55,7 @@ impl Writer {
         target.sheet.touch_status(caller.now);
         self.settle(&mut target.sheet)?;
         let unlinked = was_unlinked.then(|| self.fs.inner.locks.unlinked());
-        let tx = self.begin.begin(&parent.need())?;
+        let tx = self.begin.begin(&SMALL_NEED)?;
         let entry = (name, file, target.kind());
         self.add_name(&tx, &mut parent, entry, caller.now)?;
         if let Some(lock) = &unlinked {
@@ -139,7 +139,7 @@ impl Writer {
         self.may_go(&parent, &target)?;
         let (id, kind) = (target.id(), target.kind());
         let fate = self.fate(&target);
-        let tx = self.begin.begin(&Need { frees: true, ..target.need() })?;
+        let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
         self.take_name(&tx, &mut parent, (name, kind), now)?;
         self.lose_name(&tx, &mut target, &fate, now)?;
         parent.store(&tx)?;

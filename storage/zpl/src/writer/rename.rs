@@ -6,7 +6,7 @@ use ondisk::znode::flag;
 use txg::Tx;
 use units::ObjectId;
 
-use crate::writer::draft::Draft;
+use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::make::Plan;
 use crate::writer::remove::{Fate, Locked};
 use crate::writer::{New, Writer};
@@ -198,7 +198,7 @@ impl Writer {
         let reaped = replaced.map(Draft::id);
         let fate = replaced.map(|target| self.fate(target));
         let is_reaped = fate.as_ref().is_some_and(Fate::is_reaped);
-        let need = whiteout.as_ref().map_or(files.source.need(), Plan::need);
+        let need = whiteout.as_ref().map_or(SMALL_NEED, Plan::need);
         let tx = self.begin.begin(&Need { frees: fate.is_some(), ..need })?;
         self.swap_names(&tx, caller, how, ends, &mut files)?;
         if let (Some(target), Some(fate)) = (&mut files.target, &fate) {

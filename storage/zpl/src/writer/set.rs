@@ -9,10 +9,10 @@ use units::ObjectId;
 use crate::birth::legacy_acl;
 use crate::sheet::Sheet;
 use crate::writer::Writer;
-use crate::writer::draft::Draft;
+use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::make::ACCESS_ACL;
 use crate::writer::xattr_dir::Work;
-use crate::{Caller, Error, Kind, Promise, Result, posix, trivial, without_set_id};
+use crate::{Caller, Error, Kind, Need, Promise, Result, posix, trivial, without_set_id};
 
 /// What is to be set; nothing by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,6 +58,7 @@ impl Writer {
         let mode = new_mode(&draft, &set);
         let mut hidden = self.hidden_of(&draft, &set)?;
         let acl = draft.sheet.external_acl().filter(|_| mode.is_some());
+        let need = need(&draft, &set);
         self.apply(&mut draft, &set, mode, caller.now)?;
         let work = match mode {
             Some(mode) => self.put_mode_in_acl(caller, &mut draft, mode)?,
@@ -69,7 +70,7 @@ impl Writer {
             each.sheet.touch_status(caller.now);
             self.settle(&mut each.sheet)?;
         }
-        let tx = self.begin.begin(&draft.need())?;
+        let tx = self.begin.begin(&need)?;
         for each in &mut hidden {
             each.store(&tx)?;
         }
@@ -203,6 +204,15 @@ impl Writer {
         }
         self.in_directory(caller, &mut draft.sheet, &[(ACCESS_ACL, Some(&bytes))])
     }
+}
+
+/// Who is given a file must have room for it.
+fn need(draft: &Draft, set: &Set) -> Need {
+    let [user, group, project] = draft.owners();
+    let new = |to: Option<u64>, was| to.filter(|to| *to != was);
+    let (uid, gid) = (set.uid.map(u64::from), set.gid.map(u64::from));
+    let owners = [new(uid, user), new(gid, group), new(set.project, project)];
+    Need { objects: 1, owners, ..SMALL_NEED }
 }
 
 /// The mode that the file is to have, if it changes. As on Linux a new owner takes set-user and

@@ -73,7 +73,7 @@ impl Writer {
         draft.sheet.touch_content(caller.now);
         self.settle(&mut draft.sheet)?;
         let (shared, bytes) = (count.saturating_mul(size), SMALL);
-        let tx = self.begin.begin(&Need { bytes, shared, ..draft.need() })?;
+        let tx = self.begin.begin(&Need { bytes, shared, ..draft.need_of_owners() })?;
         if draft.object.block_size() != source.object.block_size() {
             draft.object.set_block_size(&tx, source.object.block_size())?;
             draft.object = self.fs.objset().object(draft.id())?;

@@ -15,10 +15,10 @@ use units::ObjectId;
 
 use crate::sheet::Sheet;
 use crate::writer::Writer;
-use crate::writer::draft::Draft;
+use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::make::{ACCESS_ACL, DEFAULT_ACL};
 use crate::xattr::name_elsewhere;
-use crate::{Caller, Error, Kind, Promise, Result, posix};
+use crate::{Caller, Error, Kind, Need, Promise, Result, posix};
 
 /// Whether an extended attribute may be there already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -136,9 +136,15 @@ impl Writer {
         let work = self.in_directory(caller, &mut draft.sheet, &changes)?;
         draft.sheet.touch_status(caller.now);
         self.settle(&mut draft.sheet)?;
-        let mut need = draft.need();
-        need.bytes = need.bytes.saturating_add(u64::try_from(LARGEST).unwrap_or(0));
-        need.frees = value.is_none();
+        // what is a file of its own counts for its owners
+        let need = match &work {
+            Some(work) if work.writes() => {
+                Need { objects: work.new_files(), ..draft.need_of_owners() }
+            }
+            _ => SMALL_NEED,
+        };
+        let bytes = need.bytes.saturating_add(u64::try_from(LARGEST).unwrap_or(0));
+        let need = Need { bytes, frees: value.is_none(), ..need };
         let tx = self.begin.begin(&need)?;
         // a record without a value tells that the attribute goes
         let told = self.settings.read().logs_packed;

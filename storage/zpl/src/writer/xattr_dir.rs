@@ -33,6 +33,19 @@ struct Change {
     new: Option<Plan>,
 }
 
+impl Work {
+    /// How many files come to be with it.
+    pub(super) fn new_files(&self) -> u64 {
+        let files = self.changes.iter().map(|change| &change.new).chain([&self.new]);
+        u64::try_from(files.filter(|new| new.is_some()).count()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether anything is written, or all of it only goes.
+    pub(super) fn writes(&self) -> bool {
+        self.changes.iter().any(|change| change.value.is_some())
+    }
+}
+
 impl Writer {
     /// The value of an attribute that is a file.
     pub(super) fn xattr_file(&self, of: &Sheet, name: &[u8]) -> Result<Option<Vec<u8>>> {
