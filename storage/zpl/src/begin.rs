@@ -33,6 +33,8 @@ pub struct Need {
     pub frees: bool,
     /// Whose quotas must have room for it, as stored: user, group and project.
     pub owners: [Option<u64>; 3],
+    /// It only makes ready for what was asked for, which comes with another transaction.
+    pub ahead: bool,
 }
 
 /// What is promised to have happened, for the intent log.

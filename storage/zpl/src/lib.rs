@@ -52,7 +52,7 @@ pub use quota::{
 pub use replay::Replayed;
 pub use writer::{
     Atime, Made, Move, MoveKind, New, Position, Set, Settings, Stretch, Writer, XattrMode,
-    without_set_id,
+    can_repeat, without_set_id,
 };
 pub use xattr::Xattr;
 

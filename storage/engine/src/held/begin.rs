@@ -1,14 +1,14 @@
 //! Where the transactions of file systems come from, and where their promises go.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ondisk::Blkptr;
 use ondisk::zil::{Body, Write};
 use spa::{Owned, Set};
 use txg::Tx;
 use units::ObjectId;
-use zil::{Item, Log};
+use zil::{Entry, Item, Log};
 use zpl::{Begin, Error, Need, Promise};
 
 use super::World;
@@ -25,8 +25,38 @@ pub(super) struct Beginner {
     pub(super) rooms: Rooms,
     /// How it is changed.
     pub(super) manners: Manners,
-    /// The record that is being replayed; 0: none, what is done now is new.
-    pub(super) replaying: AtomicU64,
+    /// The record that is being replayed.
+    pub(super) replaying: Replaying,
+}
+
+/// The record of the intent log that is being replayed.
+#[derive(Default)]
+pub(super) struct Replaying {
+    /// One more than its number; 0: there is none, what is done now is new.
+    record: AtomicU64,
+    /// It can be done once more.
+    repeats: AtomicBool,
+}
+
+impl Replaying {
+    /// From now on this one is, or none.
+    pub(super) fn set(&self, entry: Option<&Entry>) {
+        self.repeats.store(entry.is_some_and(zpl::can_repeat), Ordering::Release);
+        let next = entry.map_or(0, |entry| entry.record.seq.saturating_add(1));
+        self.record.store(next, Ordering::Release);
+    }
+
+    fn is_on(&self) -> bool {
+        self.record.load(Ordering::Acquire) != 0
+    }
+
+    /// The last record that is done once a transaction is on the drives; none: nothing is replayed. What
+    /// may take several, and can be done once more, is done for sure with those of the next one.
+    fn done_with(&self, need: &Need) -> Option<u64> {
+        let seq = self.record.load(Ordering::Acquire).checked_sub(1)?;
+        let is_last = !need.ahead && !self.repeats.load(Ordering::Acquire);
+        Some(if is_last { seq } else { seq.saturating_sub(1) })
+    }
 }
 
 impl Begin for Beginner {
@@ -36,22 +66,21 @@ impl Begin for Beginner {
             return Err(Error::Stopped { objset });
         }
         // what the log promised was judged when it was promised
-        if self.replaying.load(Ordering::Acquire) == 0 {
+        if !self.replaying.is_on() {
             if self.manners.now().read_only {
                 return Err(Error::ReadOnly { objset });
             }
             self.rooms.judge(&self.owned, &self.set, need)?;
         }
         let tx = self.owned.begin().map_err(|_| Error::Stopped { objset })?;
-        let seq = self.replaying.load(Ordering::Acquire);
-        if seq != 0 {
+        if let Some(seq) = self.replaying.done_with(need) {
             self.log.replayed(&tx, seq);
         }
         Ok(tx)
     }
 
     fn promise(&self, tx: &Tx, promise: Promise<'_>) {
-        if self.replaying.load(Ordering::Acquire) != 0 {
+        if self.replaying.is_on() {
             return;
         }
         let item = match promise {
@@ -69,7 +98,7 @@ impl Begin for Beginner {
     }
 
     fn must_sync(&self, tx: &Tx) {
-        if self.replaying.load(Ordering::Acquire) == 0 {
+        if !self.replaying.is_on() {
             self.log.add_untold(tx);
         }
     }

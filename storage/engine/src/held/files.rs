@@ -1,10 +1,8 @@
 //! File systems that can be written.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dsl::KeyStatus;
-use ondisk::zil::Body;
 use ondisk::znode::Time;
 use ondisk::{Blkptr, Order};
 use spa::{Owned, Set};
@@ -14,7 +12,7 @@ use zil::{Log, Records};
 use zpl::{NewFs, Writer};
 
 use super::accounts::{Accountant, has};
-use super::begin::Beginner;
+use super::begin::{Beginner, Replaying};
 use super::broken::BrokenLog;
 use super::keep::{Keeps, Manners, SnapshotFolder};
 use super::naming::Naming;
@@ -211,7 +209,7 @@ impl Held {
             world: self.0.world.clone(),
             rooms: Rooms::default(),
             manners: Manners::new(self.manner_of(dataset), &log),
-            replaying: AtomicU64::new(0),
+            replaying: Replaying::default(),
         });
         let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
         let allowed = zpl::Settings {
@@ -250,23 +248,19 @@ impl Held {
         let now = self.0.world.time();
         for entry in &mut records {
             let entry = entry?;
-            // what takes several transactions can be done twice; the rest is done with the record
-            let again = matches!(entry.record.body, Body::Write(_) | Body::Truncate { .. });
-            let seq = entry.record.seq;
-            let mark = if again { seq.saturating_sub(1).max(1) } else { seq };
-            begin.replaying.store(mark, Ordering::Release);
+            begin.replaying.set(Some(&entry));
             match files.writer.replay(now, &entry) {
                 Ok(()) => {}
                 // nothing is done now, and the log stays for the next who tries
                 Err(why @ zpl::Error::Stopped { .. }) => return Err(why.into()),
                 Err(why) => {
                     let (dataset, why) = (name.to_owned(), why.to_string());
-                    self.note_broken(BrokenLog { dataset, record: seq, why });
+                    self.note_broken(BrokenLog { dataset, record: entry.record.seq, why });
                     break;
                 }
             }
         }
-        begin.replaying.store(0, Ordering::Release);
+        begin.replaying.set(None);
         let tx = self.0.owned.begin()?;
         files.log.give_up(&tx);
         Ok(())

@@ -28,6 +28,8 @@ mod own;
 mod owners;
 mod partial;
 mod rekey;
+#[cfg(test)]
+mod replayed;
 mod rewind;
 mod room;
 mod roots;

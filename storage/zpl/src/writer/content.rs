@@ -60,13 +60,38 @@ impl Writer {
         let mut pieces = bytes.chunks(AT_ONCE);
         let last = pieces.next_back().unwrap_or_default();
         for piece in pieces {
-            drop(self.write_piece(caller, &mut draft, offset, piece)?);
+            drop(self.write_piece(caller, &mut draft, (offset, 0), piece)?);
             offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(0));
         }
-        let underway = self.write_piece(caller, &mut draft, offset, last)?;
+        let underway = self.write_piece(caller, &mut draft, (offset, 0), last)?;
         drop(locked);
         drop(underway);
         Ok(offset.saturating_add(u64::try_from(last.len()).unwrap_or(0)))
+    }
+
+    /// Writes a block that the intent log leads to, of which only what is before `end` was meant. As
+    /// OpenZFS has it, the block is written whole, and the file ends at `end` only where that makes it
+    /// longer. Doing it twice would not be the same, so all of it is one transaction.
+    pub(super) fn write_block(
+        &self,
+        caller: &Caller,
+        file: ObjectId,
+        (offset, end): (u64, u64),
+        content: &[u8],
+    ) -> Result<()> {
+        let _locked = self.fs.inner.locks.write(&[file]);
+        let mut draft = self.to_be_written(file)?;
+        let count = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        let whole = offset.checked_add(count).filter(|whole| *whole <= LARGEST);
+        let too_large = || Error::TooLarge { objset: self.objset(), object: file };
+        let whole = whole.ok_or_else(too_large)?;
+        let meant = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let is_longer = draft.size() < end;
+        let content = content.get(..meant).filter(|_| is_longer).unwrap_or(content);
+        if !content.is_empty() {
+            drop(self.write_piece(caller, &mut draft, (offset, whole), content)?);
+        }
+        Ok(())
     }
 
     pub(super) fn to_be_written(&self, file: ObjectId) -> Result<Draft> {
@@ -83,12 +108,13 @@ impl Writer {
         Ok(draft)
     }
 
-    /// Some of it may be on its way to the drives still when this returns.
+    /// The file's only block becomes as large as if the file reached to `reach`. Some of it may be on
+    /// its way to the drives still when this returns.
     fn write_piece<'a>(
         &self,
         caller: &Caller,
         draft: &mut Draft,
-        offset: u64,
+        (offset, reach): (u64, u64),
         bytes: &'a [u8],
     ) -> Result<Underway<'a, Tx>> {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -100,7 +126,7 @@ impl Writer {
         self.settle(&mut draft.sheet)?;
         let bytes_needed = SMALL.saturating_add(count.saturating_mul(2));
         let tx = self.begin.begin(&Need { bytes: bytes_needed, ..draft.need_of_owners() })?;
-        self.grow_block(&tx, draft, size)?;
+        self.grow_block(&tx, draft, size.max(reach))?;
         let underway = draft.object.begin_write(tx, offset, bytes)?;
         let tx = underway.tx();
         draft.store(tx)?;

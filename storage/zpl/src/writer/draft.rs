@@ -53,8 +53,14 @@ impl Draft {
 }
 
 /// A small change of a file that makes nothing new: whoever is over a quota may do that.
-pub(super) const SMALL_NEED: Need =
-    Need { bytes: super::SMALL, shared: 0, objects: 0, frees: false, owners: [None; 3] };
+pub(super) const SMALL_NEED: Need = Need {
+    bytes: super::SMALL,
+    shared: 0,
+    objects: 0,
+    frees: false,
+    owners: [None; 3],
+    ahead: false,
+};
 
 /// User, group and project.
 const OWNERS: [Attribute; 3] = [Attribute::Uid, Attribute::Gid, Attribute::Projid];

@@ -38,6 +38,7 @@ pub use content::{Position, without_set_id};
 use draft::Draft;
 pub use make::New;
 pub use rename::{Move, MoveKind};
+pub use replay::can_repeat;
 pub use set::Set;
 pub use share::Stretch;
 pub use xattr::XattrMode;
@@ -191,7 +192,7 @@ impl Writer {
     /// Sees to it that the attributes can be stored.
     fn settle(&self, sheet: &mut Sheet) -> Result<()> {
         let inner = &self.fs.inner;
-        let need = Need { bytes: SMALL, ..Need::default() };
+        let need = Need { bytes: SMALL, ahead: true, ..Need::default() };
         let mut begin = || self.begin.begin(&need);
         let mut add = |values: &[Value]| {
             let salt = self.begin.random();

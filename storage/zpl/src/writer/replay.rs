@@ -16,10 +16,23 @@ use crate::replay::needed;
 use crate::writer::make::Plan;
 use crate::writer::set::FLAGS;
 use crate::writer::{Move, MoveKind, Position, Set, Writer};
-use crate::{Caller, Kind, Result};
+use crate::{Caller, Error, Kind, Result};
 
 const CREATE_TIME: u64 = 0x1;
 const PROJECT: u64 = 0x40000;
+
+/// Whether what a record says can be done once more when it was done already, or in part, and nothing
+/// that comes after it. Where it cannot, one transaction does all of it.
+pub fn can_repeat(entry: &zil::Entry) -> bool {
+    match &entry.record.body {
+        Body::Remove { .. }
+        | Body::RemoveDirectory { .. }
+        | Body::Link { .. }
+        | Body::Rename(_) => false,
+        Body::Write(_) => entry.block.is_none(),
+        _ => true,
+    }
+}
 
 impl Writer {
     /// Does what a record says.
@@ -86,7 +99,41 @@ impl Writer {
 
     fn create_again(&self, create: &Create, order: Order) -> Result<()> {
         let now = Time::from_words(create.crtime);
-        let locked = self.fs.inner.locks.write(&[create.dir]);
+        if !self.is_made(create)? {
+            self.make_again(create, now)?;
+        }
+        let caller = caller(create.uid, create.gid, now);
+        if let Some(extra) = &create.attributes {
+            self.set(&caller, create.object, &set_of(extra))?;
+        }
+        match &create.acl {
+            Some(acl) => {
+                let entries = acl::parse(&acl.entries, acl.count, order);
+                self.acl_again(&caller, create.object, entries)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it is there already: the power failed once more after it was made, and maybe before what
+    /// else the record says was done.
+    fn is_made(&self, create: &Create) -> Result<bool> {
+        let there = if create.kind == CreateKind::XattrDirectory {
+            let dir = self.draft(create.dir)?.sheet.word(Attribute::Xattr);
+            Some(ObjectId::new(dir)).filter(|dir| dir.exists())
+        } else {
+            self.entry(create.dir, &create.name)?.map(|(_, object)| object)
+        };
+        let Some(object) = there else { return Ok(false) };
+        let generation = |object| Ok::<_, Error>(self.draft(object)?.sheet.word(Attribute::Gen));
+        if object != create.object || generation(object)? != create.generation {
+            return Err(Error::Exists { objset: self.objset(), object: create.dir });
+        }
+        Ok(true)
+    }
+
+    fn make_again(&self, create: &Create, now: Time) -> Result<()> {
+        let _locked = self.fs.inner.locks.write(&[create.dir]);
         let mut parent = self.draft(create.dir)?;
         let mut plan = self.plan_again(create, &parent.sheet)?;
         let is_hidden = create.kind == CreateKind::XattrDirectory;
@@ -99,19 +146,7 @@ impl Writer {
         if !is_hidden {
             self.add_name(&tx, &mut parent, (&create.name, made.id(), made.kind()), now)?;
         }
-        parent.store(&tx)?;
-        drop((tx, locked));
-        let caller = caller(create.uid, create.gid, now);
-        if let Some(extra) = &create.attributes {
-            self.set(&caller, create.object, &set_of(extra))?;
-        }
-        match &create.acl {
-            Some(acl) => {
-                let entries = acl::parse(&acl.entries, acl.count, order);
-                self.acl_again(&caller, create.object, entries)
-            }
-            None => Ok(()),
-        }
+        parent.store(&tx)
     }
 
     /// What something was, as its record and its directory tell.
@@ -158,20 +193,6 @@ impl Writer {
             kind,
         };
         self.rename_as(&caller, &how, was)
-    }
-
-    /// A block is written whole. As OpenZFS does it, the file is cut after what was meant only
-    /// where that made it longer.
-    fn write_block(
-        &self,
-        caller: &Caller,
-        file: ObjectId,
-        (offset, end): (u64, u64),
-        content: &[u8],
-    ) -> Result<()> {
-        let is_longer = self.fs.attributes(file)?.size < end;
-        self.write(caller, file, Position::At(offset), content)?;
-        if is_longer { self.truncate(caller, file, end) } else { Ok(()) }
     }
 
     fn free_again(&self, caller: &Caller, file: ObjectId, offset: u64, length: u64) -> Result<()> {
