@@ -168,7 +168,9 @@ fn look(pool: &Pool) -> Result<All, String> {
     }
     let mut all = All::new();
     for (name, kind) in names {
-        let files = pool.files(&name).ok().filter(|_| kind != "bookmark");
+        // what is there in part only is not shown as files, nor changed
+        let is_whole = kind != "bookmark" && matches!(pool.partial(&name), Ok(None));
+        let files = is_whole.then(|| pool.files(&name).ok()).flatten();
         let seen = match files {
             Some((_, log)) if log.trouble.is_some() => {
                 return Err(format!("{name}: {:?}", log.trouble));

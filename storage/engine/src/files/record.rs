@@ -82,6 +82,12 @@ pub struct Record {
 }
 
 impl Pool {
+    /// Whether a file system or volume is there in part only; none: it is whole.
+    pub fn partial(&self, name: &str) -> Result<Option<Partial>> {
+        let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+        Partial::of(&self.tree().find(name).map_err(failed)?).map_err(failed)
+    }
+
     /// How a dataset is looked at: as its own properties and those of the pool's opening say.
     fn look(&self, dataset: &Dataset) -> Look {
         let value = |name: &str| {
