@@ -13,10 +13,13 @@ use zio::{Block, Error, Key, Policy, Sink, Sought, Source, WriteRequest};
 
 use crate::{Early, Ledger, Objset, Result, Synced, Syncing, Wanted};
 
-/// Holds blocks. Nothing is compressed or checked, and no space is used again.
+/// Holds blocks. Nothing is compressed or checked, and no space is used again. As on drives, what is
+/// freed can be read for a while: until the group after that one is written.
 #[derive(Debug, Default)]
 pub struct Memory {
     blocks: Mutex<HashMap<u64, Vec<u8>>>,
+    /// What was freed of late, and before that.
+    late: Mutex<(HashMap<u64, Vec<u8>>, HashMap<u64, Vec<u8>>)>,
     next: Mutex<u64>,
     freed: Mutex<Vec<Blkptr>>,
     /// Those that cannot be read.
@@ -48,7 +51,11 @@ impl Memory {
         let policy = |_| Policy::default();
         let ledger = Frees { memory: self, txg };
         let syncing = Syncing { txg, sink: self, ledger: &ledger, policy: &policy, workers: 2 };
-        objset.sync(&syncing, &mut |_| {})
+        let synced = objset.sync(&syncing, &mut |_| {});
+        let mut late = self.late.lock();
+        late.1 = std::mem::take(&mut late.0);
+        drop(late);
+        synced
     }
 }
 
@@ -171,7 +178,9 @@ impl Sink for Memory {
     fn free(&self, pointer: &Blkptr, _: Txg) {
         if let Blkptr::Regular(block) = pointer {
             let offset = block.dvas[0].map_or(0, |dva| dva.offset);
-            assert!(self.blocks.lock().remove(&offset).is_some(), "freed twice: {block:?}");
+            let content = self.blocks.lock().remove(&offset);
+            let content = content.unwrap_or_else(|| panic!("freed twice: {block:?}"));
+            self.late.lock().0.insert(offset, content);
             self.freed.lock().push(pointer.clone());
         }
     }
@@ -188,7 +197,12 @@ impl Source for Memory {
             Blkptr::Regular(block) => {
                 let offset = block.dvas[0].map_or(0, |dva| dva.offset);
                 let is_lost = self.lost.lock().contains(&offset);
-                self.blocks.lock().get(&offset).filter(|_| !is_lost).cloned()
+                let found = self.blocks.lock().get(&offset).cloned();
+                let late = || {
+                    let late = self.late.lock();
+                    late.0.get(&offset).or_else(|| late.1.get(&offset)).cloned()
+                };
+                found.or_else(late).filter(|_| !is_lost)
             }
             Blkptr::Hole(hole) => Some(vec![0; usize::try_from(hole.lsize).unwrap_or(0)]),
             _ => None,

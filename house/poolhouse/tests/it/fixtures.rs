@@ -63,6 +63,7 @@ fixture_tests! {
     mirror_2 = "mirror-2",
     mirror_3 = "mirror-3",
     raidz3_8_mixed_trouble = "raidz3-8-mixed-trouble",
+    received = "received",
     removed_snapshots = "removed-snapshots",
     removed_twice = "removed-twice",
     resilver_midway = "resilver-midway",

@@ -73,6 +73,17 @@ pub(crate) struct SlabMap {
     pub(crate) map: Option<ObjectId>,
 }
 
+/// What is known of a metaslab's map without reading it, as it was when this was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab {
+    pub(crate) shift: u32,
+    /// The object that lists the maps of its vdev.
+    pub(crate) array: ObjectId,
+    pub(crate) extent: std::ops::Range<u64>,
+    /// None where nothing was ever allocated.
+    pub(crate) map: Option<ObjectId>,
+}
+
 impl Space {
     /// Reads what is needed to allocate: maps if there are few, else each when it is needed. `mos`
     /// is the pool's own object set as it is being changed.
@@ -340,16 +351,32 @@ impl Maps {
         Txg::new(self.synced.load(Ordering::Acquire))
     }
 
+    /// A metaslab and its map. Nobody reads or writes maps with the lock: who asks how the pool is must
+    /// not wait for drives.
+    pub(crate) fn slab(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Slab, Error> {
+        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+        let tops = self.tops.lock();
+        let found = tops.get(&vdev).and_then(|top| {
+            let SlabMap { extent, map } = top.slabs.get(index)?.clone();
+            Some(Slab { shift: top.shift, array: top.array, extent, map })
+        });
+        found.ok_or(Error::SpaceMap { vdev, metaslab })
+    }
+
+    /// Notes that a metaslab has a map now.
+    pub(crate) fn set_map(&self, vdev: VdevId, metaslab: MetaslabId, map: ObjectId) {
+        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+        let mut tops = self.tops.lock();
+        if let Some(slab) = tops.get_mut(&vdev).and_then(|top| top.slabs.get_mut(index)) {
+            slab.map = Some(map);
+        }
+    }
+
     /// What is free in a metaslab, as its map on disk and the log say.
     fn free(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Ranges, Error> {
         let contradiction = Error::SpaceMap { vdev, metaslab };
-        let (shift, slab) = {
-            let tops = self.tops.lock();
-            let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
-            let found = tops.get(&vdev).and_then(|top| Some((top.shift, top.slabs.get(index)?)));
-            let (shift, slab) = found.ok_or_else(|| contradiction.clone())?;
-            (shift, slab.clone())
-        };
+        let slab = self.slab(vdev, metaslab)?;
+        let shift = slab.shift;
         let mut free = Ranges::of(slab.extent.clone());
         let mut sound = true;
         if let Some(map) = slab.map

@@ -15,7 +15,7 @@ use zap::Zap;
 
 use crate::Error;
 use crate::features::{self, Uses};
-use crate::space::load::{Space, TopMaps};
+use crate::space::load::{Slab, Space};
 use crate::space::log::{self, Log, Logged};
 use crate::space::map::{MapWriter, header};
 
@@ -58,35 +58,31 @@ impl Space {
 
     /// Writes a change to its metaslab's own map, which may be written anew at that.
     pub(crate) fn write_one(&self, writing: &Writing<'_>, change: &Change) -> Result<(), Error> {
-        let (vdev, metaslab) = (change.vdev, change.metaslab);
-        let mut tops = self.maps.tops.lock();
-        let top = tops.get_mut(&vdev).ok_or(Error::SpaceMap { vdev, metaslab })?;
-        let mut map = self.open_map(writing, top, change)?;
-        let first = self.is_first(writing.tx.txg(), vdev, metaslab);
-        if !(first && self.condense(writing, top, change, &mut map)?) {
-            self.append(writing, top, change, &mut map)?;
+        let slab = self.maps.slab(change.vdev, change.metaslab)?;
+        let mut map = self.open_map(writing, &slab, change)?;
+        let first = self.is_first(writing.tx.txg(), change.vdev, change.metaslab);
+        if !(first && self.condense(writing, &slab, change, &mut map)?) {
+            self.append(writing, &slab, change, &mut map)?;
         }
-        self.count(top, change, &mut map)?;
+        self.count(&slab, change, &mut map)?;
         map.finish(writing.tx)
     }
 
     /// Writes to the head of a metaslab's own map what is free there, now that it changed.
     pub(crate) fn write_head(&self, writing: &Writing<'_>, change: &Change) -> Result<(), Error> {
-        let (vdev, metaslab) = (change.vdev, change.metaslab);
-        let mut tops = self.maps.tops.lock();
-        let top = tops.get_mut(&vdev).ok_or(Error::SpaceMap { vdev, metaslab })?;
-        let mut map = self.open_map(writing, top, change)?;
-        self.count(top, change, &mut map)?;
+        let slab = self.maps.slab(change.vdev, change.metaslab)?;
+        let mut map = self.open_map(writing, &slab, change)?;
+        self.count(&slab, change, &mut map)?;
         map.finish(writing.tx)
     }
 
-    fn count(&self, top: &TopMaps, change: &Change, map: &mut MapWriter) -> Result<(), Error> {
+    fn count(&self, slab: &Slab, change: &Change, map: &mut MapWriter) -> Result<(), Error> {
         if let Some(counts) = self.allocator.histogram(change.vdev, change.metaslab)?
             && let Some(histogram) = &mut map.header.histogram
         {
-            *histogram = scaled(&counts, top.shift);
+            *histogram = scaled(&counts, slab.shift);
         } else {
-            add_freed(&mut map.header, &change.freed, top.shift);
+            add_freed(&mut map.header, &change.freed, slab.shift);
         }
         Ok(())
     }
@@ -104,20 +100,17 @@ impl Space {
     fn open_map(
         &self,
         writing: &Writing<'_>,
-        top: &mut TopMaps,
+        slab: &Slab,
         change: &Change,
     ) -> Result<MapWriter, Error> {
-        let (vdev, metaslab) = (change.vdev, change.metaslab);
-        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
-        let slab = top.slabs.get_mut(index).ok_or(Error::SpaceMap { vdev, metaslab })?;
         if let Some(map) = slab.map {
             return MapWriter::open(writing.mos, map);
         }
         let size = if self.logging.load(Ordering::Relaxed) { LOG_BLOCK } else { BLOCK_SIZE };
         let map = MapWriter::create(writing.mos, writing.tx, size, self.histograms)?;
-        slab.map = Some(map.id());
-        let array = writing.mos.object(top.array)?;
-        let offset = u64::from(metaslab.get()).saturating_mul(8);
+        self.maps.set_map(change.vdev, change.metaslab, map.id());
+        let array = writing.mos.object(slab.array)?;
+        let offset = u64::from(change.metaslab.get()).saturating_mul(8);
         array.write(writing.tx, offset, &map.id().get().to_le_bytes())?;
         if self.histograms {
             features::count(writing.mos, writing.tx, HISTOGRAM, Uses::More(1))?;
@@ -128,17 +121,17 @@ impl Space {
     fn append(
         &self,
         writing: &Writing<'_>,
-        top: &TopMaps,
+        slab: &Slab,
         change: &Change,
         map: &mut MapWriter,
     ) -> Result<(), Error> {
         let mut appendix = map.appendix(self.two_words);
         let (txg, pass) = (writing.tx.txg(), writing.pass);
-        let start = start_of(top, change);
+        let start = slab.extent.start;
         for (action, ranges) in
             [(Action::Allocated, &change.allocated), (Action::Freed, &change.freed)]
         {
-            let units = ranges.iter().map(|range| units(range, start, top.shift));
+            let units = ranges.iter().map(|range| units(range, start, slab.shift));
             appendix.ranges((action, txg, pass), None, units)?;
         }
         let growth = bytes(&change.allocated).saturating_sub(bytes(&change.freed));
@@ -150,17 +143,17 @@ impl Space {
     fn condense(
         &self,
         writing: &Writing<'_>,
-        top: &TopMaps,
+        slab: &Slab,
         change: &Change,
         map: &mut MapWriter,
     ) -> Result<bool, Error> {
-        let block = u64::from(map.block_size()).max(1 << top.shift);
+        let block = u64::from(map.block_size()).max(1 << slab.shift);
         if map.header.length <= MANY_BLOCKS.saturating_mul(block) {
             return Ok(false);
         }
         let (vdev, metaslab) = (change.vdev, change.metaslab);
         let Some(counts) = self.allocator.histogram(vdev, metaslab)? else { return Ok(false) };
-        if map.header.length < TOO_LONG.saturating_mul(needed(&counts, top.shift)) {
+        if map.header.length < TOO_LONG.saturating_mul(needed(&counts, slab.shift)) {
             return Ok(false);
         }
         let Some(free) = self.allocator.as_written(vdev, metaslab)? else { return Ok(false) };
@@ -169,9 +162,9 @@ impl Space {
         map.truncate(writing.tx)?;
         let mut appendix = map.appendix(self.two_words);
         let (txg, pass) = (writing.tx.txg(), writing.pass);
-        let whole = std::iter::once(units(&extent, extent.start, top.shift));
+        let whole = std::iter::once(units(&extent, extent.start, slab.shift));
         appendix.ranges((Action::Allocated, txg, pass), None, whole)?;
-        let parts = free.iter().map(|range| units(&range, extent.start, top.shift));
+        let parts = free.iter().map(|range| units(&range, extent.start, slab.shift));
         appendix.ranges((Action::Freed, txg, pass), None, parts)?;
         let allocated = i64::try_from(all.saturating_sub(free_bytes)).unwrap_or(i64::MAX);
         map.append(writing.tx, &appendix, allocated)?;
@@ -224,11 +217,6 @@ pub(crate) fn free_map(mos: &Objset, tx: &Tx, map: ObjectId) -> Result<(), Error
         features::count(mos, tx, HISTOGRAM, Uses::More(-1))?;
     }
     Ok(mos.free(tx, map)?)
-}
-
-fn start_of(top: &TopMaps, change: &Change) -> u64 {
-    let index = usize::try_from(change.metaslab.get()).unwrap_or(usize::MAX);
-    top.slabs.get(index).map_or(0, |slab| slab.extent.start)
 }
 
 fn units(range: &std::ops::Range<u64>, start: u64, shift: u32) -> std::ops::Range<u64> {
