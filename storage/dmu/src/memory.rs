@@ -13,13 +13,16 @@ use zio::{Block, Error, Key, Policy, Sink, Sought, Source, WriteRequest};
 
 use crate::{Early, Ledger, Objset, Result, Synced, Syncing, Wanted};
 
+/// Blocks by where they are.
+type Blocks = HashMap<u64, Vec<u8>>;
+
 /// Holds blocks. Nothing is compressed or checked, and no space is used again. As on drives, what is
 /// freed can be read for a while: until the group after that one is written.
 #[derive(Debug, Default)]
 pub struct Memory {
-    blocks: Mutex<HashMap<u64, Vec<u8>>>,
+    blocks: Mutex<Blocks>,
     /// What was freed of late, and before that.
-    late: Mutex<(HashMap<u64, Vec<u8>>, HashMap<u64, Vec<u8>>)>,
+    late: Mutex<(Blocks, Blocks)>,
     next: Mutex<u64>,
     freed: Mutex<Vec<Blkptr>>,
     /// Those that cannot be read.

@@ -18,7 +18,7 @@ fn value_of(recorded: &Value) -> (&str, Option<&str>) {
 }
 
 /// The list in a token that tells how far a receive came: any gzip of it is as good as another.
-fn list_of(token: &str) -> Vec<u8> {
+pub(crate) fn list_of(token: &str) -> Vec<u8> {
     let parts: Vec<&str> = token.split('-').collect();
     let ["1", _, size, hex] = parts[..] else { panic!("{token}") };
     let pairs = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());

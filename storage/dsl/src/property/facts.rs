@@ -202,6 +202,11 @@ impl Facts {
             self.number("volblocksize", data.block_size().into());
             return Ok(());
         }
+        // of what is half received only the rest may say it
+        if dataset.is_inconsistent() {
+            self.lacks_content = true;
+            return Ok(());
+        }
         let master = Zap::open(objset.object(ObjectId::new(1))?)?;
         let choices = [
             ("version", "VERSION", 5),
