@@ -62,7 +62,9 @@ impl Facts {
             let _ = facts.of_keys(dataset);
         }
         if any(&CONTENT) {
-            facts.lacks_content = facts.of_content(dataset, volume).is_err();
+            // of what is half received the part that says it may be missing
+            facts.lacks_content =
+                !volume && dataset.is_inconsistent() || facts.of_content(dataset, volume).is_err();
         }
         facts
     }
@@ -200,11 +202,6 @@ impl Facts {
             }
             let data = objset.object(ObjectId::new(1))?;
             self.number("volblocksize", data.block_size().into());
-            return Ok(());
-        }
-        // of what is half received only the rest may say it
-        if dataset.is_inconsistent() {
-            self.lacks_content = true;
             return Ok(());
         }
         let master = Zap::open(objset.object(ObjectId::new(1))?)?;
