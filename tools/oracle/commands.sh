@@ -353,7 +353,7 @@ same sh -c "echo one >$M/p/f; ln $M/p/f $M/p/g; mkdir $M/p/d; echo two >$M/p/d/h
 sleep 2
 same zfs snapshot -r p@b
 same sh -c "echo three >$M/p/f; rm -r $M/p/d"
-alike zfs list -H -o name -t snapshot -s creation -r p
+alike zfs list -H -o name -t snapshot -s createtxg -r p
 alike zfs list -H -o name -t snapshot p
 alike zfs list -H -o name -t all -d 1 p
 same zfs rollback p@a
