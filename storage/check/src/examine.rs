@@ -65,6 +65,30 @@ impl Inner {
         self.tally.lock().merge(std::mem::take(tally));
     }
 
+    /// Notes a reference to a block; `None` if the block was examined for another reference.
+    pub(crate) fn first_reference(
+        &self,
+        block: &Regular,
+        place: Place,
+        tally: &mut Tally,
+    ) -> Option<Item> {
+        let item = |shared| Item { place, block: *block, shared };
+        let Some(dva) = block.dvas[0] else { return Some(item(false)) };
+        if self.checkpoint.load(Relaxed) {
+            // dedup and clones of that time are not in the present tables
+            return Some(item(true));
+        }
+        match self.shared.refer(dva) {
+            None | Some(0) => Some(item(false)),
+            Some(_) => {
+                tally.count(block);
+                tally.shared += 1;
+                tally.shared_bytes = tally.shared_bytes.saturating_add(allocated(block));
+                None
+            }
+        }
+    }
+
     /// Examines a block, counts it, notes its space and what is wrong; gives its stored bytes.
     pub(crate) fn inspect(&self, item: &Item, tally: &mut Tally) -> Option<Vec<u8>> {
         let Item { place, block, shared } = item;
@@ -123,23 +147,7 @@ impl Examiner {
 
     /// Notes a reference to a block; `None` if the block was examined for another reference.
     pub(crate) fn first_reference(&self, block: &Regular, place: Place) -> Option<Item> {
-        let inner = &*self.inner;
-        let item = |shared| Item { place, block: *block, shared };
-        let Some(dva) = block.dvas[0] else { return Some(item(false)) };
-        if inner.checkpoint.load(Relaxed) {
-            // dedup and clones of that time are not in the present tables
-            return Some(item(true));
-        }
-        match inner.shared.refer(dva) {
-            None | Some(0) => Some(item(false)),
-            Some(_) => {
-                let mut tally = self.tally.lock();
-                tally.count(block);
-                tally.shared += 1;
-                tally.shared_bytes = tally.shared_bytes.saturating_add(allocated(block));
-                None
-            }
-        }
+        self.inner.first_reference(block, place, &mut self.tally.lock())
     }
 }
 

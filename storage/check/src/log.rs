@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
-use ondisk::zil::{Chain, Record, Verifier};
+use ondisk::zil::{Chain, Pointed, Record, Verifier};
 use ondisk::{Blkptr, Checksum, ObjectType};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
 use zio::Reader;
@@ -23,7 +23,7 @@ impl Inner {
     pub(crate) fn log(&self, id: ObjsetId, header: &LogHeader, tally: &mut Tally) {
         let claimed = !header.claim_txg.is_zero();
         let lasting = if claimed { None } else { self.kept() };
-        let mut next = header.chain.clone();
+        let (mut next, mut last) = (header.chain.clone(), 0);
         for _ in 0..MOST_BLOCKS {
             let Blkptr::Regular(block) = &next else { return };
             if lasting.is_some_and(|kept| block.birth > kept) {
@@ -36,10 +36,13 @@ impl Inner {
             }
             let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
             let item = Item { place, block: **block, shared: false };
-            let Some((chain, records)) = self.log_block(&item, claimed, tally) else { return };
-            for pointer in records {
-                self.log_write(id, &pointer, header, tally);
-            }
+            let promised = claimed && !header.may_end(verifier.seq, last);
+            let Some(chain) = self.log_block(&item, promised, tally, &mut |seq, pointed, tally| {
+                last = seq;
+                self.log_record(id, pointed, header, tally);
+            }) else {
+                return;
+            };
             match &chain.next {
                 Blkptr::Regular(after) if Verifier::of(after) == verifier.next() => {}
                 _ => return,
@@ -55,21 +58,22 @@ impl Inner {
         self.checkpoint.load(Relaxed).then_some(checkpoint.txg)
     }
 
-    /// A block of the chain: what it says, and the pointers in its records. `None` where the chain
-    /// ends.
+    /// A block of the chain, which must be there if it is `promised`: what it says, with each record
+    /// shown by its number. `None` where the chain ends.
     fn log_block(
         &self,
         item: &Item,
-        claimed: bool,
+        promised: bool,
         tally: &mut Tally,
-    ) -> Option<(Chain, Vec<(u64, Regular)>)> {
+        show: &mut dyn FnMut(u64, &Pointed, &mut Tally),
+    ) -> Option<Chain> {
         let Item { block, place, .. } = item;
         if self.is_log_known(block) {
             return None;
         }
         let written = self.reader.stored(block, *place).ok();
-        let bytes = if claimed || written.is_some() {
-            self.inspect_promised(item, claimed, tally)?
+        let bytes = if promised || written.is_some() {
+            self.inspect_promised(item, promised, tally)?
         } else {
             // made beforehand and not written yet: the end of the log
             self.hold(item, tally);
@@ -82,25 +86,36 @@ impl Inner {
         let split = Chain::split(&bytes, block.order, front);
         let Ok((chain, records)) = split else { return None };
         let mut reader = ondisk::Reader::new("log block", records, block.order);
-        let mut pointers = Vec::new();
         while reader.left() > 0 {
-            match Record::pointer(&mut reader) {
-                Ok(Some((txg, Blkptr::Regular(pointer)))) => pointers.push((txg.get(), *pointer)),
-                Ok(_) => {}
-                Err(_) => break,
-            }
+            let Ok((seq, _)) = Record::peek(&reader) else { break };
+            let Ok(pointed) = Record::pointed(&mut reader) else { break };
+            show(seq, &pointed, tally);
         }
-        Some((chain, pointers))
+        Some(chain)
+    }
+
+    /// What a record of the log has besides itself.
+    fn log_record(&self, id: ObjsetId, has: &Pointed, header: &LogHeader, tally: &mut Tally) {
+        match has {
+            Pointed::Nothing => {}
+            Pointed::Written(block) => self.log_write(id, block, header, tally),
+            // counted as the log's when it is claimed
+            Pointed::Shared(blocks) if !header.claim_txg.is_zero() => {
+                let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
+                for block in blocks {
+                    if let Some(item) = self.first_reference(block, place, tally)
+                        && let Some(bytes) = self.inspect(&item, tally)
+                    {
+                        Reader::give_back(bytes);
+                    }
+                }
+            }
+            Pointed::Shared(_) => {}
+        }
     }
 
     /// The block that a record of the log points to.
-    fn log_write(
-        &self,
-        id: ObjsetId,
-        (_, block): &(u64, Regular),
-        header: &LogHeader,
-        tally: &mut Tally,
-    ) {
+    fn log_write(&self, id: ObjsetId, block: &Regular, header: &LogHeader, tally: &mut Tally) {
         let claimed = !header.claim_txg.is_zero();
         // what is older is in the tree, or has been freed since
         let since = if claimed { header.claim_txg.get() } else { self.pool.allocated.get() + 1 };

@@ -119,6 +119,13 @@ impl LogHeader {
     /// The flag of a log that knows the last record that was claimed.
     pub const HAS_LAST_RECORD: u64 = 2;
 
+    /// Whether a claimed log may end with a block, after the record of a number: the last of its blocks is
+    /// claimed although nothing was written to it.
+    pub fn may_end(&self, block_seq: u64, record_seq: u64) -> bool {
+        let has_last = self.flags & Self::HAS_LAST_RECORD != 0;
+        block_seq >= self.claim_block_seq && (!has_last || record_seq >= self.claim_record_seq)
+    }
+
     /// Reads one.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let header = Self {

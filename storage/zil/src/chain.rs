@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
-use ondisk::zil::{Chain, Record, Verifier};
+use ondisk::zil::{Chain, Pointed, Record, Verifier};
 use ondisk::{Blkptr, Checksum, Dva, Reader as Cursor};
 use units::{BlockId, ObjectId, ObjsetId, Place, Txg};
 use zio::{Reader, Sink, Writer};
@@ -18,8 +18,8 @@ const MOST_BLOCKS: u64 = 1 << 22;
 enum Met<'a> {
     /// A block of the chain, before it is read: the last one was never written.
     Block(&'a Regular, Verifier),
-    /// A record, by its number, and the block that it points to.
-    Record(u64, Option<&'a Regular>),
+    /// A record, by its number, and the blocks that it points to.
+    Record(u64, &'a Pointed),
 }
 
 /// Whether to go on.
@@ -31,7 +31,8 @@ enum On {
 }
 
 /// The head of a log for the first txg after an import: all that the log has is claimed, so that
-/// nothing else is put there before it is replayed. `first` is that txg. A log that leads to devices
+/// nothing else is put there before it is replayed; blocks that it shares are counted as the log's, lest
+/// they go before. `first` is that txg. A log that leads to devices
 /// which are not there is an error, or ends there (`forgives`).
 pub fn claim(
     writer: &Writer,
@@ -46,12 +47,20 @@ pub fn claim(
     let (mut blocks, mut records) = (0_u64, 0_u64);
     let mut known: HashSet<Dva> = HashSet::new();
     let walked = walk(writer.reader(), objset, header, &mut |met, place| {
-        let (block, is_write) = match met {
-            Met::Block(block, _) => (Some(block), false),
-            Met::Record(_, pointer) => (pointer, true),
+        let own = match met {
+            Met::Block(block, _) => Some(block),
+            Met::Record(_, Pointed::Written(block)) => Some(&**block),
+            Met::Record(_, Pointed::Shared(blocks)) => {
+                if !share(writer, blocks, first) {
+                    return Ok(On::No);
+                }
+                None
+            }
+            Met::Record(_, Pointed::Nothing) => None,
         };
-        if let Some(block) = block.filter(|block| block.birth >= first) {
+        if let Some(block) = own.filter(|block| block.birth >= first) {
             // a write whose block was not finished was never promised
+            let is_write = matches!(met, Met::Record(..));
             if is_write && writer.reader().stored(block, place).is_err() {
                 return Ok(On::No);
             }
@@ -81,6 +90,25 @@ pub fn claim(
         claimed.flags |= LogHeader::REPLAY_NEEDED;
     }
     Ok(claimed)
+}
+
+/// Counts the blocks of a record as the log's, all or none; gives whether they may be.
+fn share(writer: &Writer, blocks: &[Regular], first: Txg) -> bool {
+    // one that was written after the last group was not there to be shared
+    if blocks.iter().any(|block| block.birth_physical >= first) {
+        return false;
+    }
+    let shared = blocks.iter().take_while(|block| writer.share(block, first)).count();
+    if shared < blocks.len() {
+        free_all(writer, blocks.iter().take(shared), first);
+    }
+    shared == blocks.len()
+}
+
+fn free_all<'a>(writer: &Writer, blocks: impl Iterator<Item = &'a Regular>, txg: Txg) {
+    for block in blocks {
+        writer.free(&Blkptr::Regular(Box::new(*block)), txg);
+    }
 }
 
 /// Whether a log can wait, as that of a dataset without its key must, although the pool is changed:
@@ -125,26 +153,31 @@ fn give_up(
     let mut known: HashSet<Dva> = HashSet::new();
     let mut unwanted = Vec::new();
     walk(writer.reader(), objset, header, &mut |met, _| {
-        let block = match met {
+        let own = match met {
             Met::Block(block, _) if until.is_some_and(|until| block.birth > until) => {
                 return Ok(On::No);
             }
             Met::Block(block, _) => Some(block),
             // what is older is part of the dataset
-            Met::Record(_, block) => {
-                block.filter(|block| until.is_none() && block.birth >= header.claim_txg)
+            Met::Record(_, Pointed::Written(block)) => {
+                Some(&**block).filter(|block| until.is_none() && block.birth >= header.claim_txg)
             }
+            Met::Record(_, Pointed::Shared(blocks)) => {
+                if !header.claim_txg.is_zero() {
+                    unwanted.extend_from_slice(blocks);
+                }
+                None
+            }
+            Met::Record(_, Pointed::Nothing) => None,
         };
-        if let Some(block) = block
+        if let Some(block) = own
             && block.dvas[0].is_some_and(|dva| known.insert(dva))
         {
             unwanted.push(*block);
         }
         Ok(On::Yes)
     })?;
-    for block in unwanted {
-        writer.free(&Blkptr::Regular(Box::new(block)), txg);
-    }
+    free_all(writer, unwanted.iter(), txg);
     Ok(())
 }
 
@@ -180,12 +213,8 @@ fn walk(
         let mut cursor = Cursor::new("log block", records, block.order);
         while cursor.left() > 0 {
             let Ok((seq, _)) = Record::peek(&cursor) else { return Ok(()) };
-            let Ok(found) = Record::pointer(&mut cursor) else { return Ok(()) };
-            let pointer = match &found {
-                Some((_, Blkptr::Regular(pointer))) => Some(&**pointer),
-                _ => None,
-            };
-            if seq > last_record || visit(Met::Record(seq, pointer), place)? == On::No {
+            let Ok(found) = Record::pointed(&mut cursor) else { return Ok(()) };
+            if seq > last_record || visit(Met::Record(seq, &found), place)? == On::No {
                 return Ok(());
             }
         }

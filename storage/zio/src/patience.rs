@@ -10,8 +10,12 @@ use crate::Error;
 
 /// Waits until drives that failed are worth another try.
 pub trait Patience: Send + Sync + std::fmt::Debug {
-    /// Returns when it is to be tried again; false: never.
-    fn wait(&self, why: &Error) -> bool;
+    /// How many times everything was to be tried again so far.
+    fn tries(&self) -> u64;
+
+    /// Returns when what failed is to be tried again; false: never. `tries` is what they were when it
+    /// was begun: if it has been told since, that holds for it.
+    fn wait(&self, why: &Error, tries: u64) -> bool;
 }
 
 thread_local! {
@@ -38,9 +42,10 @@ pub(crate) fn patiently<T>(
     mut work: impl FnMut() -> Result<T, Error>,
 ) -> Result<T, Error> {
     loop {
+        let tries = patience.filter(|_| is_writing()).map_or(0, Patience::tries);
         match (work(), patience) {
             (Err(why), Some(patience))
-                if is_writing() && is_passing(&why) && patience.wait(&why) => {}
+                if is_writing() && is_passing(&why) && patience.wait(&why, tries) => {}
             (result, _) => return result,
         }
     }

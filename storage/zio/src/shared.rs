@@ -52,6 +52,9 @@ pub trait Shared: Send + Sync {
 
     /// A block that was not found is written, and has one pointer.
     fn add(&self, block: &Regular, txg: Txg);
+
+    /// One more pointer to a block of a file, which is there, comes in `txg`; gives whether that can be.
+    fn share(&self, block: &Regular, txg: Txg) -> bool;
 }
 
 /// So many different blocks may be looked for at a time.
@@ -85,6 +88,11 @@ impl Writer {
     /// is deduplicated, and no block may be shared by clones.
     pub fn set_shared(&self, shared: Arc<dyn Shared>) {
         let _ = self.sharing.known.set(shared);
+    }
+
+    /// One more pointer to a block that is there comes in a group; gives whether that can be.
+    pub fn share(&self, block: &Regular, txg: Txg) -> bool {
+        self.sharing.known.get().is_some_and(|known| known.share(block, txg))
     }
 
     /// Whether a block that is there already can be read, and has just these stored bytes.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use device::{Device, Memory};
 use engine::dataset::Wanted;
 use engine::files::{File, Files, Kind, Time};
-use engine::held::{Caller, Held, LiveFiles, Position, Set, TakeOver, hold_on_as};
+use engine::held::{Caller, Held, LiveFiles, Position, Set, TakeOver, World, hold_on_as};
 use engine::{OpenOptions, Pool};
 use sim::Storm;
 use units::ObjectId;
@@ -50,9 +50,14 @@ struct State {
 }
 
 impl Taken {
-    /// Takes the pool on some drives over, changes it in two steps, and exports it. None: it cannot be
-    /// taken over, or not all is well with it.
-    pub fn new(name: &str, drives: Vec<Memory>, seed: u64) -> Result<Option<Self>, String> {
+    /// Takes the pool on some drives over, changes it in two steps, and exports it; no more than `dirty`
+    /// bytes wait for a group. None: it cannot be taken over, or not all is well with it.
+    pub fn new(
+        name: &str,
+        drives: Vec<Memory>,
+        seed: u64,
+        dirty: u64,
+    ) -> Result<Option<Self>, String> {
         let storm = Storm::from_memory(drives);
         let (name, devices) = (name.to_owned(), storm.devices());
         let mut taken = Self { name, storm, states: Vec::new() };
@@ -61,9 +66,8 @@ impl Taken {
         }
         taken.note(0)?;
         let how = TakeOver::default();
-        let Ok(held) = hold_on_as(&devices, &taken.name, &how, &world(seed)) else {
-            return Ok(None);
-        };
+        let world = World { dirty, ..world(seed) };
+        let Ok(held) = hold_on_as(&devices, &taken.name, &how, &world) else { return Ok(None) };
         let said = |why: engine::Error| why.to_string();
         held.sync().map_err(said)?;
         taken.note(0)?;
@@ -82,6 +86,11 @@ impl Taken {
     /// How many moments there are at which it can be cut.
     pub fn moments(&self) -> usize {
         self.storm.journal().len() + 1
+    }
+
+    /// How many of them are within its taking over, in which its intent logs are done again.
+    pub fn beginning(&self) -> usize {
+        self.states.get(1).map_or(0, |state| state.to) + 1
     }
 
     /// How many files there are less at the end than there were.

@@ -59,6 +59,9 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| held.run(Duration::from_millis(100), &stop));
+        while !held.is_served() {
+            std::thread::yield_now();
+        }
         let work = std::panic::AssertUnwindSafe(|| {
             fs::write(dir.join("there"), vec![7; 300_000]).unwrap();
             // the kernel has one at a time make something in a folder, and who waits for that
@@ -144,6 +147,9 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| held.run(Duration::from_secs(5), &stop));
+        while !held.is_served() {
+            std::thread::yield_now();
+        }
         let work = std::panic::AssertUnwindSafe(|| {
             let mut failed = Vec::new();
             for (name, once) in all {

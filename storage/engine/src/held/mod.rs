@@ -179,6 +179,11 @@ impl Held {
         self.0.owned.serve(|| self.write_groups(interval, stop))
     }
 
+    /// Whether a thread does so: drives that fail past redundancy are waited for from then on.
+    pub fn is_served(&self) -> bool {
+        self.0.owned.is_served()
+    }
+
     fn write_groups(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
         let groups = self.0.owned.groups();
         let _duty = groups.writer();

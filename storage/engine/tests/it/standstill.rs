@@ -47,6 +47,9 @@ fn served(held: &Held, work: impl FnOnce()) {
     std::thread::scope(|scope| {
         scope.spawn(|| held.run(Duration::from_millis(50), &stop));
         let _ends = Ends(&stop, held);
+        while !held.is_served() {
+            std::thread::yield_now();
+        }
         work();
     });
 }

@@ -442,7 +442,7 @@ fn object(reader: &mut Reader<'_>) -> Result<ObjectId> {
 }
 
 /// A count of things of `size` bytes that must all be in what is left.
-fn counted(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize> {
+pub(super) fn counted(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize> {
     let room = reader.left().checked_div(size).unwrap_or(0);
     let fits = usize::try_from(count).ok().filter(|count| *count <= room);
     fits.ok_or_else(|| reader.broken(8, "a count must fit the record", count))

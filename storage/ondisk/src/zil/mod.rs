@@ -29,7 +29,7 @@ mod record;
 
 pub use body::{Acl, Attributes, Body, Rename, RenameKind, SetAttr, Whiteout, Write};
 pub use create::{Create, CreateKind};
-pub use record::Record;
+pub use record::{Pointed, Record};
 
 use units::ObjsetId;
 

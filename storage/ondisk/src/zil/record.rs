@@ -14,11 +14,17 @@
 use units::Txg;
 
 use super::Body;
+use super::body::counted;
+use crate::blkptr::Regular;
 use crate::{Blkptr, Order, Reader, Result};
 
 const FOLD_CASE: u64 = 1 << 63;
 /// The kind of a write.
 const WRITE: u64 = 9;
+/// The kind of blocks that are shared.
+const CLONE: u64 = 24;
+/// Where a record of that kind says how many pointers follow.
+const CLONE_COUNT: usize = 64;
 /// Bytes of a write whose data is in a block of its own.
 const WRITE_SIZE: usize = 192;
 
@@ -35,6 +41,17 @@ pub struct Record {
     pub order: Order,
     /// What was done.
     pub body: Body,
+}
+
+/// The blocks that a record points to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pointed {
+    /// None.
+    Nothing,
+    /// One that was written for it.
+    Written(Box<Regular>),
+    /// Blocks of others, which it shares (`TX_CLONE_RANGE`).
+    Shared(Vec<Regular>),
 }
 
 impl Record {
@@ -71,19 +88,32 @@ impl Record {
         Self::take(reader).map(drop)
     }
 
-    /// Passes over the record at the cursor; gives the pointer if it is a write that has one. All
-    /// that this looks at is readable without a key, too.
-    pub fn pointer(reader: &mut Reader<'_>) -> Result<Option<(Txg, Blkptr)>> {
+    /// Passes over the record at the cursor; gives the blocks that it points to. All that this looks
+    /// at is readable without a key, too.
+    pub fn pointed(reader: &mut Reader<'_>) -> Result<Pointed> {
         let bytes = Self::take(reader)?;
         let mut inner = Reader::new("log record", bytes, reader.order());
-        let kind = inner.u64()? & !FOLD_CASE;
-        if kind != WRITE || bytes.len() != WRITE_SIZE {
-            return Ok(None);
+        match inner.u64()? & !FOLD_CASE {
+            WRITE if bytes.len() == WRITE_SIZE => {
+                inner.skip(WRITE_SIZE.saturating_sub(Blkptr::SIZE).saturating_sub(8))?;
+                Ok(match Blkptr::read(&mut inner)? {
+                    Blkptr::Regular(block) => Pointed::Written(block),
+                    _ => Pointed::Nothing,
+                })
+            }
+            CLONE => {
+                inner.skip(CLONE_COUNT.saturating_sub(8))?;
+                let count = counted(inner.u64()?, Blkptr::SIZE, &inner)?;
+                let mut blocks = Vec::with_capacity(count);
+                for _ in 0..count {
+                    if let Blkptr::Regular(block) = Blkptr::read(&mut inner)? {
+                        blocks.push(*block);
+                    }
+                }
+                Ok(Pointed::Shared(blocks))
+            }
+            _ => Ok(Pointed::Nothing),
         }
-        inner.skip(8)?;
-        let txg = Txg::new(inner.u64()?);
-        inner.skip(WRITE_SIZE.saturating_sub(Blkptr::SIZE).saturating_sub(24))?;
-        Ok(Some((txg, Blkptr::read(&mut inner)?)))
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {

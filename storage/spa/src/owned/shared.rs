@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     tree: Arc<Tree>,
     clones: Clones,
     dedup: Dedup,
+    /// Blocks may be cloned (block_cloning).
+    may_clone: bool,
     world: World,
     /// Held while a block of dedup is looked up and changed.
     turn: Mutex<()>,
@@ -44,11 +46,12 @@ impl Shared {
     /// What the pool's directory tells.
     pub(crate) fn load(pool: &Pool, mos: &Objset, world: &World) -> Result<Self, Error> {
         let tops = pool.config.tree.iter().flat_map(|root| &root.children);
-        let fast = pool.features.iter().any(|feature| feature.guid == FAST_DEDUP);
+        let has = |guid| pool.features.iter().any(|feature| feature.guid == guid);
         Ok(Self {
             tree: Arc::clone(&pool.tree),
             clones: Clones::load(mos, tops.map(|top| top.id))?,
-            dedup: Dedup::load(mos, fast)?,
+            dedup: Dedup::load(mos, has(FAST_DEDUP))?,
+            may_clone: has(BLOCK_CLONING),
             world: world.clone(),
             turn: Mutex::new(()),
             trouble: Mutex::default(),
@@ -140,6 +143,30 @@ impl Shared {
         Ok(Found::Known(known))
     }
 
+    /// One more pointer to a block of dedup: whether the table knows it.
+    fn share_of_dedup(&self, block: &Regular) -> Result<bool, Error> {
+        let _turn = self.turn.lock();
+        let key = DedupKey::of(block);
+        let Some(mut value) = self.dedup.find(block.checksum, &key)? else { return Ok(false) };
+        let set = set_of(&mut value, block).filter(|set| set.references > 0);
+        let Some(set) = set else { return Ok(false) };
+        set.references = set.references.saturating_add(1);
+        self.dedup.put(block.checksum, &key, value)?;
+        Ok(true)
+    }
+
+    fn share_block(&self, block: &Regular) -> Result<bool, Error> {
+        if block.level.get() > 0 || block.kind.is_metadata() {
+            return Ok(false);
+        }
+        if block.dedup && self.share_of_dedup(block)? {
+            return Ok(true);
+        }
+        let Some(cloned) = self.cloned(block).filter(|_| self.may_clone) else { return Ok(false) };
+        self.clones.add(&cloned, 1)?;
+        Ok(true)
+    }
+
     fn add_new(&self, block: &Regular) -> Result<(), Error> {
         let _turn = self.turn.lock();
         let key = DedupKey::of(block);
@@ -183,6 +210,10 @@ impl zio::Shared for Shared {
 
     fn add(&self, block: &Regular, _: Txg) {
         self.note(self.add_new(block), ());
+    }
+
+    fn share(&self, block: &Regular, _: Txg) -> bool {
+        self.note(self.share_block(block), false)
     }
 }
 

@@ -31,6 +31,8 @@ struct State {
     server: Option<ThreadId>,
     /// What failed.
     why: Option<String>,
+    /// How many times it was cleared.
+    tries: u64,
     /// Nobody waits any more.
     closed: bool,
 }
@@ -51,11 +53,20 @@ impl Standstill {
         Some(Error::Standstill { why })
     }
 
-    /// Waits until what failed is to be tried again; false: never.
-    pub(super) fn halt(&self, why: &dyn std::fmt::Display) -> bool {
+    /// How many times everything was to be tried again so far.
+    pub(super) fn tries(&self) -> u64 {
+        self.state.lock().tries
+    }
+
+    /// Waits until what failed is to be tried again; false: never. What was begun before that was last
+    /// told is tried again at once, lest the pool stand still for what is mended.
+    pub(super) fn halt(&self, why: &dyn std::fmt::Display, tries: u64) -> bool {
         let mut state = self.state.lock();
         if state.server.is_none() || state.closed {
             return false;
+        }
+        if state.tries != tries {
+            return true;
         }
         // several threads of a crew may come here
         state.why.get_or_insert_with(|| why.to_string());
@@ -70,6 +81,7 @@ impl Standstill {
     fn clear(&self) {
         let mut state = self.state.lock();
         state.why = None;
+        state.tries += 1;
         self.groups.halt(false);
         self.changed.notify_all();
     }
@@ -82,8 +94,12 @@ impl Standstill {
 }
 
 impl zio::Patience for Standstill {
-    fn wait(&self, why: &zio::Error) -> bool {
-        self.halt(why)
+    fn tries(&self) -> u64 {
+        self.tries()
+    }
+
+    fn wait(&self, why: &zio::Error, tries: u64) -> bool {
+        self.halt(why, tries)
     }
 }
 
@@ -96,6 +112,11 @@ impl Owned {
         self.standstill.state.lock().server = None;
         self.groups.stir();
         result
+    }
+
+    /// Whether another thread does so.
+    pub fn is_served(&self) -> bool {
+        self.standstill.is_served()
     }
 
     /// Whether no group can be written for now.
@@ -151,5 +172,34 @@ impl Owned {
         self.standstill.close();
         // the drives may be another's from now on
         self.l2arc.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use txg::{Groups, Limits};
+    use units::Txg;
+
+    use super::Standstill;
+
+    #[test]
+    fn what_was_begun_before_all_was_to_be_tried_again_does_not_have_the_pool_stand_still() {
+        let standstill = Standstill::new(Groups::new(Txg::new(1), Limits::default()));
+        standstill.state.lock().server = Some(thread::current().id());
+        let tries = standstill.tries();
+        standstill.clear();
+        assert!(standstill.halt(&"it failed", tries));
+        assert!(standstill.trouble().is_none());
+        // and what fails after that does
+        thread::scope(|scope| {
+            let halted = scope.spawn(|| standstill.halt(&"it failed again", standstill.tries()));
+            while standstill.trouble().is_none() {
+                thread::yield_now();
+            }
+            standstill.clear();
+            assert!(halted.join().expect("it does not panic"));
+        });
     }
 }

@@ -4,7 +4,7 @@ use ondisk::Blkptr;
 use ondisk::Checksum;
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
-use ondisk::zil::{Chain, Record, Verifier};
+use ondisk::zil::{Chain, Pointed, Record, Verifier};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place};
 use zio::Reader;
 
@@ -21,7 +21,7 @@ impl Round<'_> {
     /// far as they are of the txg that is walked.
     pub(super) fn log(&self, id: ObjsetId, header: &LogHeader, gathered: &mut Gathered) {
         let claimed = !header.claim_txg.is_zero();
-        let mut next = header.chain.clone();
+        let (mut next, mut last) = (header.chain.clone(), 0);
         for _ in 0..MOST_BLOCKS {
             let Blkptr::Regular(block) = &next else { return };
             let verifier = Verifier::of(block);
@@ -34,14 +34,14 @@ impl Round<'_> {
                 Ok(stored) => stored,
                 Err(error) => {
                     // one that was made beforehand and not written yet is the end of the log
-                    if claimed {
+                    if claimed && !header.may_end(verifier.seq, last) {
                         self.scan.lose(place, &error, (block.birth, block.birth));
                     }
                     return;
                 }
             };
             self.gather(Item { place, block: **block }, gathered);
-            let chain = self.records(id, block, &stored, header, gathered);
+            let chain = self.records(id, block, &stored, (header, &mut last), gathered);
             Reader::give_back(stored);
             match chain.map(|chain| chain.next) {
                 Some(Blkptr::Regular(after)) if Verifier::of(&after) == verifier.next() => {
@@ -52,33 +52,39 @@ impl Round<'_> {
         }
     }
 
-    /// Takes in what the records of a log block point to; gives what comes next.
+    /// Takes in what the records of a log block point to, and the number of the last one; gives what
+    /// comes next.
     fn records(
         &self,
         id: ObjsetId,
         block: &Regular,
         stored: &[u8],
-        header: &LogHeader,
+        (header, last): (&LogHeader, &mut u64),
         gathered: &mut Gathered,
     ) -> Option<Chain> {
         let front = block.checksum == Checksum::Zilog2;
         let (chain, records) = Chain::split(stored, block.order, front).ok()?;
         let mut reader = ondisk::Reader::new("log block", records, block.order);
         while reader.left() > 0 {
-            match Record::pointer(&mut reader) {
-                Ok(Some((_, Blkptr::Regular(data)))) => self.log_data(id, &data, header, gathered),
-                Ok(_) => {}
+            *last = Record::peek(&reader).map_or(*last, |(seq, _)| seq);
+            match Record::pointed(&mut reader) {
+                Ok(Pointed::Nothing) => {}
+                // what is older is in the tree, or freed
+                Ok(Pointed::Written(data)) if data.birth < header.claim_txg => {}
+                Ok(Pointed::Written(data)) => self.log_data(id, &data, header, gathered),
+                Ok(Pointed::Shared(blocks)) => {
+                    blocks.iter().for_each(|data| self.log_data(id, data, header, gathered));
+                }
                 Err(_) => break,
             }
         }
         Some(chain)
     }
 
-    /// The block that a record points to: what is older than the log is in the tree, or freed.
+    /// A block that a record has: nobody does before it is claimed.
     fn log_data(&self, id: ObjsetId, data: &Regular, header: &LogHeader, gathered: &mut Gathered) {
         let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
-        let since = header.claim_txg;
-        if since.is_zero() || data.birth < since || data.birth > self.txg {
+        if header.claim_txg.is_zero() || data.birth > self.txg {
             return;
         }
         self.gather(Item { place, block: *data }, gathered);

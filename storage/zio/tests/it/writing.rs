@@ -492,6 +492,10 @@ impl Shared for Table {
     fn add(&self, block: &Regular, _: Txg) {
         self.0.lock().insert(block.sum, (*block, 1));
     }
+
+    fn share(&self, _: &Regular, _: Txg) -> bool {
+        false
+    }
 }
 
 #[test]

@@ -28,13 +28,19 @@ fn memory(path: &Path) -> Memory {
     memory
 }
 
+/// All that is done to a pool here may wait for one group.
+const ENOUGH: u64 = 64 << 20;
+
+/// Takes a pool over and changes it, if that can be.
+fn take(fixture: &Fixture, seed: u64, dirty: u64) -> Result<Option<Taken>, String> {
+    let drives = fixture.images().iter().map(|image| memory(image)).collect();
+    Taken::new(fixture.pool(), drives, seed, dirty)
+}
+
 /// Cuts a pool so many times; gives whether it could be taken over, and files of it removed.
 fn cut(fixture: &Fixture, cuts: u64, seed: u64) -> Result<bool, String> {
     let failed = |why| format!("{}, seed {seed}: {why}", fixture.name);
-    let drives = fixture.images().iter().map(|image| memory(image)).collect();
-    let Some(taken) = Taken::new(fixture.pool(), drives, seed).map_err(failed)? else {
-        return Ok(false);
-    };
+    let Some(taken) = take(fixture, seed, ENOUGH).map_err(failed)? else { return Ok(false) };
     let mut chance = Seed::new(seed);
     let moments = taken.moments() as u64;
     let mut at: Vec<u64> = (0..cuts).map(|_| chance.below(moments)).collect();
@@ -72,6 +78,22 @@ fn cut_all(cuts: u64) {
 #[test]
 fn pools_of_openzfs_outlast_power_cuts() {
     cut_all(4);
+}
+
+/// What a log shares is wanted by it until it has been done again: other logs remove the files that the
+/// blocks are from.
+#[test]
+fn logs_that_share_blocks_outlast_power_cuts_while_they_are_done_again() {
+    // in one group, and in many
+    let names = ["clones-promised", "clones-claimed"];
+    for (name, dirty) in names.into_iter().flat_map(|name| [(name, ENOUGH), (name, 1)]) {
+        let taken = take(&fixtures::load(name), 1, dirty).unwrap().expect("it can be taken over");
+        for at in (0..taken.beginning()).step_by((taken.beginning() / 25).max(1)) {
+            for way in [0, 1, at as u64] {
+                taken.cut(at, way).unwrap_or_else(|why| panic!("{name} {dirty}: {why}"));
+            }
+        }
+    }
 }
 
 #[test]
