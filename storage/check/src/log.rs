@@ -97,7 +97,6 @@ impl Inner {
     /// What a record of the log has besides itself.
     fn log_record(&self, id: ObjsetId, has: &Pointed, header: &LogHeader, tally: &mut Tally) {
         match has {
-            Pointed::Nothing => {}
             Pointed::Written(block) => self.log_write(id, block, header, tally),
             // counted as the log's when it is claimed
             Pointed::Shared(blocks) if !header.claim_txg.is_zero() => {
@@ -110,7 +109,7 @@ impl Inner {
                     }
                 }
             }
-            Pointed::Shared(_) => {}
+            Pointed::Nothing | Pointed::Shared(_) => {}
         }
     }
 

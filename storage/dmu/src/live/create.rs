@@ -189,7 +189,8 @@ impl Live {
     fn occupied(&self, base: &Objset, block: u64, per_block: u64) -> Result<BTreeSet<u64>> {
         let first = block.saturating_mul(per_block);
         let claimed = self.claimed(first..first.saturating_add(per_block));
-        let mut taken: BTreeSet<u64> = claimed.map(|id| id.saturating_sub(first)).collect();
+        let mut taken: BTreeSet<u64> =
+            claimed.into_iter().map(|slot| slot.saturating_sub(first)).collect();
         let Some(meta) = base.meta().filter(|meta| block < meta.end_block()) else {
             return Ok(taken);
         };

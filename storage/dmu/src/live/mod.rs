@@ -12,6 +12,7 @@ pub(crate) mod entry;
 pub(crate) mod see;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -47,8 +48,8 @@ pub(crate) struct Live {
 struct Table {
     objects: HashMap<ObjectId, Arc<Entry>>,
     dirty: BTreeMap<Txg, BTreeSet<ObjectId>>,
-    /// Slots of objects that were made and are not on the drives yet.
-    claimed: BTreeSet<u64>,
+    /// Objects that were made and are not on the drives yet, and how many slots they have.
+    claimed: BTreeMap<ObjectId, u8>,
     /// Counts the syncs: what was looked up before one may be old after it.
     epoch: u64,
 }
@@ -138,26 +139,36 @@ impl Live {
 
     /// Notes the slots of an object that is made.
     pub(crate) fn claim(&self, id: ObjectId, slots: u8) {
-        let end = id.get().saturating_add(slots.into());
-        self.table.lock().claimed.extend(id.get()..end);
+        self.table.lock().claimed.insert(id, slots);
     }
 
-    /// The slots in a range that are noted so.
-    pub(crate) fn claimed(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
-        let claimed: Vec<u64> = self.table.lock().claimed.range(range).copied().collect();
-        claimed.into_iter()
+    /// The slots of a block of dnodes that are noted so.
+    pub(crate) fn claimed(&self, block: Range<u64>) -> BTreeSet<u64> {
+        let table = self.table.lock();
+        let range = ObjectId::new(block.start)..ObjectId::new(block.end);
+        let slots = table.claimed.range(range).flat_map(|(id, slots)| {
+            let first = id.get();
+            first..first.saturating_add((*slots).into())
+        });
+        slots.collect()
     }
 
     /// Puts a new tree under what is left. `settle` does so for the entries of the sync, whose
     /// slots are now known to be taken or free.
-    pub(crate) fn settle(&self, base: Objset, txg: Txg, slots: &[u64], settle: impl FnOnce(&Self)) {
+    pub(crate) fn settle(
+        &self,
+        base: Objset,
+        txg: Txg,
+        synced: &[ObjectId],
+        settle: impl FnOnce(&Self),
+    ) {
         let mut table = self.table.lock();
         *self.base.write() = base;
         settle(self);
         table.dirty.remove(&txg);
         self.cloned.lock().remove(&txg);
-        for slot in slots {
-            table.claimed.remove(slot);
+        for id in synced {
+            table.claimed.remove(id);
         }
         table.epoch = table.epoch.wrapping_add(1);
         table

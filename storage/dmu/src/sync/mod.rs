@@ -172,15 +172,12 @@ fn write_root(base: &Objset, syncing: &Syncing<'_>, header: &ObjsetHeader) -> Re
 /// Puts what was written under what is left of the changes.
 fn settle(live: &Live, txg: Txg, base: Objset, written: Vec<Written>) -> Vec<Changed> {
     let mut changed = Vec::with_capacity(written.len());
-    let mut slots = Vec::new();
+    let synced: Vec<ObjectId> = written.iter().map(|written| written.entry.id).collect();
     for Written { entry, before, after } in &written {
-        let dnode = after.as_ref().or(before.as_ref().map(|tree| &tree.dnode));
-        let count = dnode.map_or(1, |dnode| dnode.slots);
-        slots.extend(entry.id.get()..entry.id.get().saturating_add(count.into()));
         let before = before.as_ref().map(|tree| tree.dnode.clone());
         changed.push(Changed { id: entry.id, before, after: after.clone() });
     }
-    live.settle(base, txg, &slots, |live| {
+    live.settle(base, txg, &synced, |live| {
         for Written { entry, after, .. } in written {
             let tree = after.map(|dnode| live.tree(entry.id, dnode));
             entry.state.write().settle(txg, tree);

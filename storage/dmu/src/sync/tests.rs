@@ -288,6 +288,25 @@ fn nothing_of_what_was_cut_off_comes_back_with_what_is_written_after_it() {
 }
 
 #[test]
+fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
+    let (set, memory) = blank(Kind::Filesystem);
+    let tx = Tx::syncing(Txg::new(4));
+    let large = NewObject { slots: 4, ..new_object() };
+    let gone = set.create(&tx, &large).unwrap().id();
+    let kept = set.create(&tx, &large).unwrap().id();
+    set.free(&tx, gone).unwrap();
+    let live = set.live().unwrap();
+    assert_eq!(live.claimed(0..32).len(), 8);
+    memory.sync(&set, Txg::new(4)).unwrap();
+    assert_eq!(live.claimed(0..32).len(), 0);
+    // nothing is in the way of one that was there before it
+    let tx = Tx::syncing(Txg::new(5));
+    set.create_at(&tx, ObjectId::new(gone.get() + 1), &new_object()).unwrap();
+    memory.sync(&set, Txg::new(5)).unwrap();
+    assert_eq!(set.object(kept).unwrap().bonus(), vec![7; 40]);
+}
+
+#[test]
 fn a_later_pass_of_the_same_group_writes_in_place() {
     let (set, memory) = blank(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));

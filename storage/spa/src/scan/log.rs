@@ -73,7 +73,9 @@ impl Round<'_> {
                 Ok(Pointed::Written(data)) if data.birth < header.claim_txg => {}
                 Ok(Pointed::Written(data)) => self.log_data(id, &data, header, gathered),
                 Ok(Pointed::Shared(blocks)) => {
-                    blocks.iter().for_each(|data| self.log_data(id, data, header, gathered));
+                    for data in &blocks {
+                        self.log_data(id, data, header, gathered);
+                    }
                 }
                 Err(_) => break,
             }
