@@ -103,9 +103,9 @@ impl Objset {
     /// Has new objects get numbers behind those that `other` gave last.
     pub fn number_after(&self, other: &Self) {
         if let (Some(live), Some(other)) = (self.live(), other.live()) {
-            let next = *other.next.lock();
-            let mut own = live.next.lock();
-            *own = next.max(*own);
+            let next = other.search.lock().next;
+            let mut own = live.search.lock();
+            own.next = next.max(own.next);
         }
     }
 
@@ -164,39 +164,53 @@ impl Live {
     fn claim_number(&self, wanted: u8) -> Result<ObjectId> {
         let base = self.base();
         let per_block = base.meta().map_or(32, |meta| slots(meta)).max(1);
-        let mut next = self.next.lock();
+        let mut search = self.search.lock();
+        search.full = search.full.min(per_block);
         loop {
-            let block = next.checked_div(per_block).unwrap_or(0);
+            let block = search.next.checked_div(per_block).unwrap_or(0);
             let first = block.saturating_mul(per_block);
-            let start = next.saturating_sub(first);
-            let taken = self.occupied(&base, block, per_block)?;
+            let start = search.next.saturating_sub(first);
+            let after = first.saturating_add(per_block);
+            let meta = base.meta().filter(|meta| block < meta.end_block());
+            let fill = meta.map(|meta| Ok::<_, Error>(meta.find(0, block)?.pointer.fill()));
+            let fill = fill.transpose()?.unwrap_or(0);
+            if fill >= search.full {
+                search.next = after;
+                continue;
+            }
+            let taken = self.occupied(&base, block, per_block, fill)?;
             let fits = |at: &u64| {
                 let end = at.saturating_add(wanted.into());
                 end <= per_block && (*at..end).all(|slot| !taken.contains(&slot))
             };
             if let Some(at) = (start..per_block).find(fits) {
                 let id = first.saturating_add(at);
-                *next = id.saturating_add(wanted.into());
+                search.next = id.saturating_add(wanted.into());
                 let id = ObjectId::new(id);
                 self.claim(id, wanted);
                 return Ok(id);
             }
-            *next = first.saturating_add(per_block);
+            if start == 0 && fill > 0 {
+                search.full = fill;
+            }
+            search.next = after;
         }
     }
 
-    /// Which slots of a block of dnodes are taken.
-    fn occupied(&self, base: &Objset, block: u64, per_block: u64) -> Result<BTreeSet<u64>> {
+    /// Which slots of a block of dnodes are taken, in which there are so many objects on the drives.
+    fn occupied(
+        &self,
+        base: &Objset,
+        block: u64,
+        per_block: u64,
+        fill: u64,
+    ) -> Result<BTreeSet<u64>> {
         let first = block.saturating_mul(per_block);
         let claimed = self.claimed(first..first.saturating_add(per_block));
         let mut taken: BTreeSet<u64> =
             claimed.into_iter().map(|slot| slot.saturating_sub(first)).collect();
-        let Some(meta) = base.meta().filter(|meta| block < meta.end_block()) else {
+        if fill == 0 {
             return Ok(taken);
-        };
-        let full = meta.find(0, block)?.pointer.fill() >= per_block;
-        if full {
-            return Ok((0..per_block).collect());
         }
         let Some(content) = base.dnode_block(block)? else { return Ok(taken) };
         let mut at = 0_u64;

@@ -35,13 +35,22 @@ pub(crate) struct Live {
     kept: RwLock<Option<Objset>>,
     table: Mutex<Table>,
     /// Where the search for a free number goes on.
-    pub(crate) next: Mutex<u64>,
+    pub(crate) search: Mutex<Search>,
     /// The flags that dnodes get when they are written: what is accounted of them.
     pub(crate) accounted: AtomicU8,
     /// The groups that share blocks with others.
     pub(crate) cloned: Mutex<BTreeSet<Txg>>,
     /// Where content goes before its group is written.
     early: OnceLock<Arc<dyn Early>>,
+}
+
+/// How free numbers are looked for.
+pub(crate) struct Search {
+    /// The number that comes next.
+    pub(crate) next: u64,
+    /// A block of dnodes that has so many is taken for full without a look: such a one was. The pointer
+    /// to it does not tell how many slots they have.
+    pub(crate) full: u64,
 }
 
 #[derive(Default)]
@@ -60,7 +69,7 @@ impl Live {
             base: RwLock::new(base),
             kept: RwLock::default(),
             table: Mutex::default(),
-            next: Mutex::new(1),
+            search: Mutex::new(Search { next: 1, full: u64::MAX }),
             accounted: AtomicU8::new(0),
             cloned: Mutex::default(),
             early: OnceLock::new(),

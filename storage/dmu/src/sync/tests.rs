@@ -307,6 +307,24 @@ fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
 }
 
 #[test]
+fn a_free_number_is_found_without_a_look_at_all_large_objects() {
+    let (set, memory) = blank(Kind::Filesystem);
+    let large = NewObject { slots: 4, ..new_object() };
+    let ids: Vec<_> =
+        (0..200).map(|_| set.create(&Tx::syncing(Txg::new(4)), &large).unwrap().id()).collect();
+    let root = memory.sync(&set, Txg::new(4)).unwrap().root;
+    let source = Arc::clone(&memory) as Arc<dyn Source>;
+    let opened = Objset::open(source, set.id(), &root, None).unwrap();
+    let meta = opened.meta().unwrap();
+    // the first is begun after number 0; the second is enough to know the others by; the last has room
+    let last = ids[199].get() / 32;
+    (2..last).for_each(|block| memory.lose(&meta.find(0, block).unwrap().pointer));
+    let live = opened.to_live();
+    let new = live.create(&Tx::syncing(Txg::new(5)), &large).unwrap().id();
+    assert!(new > ids[199] && new.get() / 32 <= last + 1, "{new:?}");
+}
+
+#[test]
 fn a_later_pass_of_the_same_group_writes_in_place() {
     let (set, memory) = blank(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
