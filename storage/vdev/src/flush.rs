@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use units::Txg;
 
-use crate::{Error, Kind, Leaf, LeafFault, Node, Tree, Trouble};
+use crate::{Error, Kind, Leaf, LeafFault, Node, Tree, Trouble, TxgRanges};
 
 impl Tree {
     /// Returns when all that was written before outlasts a power cut. Ok while redundancy lasts;
@@ -28,7 +28,7 @@ impl Tree {
             faults.push(LeafFault { leaf: leaf.guid(), trouble: Trouble::Unwritten });
         }
         let hit = |leaf: &Leaf| failed.iter().any(|bad| bad.guid() == leaf.guid());
-        self.judge(counts, &hit)
+        self.tops().iter().filter(|(_, top)| counts(top)).try_for_each(|(_, top)| judge(top, &hit))
     }
 
     /// An error if blocks of these txgs may be lost for good, since drives failed to keep what they had
@@ -38,22 +38,14 @@ impl Tree {
         txgs: RangeInclusive<Txg>,
         counts: &dyn Fn(&Node) -> bool,
     ) -> Result<(), Error> {
-        self.judge(counts, &|leaf| leaf.doubts(&txgs))
-    }
-
-    /// Whether the top-level vdevs that count have all in spite of the leaves that were hit.
-    fn judge(
-        &self,
-        counts: &dyn Fn(&Node) -> bool,
-        hit: &dyn Fn(&Leaf) -> bool,
-    ) -> Result<(), Error> {
-        for (_, top) in self.tops().into_iter().filter(|(_, top)| counts(top)) {
-            if top.leaves().into_iter().any(|leaf| hit(leaf)) && !lasts(&top, hit) {
-                let missing = top.leaves().iter().filter(|leaf| !has(leaf, hit)).count();
-                return Err(Error::Unavailable { missing, spare: spare(&top) });
-            }
-        }
-        Ok(())
+        let asked = TxgRanges::new([txgs.into_inner()]);
+        self.tops().iter().filter(|(_, top)| counts(top)).try_for_each(|(_, top)| {
+            let lost: Vec<TxgRanges> =
+                top.leaves().iter().map(|leaf| leaf.doubts(&asked)).collect();
+            // who never took what another failed to keep cannot stand in for it
+            let hit = |leaf: &Leaf| lost.iter().any(|lost| leaf.misses(lost));
+            judge(top, &hit)
+        })
     }
 
     /// Flushes all leaves that can be written; gives those that failed.
@@ -86,6 +78,15 @@ fn flush_all(leaves: &[&Arc<Leaf>]) -> Vec<Arc<Leaf>> {
         }
     });
     failed
+}
+
+/// Whether a top-level vdev has all in spite of the leaves that were hit.
+fn judge(top: &Node, hit: &dyn Fn(&Leaf) -> bool) -> Result<(), Error> {
+    if !top.leaves().into_iter().any(|leaf| hit(leaf)) || lasts(top, hit) {
+        return Ok(());
+    }
+    let missing = top.leaves().iter().filter(|leaf| !has(leaf, hit)).count();
+    Err(Error::Unavailable { missing, spare: spare(top) })
 }
 
 fn has(leaf: &Leaf, hit: &dyn Fn(&Leaf) -> bool) -> bool {

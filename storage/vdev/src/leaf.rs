@@ -1,6 +1,5 @@
 //! A leaf: one device, and what is known of the time it was away.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -237,10 +236,14 @@ impl Leaf {
         self.failing.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a failed flush may have lost blocks of any of these txgs.
-    pub(crate) fn doubts(&self, txgs: &RangeInclusive<Txg>) -> bool {
-        let doubtful = self.doubtful.read();
-        doubtful.iter().any(|(first, last)| first <= *txgs.end() && last >= *txgs.start())
+    /// Those of the txgs of which a failed flush may have lost blocks.
+    pub(crate) fn doubts(&self, txgs: &TxgRanges) -> TxgRanges {
+        self.doubtful.read().common(txgs)
+    }
+
+    /// Whether it missed anything of these txgs.
+    pub(crate) fn misses(&self, txgs: &TxgRanges) -> bool {
+        !txgs.is_empty() && !self.away.read().common(txgs).is_empty()
     }
 
     /// Counts bytes that turned out wrong.

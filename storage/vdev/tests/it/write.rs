@@ -478,6 +478,27 @@ fn a_flush_that_fails_is_a_txg_that_was_missed() {
 }
 
 #[test]
+fn who_never_took_a_block_is_no_help_where_another_fails_to_keep_it() {
+    let drives = blanks(2);
+    let children = (0..2).map(|index| leaf(index, Some(&drives[index]))).collect();
+    let tree = sides(Kind::Mirror, children);
+    let data = noise(8192, 16);
+    let (taken, other) = (Txg::new(20), Txg::new(21));
+    drives[0].broken.store(true, Ordering::Relaxed);
+    tree.write(TOP, 0, &data, taken, &mut Vec::new()).unwrap();
+    drives[0].broken.store(false, Ordering::Relaxed);
+    drives[1].cache_broken.store(true, Ordering::Relaxed);
+    let _ = tree.flush(&mut Vec::new());
+    let all = |_: &Node| true;
+    let lost = Err(Error::Unavailable { missing: 2, spare: 1 });
+    assert_eq!(tree.may_lack(taken..=taken, &all), lost);
+    // what both took is on the one that kept it
+    tree.write(TOP, 8192, &data, other, &mut Vec::new()).unwrap();
+    let _ = tree.flush(&mut Vec::new());
+    assert_eq!(tree.may_lack(other..=other, &all), Ok(()));
+}
+
+#[test]
 fn labels_are_never_overwritten_by_blocks() {
     let drives = blanks(2);
     let children = (0..2).map(|index| leaf(index, Some(&drives[index]))).collect();
