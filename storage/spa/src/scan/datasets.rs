@@ -27,11 +27,15 @@ pub(super) struct Task {
     pub(super) whole: bool,
     /// Whether it has an intent log of its own.
     pub(super) log: bool,
+    /// What is left of a destroyed one. Its number says nothing: before the first of it is freed that
+    /// is the one of the pool's own object set.
+    dying: bool,
 }
 
 impl Task {
     fn of(id: ObjsetId, root: Blkptr, since: Txg) -> Self {
-        Self { id, root, since, from: None, seen: None, whole: false, log: false }
+        let (from, seen) = (None, None);
+        Self { id, root, since, from, seen, whole: false, log: false, dying: false }
     }
 }
 
@@ -50,16 +54,19 @@ struct Covered {
 pub(super) struct Done(HashMap<ObjsetId, Covered>);
 
 impl Done {
-    /// A task was walked, as of a txg, up to a place or to its end.
+    /// A task was walked, as of a txg, up to a place or to its end. What is dying is walked anew each
+    /// time, as far as it is still there.
     pub(super) fn note(&mut self, task: &Task, upto: Option<Place>, seen: Txg) {
-        self.0.insert(task.id, Covered { since: task.since, upto, seen });
+        if !task.dying {
+            self.0.insert(task.id, Covered { since: task.since, upto, seen });
+        }
     }
 
     /// A task without what was done of it. Datasets may have come, gone, and taken over what was
     /// another's: done is what was walked of the same one, as far back at least.
     fn rest(&self, task: Task) -> Task {
         match self.0.get(&task.id) {
-            Some(covered) if covered.since <= task.since => Task {
+            Some(covered) if covered.since <= task.since && !task.dying => Task {
                 from: covered.upto.or(task.from),
                 seen: Some(covered.seen),
                 whole: covered.upto.is_none(),
@@ -117,7 +124,27 @@ fn dying(mos: &Objset) -> Result<Vec<Task>, Error> {
         let id = ObjsetId::new(objset);
         let place = Place::new(id, ObjectId::new(object), level, BlockId::new(block));
         let from = (entry.resume != [0; 4]).then_some(place);
-        Task { from, ..Task::of(id, entry.root, entry.birth) }
+        Task { from, dying: true, ..Task::of(id, entry.root, entry.birth) }
     };
     Ok(entries.into_iter().map(task).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use ondisk::Blkptr;
+    use units::{ObjsetId, Txg};
+
+    use super::{Done, Task};
+
+    #[test]
+    fn a_destroyed_dataset_is_not_taken_for_the_pools_own_object_set() {
+        let of = |id| Task::of(id, Blkptr::EMPTY, Txg::ZERO);
+        let dying = || Task { dying: true, ..of(ObjsetId::MOS) };
+        let mut done = Done::default();
+        done.note(&dying(), None, Txg::new(9));
+        assert!(!done.rest(of(ObjsetId::MOS)).whole);
+        done.note(&of(ObjsetId::MOS), None, Txg::new(9));
+        assert!(done.rest(of(ObjsetId::MOS)).whole);
+        assert!(!done.rest(dying()).whole);
+    }
 }
