@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
@@ -41,13 +41,47 @@ pub struct File {
 
 /// A handle with a lock on its file.
 #[derive(Debug)]
-struct Handle(fs::File);
+struct Handle {
+    file: fs::File,
+    /// How many are writing with it.
+    writing: AtomicUsize,
+}
 
 impl Drop for Handle {
     /// Gives up its lock by name: a child that was just forked has the handle too until it becomes
     /// another program, and merely closing ours would leave the file locked for that moment.
     fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+impl From<fs::File> for Handle {
+    fn from(file: fs::File) -> Self {
+        Self { file, writing: AtomicUsize::new(0) }
+    }
+}
+
+/// Something that is being written, with the handle that there was when it began.
+struct Underway<'a> {
+    device: &'a File,
+    handle: Arc<Handle>,
+}
+
+impl Underway<'_> {
+    /// Writes up to [`MOST_PARTS`] parts; how many bytes.
+    fn write_some(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match retry_on_intr(|| rustix::io::pwritev(&self.handle.file, parts, offset))? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            count => Ok(count),
+        }
+    }
+}
+
+impl Drop for Underway<'_> {
+    /// A flush that came while it was written may have come too early for it.
+    fn drop(&mut self) {
+        self.device.unkept.store(true, Ordering::Release);
+        self.handle.writing.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -66,7 +100,7 @@ impl File {
         {
             return Err(Error::Busy { path: name });
         }
-        Ok(Self::over(path, Arc::new(Handle(handle)), size, None))
+        Ok(Self::over(path, Arc::new(handle.into()), size, None))
     }
 
     /// Opens it for reading and writing, for this handle alone: a disk that is mounted or part of
@@ -81,7 +115,7 @@ impl File {
     }
 
     fn over(path: &Path, handle: Arc<Handle>, size: u64, held: Option<Mutex<Mark>>) -> Self {
-        let in_memory = lies_in_memory(&handle.0);
+        let in_memory = lies_in_memory(&handle.file);
         let (unkept, doubtful) = Default::default();
         let (place, handle) = (Place::new(path), RwLock::new(handle));
         Self { place, handle, size, in_memory, unkept, doubtful, held }
@@ -89,6 +123,24 @@ impl File {
 
     fn handle(&self) -> Arc<Handle> {
         Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Begins to write. Counted before the handle can be exchanged: who does that knows of it.
+    fn begin_write(&self) -> Underway<'_> {
+        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        handle.writing.fetch_add(1, Ordering::AcqRel);
+        Underway { device: self, handle: Arc::clone(&handle) }
+    }
+
+    /// From now on this is its handle; gives the old one. Nobody is given the new one before it is known
+    /// whether all that went to the old one is there to stay: else its flush would speak for that.
+    fn exchange(&self, new: &Arc<Handle>) -> Arc<Handle> {
+        let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *handle, Arc::clone(new));
+        let is_kept = || !self.unkept.load(Ordering::Acquire) || old.file.sync_data().is_ok();
+        let doubtful = old.writing.load(Ordering::Acquire) > 0 || !is_kept();
+        self.doubtful.fetch_or(doubtful, Ordering::AcqRel);
+        old
     }
 
     /// Another handle of what is at a path now, if that is as long and `judge` knows it.
@@ -123,21 +175,19 @@ impl File {
             Some(Mark::set(&facts).ok_or_else(in_use)?)
         };
         let old = self.handle();
-        let doubtful = self.unkept.load(Ordering::Acquire) && old.0.sync_data().is_err();
         // where it is the same file after all, our own lock would be in our way
-        let _ = flock(&old.0, FlockOperation::Unlock);
+        let _ = flock(&old.file, FlockOperation::Unlock);
         let new = self.another(path, &facts, judge).inspect_err(|_| {
-            let _ = lock(&old.0);
+            let _ = lock(&old.file);
         })?;
-        *self.handle.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        self.place.set(path);
-        self.doubtful.fetch_or(doubtful, Ordering::AcqRel);
         drop(old);
+        drop(self.exchange(&new));
+        self.place.set(path);
         if let Some(mark) = mark {
             *held = mark;
         } else {
             // closing the old handle gave up what is locked for the process
-            let _ = lock(&new.0);
+            let _ = lock(&new.file);
         }
         Ok(())
     }
@@ -152,16 +202,8 @@ impl File {
 
     /// Fills up to [`MOST_PARTS`] parts; how many bytes.
     fn read_some(&self, offset: u64, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        match retry_on_intr(|| rustix::io::preadv(&self.handle().0, parts, offset))? {
+        match retry_on_intr(|| rustix::io::preadv(&self.handle().file, parts, offset))? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => Ok(count),
-        }
-    }
-
-    /// Writes up to [`MOST_PARTS`] parts; how many bytes.
-    fn write_some(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        match retry_on_intr(|| rustix::io::pwritev(&self.handle().0, parts, offset))? {
-            0 => Err(io::ErrorKind::WriteZero.into()),
             count => Ok(count),
         }
     }
@@ -182,7 +224,7 @@ fn take(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Handle>, u
     }
     let (handle, size) = open(path, name, &options)?;
     match lock(&handle) {
-        Ok(()) => Ok((Arc::new(Handle(handle)), size)),
+        Ok(()) => Ok((Arc::new(handle.into()), size)),
         Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(Error::InUse { path: name.to_owned() }),
         Err(errno) => Err(Error::Open { path: name.to_owned(), reason: plain(&errno.into()) }),
     }
@@ -248,7 +290,7 @@ impl Device for File {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         Error::check_range(self.name(), self.size, offset, into.len())?;
-        let read = self.handle().0.read_exact_at(into, offset);
+        let read = self.handle().file.read_exact_at(into, offset);
         read.map_err(|error| self.read_failed(offset, into.len(), &error))
     }
 
@@ -278,8 +320,7 @@ impl Device for File {
             return Err(Error::ReadOnly { device: self.name().to_owned() });
         }
         Error::check_range(self.name(), self.size, offset, from.len())?;
-        self.unkept.store(true, Ordering::Release);
-        let written = self.handle().0.write_all_at(from, offset);
+        let written = self.begin_write().handle.file.write_all_at(from, offset);
         written.map_err(|error| self.write_failed(offset, from.len(), &error))
     }
 
@@ -294,12 +335,12 @@ impl Device for File {
         Error::check_range(self.name(), self.size, offset, length)?;
         let mut slices: Vec<IoSlice<'_>> =
             parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
-        self.unkept.store(true, Ordering::Release);
+        let underway = self.begin_write();
         let mut rest = &mut slices[..];
         let mut at = offset;
         while !rest.is_empty() {
             let some = rest.get(..MOST_PARTS).unwrap_or(rest);
-            let written = self
+            let written = underway
                 .write_some(at, some)
                 .map_err(|error| self.write_failed(offset, length, &error))?;
             IoSlice::advance_slices(&mut rest, written);
@@ -313,11 +354,12 @@ impl Device for File {
             return Ok(());
         }
         let failed = |reason| Error::Flush { device: self.name().to_owned(), reason };
+        let handle = self.handle();
         if self.doubtful.swap(false, Ordering::AcqRel) {
             return Err(failed("it went away before it had kept what it had taken".to_owned()));
         }
         let unkept = self.unkept.swap(false, Ordering::AcqRel);
-        self.handle().0.sync_data().map_err(|error| {
+        handle.file.sync_data().map_err(|error| {
             self.unkept.fetch_or(unkept, Ordering::AcqRel);
             failed(plain(&error))
         })
@@ -344,7 +386,7 @@ impl Device for File {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.handle().0, flags, offset, length) {
+        match fallocate(&self.handle().file, flags, offset, length) {
             // a hint that the system does not take
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(errno) => {
@@ -401,7 +443,7 @@ mod tests {
         for open in [File::open, File::open_exclusive] {
             let file = open(&image.0).unwrap();
             // what a child has of it between fork and exec
-            let inherited = file.handle().0.try_clone().unwrap();
+            let inherited = file.handle().file.try_clone().unwrap();
             assert!(File::open_exclusive(&image.0).is_err());
             drop(file);
             assert!(File::open_exclusive(&image.0).is_ok());
@@ -487,6 +529,23 @@ mod tests {
         let file = File::open_exclusive(&image.0).unwrap();
         file.write_at(0, b"taken").unwrap();
         file.doubtful.store(true, std::sync::atomic::Ordering::Release);
+        assert!(matches!(file.flush(), Err(Error::Flush { .. })));
+        file.flush().unwrap();
+    }
+
+    #[test]
+    fn what_was_being_written_while_a_device_was_opened_anew_is_in_doubt() {
+        let image = Image::new("device-underway");
+        let file = File::open_exclusive(&image.0).unwrap();
+        let away = image.0.with_extension("away");
+        std::fs::rename(&image.0, &away).unwrap();
+        std::fs::copy(&away, &image.0).unwrap();
+        let underway = file.begin_write();
+        file.flush().unwrap();
+        file.reopen(&|_| true).unwrap();
+        underway.write_some(0, &[std::io::IoSlice::new(b"lost")]).unwrap();
+        drop(underway);
+        assert_eq!(std::fs::read(&image.0).unwrap()[..4], [7; 4]);
         assert!(matches!(file.flush(), Err(Error::Flush { .. })));
         file.flush().unwrap();
     }
