@@ -104,6 +104,28 @@ fn who_reads_has_it_mended() {
 }
 
 #[test]
+fn sides_that_differ_without_a_checksum_are_not_written_over_one_another() {
+    for wrong in 0..2 {
+        let folder = Folder::new(&format!("healing-unknown-{wrong}"), 2, DRIVE);
+        let content = noise(9, 1 << 20);
+        let held = engine::held::create(&new_pool(&folder, Shape::Mirror, 2), &world()).unwrap();
+        held.set("tank", "compression", "off").unwrap();
+        held.set("tank", "checksum", "off").unwrap();
+        write_file(&held, "tank", "film", &content);
+        held.export().unwrap();
+        drop(held);
+        let (sector, drives) = (&content[2 * SECTOR..3 * SECTOR], folder.drives(2));
+        let at = find(&drives[wrong], sector).unwrap();
+        overwrite(&drives[wrong], at, &noise(99, 4096));
+        let held = hold(&drives);
+        let scrubbed = held.scrub(&Watch::new()).unwrap();
+        assert_eq!((scrubbed.complete, scrubbed.errors, scrubbed.written), (true, 1, 0));
+        held.export().unwrap();
+        assert!(holds(&drives[1 - wrong], at, sector), "it is the only one that is right");
+    }
+}
+
+#[test]
 fn what_is_not_there_any_more_is_left_alone() {
     let folder = Folder::new("healing-gone", 4, DRIVE);
     let content = noise(8, 1 << 20);

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ondisk::blkptr::Regular;
-use units::{Guid, Txg};
-use vdev::Leaf;
+use ondisk::{Checksum, Dva};
+use units::Txg;
+use vdev::{Kind, Leaf, Trouble};
 use zio::{Mending, Reader};
 
 use super::round::{Aim, Item, Round, Scan};
@@ -61,7 +62,11 @@ impl Round<'_> {
         };
         self.scan.watch.read.fetch_add(u64::from(block.psize), Relaxed);
         let faults = examined.faults().filter(|fault| fault.trouble.asks_for_mending());
-        let guilty: BTreeSet<Guid> = faults.map(|fault| fault.leaf).collect();
+        let (mut guilty, mut differs) = (BTreeSet::new(), false);
+        for fault in faults {
+            differs |= fault.trouble == Trouble::Wrong;
+            guilty.insert(fault.leaf);
+        }
         let Some(bytes) = examined.bytes else {
             let why = examined.copies.iter().find_map(|copy| copy.2.as_ref().err());
             let why = why.map_or_else(|| "it cannot be read".to_owned(), ToString::to_string);
@@ -71,11 +76,25 @@ impl Round<'_> {
         if guilty.is_empty() {
             return;
         }
+        if differs && !self.can_tell(block) {
+            return self.scan.lose(*place, &"its sides differ, and it has no checksum", births);
+        }
         let wants = |leaf: &Leaf, _: Txg| leaf.is_writable() && guilty.contains(&leaf.guid());
         let mut mending = Mending::new(&self.scan.reader, &wants);
         match mending.add(block, *place) {
             Ok(_) => self.write(&mut mending, std::slice::from_ref(item)),
             Err(error) => self.scan.lose(*place, &error, births),
         }
+    }
+    /// Whether what does not fit is wrong. Of the sides of a mirror nobody can say without a checksum
+    /// which one is right, and none is written over another; of an array that is parity, for its data
+    /// are what everybody reads.
+    fn can_tell(&self, block: &Regular) -> bool {
+        let has_sum = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
+        let is_array = |dva: Dva| {
+            let top = self.scan.reader.tree().top(dva.vdev);
+            top.is_some_and(|top| matches!(top.kind, Kind::Raidz(..) | Kind::Draid(..)))
+        };
+        has_sum || block.copies().all(is_array)
     }
 }
