@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use device::Device;
 use geometry::draid::DraidShape;
-use geometry::{Draid, Expandable, Raidz, Reflow};
+use geometry::{Draid, Expandable, Layout, Raidz, Reflow, capacity};
 use ondisk::label::{VdevConfig, VdevKind};
 use units::{Ashift, Guid, Txg};
 
 use crate::indirect::Indirect;
+use crate::leaf::space;
 use crate::{Error, Kind, Leaf, Node};
 
 /// A device that was found for a leaf.
@@ -28,12 +29,44 @@ pub struct Surroundings<'a> {
     pub reflow: Reflow,
 }
 
+/// Bytes of its address space that a top-level vdev must have: its metaslabs (`vdev_get_min_asize`).
+pub fn needed_space(top: &VdevConfig) -> u64 {
+    let shift = top.metaslab_shift.unwrap_or(0).min(63);
+    (top.asize.unwrap_or(0) >> shift) << shift
+}
+
 impl Node {
-    /// Builds the node that `config` describes, with all below it.
+    /// Builds the node that `config` describes, with all below it. A drive that is to be written and has
+    /// become too small counts as missing: its last labels would come to lie where blocks are.
     pub fn build(config: &VdevConfig, around: &Surroundings<'_>) -> Result<Self, Error> {
         // only top-level vdevs say it
         let ashift = config.ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
-        Self::build_below(config, around, ashift)
+        let mut node = Self::build_below(config, around, ashift)?;
+        let (layout, needed) = (node.layout(), needed_space(config));
+        node.keep_devices(&|device| {
+            !device.is_writable() || capacity::vdev_space(&layout, space(device)) >= needed
+        });
+        Ok(node)
+    }
+
+    /// How it lays out blocks, as a top-level vdev.
+    pub fn layout(&self) -> Layout {
+        match &self.kind {
+            Kind::Raidz(raidz, _) => Layout::Raidz((**raidz).clone()),
+            Kind::Draid(draid, _) => Layout::Draid((**draid).clone()),
+            _ => Layout::Plain(self.ashift()),
+        }
+    }
+
+    /// Leaves without those of their devices that do not fit.
+    fn keep_devices(&mut self, fits: &dyn Fn(&dyn Device) -> bool) {
+        if let Kind::Leaf(leaf) = &mut self.kind
+            && leaf.device().is_some_and(|device| !fits(&**device))
+        {
+            let (guid, path, ashift) = (leaf.guid(), leaf.path().to_owned(), leaf.ashift());
+            *leaf = Arc::new(Leaf::new(guid, path, None, Txg::ZERO).with_ashift(ashift));
+        }
+        self.children_mut().iter_mut().for_each(|child| child.keep_devices(fits));
     }
 
     fn build_below(

@@ -16,6 +16,12 @@ pub(crate) const FRONT: u64 = 4 << 20;
 const BACK: u64 = 512 << 10;
 const LABEL: u64 = 256 << 10;
 
+/// Bytes of a device between its labels.
+pub(crate) fn space(device: &dyn Device) -> u64 {
+    let whole = device.size() - device.size() % LABEL;
+    whole.saturating_sub(BACK).saturating_sub(FRONT)
+}
+
 /// One device of a pool.
 #[derive(Debug)]
 pub struct Leaf {
@@ -303,10 +309,7 @@ impl Leaf {
         parts: &[&[u8]],
     ) -> Result<(), Trouble> {
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let room = self.device.as_ref().map_or(u64::MAX, |device| {
-            let whole = device.size() - device.size() % LABEL;
-            whole.saturating_sub(BACK).saturating_sub(FRONT)
-        });
+        let room = self.device.as_ref().map_or(u64::MAX, |device| space(&**device));
         // nothing but labels is ever written over labels, whatever an address says
         let result = match offset.checked_add(length) {
             Some(end) if end <= room => self.put(Some(birth), offset.saturating_add(FRONT), parts),

@@ -22,7 +22,7 @@ mod run;
 mod tree;
 mod write;
 
-pub use config::{FoundLeaf, Surroundings};
+pub use config::{FoundLeaf, Surroundings, needed_space};
 pub use error::{Error, LeafFault, Trouble};
 pub use indirect::{Indirect, Mapping, Segment};
 pub use leaf::Leaf;

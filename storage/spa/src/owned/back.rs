@@ -14,7 +14,7 @@ use units::{Ashift, Guid, Txg};
 use vdev::{Kind, Leaf, Node};
 
 use super::Owned;
-use super::drives::{Refusal, edit};
+use super::drives::{Refusal, edit, judge_size};
 use crate::space::is_closed;
 use crate::{Error, read_labels};
 
@@ -45,6 +45,8 @@ impl Owned {
         let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == guid));
         let place = place.ok_or(Refusal::Unknown)?;
         let (vdev, place) = (place.id, place.clone());
+        let mut top = self.tree.top(vdev).map(|top| (*top).clone()).ok_or(Refusal::Unknown)?;
+        judge_size(&top, &place, device.size())?;
         let ashift = place.ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
         let path = device.name().to_owned();
         let leaf = Leaf::new(guid, path.clone(), Some(Arc::clone(device)), Txg::new(u64::MAX));
@@ -58,7 +60,6 @@ impl Owned {
             // whatever was wrong with it when it was away
             entry.state = VdevState::default();
         });
-        let mut top = self.tree.top(vdev).map(|top| (*top).clone()).ok_or(Refusal::Unknown)?;
         put(&mut top, guid, &Arc::new(leaf));
         if !is_closed(&place, &top) {
             self.space.allocator().set_open(vdev, true)?;

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use device::Device;
 use dsl::write::Change;
-use geometry::Layout;
 use geometry::capacity;
 use ondisk::label::{VdevConfig, VdevKind};
 use units::{Ashift, Guid, ObjectId, Txg, VdevId};
@@ -151,19 +150,7 @@ impl Owned {
             (Stay::Attach, _) => return Err(Refusal::NoSides),
         }
         let node = self.tree.top(top.id).ok_or(Refusal::Unknown)?;
-        let layout = match &node.kind {
-            Kind::Raidz(raidz, _) => Layout::Raidz((**raidz).clone()),
-            Kind::Draid(draid, _) => Layout::Draid((**draid).clone()),
-            _ => Layout::Plain(node.ashift()),
-        };
-        let shift = top.metaslab_shift.unwrap_or(0).min(63);
-        let wanted = (top.asize.unwrap_or(0) >> shift) << shift;
-        let fits = |size| {
-            let space = capacity::leaf_space(size).unwrap_or(0);
-            space > 0 && capacity::vdev_space(&layout, space) >= wanted
-        };
-        let has = new.device.size();
-        if fits(has) { Ok(()) } else { Err(Refusal::TooSmall { has, needs: least(wanted, &fits) }) }
+        judge_size(&node, top, new.device.size())
     }
 
     fn add_side_now(
@@ -265,6 +252,16 @@ impl Owned {
         self.rearranged(root.clone());
         Ok(())
     }
+}
+
+/// Whether a device of so many bytes is large enough for a place in a top-level vdev.
+pub(super) fn judge_size(node: &Node, top: &VdevConfig, has: u64) -> Result<(), Refusal> {
+    let (layout, wanted) = (node.layout(), vdev::needed_space(top));
+    let fits = |size| {
+        let space = capacity::leaf_space(size).unwrap_or(0);
+        space > 0 && capacity::vdev_space(&layout, space) >= wanted
+    };
+    if fits(has) { Ok(()) } else { Err(Refusal::TooSmall { has, needs: least(wanted, &fits) }) }
 }
 
 /// The least bytes of a device that fit.

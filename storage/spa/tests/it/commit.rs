@@ -43,7 +43,7 @@ fn top(kind: &str, id: u64, log: u64, leaves: std::ops::Range<u64>) -> Nvlist {
         ("nparity", 1),
         ("metaslab_shift", 24),
         ("ashift", 12 - 3 * log),
-        ("asize", 1 << 27),
+        ("asize", 1 << 20),
         ("is_log", log),
     ];
     let children = leaves.clone().map(|guid| leaf(guid - leaves.start, guid)).collect();

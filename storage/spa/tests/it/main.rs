@@ -8,4 +8,5 @@ mod drives;
 mod made;
 mod rewrite;
 mod scan;
+mod shrunk;
 mod space;

@@ -14,12 +14,12 @@ use units::Ashift;
 
 use crate::made::{Folder, world};
 
-fn devices(drives: &[Drive]) -> Vec<Arc<dyn Device>> {
+pub(crate) fn devices(drives: &[Drive]) -> Vec<Arc<dyn Device>> {
     let open = |drive: &Drive| File::open_exclusive(Path::new(&drive.path)).unwrap();
     drives.iter().map(|drive| Arc::new(open(drive)) as Arc<dyn Device>).collect()
 }
 
-fn own(drives: &[Drive]) -> Owned {
+pub(crate) fn own(drives: &[Drive]) -> Owned {
     let pool = scan(&devices(drives)).0.remove(0).open(&Options::default()).unwrap();
     Owned::new(pool, world()).unwrap()
 }
