@@ -242,6 +242,8 @@ impl Log {
         let under_way = Held { log: self, txg };
         *self.state.lock().under_way.entry(txg).or_default() += 1;
         drop(tx);
+        // the first block was had with the one before it, maybe of a txg that was written since
+        let oldest = first.birth.min(Txg::new(synced.get().saturating_add(1)));
         // what is promised together is there as a whole or not at all: the block that leads to the
         // others comes when they will last
         let mut blocks = chain.iter().zip(&chain[1..]).zip(&plan.blocks);
@@ -250,12 +252,12 @@ impl Log {
             self.write(block, next, filled)?;
         }
         if plan.blocks.len() > 1 {
-            self.writer.flush(synced)?;
+            self.writer.flush(oldest)?;
         }
         if let Some(((block, next), filled)) = leader {
             self.write(block, next, filled)?;
         }
-        self.writer.flush(synced)?;
+        self.writer.flush(oldest)?;
         let mut state = self.state.lock();
         // they are the last of those that a txg may have brought thousands of
         for link in state.links.iter_mut().rev().take(chain.len()) {

@@ -118,13 +118,12 @@ impl Writer {
         if plain { used.min(bytes.len()) } else { bytes.len() }
     }
 
-    /// All that was written after `synced`, by whomever, will outlast a power cut: also what another
-    /// flush took along, which may have failed.
-    pub fn flush(&self, synced: Txg) -> Result<(), Error> {
+    /// All that was written of txgs from `oldest` on, by whomever, will outlast a power cut: also what
+    /// another flush took along, which may have failed.
+    pub fn flush(&self, oldest: Txg) -> Result<(), Error> {
         let all = |_: &vdev::Node| true;
-        let next = Txg::new(synced.get().saturating_add(1));
         let flushed = self.tree().flush_of(&all, &mut Vec::new());
-        let kept = flushed.and_then(|()| self.tree().may_lack(next..=Txg::new(u64::MAX), &all));
+        let kept = flushed.and_then(|()| self.tree().may_lack(oldest..=Txg::new(u64::MAX), &all));
         kept.map_err(|why| Error::NotFlushed { why })
     }
 
