@@ -72,8 +72,13 @@ impl Owned {
         Ok(())
     }
 
-    /// Lets a spare or a cache drive of the pool go.
+    /// Lets a spare or a cache drive of the pool go. A spare that stands in for a drive stays: OpenZFS
+    /// relies upon its being named as long as it does.
     pub fn remove_auxiliary(&self, guid: Guid) -> Result<(), Error> {
+        if self.tree.leaf(guid).is_some() {
+            let why = "it is in use: it holds what a drive of the pool is to hold".to_owned();
+            return Err(Error::Auxiliary { why });
+        }
         self.perform(move |owned, change| {
             owned.change_auxiliary(change, |known| known.retain(|named| named.guid != guid))
         })??;

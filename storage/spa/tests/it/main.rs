@@ -10,3 +10,4 @@ mod rewrite;
 mod scan;
 mod shrunk;
 mod space;
+mod spares;
