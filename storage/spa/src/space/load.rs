@@ -199,8 +199,8 @@ impl Space {
     /// Loads every metaslab.
     pub fn load_all(&self) -> Result<(), Error> {
         for (vdev, metaslab) in self.allocator.unloaded() {
-            let free = self.maps.free(vdev, metaslab)?;
-            self.allocator.load(vdev, metaslab, free, self.maps.synced())?;
+            let (free, as_of) = self.maps.free(vdev, metaslab)?;
+            self.allocator.load(vdev, metaslab, free, as_of)?;
         }
         Ok(())
     }
@@ -372,9 +372,23 @@ impl Maps {
         }
     }
 
-    /// What is free in a metaslab, as its map on disk and the log say.
-    fn free(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Ranges, Error> {
-        let contradiction = Error::SpaceMap { vdev, metaslab };
+    /// What is free in a metaslab, as its map on disk and the log say, and the txg that was on disk then.
+    fn free(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(Ranges, Txg), Error> {
+        loop {
+            // what is on disk now has this txg in it, if not more
+            let as_of = self.synced();
+            let own = self.own_map(vdev, metaslab);
+            match own.map(|free| self.with_log(free, (vdev, metaslab), as_of)) {
+                Ok(Some(free)) => return Ok((free, as_of)),
+                // what was being read may have been given up by the groups that came meanwhile
+                Err(why) if self.synced() == as_of => return Err(why),
+                _ => {}
+            }
+        }
+    }
+
+    /// What is free in a metaslab by its own map on disk.
+    fn own_map(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Ranges, Error> {
         let slab = self.slab(vdev, metaslab)?;
         let shift = slab.shift;
         let mut free = Ranges::of(slab.extent.clone());
@@ -390,19 +404,27 @@ impl Maps {
                 sound &= inside.is_some_and(|range| apply(&mut free, action, range));
             })?;
         }
-        // what is settling may be in the map already: then this changes nothing
+        if sound { Ok(free) } else { Err(Error::SpaceMap { vdev, metaslab }) }
+    }
+
+    /// The same with what the log says, of a map that was read when `as_of` was on disk. None if
+    /// another txg is by now: what settled with it is not in the log any more, and may not have been
+    /// in the map that was read, so that blocks would be taken for free space.
+    fn with_log(&self, mut free: Ranges, at: (VdevId, MetaslabId), as_of: Txg) -> Option<Ranges> {
         let log = self.log.lock();
-        for changes in [&log.settling, &log.changes] {
-            if let Some(logged) = changes.get(&(vdev, metaslab)) {
-                for range in logged.allocated.iter() {
-                    free.cut(&range);
-                }
-                for range in logged.freed.iter() {
-                    free.put(range);
-                }
+        if self.synced() != as_of {
+            return None;
+        }
+        // what is settling may be in the map already: then this changes nothing
+        for logged in [&log.settling, &log.changes].iter().filter_map(|changes| changes.get(&at)) {
+            for range in logged.allocated.iter() {
+                free.cut(&range);
+            }
+            for range in logged.freed.iter() {
+                free.put(range);
             }
         }
-        if sound { Ok(free) } else { Err(contradiction) }
+        Some(free)
     }
 
     /// A map as it was last on disk; none if it is being made just now.
@@ -433,8 +455,41 @@ fn apply(free: &mut Ranges, action: Action, range: std::ops::Range<u64>) -> bool
 
 impl ReadMap for Maps {
     fn read(&self, vdev: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)> {
-        // what is on disk now has this txg in it, if not more
-        let as_of = self.synced();
-        self.free(vdev, metaslab).ok().map(|free| (free, as_of))
+        self.free(vdev, metaslab).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use dmu::Objset;
+    use metaslab::Ranges;
+    use ondisk::objset::Kind;
+    use units::{MetaslabId, ObjsetId, Txg, VdevId};
+    use vdev::Tree;
+    use zio::{Reader, Source};
+
+    use super::Space;
+    use crate::space::log::Logged;
+
+    #[test]
+    fn what_settles_while_a_map_is_read_is_not_taken_for_free() {
+        let nothing = Arc::new(Reader::new(Arc::new(Tree::new(Vec::new()))));
+        let source = nothing as Arc<dyn Source>;
+        let space = Space::blank(&Objset::blank(source, ObjsetId::MOS, Kind::Meta, None), &[]);
+        let at = (VdevId::new(0), MetaslabId::new(0));
+        let read = || (Ranges::of(0..100), space.maps.synced());
+        let logged = Logged { allocated: Ranges::of(10..20), freed: Ranges::new() };
+        space.maps.log.lock().settling.insert(at, logged);
+
+        let (free, as_of) = read();
+        let free = space.maps.with_log(free, at, as_of).unwrap();
+        assert_eq!(free.iter().collect::<Vec<_>>(), [0..10, 20..100]);
+
+        // the map is of before the group with which the change moved there, the log of after it
+        let (free, as_of) = read();
+        space.synced(Txg::new(1));
+        assert_eq!(space.maps.with_log(free, at, as_of), None, "it must be read again");
     }
 }
