@@ -363,6 +363,32 @@ fn a_full_pool_takes_nothing_and_gives_back_everything() {
     assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
 }
 
+#[test]
+fn what_waits_is_counted_as_often_as_it_will_be_stored() {
+    for (copies, size) in [("3", 60 << 10), ("1", 512)] {
+        let folder = Folder::new(&format!("copies-{copies}"), 1, 160 * MIB);
+        let held = pool(&folder);
+        held.set("tank", "copies", copies).unwrap();
+        let live = held.files("tank").unwrap();
+        let mut files = 0_u32;
+        let why = loop {
+            let made =
+                live.make(&caller(), root(&live), format!("f{files}").as_bytes(), &New::default());
+            let file = match made {
+                Ok(file) => ObjectId::new(file.id()),
+                Err(why) => break why,
+            };
+            files += 1;
+            if let Err(why) = live.write(&caller(), file, Position::At(0), &noise(files, size)) {
+                break why;
+            }
+        };
+        assert_eq!(why.reason(), Reason::NoSpace, "{copies} of {size} bytes: {why}");
+        assert!(files > 100, "{files} files");
+        held.sync().unwrap();
+    }
+}
+
 /// A pool with vdevs for everything.
 fn classes(folder: &Folder) -> NewPool {
     let drives = folder.drives(6);

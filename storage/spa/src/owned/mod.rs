@@ -174,6 +174,8 @@ pub struct Owned {
     bare: u64,
     /// What dedup and cloning add to that, as of the last group on the drives.
     saved: AtomicU64,
+    /// How many times its size what is to be written may take.
+    worst: u64,
     pub(crate) config: Mutex<Config>,
     pub(crate) uberblock: RwLock<Uberblock>,
     pub(crate) sets: Mutex<BTreeMap<ObjsetId, Arc<Set>>>,
@@ -279,6 +281,7 @@ impl Owned {
             groups,
             allowed: Allowed::of(&pool.features),
             bare,
+            worst: room::worst(&pool),
             saved: AtomicU64::new(usable.saturating_sub(bare)),
             name: pool.name,
             guid: pool.guid,

@@ -11,7 +11,24 @@ use units::{ObjsetId, VdevId};
 use zio::Source;
 
 use super::Owned;
-use crate::Error;
+use crate::{Error, Pool};
+
+/// No block has more copies.
+const MOST_COPIES: u64 = 3;
+/// No vdev has more drives for parity.
+const MOST_PARITY: u64 = 3;
+/// As much again is for metadata.
+const WITH_METADATA: u64 = 2;
+
+/// How many times its size what waits to be written may take: each block has as many copies as there
+/// can be, and each sector of them a parity of its own. Were that too little, a group could be too
+/// large for the pool: it could not be written at all, and what waits were lost. As it is too much,
+/// more groups are written while a pool is nearly full.
+pub(super) fn worst(pool: &Pool) -> u64 {
+    let tops = pool.config.tree.iter().flat_map(|root| &root.children);
+    let parity = tops.filter_map(|top| top.nparity).max().unwrap_or(0).min(MOST_PARITY);
+    parity.saturating_add(1).saturating_mul(MOST_COPIES * WITH_METADATA)
+}
 
 impl Owned {
     /// Bytes that datasets may use together, as of the last group that is on the drives.
@@ -55,8 +72,7 @@ impl Owned {
         let usage = self.space.allocator().usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
-        // data take up to a third more with parity, and metadata besides
-        let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(2);
+        let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(self.worst);
         usage.capacity.saturating_sub(taken) >= wanted
     }
 
