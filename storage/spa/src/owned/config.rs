@@ -23,6 +23,9 @@ impl Owned {
                 return Ok(());
             }
             config.now.txg = tx.txg();
+            // who changes it from now on has it written with the next group
+            config.changed = false;
+            config.written = Some(config.now.clone());
             config.now.clone()
         };
         write(&self.mos, tx, &config)

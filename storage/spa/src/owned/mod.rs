@@ -211,10 +211,12 @@ pub struct Owned {
     unsettled: AtomicBool,
 }
 
-/// The pool's configuration, and whether labels have it.
+/// The pool's configuration, and whether the pool and its labels have it.
 pub(crate) struct Config {
     pub(crate) now: PoolConfig,
     pub(crate) changed: bool,
+    /// As the group that is being written has it, if that is news: its labels are to say the same.
+    pub(crate) written: Option<PoolConfig>,
 }
 
 impl std::fmt::Debug for Owned {
@@ -295,7 +297,7 @@ impl Owned {
             unwanted: Arc::default(),
             writers: Arc::default(),
             shared,
-            config: Mutex::new(Config { now: pool.config, changed: false }),
+            config: Mutex::new(Config { now: pool.config, changed: false, written: None }),
             uberblock: RwLock::new(pool.uberblock),
             sets: Mutex::default(),
             tasks: tasks::Tasks::default(),

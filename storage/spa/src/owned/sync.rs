@@ -246,11 +246,7 @@ impl Owned {
         let uberblock =
             Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
         let (multihost, checkpoint_txg) = (Some(self.signs.common()), Txg::ZERO);
-        let config = {
-            let mut config = self.config.lock();
-            // who changes it meanwhile has it written with the next group
-            std::mem::take(&mut config.changed).then(|| config.now.clone())
-        };
+        let config = self.config.lock().written.take();
         // signs of life, which lead to the state before, keep the sum of the vdevs that that has
         let tree = config.as_ref().and_then(|config| config.tree.as_ref());
         let guid_sum = tree.map_or(uberblock.guid_sum, guid_sum);

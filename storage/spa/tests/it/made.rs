@@ -69,7 +69,7 @@ impl Drop for Folder {
     }
 }
 
-fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
+pub(crate) fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
     let folder = Folder::new(name);
     let drives = folder.drives(count, 256 << 20);
     let ashift = Ashift::new(ashift).unwrap();
@@ -96,7 +96,7 @@ fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
 }
 
 /// The pool in a folder, to be read.
-fn open(folder: &Folder) -> spa::Pool {
+pub(crate) fn open(folder: &Folder) -> spa::Pool {
     let entries = std::fs::read_dir(&folder.0).unwrap();
     let device = |path: &Path| Arc::new(File::open(path).unwrap()) as Arc<dyn Device>;
     let devices: Vec<_> = entries.map(|entry| device(&entry.unwrap().path())).collect();

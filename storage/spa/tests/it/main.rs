@@ -6,6 +6,7 @@ mod datasets;
 mod dedup;
 mod drives;
 mod made;
+mod meanwhile;
 mod rewrite;
 mod scan;
 mod shrunk;

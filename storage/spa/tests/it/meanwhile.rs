@@ -1,0 +1,95 @@
+//! What others do while a group is written.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use device::{Device, Error, File};
+use ondisk::feature::FEATURES;
+use spa::design::{Purpose, Shape, top};
+use spa::{NewPool, Owned, create};
+use units::Ashift;
+
+use crate::made::{Folder, world};
+
+type Then = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// A drive; with the next write to it something else happens.
+struct Busy(File, Then);
+
+impl std::fmt::Debug for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Device for Busy {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.0.read_at(offset, into)
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
+        if let Some(then) = self.1.lock().unwrap().take() {
+            then();
+        }
+        self.0.write_at(offset, from)
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.0.flush()
+    }
+}
+
+/// A pool on one drive, that drive, and what happens with the next write to it.
+fn busy(folder: &Folder) -> (Arc<Owned>, Arc<dyn Device>, Then) {
+    let drives = folder.drives(1, 256 << 20);
+    let (file, then) = (File::open_exclusive(Path::new(&drives[0].path)).unwrap(), Then::default());
+    let device: Arc<dyn Device> = Arc::new(Busy(file, Arc::clone(&then)));
+    let new = NewPool {
+        name: "made".to_owned(),
+        tops: vec![top(Shape::Single, &drives, Ashift::MIN, Purpose::Data).unwrap()],
+        devices: vec![Arc::clone(&device)],
+        features: FEATURES.iter().collect(),
+        host: (0x1234, "here".to_owned()),
+        key: None,
+        auxiliary: Vec::new(),
+    };
+    let made = create(new, world(), &mut |_, _, _| Ok(())).unwrap();
+    (Arc::new(made.owned), device, then)
+}
+
+/// The comment as the pool itself has it, and its label.
+fn comments(device: &Arc<dyn Device>) -> [Option<String>; 2] {
+    let (found, _) = spa::scan(std::slice::from_ref(device));
+    let pool = found[0].open(&spa::Options::default()).unwrap();
+    [pool.config().comment.clone(), found[0].config().unwrap().pool.comment.clone()]
+}
+
+#[test]
+fn a_configuration_that_is_changed_while_a_group_is_written_comes_with_the_next() {
+    let folder = Folder::new("meanwhile");
+    let (owned, device, then) = busy(&folder);
+    let late = Arc::clone(&owned);
+    let change = move |owned: &Owned, _: &dsl::write::Change<'_>| {
+        owned.set_comment(Some("early".to_owned()));
+        let set = move || late.set_comment(Some("late".to_owned()));
+        *then.lock().unwrap() = Some(Box::new(set));
+    };
+    owned.perform(change).unwrap();
+    let both = |comment: &str| [(); 2].map(|()| Some(comment.to_owned()));
+    assert_eq!(comments(&device), both("early"));
+    assert!(owned.is_dirty());
+    owned.sync().unwrap();
+    assert_eq!(comments(&device), both("late"));
+}
