@@ -290,6 +290,10 @@ impl Owned {
     }
 
     fn try_to_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
+        // another host may have the pool since the group was begun
+        if let Some(trouble) = &*self.trouble.read() {
+            return Err(trouble.clone());
+        }
         let mut faults = Vec::new();
         let result = self.commit().commit(root, config, &mut faults);
         self.faults.lock().append(&mut faults);

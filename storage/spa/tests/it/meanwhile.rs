@@ -9,7 +9,7 @@ use spa::design::{Purpose, Shape, top};
 use spa::{NewPool, Owned, create};
 use units::Ashift;
 
-use crate::made::{Folder, world};
+use crate::made::{Folder, make, open, world};
 
 type Then = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
@@ -92,4 +92,14 @@ fn a_configuration_that_is_changed_while_a_group_is_written_comes_with_the_next(
     assert!(owned.is_dirty());
     owned.sync().unwrap();
     assert_eq!(comments(&device), both("late"));
+}
+
+#[test]
+fn nothing_is_committed_once_another_host_may_have_the_pool() {
+    let (folder, made) = make("given-up", Shape::Mirror, 2, 12);
+    let before = made.owned.groups().synced();
+    let given_up = made.owned.perform(|owned, _| owned.give_up());
+    assert!(matches!(given_up, Err(spa::Error::Silent)), "{given_up:?}");
+    drop(made);
+    assert_eq!(open(&folder).txg(), before);
 }
