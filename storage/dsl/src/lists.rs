@@ -134,8 +134,13 @@ pub fn bpobj_header(mos: &Objset, id: ObjectId) -> Result<Bpobj> {
 }
 
 fn header(object: &Object) -> Result<Bpobj> {
-    Bpobj::parse(object.bonus(), object.bonus_order())
-        .map_err(|why| Error::Structure { object: object.id(), why })
+    let parsed = Bpobj::parse(object.bonus(), object.bonus_order());
+    let mut header = parsed.map_err(|why| Error::Structure { object: object.id(), why })?;
+    if !header.sublists.exists() {
+        // the real system goes on to count those that it moved into another list
+        header.sublist_count = 0;
+    }
+    Ok(header)
 }
 
 /// The objects that a bpobj consists of besides itself: the table of sublists, and they.

@@ -150,7 +150,9 @@ pub(crate) fn append_list(change: &Change<'_>, list: ObjectId, part: ObjectId) -
     if let Some(sublists) = sublists.filter(|_| few_sublists) {
         let bytes = content(&sublists, header.sublist_count.saturating_mul(NUMBER))?;
         append_sublists(change, list, &bytes)?;
-        change_header(change, part, |header| header.sublists = ObjectId::META)?;
+        change_header(change, part, |header| {
+            (header.sublists, header.sublist_count) = (ObjectId::META, 0);
+        })?;
         change.free_object(sublists.id())?;
     }
     if few_sublists && fits_one_block(&object) {

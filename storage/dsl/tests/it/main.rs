@@ -4,6 +4,7 @@
 
 mod keys;
 mod leftovers;
+mod lists;
 mod model;
 mod random;
 mod real;
