@@ -233,7 +233,9 @@ impl Work<'_> {
             let [_, object, _, block] = entry.resume;
             (ObjectId::new(object), block)
         });
-        let mut walk = TreeWalk { work: self, slots: slots.into(), resume, above: Vec::new() };
+        let next = resume.map_or(1, |(object, _)| object.get());
+        let (slots, above) = (slots.into(), Vec::new());
+        let mut walk = TreeWalk { work: self, slots, resume, next, above };
         let plan = Plan { since: entry.birth, holes: false, from: None };
         let mut stop = None;
         objset.walk(&plan, &mut |place, found| match walk.see(place, &found) {
@@ -318,8 +320,11 @@ struct TreeWalk<'a, 'b> {
     work: &'a mut Work<'b>,
     /// Dnodes in a block of them.
     slots: u64,
-    /// All blocks before this one are freed.
+    /// All blocks before this one are freed. Where the real system stopped at a block of dnodes, all
+    /// below that is freed, too.
     resume: Option<(ObjectId, u64)>,
+    /// All objects before this one are freed, where the walk is between two of them.
+    next: u64,
     /// The root, and blocks below which freeing goes on.
     above: Vec<(Place, Blkptr)>,
 }
@@ -328,7 +333,7 @@ impl TreeWalk<'_, '_> {
     fn see(&mut self, place: Place, found: &Found<'_>) -> Seen {
         let pointer = match found {
             Found::Pointer(pointer) => *pointer,
-            Found::Trouble(_) => return Seen::Stop(first_below(place, &self.above), Done::Stuck),
+            Found::Trouble(_) => return self.stuck(place),
         };
         if pointer.kind() == ObjectType::OBJSET && self.above.is_empty() {
             self.above.push((place, pointer.clone()));
@@ -339,6 +344,9 @@ impl TreeWalk<'_, '_> {
         }
         self.leave(place);
         let meta = place.object == ObjectId::META;
+        if !meta {
+            self.next = place.object.get().saturating_add(1);
+        }
         if place.level.get() > 0 || meta {
             self.above.push((place, pointer.clone()));
             return Seen::Go(Next::Deeper);
@@ -348,6 +356,24 @@ impl TreeWalk<'_, '_> {
         }
         self.work.free(pointer);
         Seen::Go(Next::Deeper)
+    }
+
+    /// The walk cannot go on at a place: what it has left behind is freed, and it begins there again.
+    fn stuck(&mut self, place: Place) -> Seen {
+        let mut resume = first_below(place, &self.above);
+        // the root's place is that of the first block of dnodes
+        let stays = self.above.iter().skip(1).position(|(known, _)| *known == place);
+        if let Some(at) = stays {
+            self.above.remove(at.saturating_add(1));
+        }
+        self.leave(place);
+        if place.object == ObjectId::META {
+            // never as the place of a block of dnodes: that says that all below it is freed
+            let first = resume.block.get().saturating_mul(self.slots);
+            let done = first.max(self.next);
+            resume = Place { object: ObjectId::new(done.max(1)), block: BlockId::new(0), ..resume };
+        }
+        Seen::Stop(resume, Done::Stuck)
     }
 
     /// Frees the blocks below which nothing is left when the walk comes to `next`.
@@ -382,6 +408,9 @@ impl TreeWalk<'_, '_> {
         let end = place.block.get().saturating_add(1).saturating_mul(span);
         match (place.object, object) {
             (ObjectId::META, ObjectId::META) => end <= block,
+            (here, ObjectId::META) => {
+                !is_special(here) && here.get() < block.saturating_add(1).saturating_mul(self.slots)
+            }
             (ObjectId::META, _) => end.saturating_mul(self.slots) <= object.get(),
             (here, there) if here == there => end <= block,
             (here, there) => here < there,
@@ -396,7 +425,8 @@ fn is_special(object: ObjectId) -> bool {
 
 /// The first data block below a place at which the walk cannot go on.
 fn first_below(place: Place, above: &[(Place, Blkptr)]) -> Place {
-    let size = above.iter().find(|(known, _)| known.object == place.object);
+    // the first is the root, which has no fan-out
+    let size = above.iter().skip(1).find(|(known, _)| known.object == place.object);
     let fan_out = size.map_or(1024, |(_, pointer)| u64::from(pointer.lsize()) / POINTER);
     let span = fan_out.saturating_pow(place.level.get().into());
     let block = place.block.get().saturating_mul(span);

@@ -8,6 +8,7 @@ use dmu::memory::Memory;
 use dmu::{Found, Ledger, NewObject, Next, Objset, Plan, Syncing};
 use dsl::write::{self, Change, DatasetLedger, Moment, pool};
 use dsl::{Error, PoolFacts, Tree};
+use ondisk::dsl::BptreeEntry;
 use ondisk::feature::FEATURES;
 use ondisk::objset::Kind;
 use ondisk::{Blkptr, ObjectType};
@@ -245,6 +246,62 @@ fn write_out(objset: &Objset, txg: Txg, sink: &dyn Sink, ledger: &dyn Ledger) ->
     let policy = |_| Policy::default();
     let syncing = Syncing { txg, sink, ledger, policy: &policy, workers: 1 };
     objset.sync(&syncing, &mut |_| {}).unwrap().root
+}
+
+/// A pool with a file system of files of a block each, which is destroyed and waits to be freed. Gives
+/// the tree's root.
+fn destroyed(files: impl Iterator<Item = u64>) -> (Pool, Objset) {
+    let mut pool = Pool::new(1);
+    let id = pool.change(|change| write::create(change, "tank/a")).unwrap();
+    let source = Arc::clone(&pool.memory) as Arc<dyn Source>;
+    let objset = Objset::blank(source, id, Kind::Filesystem, None);
+    let tx = Tx::syncing(Txg::new(pool.txg));
+    for number in files {
+        let object = objset.create_at(&tx, ObjectId::new(number), &file()).unwrap();
+        object.write(&tx, 0, &[7; 512]).unwrap();
+    }
+    pool.heads.insert(id, objset.clone());
+    pool.sync();
+    pool.change(|change| write::destroy(change, "tank/a")).unwrap();
+    (pool, objset.synced())
+}
+
+#[test]
+fn what_is_below_a_block_of_dnodes_at_which_the_real_system_stopped_is_not_freed_again() {
+    let (pool, tree) = destroyed(1..=40);
+    let mut all = 0;
+    tree.walk(&Plan::default(), &mut |_, _| {
+        all += 1;
+        Next::Deeper
+    });
+    let directory = Zap::open(pool.mos.object(ObjectId::new(1)).unwrap()).unwrap();
+    let trees = ObjectId::new(directory.lookup_u64(b"bptree_obj").unwrap().unwrap());
+    let (_, entries) = dsl::lists::bptree(&pool.mos, trees).unwrap();
+    // the first block of dnodes, with 31 files
+    let entry = BptreeEntry { resume: [u64::MAX, 0, 0, 0], ..entries[0].clone() };
+    let tx = Tx::syncing(Txg::new(pool.txg));
+    pool.mos.object(trees).unwrap().write(&tx, 0, &entry.encode()).unwrap();
+    let done = pool.change(|change| write::release(change, 1000)).unwrap();
+    assert_eq!((done.blocks, done.more), (all - 31, false));
+}
+
+#[test]
+fn what_was_freed_before_something_unreadable_is_not_freed_again() {
+    let (pool, tree) = destroyed([1, 2000, 40_000].into_iter());
+    tree.walk(&Plan::default(), &mut |place, found| {
+        if let Found::Pointer(pointer) = found
+            && (place.object, place.level.get(), place.block.get()) == (ObjectId::META, 1, 1)
+        {
+            pool.memory.lose(pointer);
+        }
+        Next::Deeper
+    });
+    let release = || pool.change(|change| write::release(change, 1000)).unwrap();
+    let done = release();
+    // two files, their dnodes, and the block above these
+    assert_eq!((done.blocks, done.stuck), (5, true));
+    let done = release();
+    assert_eq!((done.blocks, done.stuck), (0, true));
 }
 
 proptest! {
