@@ -21,6 +21,8 @@ use crate::{Directory, Error};
 const RANGE: u64 = 16 << 20;
 /// Bytes of a block of the array of counts.
 const COUNTS_BLOCK: u32 = 32 << 10;
+/// More ranges no vdev has: it would be of four PiB.
+const MOST_RANGES: u64 = 1 << 28;
 /// Words that are metadata (DMU_OTN_UINT64_METADATA).
 const WORDS: ObjectType = ObjectType(0xc3);
 /// A table that is metadata (DMU_OTN_ZAP_METADATA).
@@ -157,7 +159,8 @@ impl Top {
         let held = array.max_block().get().saturating_add(1);
         let held = held.saturating_mul(array.block_size().into());
         let size = facts.ranges.saturating_mul(2);
-        if size > held || facts.range_size == 0 {
+        // an array with holes may say that it is of any length
+        if size > held || facts.ranges > MOST_RANGES || facts.range_size == 0 {
             return Err(Error::Clones { vdev, rule: "its counts are in their array" });
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
@@ -206,6 +209,9 @@ impl Top {
         let total = total.checked_sub(there(before)).ok_or_else(wrong)?;
         if there(before) != there(count.now) {
             let range = self.range(block);
+            if u64::try_from(range).is_ok_and(|range| range >= MOST_RANGES) {
+                return Err(wrong());
+            }
             if range >= self.counts.len() {
                 self.counts.resize(range.saturating_add(1), 0);
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dmu::Objset;
 use dmu::memory::{self, Memory};
 use ondisk::ObjectType;
+use ondisk::dedup::clone_table_name;
 use ondisk::objset::Kind;
 use proptest::prelude::*;
 use spa::{Cloned, Clones};
@@ -94,4 +95,25 @@ fn tables_go_with_the_last_clone() {
     assert_eq!(clones.sync(&tx, &mut || 7).unwrap(), -1);
     let directory = spa::Directory::open(mos).unwrap();
     assert_eq!(directory.table().count().unwrap(), 0);
+}
+
+#[test]
+fn counts_of_more_ranges_than_a_vdev_can_have_are_refused() {
+    let (mos, _) = mos();
+    let clones = Clones::load(&mos, tops()).unwrap();
+    let far = Cloned { vdev: VdevId::new(0), offset: 1 << 62, size: 512 };
+    assert!(clones.add(&far, 1).is_err());
+    let tx = Tx::syncing(Txg::new(4));
+    clones.add(&block(2), 1).unwrap();
+    clones.sync(&tx, &mut || 7).unwrap();
+    let directory = spa::Directory::open(mos.clone()).unwrap();
+    let array = directory.object(&clone_table_name(VdevId::new(0))).unwrap().unwrap();
+    // a block far behind: what is before it are holes, which cost nothing to say
+    array.write(&tx, 1 << 40, &[1]).unwrap();
+    let mut bonus = array.bonus().to_vec();
+    let ranges = (1_u64 << 39).to_le_bytes();
+    let at = bonus.windows(8).position(|word| word == 1_u64.to_le_bytes()).unwrap();
+    bonus[at..at + 8].copy_from_slice(&ranges);
+    array.set_bonus(&tx, array.dnode().bonus_kind, &bonus).unwrap();
+    assert!(Clones::load(&mos, tops()).is_err());
 }
