@@ -94,10 +94,6 @@ pub fn claim(
 
 /// Counts the blocks of a record as the log's, all or none; gives whether they may be.
 fn share(writer: &Writer, blocks: &[Regular], first: Txg) -> bool {
-    // one that was written after the last group was not there to be shared
-    if blocks.iter().any(|block| block.birth_physical >= first) {
-        return false;
-    }
     let shared = blocks.iter().take_while(|block| writer.share(block, first)).count();
     if shared < blocks.len() {
         free_all(writer, blocks.iter().take(shared), first);

@@ -53,7 +53,8 @@ pub trait Shared: Send + Sync {
     /// A block that was not found is written, and has one pointer.
     fn add(&self, block: &Regular, txg: Txg);
 
-    /// One more pointer to a block of a file, which is there, comes in `txg`; gives whether that can be.
+    /// One more pointer to a block of a file comes in `txg`; gives whether that can be: it must have been
+    /// there before.
     fn share(&self, block: &Regular, txg: Txg) -> bool;
 }
 
@@ -90,7 +91,7 @@ impl Writer {
         let _ = self.sharing.known.set(shared);
     }
 
-    /// One more pointer to a block that is there comes in a group; gives whether that can be.
+    /// One more pointer to a block of a file comes in a group; gives whether that can be.
     pub fn share(&self, block: &Regular, txg: Txg) -> bool {
         self.sharing.known.get().is_some_and(|known| known.share(block, txg))
     }

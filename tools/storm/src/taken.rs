@@ -25,6 +25,9 @@ const NOW: i64 = 1_800_000_000;
 /// Of a longer file so many bytes are looked at at its ends.
 const ENDS: u64 = 4 << 20;
 
+/// So many files of a file system are changed at most: all of a step has room in one group.
+const MOST: usize = 600;
+
 /// A file system: its paths, and what is there. None: what is no file system, or is locked.
 type Seen = Option<BTreeMap<Vec<u8>, String>>;
 
@@ -255,7 +258,7 @@ fn change(held: &Held, now: &All, all: bool, seed: u64) -> Result<(), String> {
         let (Some(seen), false) = (seen, set.contains('@')) else { continue };
         let live = held.files(set).map_err(|why| format!("{set}: {why}"))?;
         let files = seen.iter().filter(|(_, facts)| facts.starts_with("File"));
-        for (index, (path, _)) in files.enumerate() {
+        for (index, (path, _)) in files.take(MOST).enumerate() {
             let way = if all { 0 } else { index % 3 };
             if let Err(why) = change_one(&live, path, way, seed)
                 && !why.contains("OverQuota")

@@ -52,6 +52,8 @@ macro_rules! fixture_tests {
 
 fixture_tests! {
     checkpoint_raidz = "checkpoint-raidz",
+    clones_claimed = "clones-claimed",
+    clones_promised = "clones-promised",
     dedup_legacy = "dedup-legacy",
     dedup_waiting = "dedup-waiting",
     draid1 = "draid1",

@@ -155,8 +155,9 @@ impl Shared {
         Ok(true)
     }
 
-    fn share_block(&self, block: &Regular) -> Result<bool, Error> {
-        if block.level.get() > 0 || block.kind.is_metadata() {
+    fn share_block(&self, block: &Regular, txg: Txg) -> Result<bool, Error> {
+        // what is written with the same group, or was after the last one, is not there
+        if block.birth_physical >= txg || block.level.get() > 0 || block.kind.is_metadata() {
             return Ok(false);
         }
         if block.dedup && self.share_of_dedup(block)? {
@@ -212,8 +213,8 @@ impl zio::Shared for Shared {
         self.note(self.add_new(block), ());
     }
 
-    fn share(&self, block: &Regular, _: Txg) -> bool {
-        self.note(self.share_block(block), false)
+    fn share(&self, block: &Regular, txg: Txg) -> bool {
+        self.note(self.share_block(block, txg), false)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Volumes made, written and resized, with power cuts; what is left is what was promised.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dmu::{Ledger, Objset, Syncing};
 use ondisk::Blkptr;
-use ondisk::blkptr::Hole;
+use ondisk::blkptr::{Hole, Regular};
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::zil::Body;
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ use txg::{Groups, Limits};
 use units::{Ashift, BlockId, Level, ObjsetId, Txg};
 use zil::{Item, Log, Records};
 use zio::memory::Drives;
-use zio::{Policy, Sink, Source, Writer};
+use zio::{Fate, Found, Policy, Shared, Sink, Source, Writer};
 use zvol::{Error, LiveVolume, NewVolume, Volume};
 
 const ID: ObjsetId = ObjsetId::new(54);
@@ -39,6 +40,34 @@ struct Done<'a>(&'a AtomicBool);
 impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How many share a block beyond the first.
+#[derive(Default)]
+struct Counts(Mutex<HashMap<[u64; 4], u64>>);
+
+impl Shared for Counts {
+    fn part(&self, block: &Regular, _: Txg) -> Fate {
+        let mut counts = self.0.lock().unwrap();
+        match counts.get_mut(&block.sum).filter(|count| **count > 0) {
+            Some(count) => {
+                *count -= 1;
+                Fate::Kept
+            }
+            None => Fate::Free(block.dvas),
+        }
+    }
+
+    fn find(&self, _: &Regular, _: u8, _: Txg) -> Found {
+        Found::Apart
+    }
+
+    fn add(&self, _: &Regular, _: Txg) {}
+
+    fn share(&self, block: &Regular, _: Txg) -> bool {
+        *self.0.lock().unwrap().entry(block.sum).or_default() += 1;
+        true
     }
 }
 
@@ -149,6 +178,7 @@ impl House {
     fn imported(&self) -> Self {
         let (storm, objset) = self.cut();
         let writer = Arc::new(drives(&storm).writer());
+        writer.set_shared(Arc::new(Counts::default()));
         let early = Txg::new(1);
         objset.walk(&dmu::Plan::default(), &mut |place, found| {
             if let dmu::Found::Pointer(Blkptr::Regular(block)) = found {
