@@ -155,7 +155,13 @@ impl Writer {
     /// Cuts a file off at a size, or lengthens it with a hole.
     pub fn truncate(&self, caller: &Caller, file: ObjectId, size: u64) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
-        let mut draft = self.to_be_written(file)?;
+        let draft = self.to_be_written(file)?;
+        self.resize(caller, draft, size)
+    }
+
+    /// The same of a file that is locked.
+    fn resize(&self, caller: &Caller, mut draft: Draft, size: u64) -> Result<()> {
+        let file = draft.id();
         if draft.sheet.has_flag(flag::APPENDONLY) {
             return Err(self.forbidden(file, "the file can only be appended to"));
         }
@@ -239,10 +245,13 @@ impl Writer {
     /// Sees to it that a file reaches to `end` at least (fallocate). Space is not set aside: on a
     /// pool that never overwrites that would promise nothing.
     pub fn extend(&self, caller: &Caller, file: ObjectId, end: u64) -> Result<()> {
-        let guard = self.fs.inner.guard(file);
-        let is_short = self.fs.inner.attributes(file)?.size < end;
-        drop(guard);
-        if is_short { self.truncate(caller, file, end) } else { Ok(()) }
+        // under one lock: what others append meanwhile is not to be cut off
+        let _locked = self.fs.inner.locks.write(&[file]);
+        if self.fs.inner.attributes(file)?.size >= end {
+            return Ok(());
+        }
+        let draft = self.to_be_written(file)?;
+        self.resize(caller, draft, end)
     }
 
     /// Whether [`Self::accessed`] would change something of a file that has these times (atime, mtime,

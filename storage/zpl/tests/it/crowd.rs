@@ -108,3 +108,28 @@ fn many_at_once() {
         sound::check(&pool.cold());
     }
 }
+
+#[test]
+fn who_makes_sure_of_a_size_cuts_off_nothing_that_others_append() {
+    const TIMES: u64 = 2000;
+    let pool = Pool::new(Settings::default());
+    let (writer, who) = (&pool.writer, caller(2));
+    let root = writer.fs().master().root;
+    let file = writer.make(&who, root, b"log", &New::default()).expect("made").id;
+    let size = || writer.fs().attributes(file).expect("attributes").size;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                writer.extend(&who, file, size() + 1).expect("extend");
+            }
+        });
+        let mut cut = 0;
+        for _ in 0..TIMES {
+            let end = writer.write(&who, file, Position::End, &[1; 600]).expect("write");
+            cut += u64::from(size() < end);
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(cut, 0, "times that what was appended was not there");
+    });
+}
