@@ -125,13 +125,11 @@ impl Inner {
             return Ok(BTreeMap::new());
         };
         let list = Nvlist::decode(&packed).map_err(|why| self.fault(id, why.into()))?;
-        let pair = |(name, value): (&str, &Value)| match value {
-            Value::Bytes(bytes) | Value::U8s(bytes) => {
-                Some((name.as_bytes().to_vec(), bytes.clone()))
-            }
+        let pair = |(name, value): (&[u8], &Value)| match value {
+            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.to_vec(), bytes.clone())),
             _ => None,
         };
-        Ok(list.iter().filter_map(pair).collect())
+        Ok(list.iter_bytes().filter_map(pair).collect())
     }
 }
 

@@ -186,7 +186,7 @@ impl Value {
 pub struct Nvlist {
     /// The flags of the list: bit 0 names are unique, bit 1 names with types are.
     pub flags: u32,
-    pairs: Vec<(String, Value)>,
+    pairs: Vec<(Name, Value)>,
 }
 
 impl Nvlist {
@@ -231,12 +231,22 @@ impl Nvlist {
 
     /// Adds a pair at the end.
     pub fn push(&mut self, name: &str, value: Value) {
-        self.pairs.push((name.to_owned(), value));
+        self.push_bytes(name.as_bytes(), value);
+    }
+
+    /// The same with a name that may be no text: those of extended attributes can be any bytes.
+    pub fn push_bytes(&mut self, name: &[u8], value: Value) {
+        self.pairs.push((Name::of(name), value));
     }
 
     /// The pairs in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.pairs.iter().map(|(name, value)| (name.as_str(), value))
+        self.pairs.iter().map(|(name, value)| (name.text.as_str(), value))
+    }
+
+    /// The same with the names as they are stored.
+    pub fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &Value)> {
+        self.pairs.iter().map(|(name, value)| (name.bytes(), value))
     }
 
     /// How many pairs there are.
@@ -251,7 +261,7 @@ impl Nvlist {
 
     /// The first value of that name.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.pairs.iter().find(|pair| pair.0 == name).map(|pair| &pair.1)
+        self.pairs.iter().find(|pair| pair.0.bytes() == name.as_bytes()).map(|pair| &pair.1)
     }
 
     /// Whether the name is there and is not a false truth value.
@@ -302,10 +312,25 @@ impl Nvlist {
     }
 }
 
-/// A name from its bytes. Names are ASCII in all that the format defines; what else a disk may
-/// hold is replaced, as it will not be looked up.
-fn name(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// A name. It is ASCII in all that the format defines, but for names that users gave.
+#[derive(Clone, PartialEq, Debug)]
+struct Name {
+    /// What is not UTF-8 in it is replaced: it will not be looked up.
+    text: String,
+    /// As it is stored, where that is no text.
+    stored: Option<Vec<u8>>,
+}
+
+impl Name {
+    fn of(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let stored = (text.as_bytes() != bytes).then(|| bytes.to_vec());
+        Self { text, stored }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.stored.as_deref().unwrap_or(self.text.as_bytes())
+    }
 }
 
 /// One level deeper, or an error where nothing honest goes.

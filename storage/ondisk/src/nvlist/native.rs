@@ -20,7 +20,7 @@
 //! Learnt from: the history of the fixture `version-28`. Proved by: `golden_history`, and
 //! `every_type_survives_every_encoding`.
 
-use super::{Nvlist, Value, counted, deeper, kind, name};
+use super::{Name, Nvlist, Value, counted, deeper, kind};
 use crate::{Error, Order, Reader, Result};
 
 const HEADER: usize = 16;
@@ -61,7 +61,7 @@ fn pairs(reader: &mut Reader<'_>, flags: u32, depth: u32) -> Result<Nvlist> {
         let elements = pair.u32()?;
         let kind = pair.u32()?;
         let raw = pair.take(name_size)?;
-        let title = name(raw.split(|byte| *byte == 0).next().unwrap_or(raw));
+        let title = Name::of(raw.split(|byte| *byte == 0).next().unwrap_or(raw));
         // the cursor lacks the 4 bytes of the size
         pair.seek(HEADER.saturating_add(name_size).next_multiple_of(8).saturating_sub(4));
         let value = value(&mut pair, reader, kind, elements, depth)?;
@@ -170,7 +170,7 @@ fn list(pair: &mut Reader<'_>, after: &mut Reader<'_>, depth: u32) -> Result<Nvl
 }
 
 /// Bytes that a pair takes in memory, which both encodings write down.
-pub(super) fn memory_size(title: &str, value: &Value) -> u32 {
+pub(super) fn memory_size(title: &[u8], value: &Value) -> u32 {
     let mut one = Vec::new();
     write_bare(&mut one, title, value, Order::Little);
     u32::try_from(one.len()).unwrap_or(u32::MAX)
@@ -185,7 +185,7 @@ pub(super) fn write(list: &Nvlist, order: Order, out: &mut Vec<u8>) {
 
 fn write_pairs(list: &Nvlist, order: Order, out: &mut Vec<u8>) {
     for (title, value) in &list.pairs {
-        write_bare(out, title, value, order);
+        write_bare(out, title.bytes(), value, order);
         match value {
             Value::List(list) => write_pairs(list, order, out),
             Value::Lists(all) => all.iter().for_each(|list| write_pairs(list, order, out)),
@@ -196,7 +196,7 @@ fn write_pairs(list: &Nvlist, order: Order, out: &mut Vec<u8>) {
 }
 
 /// The pair without the lists that follow it.
-fn write_bare(out: &mut Vec<u8>, title: &str, value: &Value, order: Order) {
+fn write_bare(out: &mut Vec<u8>, title: &[u8], value: &Value, order: Order) {
     let mut pair = Vec::new();
     put32(&mut pair, 0, order);
     // names are ours and short
@@ -204,7 +204,7 @@ fn write_bare(out: &mut Vec<u8>, title: &str, value: &Value, order: Order) {
     put16(&mut pair, 0, order);
     put32(&mut pair, u32::try_from(value.elements()).unwrap_or(u32::MAX), order);
     put32(&mut pair, value.kind(), order);
-    pair.extend_from_slice(title.as_bytes());
+    pair.extend_from_slice(title);
     pair.push(0);
     pad(&mut pair);
     write_value(&mut pair, value, order);

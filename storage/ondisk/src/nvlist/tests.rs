@@ -120,6 +120,20 @@ fn nesting_has_an_end() {
 }
 
 #[test]
+fn a_name_that_is_no_text_stays_as_it_is_stored() {
+    let mut list = Nvlist::new();
+    list.push("user.?", Value::Bytes(vec![1]));
+    for encoding in ENCODINGS {
+        let mut packed = list.encode(encoding);
+        let at = packed.iter().position(|byte| *byte == b'?').unwrap();
+        packed[at] = 0xff;
+        let found = Nvlist::decode(&packed).unwrap();
+        assert_eq!(found.encode(encoding), packed, "{encoding:?}");
+        assert_eq!(found.iter_bytes().next().unwrap().0, b"user.\xff");
+    }
+}
+
+#[test]
 fn lists_read_like_those_of_the_fields_tools() {
     let mut vdev = Nvlist::new();
     vdev.push("type", Value::Str(b"file".to_vec()));

@@ -17,7 +17,7 @@
 //!
 //! Learnt from: labels of the fixtures. Proved by: `packing_gives_the_same_bytes`.
 
-use super::{Nvlist, Value, counted, deeper, kind, name};
+use super::{Name, Nvlist, Value, counted, deeper, kind};
 use crate::{Error, Reader, Result};
 
 /// A pair takes no less than this.
@@ -38,7 +38,7 @@ pub(super) fn read(reader: &mut Reader<'_>, depth: u32) -> Result<Nvlist> {
         if encoded == 0 && decoded == 0 {
             return Ok(list);
         }
-        let title = name(string(reader)?);
+        let title = Name::of(string(reader)?);
         let kind = reader.u32()?;
         let elements = reader.u32()?;
         list.pairs.push((title, value(reader, kind, elements, depth)?));
@@ -160,8 +160,8 @@ pub(super) fn write(list: &Nvlist, out: &mut Vec<u8>) {
     for (title, value) in &list.pairs {
         let start = out.len();
         word(out, 0);
-        word(out, super::native::memory_size(title, value));
-        write_string(out, title.as_bytes());
+        word(out, super::native::memory_size(title.bytes(), value));
+        write_string(out, title.bytes());
         word(out, value.kind());
         word(out, length(value.elements()));
         write_value(out, value);

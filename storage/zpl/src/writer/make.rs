@@ -238,7 +238,7 @@ impl Writer {
         self.begin.promise(tx, Promise::Record(create));
         for (name, value) in attributes.into_iter().filter(|_| told) {
             let object = made.id();
-            let set = Body::SetXattr { object, name: name.into_bytes(), value };
+            let set = Body::SetXattr { object, name, value };
             self.begin.promise(tx, Promise::Record(set));
         }
     }

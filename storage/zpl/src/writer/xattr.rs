@@ -114,6 +114,7 @@ impl Writer {
         value: Option<&[u8]>,
         reach: Reach,
     ) -> Result<()> {
+        self.must_be_list(draft)?;
         let packs = self.settings.read().xattr_sa && !draft.sheet.is_legacy();
         let before = draft.sheet.xattrs().len();
         if let Some(plain) = name_elsewhere(name) {
@@ -164,6 +165,16 @@ impl Writer {
             self.promise_xattr(&tx, draft, name, value.unwrap_or_default());
         }
         Ok(())
+    }
+
+    /// A damaged list is not to be replaced by one that has only what is set now.
+    fn must_be_list(&self, of: &Draft) -> Result<()> {
+        let packed = of.sheet.bytes(Attribute::Dxattr).unwrap_or_default();
+        if packed.is_empty() {
+            return Ok(());
+        }
+        let list = Nvlist::decode(packed);
+        list.map(drop).map_err(|why| self.fs.inner.fault(of.id(), why.into()))
     }
 
     /// Promises an attribute that is kept with the others; one without a value goes.
@@ -241,21 +252,17 @@ impl Sheet {
 
     /// An extended attribute that is kept with the others.
     pub(super) fn xattr(&self, name: &[u8]) -> Option<Vec<u8>> {
-        self.bytes(Attribute::Dxattr)?;
-        match self.packed().get(std::str::from_utf8(name).ok()?)? {
-            Value::Bytes(bytes) | Value::U8s(bytes) => Some(bytes.clone()),
-            _ => None,
-        }
+        self.xattrs().into_iter().find(|pair| pair.0 == name).map(|pair| pair.1)
     }
 
     /// All extended attributes that are kept with the others.
-    pub(super) fn xattrs(&self) -> Vec<(String, Vec<u8>)> {
-        let pair = |(name, value): (&str, &Value)| match value {
-            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.to_owned(), bytes.clone())),
+    pub(super) fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let pair = |(name, value): (&[u8], &Value)| match value {
+            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.to_vec(), bytes.clone())),
             _ => None,
         };
         match self.bytes(Attribute::Dxattr) {
-            Some(_) => self.packed().iter().filter_map(pair).collect(),
+            Some(_) => self.packed().iter_bytes().filter_map(pair).collect(),
             None => Vec::new(),
         }
     }
@@ -263,19 +270,18 @@ impl Sheet {
     /// Keeps an extended attribute with the others, or takes it away; false where there is no room
     /// for it, and then nothing has changed.
     pub(super) fn put_xattr(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
-        let Ok(name) = std::str::from_utf8(name) else { return false };
-        if value.is_none() && self.xattr(name.as_bytes()).is_none() {
+        if value.is_none() && self.xattr(name).is_none() {
             return true;
         }
         if value.is_some_and(|value| value.len() > LARGEST_PACKED) {
             return false;
         }
         let mut list = Nvlist::new();
-        for (known, value) in self.packed().iter().filter(|pair| pair.0 != name) {
-            list.push(known, value.clone());
+        for (known, value) in self.packed().iter_bytes().filter(|pair| pair.0 != name) {
+            list.push_bytes(known, value.clone());
         }
         if let Some(value) = value {
-            list.push(name, Value::Bytes(value.to_vec()));
+            list.push_bytes(name, Value::Bytes(value.to_vec()));
         }
         let before = self.clone();
         self.set(Attribute::Dxattr, list.encode(Encoding::Xdr));

@@ -117,6 +117,26 @@ fn posix_acls_are_inherited_and_follow_the_mode() {
 }
 
 #[test]
+fn names_of_extended_attributes_can_be_any_bytes() {
+    let pool = Pool::new(Settings::default());
+    let writer = &pool.writer;
+    let file = writer.make(&caller(2), root(&pool), b"file", &New::default()).expect("made").id;
+    let names = [&b"user.\xff"[..], b"user.\xfe", b"user.text"];
+    for name in names {
+        writer.set_xattr(&caller(3), file, name, Some(name), XattrMode::New).expect("set");
+    }
+    let node = pool.cold().node(file).expect("node");
+    assert!(!node.attributes().xattr_dir.exists(), "all are kept with the other attributes");
+    for name in names {
+        assert_eq!(node.xattr(name), Ok(Some(name.to_vec())));
+    }
+    writer.set_xattr(&caller(4), file, names[0], None, XattrMode::Any).expect("removed");
+    let node = pool.cold().node(file).expect("node");
+    assert_eq!(node.xattrs().expect("names").len(), 2);
+    assert_eq!(node.xattr(names[1]), Ok(Some(names[1].to_vec())));
+}
+
+#[test]
 fn extended_attributes_can_be_asked_to_be_new_or_there() {
     let pool = Pool::new(Settings::default());
     let (writer, file) = (&pool.writer, root(&pool));
