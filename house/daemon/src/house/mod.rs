@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use engine::held::{Held, Judging, Rewind, Rewound, World};
 use mounts::Unmount;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::Value;
 use waiting::Waiting;
@@ -142,7 +142,8 @@ impl House {
             let _ = thread.join();
         }
         let _moving = self.moving.lock();
-        let pools = std::mem::take(&mut *self.pools.lock());
+        // they stay among its pools: whatever is remembered from now on has them, too
+        let pools = self.pools.lock().clone();
         for (name, pool) in pools {
             // whoever is in one gets errors
             let _ = pool.unmount(&|_| true, Unmount { force: true, keeps_folders: false });
@@ -151,6 +152,16 @@ impl House {
                 Err(why) => self.log.say(&format!("pool '{name}' is left, and {why}")),
             }
         }
+    }
+
+    /// Has pools come and go for one alone, unless it ends: nothing would write what a pool that comes
+    /// then is given.
+    fn begin_move(&self) -> Result<MutexGuard<'_, ()>> {
+        let moving = self.moving.lock();
+        if self.leaving.load(Ordering::Acquire) {
+            return Err(Error::refused("the daemon ends"));
+        }
+        Ok(moving)
     }
 
     /// Whether a pool of that name is here.
@@ -278,3 +289,6 @@ fn done((): ()) -> Result<Answer> {
 fn warn(warnings: Vec<String>) -> Result<Answer> {
     Ok(Answer { value: Value::Null, warnings })
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,7 @@ impl House {
     }
 
     pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Vec<String>> {
-        let _moving = self.moving.lock();
+        let _moving = self.begin_move()?;
         engine::held::check_name(&new.name)?;
         let name = new.called.as_ref().unwrap_or(&new.name);
         self.is_unclaimed(name)?;
@@ -181,7 +181,7 @@ impl House {
 
     /// Gives what came of it, and what could not be mounted.
     pub(super) fn import(self: &Arc<Self>, import: &ImportPool) -> Result<(Imported, Vec<String>)> {
-        let _moving = self.moving.lock();
+        let _moving = self.begin_move()?;
         import.wish.check()?;
         Wishes::of(&import.own, true)?;
         let mut done = Imported::default();
@@ -311,7 +311,7 @@ impl House {
         force: bool,
         way: impl FnOnce(&Held) -> engine::Result<()>,
     ) -> Result<()> {
-        let _moving = self.moving.lock();
+        let _moving = self.begin_move()?;
         let pool = self.pool(name)?;
         if pool.held.is_standing_still() && !force {
             return Err(Error::refused(format!(
@@ -333,7 +333,7 @@ impl House {
     /// was being written cannot be finished, the pool is left and taken over as it was last written,
     /// with what its logs promise.
     pub(super) fn clear(self: &Arc<Self>, name: &str, drive: Option<&str>) -> Result<Vec<String>> {
-        let _moving = self.moving.lock();
+        let _moving = self.begin_move()?;
         let pool = self.pool(name)?;
         let ended = match pool.held.clear(drive) {
             Ok(()) => {

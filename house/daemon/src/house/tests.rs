@@ -1,0 +1,68 @@
+//! What is remembered when the daemon ends, or cannot write that down.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::House;
+use crate::log::Log;
+use crate::{CreatePool, Group, Place, Role, memory, world};
+
+/// A daemon with a pool, in a folder of its own.
+struct Home {
+    folder: PathBuf,
+    place: Place,
+    house: Arc<House>,
+}
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("poolhouse-{name}-{}", std::process::id()));
+        let place = Place::at(&folder).unwrap();
+        place.make().unwrap();
+        let log = Log::open(&place, false).unwrap();
+        let house = House::new(place.clone(), log, world::here(Some(256 << 20)).unwrap());
+        let home = Self { folder, place, house: Arc::new(house) };
+        home.create("tank").unwrap();
+        home
+    }
+
+    fn create(&self, name: &str) -> crate::Result<Vec<String>> {
+        let drive = self.folder.join(format!("{name}.drive"));
+        File::create(&drive).unwrap().set_len(96 << 20).unwrap();
+        self.house.create_pool(&CreatePool {
+            name: name.to_owned(),
+            called: None,
+            vdevs: vec![(Group::Single, Role::Data, vec![drive])],
+            ashift: None,
+            own: Vec::new(),
+            bare: false,
+            properties: vec![("mountpoint".to_owned(), "none".to_owned())],
+            altroot: None,
+            force: false,
+            secret: None,
+        })
+    }
+
+    fn remembered(&self) -> Vec<String> {
+        memory::load(&self.place).unwrap().into_iter().map(|pool| pool.name).collect()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn what_comes_too_late_has_no_pool_forgotten() {
+    let home = Home::new("late");
+    home.house.leave();
+    // as where somebody ends the waiting for another pool just then
+    home.house.remember().unwrap();
+    assert_eq!(home.remembered(), ["tank"]);
+    let late = home.create("late").unwrap_err().to_string();
+    assert!(late.contains("the daemon ends"), "{late}");
+    assert_eq!(home.remembered(), ["tank"]);
+}
