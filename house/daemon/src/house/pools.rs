@@ -319,9 +319,14 @@ impl House {
                  lost: mend them and run `zpool clear {name}`, or use -f"
             )));
         }
-        pool.unmount(&|_| true, Unmount { force, keeps_folders: false })?;
+        let gone = pool.unmount(&|_| true, Unmount { force, keeps_folders: false })?;
         self.pools.lock().remove(name);
-        self.remember()?;
+        if let Err(why) = self.remember() {
+            // its threads still have it: it is to be reached by name
+            self.pools.lock().insert(name.to_owned(), Arc::clone(&pool));
+            pool.mount_again(&gone);
+            return Err(why);
+        }
         let done = pool.end(way);
         if let Err(why) = &done {
             self.log.say(&format!("pool '{name}' is left, and {why}"));

@@ -66,3 +66,15 @@ fn what_comes_too_late_has_no_pool_forgotten() {
     assert!(late.contains("the daemon ends"), "{late}");
     assert_eq!(home.remembered(), ["tank"]);
 }
+
+#[test]
+fn a_pool_that_cannot_be_forgotten_is_still_there() {
+    let home = Home::new("full");
+    let new = home.place.memory().with_extension("new");
+    fs::create_dir(&new).unwrap();
+    home.house.export("tank", false).unwrap_err();
+    assert_eq!(home.remembered(), ["tank"]);
+    fs::remove_dir(&new).unwrap();
+    home.house.export("tank", false).unwrap();
+    assert!(home.remembered().is_empty());
+}
