@@ -90,7 +90,8 @@ impl Writer {
         }
         let length = stretch.length.min(source.size().saturating_sub(stretch.start));
         let end = stretch.at.saturating_add(reached.saturating_mul(size).min(length));
-        let grown = draft.size().max(end);
+        // where nothing could be shared, nothing is there either
+        let grown = if reached > 0 { draft.size().max(end) } else { draft.size() };
         draft.sheet.set_word(Attribute::Size, grown);
         draft.store(&tx)?;
         if reached > 0 || clears {

@@ -5,7 +5,7 @@ use ondisk::zap::Normalization;
 use ondisk::znode::flag;
 use units::ObjectId;
 use zpl::{
-    Atime, Case, Error, Kind, Move, MoveKind, New, NewFs, Position, Set, Settings, Writer,
+    Atime, Case, Error, Kind, Move, MoveKind, New, NewFs, Position, Set, Settings, Stretch, Writer,
     XattrMode,
 };
 
@@ -386,4 +386,20 @@ fn only_directories_have_names_in_them() {
     for result in results {
         assert!(matches!(result, Err(Error::NotDirectory { .. })), "{result:?}");
     }
+}
+
+#[test]
+fn a_file_of_which_nothing_could_be_shared_keeps_its_size() {
+    let pool = Pool::new(Settings { record_size: 512, ..Settings::default() });
+    let writer = &pool.writer;
+    let make = |name: &[u8]| writer.make(&caller(2), root(&pool), name, &New::default());
+    let (from, to) = (make(b"from").expect("made").id, make(b"to").expect("made").id);
+    writer.write(&caller(3), from, Position::At(0), &[7; 1024]).expect("write");
+    let stretch = Stretch { from, start: 0, to, at: 4096, length: 1024 };
+    // it waits to be written
+    assert_eq!(writer.share(&caller(4), &stretch), Ok(0));
+    assert_eq!(writer.fs().attributes(to).expect("attributes").size, 0);
+    pool.sync();
+    assert_eq!(writer.share(&caller(5), &stretch), Ok(1024));
+    assert_eq!(writer.fs().attributes(to).expect("attributes").size, 5120);
 }
