@@ -64,9 +64,13 @@ async fn listen(place: &Place, house: &Arc<House>) -> Result<()> {
     let failed = |why: std::io::Error| Error::file(&path, &why);
     // who has the lock owns what lies there
     let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).map_err(failed)?;
+    // nobody else is to reach it, not even before its mode is set: it gets its name after that
+    let fresh = path.with_extension("new");
+    let _ = std::fs::remove_file(&fresh);
+    let listener = UnixListener::bind(&fresh).map_err(failed)?;
     let mode = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(&path, mode).map_err(failed)?;
+    std::fs::set_permissions(&fresh, mode).map_err(failed)?;
+    std::fs::rename(&fresh, &path).map_err(failed)?;
     let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
     let mut stops = signal(SignalKind::interrupt()).map_err(failed)?;
     let told = Arc::new(Notify::new());

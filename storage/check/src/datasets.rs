@@ -131,17 +131,19 @@ impl Inner {
     /// The blocks of a destroyed clone: those of which a birth was listed, and no death.
     fn livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
         for (_, part) in lists::deadlist_parts(mos, id)? {
-            let mut alive: HashMap<Option<Dva>, (Blkptr, i64)> = HashMap::new();
+            let mut alive: HashMap<(Option<Dva>, Txg), (Blkptr, i64)> = HashMap::new();
             let _ = lists::walk_bpobj(mos, part, &mut |listed| {
                 if let Blkptr::Regular(block) = listed.pointer {
                     let fresh = || (listed.pointer.clone(), 0);
-                    let count = &mut alive.entry(block.dvas[0]).or_insert_with(fresh).1;
+                    let count =
+                        &mut alive.entry((block.dvas[0], block.birth)).or_insert_with(fresh).1;
                     *count += if listed.freed { -1 } else { 1 };
                 }
                 ControlFlow::Continue(())
             })?;
-            for (pointer, _) in alive.values().filter(|(_, count)| *count > 0) {
-                self.dead(pointer, tally);
+            for (pointer, count) in alive.values() {
+                // once for each file that shared it
+                (0..*count).for_each(|_| self.dead(pointer, tally));
             }
         }
         Ok(())

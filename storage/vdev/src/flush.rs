@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::thread::Builder;
 
 use units::Txg;
 
@@ -67,12 +68,18 @@ fn flush_all(leaves: &[&Arc<Leaf>]) -> Vec<Arc<Leaf>> {
     std::thread::scope(|scope| {
         let run = |leaf: &&Arc<Leaf>| {
             let (leaf, flushed) = (Arc::clone(leaf), Arc::clone(leaf));
-            (leaf, scope.spawn(move || flushed.flush().is_ok()))
+            let flush = move || flushed.flush().is_ok();
+            (leaf, Builder::new().spawn_scoped(scope, flush))
         };
         let running: Vec<_> = others.iter().map(run).collect();
         failed.extend(own.flush().is_err().then(|| Arc::clone(own)));
         for (leaf, thread) in running {
-            if !thread.join().unwrap_or(false) {
+            let kept = match thread {
+                Ok(thread) => thread.join().unwrap_or(false),
+                // the system has no more threads to give
+                Err(_) => leaf.flush().is_ok(),
+            };
+            if !kept {
                 failed.push(leaf);
             }
         }

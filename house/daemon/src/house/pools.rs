@@ -257,7 +257,9 @@ impl House {
         held.note_taken("import");
         // what is only looked at keeps what it has
         for (property, value) in import.own.iter().filter(|_| !held.is_read_only()) {
-            held.set_pool_property(property, value)?;
+            held.set_pool_property(property, value).inspect_err(|_| {
+                let _ = held.export();
+            })?;
         }
         self.waiting.lock().retain(|one| one.pool.guid != guid);
         let how = if held.is_read_only() { " read-only" } else { "" };

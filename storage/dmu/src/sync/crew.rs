@@ -33,8 +33,13 @@ pub(crate) fn each<T: Sync, R: Send>(
     thread::scope(|scope| {
         let writing = zio::is_writing();
         // the caller only waits: a busy one would share its processor with who it has just started
-        for _ in 0..workers.min(items.len()) {
-            scope.spawn(move || zio::while_writing(writing, take));
+        let started = (0..workers.min(items.len())).filter(|_| {
+            let help = move || zio::while_writing(writing, take);
+            thread::Builder::new().spawn_scoped(scope, help).is_ok()
+        });
+        // where the system has no more threads to give
+        if started.count() == 0 {
+            take();
         }
     });
     if let Some(error) = failed.into_inner() {

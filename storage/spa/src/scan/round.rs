@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::Builder;
 
 use job::{Queue, Work};
 use metaslab::Pin;
@@ -110,7 +111,8 @@ impl<'a> Scan<'a> {
         let round = Round { scan: self, queue, txg, pin };
         std::thread::scope(|scope| {
             for _ in 1..self.owned.world.workers {
-                scope.spawn(|| round.work());
+                // where the system has no more threads to give, there are fewer
+                let _ = Builder::new().spawn_scoped(scope, || round.work());
             }
             round.work();
         });
