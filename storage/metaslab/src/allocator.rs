@@ -247,8 +247,15 @@ impl Allocator {
         Err(Error::NoSpace { psize: want.psize })
     }
 
+    /// Has maps read again that could not be read, when they are needed: drives may be back.
+    pub fn try_again(&self) {
+        for top in self.tops.read().values() {
+            top.state.lock().slabs.iter_mut().for_each(|slab| slab.unreadable = false);
+        }
+    }
+
     /// Reads the map of a metaslab and loads it, if there is somebody who can read maps. One that
-    /// cannot be read is not asked for again.
+    /// cannot be read is left alone until it [may be tried again](Self::try_again).
     fn read_map(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(), Error> {
         let reader = self.reader.read().clone();
         let reader = reader.ok_or(Error::NotLoaded { vdev, metaslab })?;

@@ -144,10 +144,11 @@ impl State {
         let row = spec.row.max(1);
         let mut start = size.saturating_mul(self.slabs.len() as u64);
         while self.slabs.len() < count {
-            let from = start.next_multiple_of(row);
-            let length = (start + size).saturating_sub(from) / row * row;
+            let end = start.saturating_add(size);
+            let from = start.checked_next_multiple_of(row).unwrap_or(end).min(end);
+            let length = end.saturating_sub(from) / row * row;
             self.slabs.push(Slab::new(from..from + length));
-            start += size;
+            start = end;
         }
     }
 

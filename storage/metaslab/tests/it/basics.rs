@@ -1,6 +1,7 @@
 //! Each promise once, by hand.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use metaslab::{Allocator, Class, Error, Moved, Ranges, ReadMap, TopSpec, Want};
 use ondisk::Dva;
@@ -175,26 +176,45 @@ fn what_is_not_loaded_is_asked_for_only_when_nothing_else_serves() {
     assert_eq!(too_large, Err(Error::NoSpace { psize: 1 << 20 }), "it has not so much");
 }
 
-/// Says once that everything but the first sector of each metaslab is free.
-struct Maps;
+#[test]
+fn rows_that_no_metaslab_has_room_for_leave_none() {
+    for row in [3 << 20, u64::MAX / 2 + 1, u64::MAX] {
+        let allocator = empty(vec![TopSpec { row, ..top(0, Class::Normal, 2 << 20) }]);
+        let none = allocator.allocate(&Want::new(SECTOR, TXG));
+        assert_eq!(none, Err(Error::NoSpace { psize: SECTOR }), "{row}");
+    }
+}
+
+/// Says once that everything but the first sector of each metaslab is free; of the one in the middle
+/// once it is mended.
+#[derive(Default)]
+struct Maps {
+    mended: AtomicBool,
+}
 
 impl ReadMap for Maps {
     fn read(&self, _: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)> {
         let start = u64::from(metaslab.get()) << 20;
-        (metaslab.get() != 1).then(|| (Ranges::of(start + SECTOR..start + (1 << 20)), TXG))
+        let is_there = metaslab.get() != 1 || self.mended.load(Ordering::Relaxed);
+        is_there.then(|| (Ranges::of(start + SECTOR..start + (1 << 20)), TXG))
     }
 }
 
 #[test]
 fn maps_are_read_when_they_are_needed() {
     let allocator = Allocator::new(vec![top(0, Class::Normal, 3 << 20)]);
-    allocator.read_with(Arc::new(Maps));
+    let maps = Arc::new(Maps::default());
+    allocator.read_with(Arc::clone(&maps) as Arc<dyn ReadMap>);
     let mut want = Want::new((1 << 20) - SECTOR, TXG);
     let found = [one(&allocator, &want).offset, one(&allocator, &want).offset];
     assert_eq!(found, [SECTOR, (2 << 20) + SECTOR]);
     want.psize = SECTOR;
     let none = allocator.allocate(&want);
     assert_eq!(none, Err(Error::NoSpace { psize: SECTOR }), "the map in the middle is unreadable");
+    maps.mended.store(true, Ordering::Relaxed);
+    assert!(allocator.allocate(&want).is_err(), "it is not tried each time");
+    allocator.try_again();
+    assert_eq!(one(&allocator, &want).offset, (1 << 20) + SECTOR);
 }
 
 #[test]

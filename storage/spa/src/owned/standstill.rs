@@ -135,6 +135,7 @@ impl Owned {
             }
             leaf.clear_errors();
         }
+        self.space.allocator().try_again();
         self.clear_caches(only);
         if let Some(trouble) = &*self.trouble.read() {
             return Err(trouble.clone());

@@ -50,7 +50,9 @@ impl Pool {
         shift: u64,
         array: ObjectId,
     ) -> Result<TopSpace, Error> {
-        let count = (asize >> shift).min(MOST_METASLABS);
+        // no vdev has more, whatever its labels say: it would take memory
+        let asize = asize.min(MOST_METASLABS.saturating_mul(1 << shift));
+        let count = asize >> shift;
         let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or(0)];
         let object = self.mos().object(array)?;
         object.read(0, &mut bytes)?;
