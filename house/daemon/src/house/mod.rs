@@ -266,6 +266,8 @@ impl Pool {
     fn end(&self, way: impl FnOnce(&Held) -> engine::Result<()>) -> engine::Result<()> {
         let _changing = self.changing.lock();
         self.stop.store(true, Ordering::Release);
+        // somebody may have mounted it again meanwhile; nobody does from now on
+        let _ = self.unmount(&|_| true, Unmount { force: true, keeps_folders: true });
         let done = way(&self.held);
         for thread in self.threads.lock().drain(..) {
             // it said itself what went wrong

@@ -368,6 +368,9 @@ impl Pool {
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountWish) -> Result<()> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(Error::refused("the pool is being left"));
+        }
         let (options, wish) = (self.options(dataset, wish), wish.clone());
         fuse::take_away_dead(dir);
         let is_new = !dir.exists();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::House;
 use crate::log::Log;
-use crate::{CreatePool, Group, Place, Role, memory, world};
+use crate::{CreatePool, Group, MountWish, Place, Role, memory, world};
 
 /// A daemon with a pool, in a folder of its own.
 struct Home {
@@ -77,4 +77,17 @@ fn a_pool_that_cannot_be_forgotten_is_still_there() {
     fs::remove_dir(&new).unwrap();
     home.house.export("tank", false).unwrap();
     assert!(home.remembered().is_empty());
+}
+
+#[test]
+fn a_pool_that_is_left_is_not_mounted_again() {
+    let home = Home::new("left");
+    let pool = home.house.pool("tank").unwrap();
+    let dir = home.folder.join("mounted");
+    pool.held.set("tank", "mountpoint", dir.to_str().unwrap()).unwrap();
+    home.house.export("tank", false).unwrap();
+    // who asked for it found the pool before it went
+    let late = pool.mount_one("tank", &MountWish::default()).unwrap_err().to_string();
+    assert!(late.contains("the pool is being left"), "{late}");
+    assert!(!dir.exists());
 }
