@@ -174,7 +174,7 @@ pub struct Owned {
     bare: u64,
     /// What dedup and cloning add to that, as of the last group on the drives.
     saved: AtomicU64,
-    /// How many times its size what is to be written may take.
+    /// How many times its size each copy of what is to be written may take.
     worst: u64,
     pub(crate) config: Mutex<Config>,
     pub(crate) uberblock: RwLock<Uberblock>,

@@ -20,14 +20,14 @@ const MOST_PARITY: u64 = 3;
 /// As much again is for metadata.
 const WITH_METADATA: u64 = 2;
 
-/// How many times its size what waits to be written may take: each block has as many copies as there
-/// can be, and each sector of them a parity of its own. Were that too little, a group could be too
-/// large for the pool: it could not be written at all, and what waits were lost. As it is too much,
-/// more groups are written while a pool is nearly full.
+/// How many times its size each copy of what waits to be written may take: each sector has a parity of
+/// its own. Were that too little, a group could be too large for the pool: it could not be written at
+/// all, and what waits were lost. As it is too much, more groups are written while a pool is nearly
+/// full.
 pub(super) fn worst(pool: &Pool) -> u64 {
     let tops = pool.config.tree.iter().flat_map(|root| &root.children);
     let parity = tops.filter_map(|top| top.nparity).max().unwrap_or(0).min(MOST_PARITY);
-    parity.saturating_add(1).saturating_mul(MOST_COPIES * WITH_METADATA)
+    parity.saturating_add(1).saturating_mul(WITH_METADATA)
 }
 
 impl Owned {
@@ -72,8 +72,17 @@ impl Owned {
         let usage = self.space.allocator().usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
+        let left = usage.capacity.saturating_sub(taken);
         let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(self.worst);
-        usage.capacity.saturating_sub(taken) >= wanted
+        // as a rule there is room for any number of copies, and none of the datasets need be asked
+        left >= wanted.saturating_mul(MOST_COPIES) || left >= wanted.saturating_mul(self.copies())
+    }
+
+    /// The most copies that a dataset in use has of its data.
+    fn copies(&self) -> u64 {
+        let sets = self.sets.lock();
+        let copies = sets.values().map(|set| u64::from(set.settings.read().copies));
+        copies.max().unwrap_or(1)
     }
 
     /// Has what was freed used again as soon as it can be: who keeps it gives it up.
