@@ -1,7 +1,6 @@
 //! What there is to walk: found in the pool's own object set, not by the tree of names, so that a
 //! dataset that no directory names any more is found too.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use dmu::Objset;
 use dsl::lists;
 use ondisk::dsl::Dataset;
-use ondisk::{Blkptr, Dva, ObjectType};
+use ondisk::{Blkptr, ObjectType};
 use spa::{DedupLogs, Directory};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
 use zap::Zap;
@@ -131,20 +130,7 @@ impl Inner {
     /// The blocks of a destroyed clone: those of which a birth was listed, and no death.
     fn livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
         for (_, part) in lists::deadlist_parts(mos, id)? {
-            let mut alive: HashMap<(Option<Dva>, Txg), (Blkptr, i64)> = HashMap::new();
-            let _ = lists::walk_bpobj(mos, part, &mut |listed| {
-                if let Blkptr::Regular(block) = listed.pointer {
-                    let fresh = || (listed.pointer.clone(), 0);
-                    let count =
-                        &mut alive.entry((block.dvas[0], block.birth)).or_insert_with(fresh).1;
-                    *count += if listed.freed { -1 } else { 1 };
-                }
-                ControlFlow::Continue(())
-            })?;
-            for (pointer, count) in alive.values() {
-                // once for each file that shared it
-                (0..*count).for_each(|_| self.dead(pointer, tally));
-            }
+            lists::living(mos, part, &mut |pointer| self.dead(pointer, tally))?;
         }
         Ok(())
     }

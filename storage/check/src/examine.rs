@@ -65,13 +65,9 @@ impl Inner {
         self.tally.lock().merge(std::mem::take(tally));
     }
 
-    /// Notes a reference to a block; `None` if the block was examined for another reference.
-    pub(crate) fn first_reference(
-        &self,
-        block: &Regular,
-        place: Place,
-        tally: &mut Tally,
-    ) -> Option<Item> {
+    /// Notes a reference to a block; `None` if the block was examined for another reference, and is to
+    /// be [counted again](Tally::count_again) only.
+    pub(crate) fn first_reference(&self, block: &Regular, place: Place) -> Option<Item> {
         let item = |shared| Item { place, block: *block, shared };
         let Some(dva) = block.dvas[0] else { return Some(item(false)) };
         if self.checkpoint.load(Relaxed) {
@@ -80,12 +76,7 @@ impl Inner {
         }
         match self.shared.refer(dva) {
             None | Some(0) => Some(item(false)),
-            Some(_) => {
-                tally.count(block);
-                tally.shared += 1;
-                tally.shared_bytes = tally.shared_bytes.saturating_add(allocated(block));
-                None
-            }
+            Some(_) => None,
         }
     }
 
@@ -147,7 +138,11 @@ impl Examiner {
 
     /// Notes a reference to a block; `None` if the block was examined for another reference.
     pub(crate) fn first_reference(&self, block: &Regular, place: Place) -> Option<Item> {
-        self.inner.first_reference(block, place, &mut self.tally.lock())
+        let first = self.inner.first_reference(block, place);
+        if first.is_none() {
+            self.tally.lock().count_again(block);
+        }
+        first
     }
 }
 

@@ -102,9 +102,11 @@ impl Inner {
             Pointed::Shared(blocks) if !header.claim_txg.is_zero() => {
                 let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
                 for block in blocks {
-                    if let Some(item) = self.first_reference(block, place, tally)
-                        && let Some(bytes) = self.inspect(&item, tally)
-                    {
+                    let Some(item) = self.first_reference(block, place) else {
+                        tally.count_again(block);
+                        continue;
+                    };
+                    if let Some(bytes) = self.inspect(&item, tally) {
                         Reader::give_back(bytes);
                     }
                 }

@@ -64,6 +64,13 @@ impl Tally {
         self.gangs += u64::from(block.is_gang());
     }
 
+    /// Counts one more reference to a block that was examined for another one.
+    pub(crate) fn count_again(&mut self, block: &Regular) {
+        self.count(block);
+        self.shared += 1;
+        self.shared_bytes = self.shared_bytes.saturating_add(allocated(block));
+    }
+
     /// Counts a block that waits to be freed.
     pub(crate) fn count_waiting(&mut self, block: &Regular) {
         self.waiting.add(&counts(block));

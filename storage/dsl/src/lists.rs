@@ -1,11 +1,11 @@
 //! Block pointers that wait to be freed: bpobjs, deadlists, livelists, bptrees.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use dmu::{Object, Objset};
 use ondisk::dsl::{Bpobj, Bptree, BptreeEntry, Deadlist, is_freed};
-use ondisk::{Blkptr, ObjectType, Reader};
+use ondisk::{Blkptr, Dva, ObjectType, Reader};
 use units::{ObjectId, Txg};
 use zap::Zap;
 
@@ -126,6 +126,24 @@ pub fn walk_bpobj(mos: &Objset, id: ObjectId, visit: Visit<'_>) -> Result<Contro
         waiting.extend(sublists(mos, &header)?);
     }
     Ok(ControlFlow::Continue(()))
+}
+
+/// The blocks of a part of a livelist of which a birth is listed and no death, each once for each birth:
+/// as many files of the clone share it.
+pub fn living(mos: &Objset, part: ObjectId, show: &mut dyn FnMut(&Blkptr)) -> Result<()> {
+    let mut alive: HashMap<(Option<Dva>, Txg), (Blkptr, i64)> = HashMap::new();
+    let _ = walk_bpobj(mos, part, &mut |listed| {
+        if let Blkptr::Regular(block) = listed.pointer {
+            let key = (block.dvas[0], block.birth);
+            let count = &mut alive.entry(key).or_insert((listed.pointer.clone(), 0)).1;
+            *count = count.saturating_add(if listed.freed { -1 } else { 1 });
+        }
+        ControlFlow::Continue(())
+    })?;
+    for (pointer, count) in alive.into_values() {
+        (0..count).for_each(|_| show(&pointer));
+    }
+    Ok(())
 }
 
 /// A bpobj's header.

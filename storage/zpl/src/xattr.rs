@@ -125,12 +125,16 @@ impl Inner {
             return Ok(BTreeMap::new());
         };
         let list = Nvlist::decode(&packed).map_err(|why| self.fault(id, why.into()))?;
-        let pair = |(name, value): (&[u8], &Value)| match value {
-            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.to_vec(), bytes.clone())),
-            _ => None,
-        };
-        Ok(list.iter_bytes().filter_map(pair).collect())
+        Ok(pairs(&list).map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
     }
+}
+
+/// The extended attributes in a list of them: names and values.
+pub(crate) fn pairs(list: &Nvlist) -> impl Iterator<Item = (&[u8], &[u8])> {
+    list.iter_bytes().filter_map(|(name, value)| match value {
+        Value::Bytes(bytes) | Value::U8s(bytes) => Some((name, bytes.as_slice())),
+        _ => None,
+    })
 }
 
 /// What begins so has a namespace: Linux's, or FreeBSD's own.

@@ -145,8 +145,6 @@ impl House {
         // they stay among its pools: whatever is remembered from now on has them, too
         let pools = self.pools.lock().clone();
         for (name, pool) in pools {
-            // whoever is in one gets errors
-            let _ = pool.unmount(&|_| true, Unmount { force: true, keeps_folders: false });
             match pool.end(Held::release) {
                 Ok(()) => self.log.say(&format!("pool '{name}' is left until the next start")),
                 Err(why) => self.log.say(&format!("pool '{name}' is left, and {why}")),
@@ -265,9 +263,9 @@ impl Pool {
     /// Ends what goes on in it, and leaves it as `way` says.
     fn end(&self, way: impl FnOnce(&Held) -> engine::Result<()>) -> engine::Result<()> {
         let _changing = self.changing.lock();
+        // nobody mounts it from now on; whoever is in it gets errors
+        let _ = self.unmount(&|_| true, Unmount { force: true, keeps_folders: false });
         self.stop.store(true, Ordering::Release);
-        // somebody may have mounted it again meanwhile; nobody does from now on
-        let _ = self.unmount(&|_| true, Unmount { force: true, keeps_folders: true });
         let done = way(&self.held);
         for thread in self.threads.lock().drain(..) {
             // it said itself what went wrong

@@ -171,9 +171,10 @@ impl Live {
             let first = block.saturating_mul(per_block);
             let start = search.next.saturating_sub(first);
             let after = first.saturating_add(per_block);
-            let meta = base.meta().filter(|meta| block < meta.end_block());
-            let fill = meta.map(|meta| Ok::<_, Error>(meta.find(0, block)?.pointer.fill()));
-            let fill = fill.transpose()?.unwrap_or(0);
+            let fill = match base.meta().filter(|meta| block < meta.end_block()) {
+                Some(meta) => meta.find(0, block)?.pointer.fill(),
+                None => 0,
+            };
             if fill >= search.full {
                 search.next = after;
                 continue;
@@ -206,9 +207,7 @@ impl Live {
         fill: u64,
     ) -> Result<BTreeSet<u64>> {
         let first = block.saturating_mul(per_block);
-        let claimed = self.claimed(first..first.saturating_add(per_block));
-        let mut taken: BTreeSet<u64> =
-            claimed.into_iter().map(|slot| slot.saturating_sub(first)).collect();
+        let mut taken = self.claimed(first..first.saturating_add(per_block));
         if fill == 0 {
             return Ok(taken);
         }

@@ -151,12 +151,12 @@ impl Live {
         self.table.lock().claimed.insert(id, slots);
     }
 
-    /// The slots of a block of dnodes that are noted so.
+    /// The slots of a block of dnodes that are noted so, from its beginning on.
     pub(crate) fn claimed(&self, block: Range<u64>) -> BTreeSet<u64> {
         let table = self.table.lock();
         let range = ObjectId::new(block.start)..ObjectId::new(block.end);
         let slots = table.claimed.range(range).flat_map(|(id, slots)| {
-            let first = id.get();
+            let first = id.get().saturating_sub(block.start);
             first..first.saturating_add((*slots).into())
         });
         slots.collect()

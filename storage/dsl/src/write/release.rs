@@ -5,13 +5,11 @@
 //! block to its last, each indirect block after all that is below it, so that what is left can
 //! always be read; where it stands is kept in the tree's entry.
 
-use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use dmu::{Found, Next, Objset, Plan, Special};
 use ondisk::dsl::{Bptree, BptreeEntry, Dataset as DatasetPhys};
-use ondisk::{Blkptr, Dva, ObjectType};
+use ondisk::{Blkptr, ObjectType};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
 
 use super::change::{Change, DIRECTORY, LIST_BLOCK, NUMBERS};
@@ -21,7 +19,7 @@ use super::pool::{FREE_LIST, own_dir};
 use super::remapped::OBSOLETE;
 use super::space::{For, Space};
 use super::{deadlist, list};
-use crate::lists::{bpobj_header, bptree, walk_bpobj};
+use crate::lists::{bpobj_header, bptree, living};
 use crate::{Error, Result};
 
 /// The name of the trees of destroyed datasets.
@@ -266,7 +264,9 @@ impl Work<'_> {
                 else {
                     break;
                 };
-                self.livelist_part(part)?;
+                living(change.mos, part, &mut |pointer| {
+                    self.free(pointer);
+                })?;
                 deadlist::drop_stretch(change, livelist, start)?;
             }
             if !deadlist::parts(change, livelist)?.is_empty() {
@@ -278,25 +278,6 @@ impl Work<'_> {
         }
         change.remove(DIRECTORY, DELETED)?;
         change.free_object(set)
-    }
-
-    /// Frees those of which a birth is listed and no death.
-    fn livelist_part(&mut self, part: ObjectId) -> Result<()> {
-        let mut alive: HashMap<(Option<Dva>, Txg), (Blkptr, i64)> = HashMap::new();
-        let _ = walk_bpobj(self.change.mos, part, &mut |listed| {
-            if let Blkptr::Regular(block) = listed.pointer {
-                let key = (block.dvas[0], block.birth);
-                let count = &mut alive.entry(key).or_insert((listed.pointer.clone(), 0)).1;
-                *count = count.saturating_add(if listed.freed { -1 } else { 1 });
-            }
-            ControlFlow::Continue(())
-        })?;
-        for (pointer, count) in alive.into_values() {
-            for _ in 0..count {
-                self.free(&pointer);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -251,14 +251,14 @@ impl Owned {
         let tree = config.as_ref().and_then(|config| config.tree.as_ref());
         let guid_sum = tree.map_or(uberblock.guid_sum, guid_sum);
         let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, ..uberblock };
-        let mut tries = self.standstill.tries();
-        while let Err(why) = self.try_to_commit(&uberblock, config.as_ref()) {
+        loop {
+            let tries = self.standstill.tries();
+            let Err(why) = self.try_to_commit(&uberblock, config.as_ref()) else { break };
             // labels and uberblocks can be written again; what was not kept cannot
             let again = matches!(why, Error::Commit { .. } | Error::CommitNowhere);
             if !again || !self.standstill.halt(&why, tries) {
                 return Err(why);
             }
-            tries = self.standstill.tries();
         }
         *self.uberblock.write() = uberblock;
         self.mos.keep();

@@ -86,6 +86,7 @@ impl Round<'_> {
             Err(error) => self.scan.lose(*place, &error, births),
         }
     }
+
     /// Whether what does not fit is wrong. Of the sides of a mirror nobody can say without a checksum
     /// which one is right, and none is written over another; of an array that is parity, for its data
     /// are what everybody reads.

@@ -1,19 +1,16 @@
 //! Datasets of pools on files: made, changed and destroyed at random, judged by zdb.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use device::{Device, File};
 use dmu::{NewObject, Objset};
 use dsl::write::{self, By, Change};
 use dsl::{Kind, PoolFacts, Setting, Tree};
 use ondisk::ObjectType;
-use ondisk::feature::FEATURES;
-use spa::design::{Drive, Purpose, Shape, top};
-use spa::{NewPool, Owned, create};
-use units::{Ashift, ObjectId, ObjsetId};
+use spa::design::Shape;
+use spa::{Owned, create};
+use units::{ObjectId, ObjsetId};
 
-use crate::made::{Folder, world};
+use crate::made::{Folder, devices, new_pool, world};
 
 struct Random(u64);
 
@@ -176,19 +173,7 @@ fn zdb(folder: &Path, options: &[&str]) -> Option<String> {
 
 fn pool(folder: &Folder, shape: Shape, count: usize) -> Run {
     let drives = folder.drives(count, 256 << 20);
-    let device = |drive: &Drive| {
-        Arc::new(File::open_exclusive(Path::new(&drive.path)).unwrap()) as Arc<dyn Device>
-    };
-    let ashift = Ashift::new(12).unwrap();
-    let new = NewPool {
-        name: "made".to_owned(),
-        tops: vec![top(shape, &drives, ashift, Purpose::Data).unwrap()],
-        devices: drives.iter().map(device).collect(),
-        features: FEATURES.iter().collect(),
-        host: (0x1234, "here".to_owned()),
-        key: None,
-        auxiliary: Vec::new(),
-    };
+    let new = new_pool((shape, 12), &drives, devices(&drives));
     let mut fill = |_: &Owned, set: &spa::Set, tx: &txg::Tx| {
         set.objset.create(tx, &file())?;
         Ok(())

@@ -69,22 +69,33 @@ impl Drop for Folder {
     }
 }
 
-pub(crate) fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
-    let folder = Folder::new(name);
-    let drives = folder.drives(count, 256 << 20);
-    let ashift = Ashift::new(ashift).unwrap();
-    let device = |drive: &Drive| {
-        Arc::new(File::open_exclusive(Path::new(&drive.path)).unwrap()) as Arc<dyn Device>
-    };
-    let new = NewPool {
+/// They as devices, which only one can open.
+pub(crate) fn devices(drives: &[Drive]) -> Vec<Arc<dyn Device>> {
+    let open = |drive: &Drive| File::open_exclusive(Path::new(&drive.path)).unwrap();
+    drives.iter().map(|drive| Arc::new(open(drive)) as Arc<dyn Device>).collect()
+}
+
+/// A pool of one vdev on some drives.
+pub(crate) fn new_pool(
+    (shape, ashift): (Shape, u64),
+    drives: &[Drive],
+    devices: Vec<Arc<dyn Device>>,
+) -> NewPool {
+    NewPool {
         name: "made".to_owned(),
-        tops: vec![top(shape, &drives, ashift, Purpose::Data).unwrap()],
-        devices: drives.iter().map(device).collect(),
+        tops: vec![top(shape, drives, Ashift::new(ashift).unwrap(), Purpose::Data).unwrap()],
+        devices,
         features: FEATURES.iter().collect(),
         host: (0x1234, "here".to_owned()),
         key: None,
         auxiliary: Vec::new(),
-    };
+    }
+}
+
+pub(crate) fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
+    let folder = Folder::new(name);
+    let drives = folder.drives(count, 256 << 20);
+    let new = new_pool((shape, ashift), &drives, devices(&drives));
     let mut fill = |_: &spa::Owned, set: &spa::Set, tx: &txg::Tx| {
         let file = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);
         let file = set.objset.create(tx, &file)?;

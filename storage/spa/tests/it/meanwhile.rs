@@ -4,12 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use device::{Device, Error, File};
-use ondisk::feature::FEATURES;
-use spa::design::{Purpose, Shape, top};
-use spa::{NewPool, Owned, create};
-use units::Ashift;
+use spa::design::Shape;
+use spa::{Owned, create};
 
-use crate::made::{Folder, make, open, world};
+use crate::made::{Folder, make, new_pool, open, world};
 
 type Then = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
@@ -56,15 +54,7 @@ fn busy(folder: &Folder) -> (Arc<Owned>, Arc<dyn Device>, Then) {
     let drives = folder.drives(1, 256 << 20);
     let (file, then) = (File::open_exclusive(Path::new(&drives[0].path)).unwrap(), Then::default());
     let device: Arc<dyn Device> = Arc::new(Busy(file, Arc::clone(&then)));
-    let new = NewPool {
-        name: "made".to_owned(),
-        tops: vec![top(Shape::Single, &drives, Ashift::MIN, Purpose::Data).unwrap()],
-        devices: vec![Arc::clone(&device)],
-        features: FEATURES.iter().collect(),
-        host: (0x1234, "here".to_owned()),
-        key: None,
-        auxiliary: Vec::new(),
-    };
+    let new = new_pool((Shape::Single, 9), &drives, vec![Arc::clone(&device)]);
     let made = create(new, world(), &mut |_, _, _| Ok(())).unwrap();
     (Arc::new(made.owned), device, then)
 }

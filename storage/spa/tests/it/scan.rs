@@ -1,23 +1,13 @@
 //! Walks that are short of room go on where they were.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::{Device, File};
 use dmu::NewObject;
 use ondisk::ObjectType;
-use ondisk::feature::FEATURES;
-use spa::design::{Drive, Purpose, Shape, top};
-use spa::{NewPool, Options, Owned, Watch, create, scan};
-use units::Ashift;
+use spa::design::{Drive, Shape};
+use spa::{Options, Owned, Watch, create, scan};
 
-use crate::made::{Folder, world};
-
-pub(crate) fn devices(drives: &[Drive]) -> Vec<Arc<dyn Device>> {
-    let open = |drive: &Drive| File::open_exclusive(Path::new(&drive.path)).unwrap();
-    drives.iter().map(|drive| Arc::new(open(drive)) as Arc<dyn Device>).collect()
-}
+use crate::made::{Folder, devices, new_pool, world};
 
 pub(crate) fn own(drives: &[Drive]) -> Owned {
     let pool = scan(&devices(drives)).0.remove(0).open(&Options::default()).unwrap();
@@ -28,15 +18,7 @@ pub(crate) fn own(drives: &[Drive]) -> Owned {
 fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
     let folder = Folder::new("pressed");
     let drives = folder.drives(3, 128 << 20);
-    let new = NewPool {
-        name: "made".to_owned(),
-        tops: vec![top(Shape::Raidz(1), &drives, Ashift::new(12).unwrap(), Purpose::Data).unwrap()],
-        devices: devices(&drives),
-        features: FEATURES.iter().collect(),
-        host: (0x1234, "here".to_owned()),
-        key: None,
-        auxiliary: Vec::new(),
-    };
+    let new = new_pool((Shape::Raidz(1), 12), &drives, devices(&drives));
     let made = create(new, world(), &mut |_, _, _| Ok(())).unwrap();
     made.owned.leave(ondisk::label::PoolState::Exported).unwrap();
     drop(made);

@@ -1,27 +1,18 @@
 //! Drives that have become smaller than the pool knows them.
 
-use ondisk::feature::FEATURES;
 use ondisk::label::PoolState;
-use spa::design::{Purpose, Shape, top};
-use spa::{NewPool, create};
-use units::{Ashift, Guid};
+use spa::create;
+use spa::design::Shape;
+use units::Guid;
 
-use crate::made::{Folder, world};
-use crate::scan::{devices, own};
+use crate::made::{Folder, devices, new_pool, world};
+use crate::scan::own;
 
 #[test]
 fn a_drive_that_became_too_small_is_not_written() {
     let folder = Folder::new("shrunk");
     let drives = folder.drives(2, 128 << 20);
-    let new = NewPool {
-        name: "made".to_owned(),
-        tops: vec![top(Shape::Mirror, &drives, Ashift::new(12).unwrap(), Purpose::Data).unwrap()],
-        devices: devices(&drives),
-        features: FEATURES.iter().collect(),
-        host: (0x1234, "here".to_owned()),
-        key: None,
-        auxiliary: Vec::new(),
-    };
+    let new = new_pool((Shape::Mirror, 12), &drives, devices(&drives));
     let made = create(new, world(), &mut |_, _, _| Ok(())).unwrap();
     made.owned.leave(PoolState::Exported).unwrap();
     drop(made);

@@ -17,7 +17,7 @@ use crate::sheet::Sheet;
 use crate::writer::Writer;
 use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::make::{ACCESS_ACL, DEFAULT_ACL};
-use crate::xattr::name_elsewhere;
+use crate::xattr::{name_elsewhere, pairs};
 use crate::{Caller, Error, Kind, Need, Promise, Result, posix};
 
 /// Whether an extended attribute may be there already.
@@ -252,19 +252,13 @@ impl Sheet {
 
     /// An extended attribute that is kept with the others.
     pub(super) fn xattr(&self, name: &[u8]) -> Option<Vec<u8>> {
-        self.xattrs().into_iter().find(|pair| pair.0 == name).map(|pair| pair.1)
+        let list = self.packed();
+        pairs(&list).find(|pair| pair.0 == name).map(|pair| pair.1.to_vec())
     }
 
     /// All extended attributes that are kept with the others.
     pub(super) fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let pair = |(name, value): (&[u8], &Value)| match value {
-            Value::Bytes(bytes) | Value::U8s(bytes) => Some((name.to_vec(), bytes.clone())),
-            _ => None,
-        };
-        match self.bytes(Attribute::Dxattr) {
-            Some(_) => self.packed().iter_bytes().filter_map(pair).collect(),
-            None => Vec::new(),
-        }
+        pairs(&self.packed()).map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
     }
 
     /// Keeps an extended attribute with the others, or takes it away; false where there is no room
