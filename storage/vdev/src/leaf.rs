@@ -50,6 +50,8 @@ pub struct Leaf {
     failing: AtomicBool,
     /// How many slow requests its device had when counts were last cleared.
     slow_before: AtomicU64,
+    /// It takes nothing any more: the pool may be another host's.
+    retired: AtomicBool,
 }
 
 /// What was written since the last flush.
@@ -83,6 +85,7 @@ impl Leaf {
             unwritten: AtomicU64::new(0),
             failing: AtomicBool::new(false),
             slow_before: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
         }
     }
 
@@ -124,7 +127,16 @@ impl Leaf {
 
     /// Whether it is there and may be written.
     pub fn is_writable(&self) -> bool {
-        self.device.as_ref().is_some_and(|device| device.is_writable())
+        !self.is_retired() && self.device.as_ref().is_some_and(|device| device.is_writable())
+    }
+
+    /// From now on nothing is written to it: every attempt fails, and is not held against it.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     /// Whether asking it to flush means waiting for hardware.
@@ -328,6 +340,9 @@ impl Leaf {
 
     fn put(&self, birth: Option<Txg>, position: u64, parts: &[&[u8]]) -> Result<(), Trouble> {
         let device = self.device.as_ref().ok_or(Trouble::Missing)?;
+        if self.is_retired() {
+            return Err(Trouble::Unwritten);
+        }
         // noted before, so that a flush at the same time that fails is known to have hit it, and
         // after, since such a flush may have come too early for it
         self.pending.lock().note(birth);
@@ -353,6 +368,9 @@ impl Leaf {
         let Pending { anything, births } = std::mem::take(&mut *self.pending.lock());
         if !anything {
             return Ok(());
+        }
+        if self.is_retired() {
+            return Err(Trouble::Unwritten);
         }
         let kept = device.flush();
         self.note_written(kept.is_ok());

@@ -86,6 +86,11 @@ impl Tree {
         self.leaves().into_iter().find(|leaf| leaf.guid() == guid)
     }
 
+    /// Has nothing written to any leaf from now on; what is on its way to one comes to its end.
+    pub fn retire(&self) {
+        self.leaves().iter().for_each(|leaf| leaf.retire());
+    }
+
     /// Tells where the blocks of a removed vdev went. Without it they cannot be read.
     pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<Mapping>) {
         if let Some(Kind::Indirect(indirect)) = self.top(vdev).as_deref().map(|node| &node.kind) {

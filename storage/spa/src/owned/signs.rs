@@ -87,8 +87,8 @@ impl Owned {
     /// Writes nothing any more: another host may have the pool.
     pub fn give_up(&self) {
         *self.trouble.write() = Some(Error::Silent);
-        self.groups.stop();
-        self.l2arc.close();
+        self.tree.retire();
+        self.abandon();
     }
 
     /// Gives a sign of life; the next comes after `interval`. False: signs are not wanted. An error

@@ -59,7 +59,8 @@ impl Owned {
             }
             Err(error) => {
                 // nothing of the group is in the pool; what was before it still is
-                *self.trouble.write() = Some(error.clone());
+                // and what the pool was given up for comes first
+                let error = self.trouble.write().get_or_insert(error).clone();
                 self.groups.stop();
                 Err(error)
             }
