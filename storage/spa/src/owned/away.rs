@@ -57,11 +57,11 @@ impl Owned {
         map: Option<ObjectId>,
         away: &TxgRanges,
     ) -> Result<ObjectId, Error> {
-        let mut map = match map {
-            Some(map) => MapWriter::open(&self.mos, map)?,
+        // one that is damaged is left alone
+        let mut map = match map.and_then(|map| self.emptied(tx, map).ok()) {
+            Some(map) => map,
             None => MapWriter::create(&self.mos, tx, BLOCK, false)?,
         };
-        map.truncate(tx)?;
         let mut appendix = map.appendix(false);
         let ranges = || away.iter().map(|(first, last)| first.get()..last.get().saturating_add(1));
         let total = ranges().fold(0_u64, |sum, range| sum + (range.end - range.start));
@@ -70,6 +70,12 @@ impl Owned {
         let id = map.id();
         map.finish(tx)?;
         Ok(id)
+    }
+
+    fn emptied(&self, tx: &Tx, map: ObjectId) -> Result<MapWriter, Error> {
+        let mut map = MapWriter::open(&self.mos, map)?;
+        map.truncate(tx)?;
+        Ok(map)
     }
 }
 

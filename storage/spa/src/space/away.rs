@@ -9,13 +9,14 @@ use vdev::TxgRanges;
 use crate::space::space_map_entries;
 use crate::{Error, Pool};
 
-/// Tells every leaf which txgs it missed. What cannot be read is left out: checksums find the rest.
+/// Tells every leaf which txgs it missed. One of which that cannot be read may have missed anything.
 pub(crate) fn load_away(pool: &Pool) {
     let Some(root) = &pool.config().tree else { return };
     let leaves = pool.tree().leaves();
     for config in root.leaves().filter(|config| is_device(config)) {
         let Some(leaf) = leaves.iter().find(|leaf| leaf.guid() == config.guid) else { continue };
-        let ranges = config.dtl.and_then(|object| away(pool.mos(), object).ok());
+        let anything = |_| TxgRanges::new([(Txg::new(1), pool.txg())]);
+        let ranges = config.dtl.map(|object| away(pool.mos(), object).unwrap_or_else(anything));
         let ranges = ranges.unwrap_or_default();
         if !ranges.is_empty() {
             // what it gave before that was known is no fault of its

@@ -1,0 +1,56 @@
+//! What drives missed, as the pool has noted it.
+
+use std::os::unix::fs::FileExt;
+
+use ondisk::blkptr::Blkptr;
+use ondisk::label::PoolState;
+use spa::design::Shape;
+use spa::{Pool, create};
+use units::{BlockId, Level, Txg};
+use vdev::TxgRanges;
+
+use crate::made::{Folder, devices, new_pool, open, world};
+use crate::scan::own;
+
+/// Where the only note of such a pool is.
+fn note(pool: &Pool) -> Blkptr {
+    let mut notes = pool.config().tree.as_ref().unwrap().leaves().filter_map(|leaf| leaf.dtl);
+    let (note, other) = (notes.next().unwrap(), notes.next());
+    assert_eq!(other, None);
+    let object = pool.mos().object(note).unwrap();
+    object.pointer(Level::new(0), BlockId::new(0)).unwrap()
+}
+
+#[test]
+fn a_drive_whose_note_is_damaged_may_have_missed_anything() {
+    let folder = Folder::new("note");
+    let drives = folder.drives(2, 128 << 20);
+    let new = new_pool((Shape::Mirror, 9), &drives, devices(&drives));
+    let owned = create(new, world(), &mut |_, _, _| Ok(())).unwrap().owned;
+    // so many that they are not kept in the pointer
+    let many = (0..300_u64).map(|n| (Txg::new(1000 + n * n), Txg::new(1000 + n * n + n)));
+    let leaf = owned.tree().leaves().remove(0);
+    leaf.set_away(TxgRanges::new(many));
+    owned.leave(PoolState::Exported).unwrap();
+    let guid = leaf.guid();
+    drop((leaf, owned));
+    assert!(open(&folder).tree().leaf(guid).unwrap().away().contains(Txg::new(1001)));
+
+    let pointer = note(&open(&folder));
+    let Blkptr::Regular(block) = pointer else { panic!("{pointer:?}") };
+    for (dva, drive) in block.copies().flat_map(|dva| drives.iter().map(move |to| (dva, to))) {
+        let image = std::fs::File::options().write(true).open(&drive.path).unwrap();
+        image.write_all_at(&[0x5a; 512], dva.offset + (4 << 20)).unwrap();
+    }
+    let pool = open(&folder);
+    let all = TxgRanges::new([(Txg::new(1), pool.txg())]);
+    assert_eq!(pool.tree().leaf(guid).unwrap().away(), all);
+    drop(pool);
+
+    // it got everything
+    let owned = own(&drives);
+    owned.tree().leaf(guid).unwrap().set_away(TxgRanges::default());
+    owned.leave(PoolState::Exported).unwrap();
+    drop(owned);
+    assert!(open(&folder).tree().leaves().iter().all(|leaf| leaf.away().is_empty()));
+}
