@@ -16,8 +16,8 @@ mod memory;
 mod shard;
 mod written;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use ondisk::Blkptr;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ use zio::{Block, Error, Key, Sought, Source};
 use identity::Identity;
 pub use l2::{Kept, L2Counts, L2Drive, L2arc};
 pub use memory::Memory;
-use memory::Share;
+use memory::{Holder, Share};
 use shard::Shard;
 pub use written::Written;
 
@@ -40,19 +40,33 @@ const SMALLEST_SHARD: usize = 40 << 20;
 pub struct Cache {
     below: Arc<dyn Source>,
     share: Share,
-    shards: Vec<Mutex<Shard>>,
+    shards: Arc<Shards>,
     hits: AtomicU64,
     misses: AtomicU64,
+}
+
+/// The parts of a cache.
+struct Shards(Vec<Mutex<Shard>>);
+
+impl Holder for Shards {
+    fn shrink(&self, bytes: usize) {
+        for shard in &self.0 {
+            let evicted = shard.lock().shrink(bytes / self.0.len());
+            drop(evicted);
+        }
+    }
 }
 
 impl Cache {
     /// Before `below`, with a share of `memory`.
     pub fn new(below: Arc<dyn Source>, memory: &Memory) -> Self {
         let count = (memory.bytes() / SMALLEST_SHARD).clamp(1, SHARDS);
+        let shards = Arc::new(Shards((0..count).map(|_| Mutex::default()).collect()));
+        let holder: Weak<Shards> = Arc::downgrade(&shards);
         Self {
             below,
-            share: memory.share(),
-            shards: (0..count).map(|_| Mutex::default()).collect(),
+            share: memory.share(holder),
+            shards,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -65,16 +79,16 @@ impl Cache {
 
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().bytes()).sum()
+        self.shards.0.iter().map(|shard| shard.lock().bytes()).sum()
     }
 
     fn shard(&self, identity: Identity) -> &Mutex<Shard> {
-        &self.shards[identity.shard(self.shards.len())]
+        &self.shards.0[identity.shard(self.shards.0.len())]
     }
 
     /// What each part may hold.
     fn limit(&self) -> usize {
-        self.share.bytes() / self.shards.len()
+        self.share.bytes() / self.shards.0.len()
     }
 
     /// A block that is not held, and is from now on.
@@ -277,7 +291,14 @@ mod tests {
             cache.read_run(&mut run);
             assert_eq!([run[0].done, run[1].done], wanted);
         }
+        // nothing is asked of the first one any more
         let other = Cache::new(below, &memory);
+        assert!(cache.bytes() <= memory.bytes() / 2, "{} bytes are kept", cache.bytes());
+        for sector in 1..1000 {
+            other.read(&pointer(sector * 8), Place::default(), None).unwrap();
+        }
+        assert!(cache.bytes() + other.bytes() <= memory.bytes(), "two share what there is");
+        assert!(cache.bytes() > 0 && other.bytes() > memory.bytes() / 4);
         for sector in 1..1000 {
             for cache in [&cache, &other] {
                 cache.read(&pointer(sector * 8), Place::default(), None).unwrap();

@@ -113,6 +113,11 @@ impl Shard {
         evicted
     }
 
+    /// Gives out what is more than `limit`.
+    pub(crate) fn shrink(&mut self, limit: usize) -> Vec<Block> {
+        self.make_room(limit, limit, Kind::Recent)
+    }
+
     /// One is asked for that had to go: its kind gets more room.
     fn called_back(&mut self, identity: Identity, size: usize, limit: usize) -> Kind {
         let (recent, frequent) = (self.recent_gone.bytes.max(1), self.frequent_gone.bytes.max(1));

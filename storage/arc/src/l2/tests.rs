@@ -1,7 +1,8 @@
 //! Blocks of a pool in memory, read through cache drives that are damaged, fail and fill up.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use device::{Device, Memory as Bytes};
 use ondisk::{Blkptr, Compression, ObjectType};
@@ -12,6 +13,7 @@ use zio::{Policy, Reader, Sink, Source, WriteRequest, Writer};
 
 use super::{Kept, L2arc};
 use crate::Memory;
+use crate::memory::Holder;
 
 const POOL: Guid = Guid::new(77);
 const DRIVE: Guid = Guid::new(88);
@@ -345,13 +347,13 @@ fn whatever_a_header_and_a_log_say_what_is_returned_is_right() {
 fn drives_come_and_go_while_many_read() {
     let pool = Pool::with(100, 60 << 10);
     let l2 = on(drive(SMALL), 5);
-    let ended = std::sync::atomic::AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| (0..20).map(|_| pool.read(&l2)).sum::<u64>());
         }
         let feeder = scope.spawn(|| {
-            while !ended.load(std::sync::atomic::Ordering::Acquire) {
+            while !ended.load(Ordering::Acquire) {
                 l2.feed(1 << 20);
                 l2.drives();
             }
@@ -363,7 +365,7 @@ fn drives_come_and_go_while_many_read() {
             std::thread::yield_now();
             assert!(l2.remove(guid).is_some());
         }
-        ended.store(true, std::sync::atomic::Ordering::Release);
+        ended.store(true, Ordering::Release);
         feeder.join().unwrap();
     });
     feed(&l2);
@@ -424,14 +426,26 @@ fn what_is_too_small_is_no_cache() {
     assert!(!level(TXG).add(DRIVE, ashift(), drive(0)));
 }
 
+/// Knows what it was last told to keep to.
+struct Told(AtomicUsize);
+
+impl Holder for Told {
+    fn shrink(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn the_memory_for_it_is_part_of_the_limit() {
     let memory = Memory::of(64 << 20);
-    let share = memory.share();
+    let told = Arc::new(Told(AtomicUsize::new(0)));
+    let holder: Weak<Told> = Arc::downgrade(&told);
+    let share = memory.share(holder);
     assert_eq!(share.bytes(), 64 << 20);
     let l2 = Arc::new(L2arc::new(POOL, &memory, || TXG));
     l2.add(DRIVE, ashift(), drive(SMALL));
     assert_eq!(share.bytes(), 60 << 20);
+    assert_eq!(told.0.load(Ordering::Relaxed), 60 << 20, "blocks make room at once");
     l2.remove(DRIVE);
     assert_eq!(share.bytes(), 64 << 20);
 }
