@@ -140,8 +140,8 @@ fn judge_padding(
             }
             padding.fill(0);
             // what was rebuilt came out wrong because parity is
-            if let (true, Some(child)) = (*good, array.children.get(column.child)) {
-                accuse(child, faults);
+            if *good {
+                array.accuse(column, faults);
             }
         }
     }
@@ -162,8 +162,8 @@ fn judge_parity(array: &Array<'_>, columns: &Columns, data: &[u8], faults: &mut 
             simd::parity::generate(&slices, &mut outs);
             for (index, column) in row.parity().iter().enumerate() {
                 let wrong = good[index] && right[index] != found[index];
-                if wrong && let Some(child) = array.children.get(column.child) {
-                    accuse(child, faults);
+                if wrong {
+                    array.accuse(column, faults);
                 }
             }
         }

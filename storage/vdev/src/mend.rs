@@ -145,7 +145,7 @@ fn wants_deep(node: &Node, family: Family<'_>, spot: Spot, wanting: Wanting<'_>)
 }
 
 /// The drive that lends its space to a distributed spare at an offset.
-fn lender(spare: u32, family: Family<'_>, spot: Spot) -> Option<(&Node, Spot)> {
+pub(crate) fn lender(spare: u32, family: Family<'_>, spot: Spot) -> Option<(&Node, Spot)> {
     let (draid, children) = family?;
     let target = children.get(draid.spare_child(spare, spot.offset)?)?;
     Some((target, Spot { depth: spot.depth.checked_sub(1)?, ..spot }))

@@ -1,7 +1,7 @@
 //! Sides that each hold the whole block.
 
 use crate::node::{Spot, all_were_asked};
-use crate::{Error, LeafFault, Node, Request, Trouble};
+use crate::{Error, Leaf, LeafFault, Node, Request, Trouble};
 
 /// Blocks that lie near one another are read from the same side, for the sake of the drives' own
 /// read-ahead; others from the next.
@@ -46,10 +46,13 @@ pub(crate) fn read(
 
 /// Notes that a side's bytes were wrong.
 pub(crate) fn accuse(side: &Node, faults: &mut Vec<LeafFault>) {
-    for leaf in side.leaves() {
-        leaf.count_wrong();
-        faults.push(LeafFault { leaf: leaf.guid(), trouble: Trouble::Wrong });
-    }
+    side.leaves().into_iter().for_each(|leaf| accuse_leaf(leaf, faults));
+}
+
+/// Notes that a leaf's bytes were wrong.
+pub(crate) fn accuse_leaf(leaf: &Leaf, faults: &mut Vec<LeafFault>) {
+    leaf.count_wrong();
+    faults.push(LeafFault { leaf: leaf.guid(), trouble: Trouble::Wrong });
 }
 
 fn verdict(node: &Node, is_wrong: bool) -> Error {

@@ -7,6 +7,8 @@ use units::{Ashift, Guid, Txg};
 
 use crate::indirect::Indirect;
 use crate::leaf::{FRONT, Leaf};
+use crate::mend::lender;
+use crate::write::Family;
 use crate::{LeafFault, Trouble};
 
 /// What a node is.
@@ -83,6 +85,19 @@ impl Node {
         match &self.kind {
             Kind::Leaf(leaf) => vec![leaf],
             _ => self.children().iter().flat_map(Self::leaves).collect(),
+        }
+    }
+
+    /// The leaves that are there on which lies what this child of an array holds at a spot: for a
+    /// distributed spare that is the drive which lends its space there.
+    pub(crate) fn holders<'a>(&'a self, family: Family<'a>, spot: Spot) -> Vec<&'a Arc<Leaf>> {
+        match &self.kind {
+            Kind::Leaf(leaf) => {
+                Some(leaf).filter(|leaf| leaf.device().is_some()).into_iter().collect()
+            }
+            Kind::DistributedSpare(spare) => lender(*spare, family, spot)
+                .map_or_else(Vec::new, |(target, spot)| target.holders(family, spot)),
+            _ => self.children().iter().flat_map(|side| side.holders(family, spot)).collect(),
         }
     }
 

@@ -8,10 +8,11 @@
 use device::buffer;
 use geometry::{Column, Draid, Map};
 use parking_lot::Mutex;
+use units::Txg;
 
-use crate::mirror::accuse;
+use crate::mirror::accuse_leaf;
 use crate::node::{Spot, all_were_asked};
-use crate::{Error, LeafFault, Node, Request, Trouble};
+use crate::{Error, Leaf, LeafFault, Node, Request, Trouble};
 
 /// More guesses than this at who lies are not made for a block.
 const MOST_GUESSES: usize = 20_000;
@@ -188,7 +189,9 @@ impl Array<'_> {
             let first = std::iter::once(remembered).filter(|guess| !guess.is_empty());
             for liars in first.chain(guesses).take(MOST_GUESSES) {
                 if attempt(&liars, into) {
-                    self.accuse(columns, &liars, &original, into, faults);
+                    for leaf in self.proved_wrong(columns, &liars, &original, into) {
+                        accuse_leaf(leaf, faults);
+                    }
                     *self.suspects.lock() = liars;
                     return Ok(());
                 }
@@ -259,29 +262,43 @@ impl Array<'_> {
         true
     }
 
-    /// Notes which of the suspects really had wrong data.
-    fn accuse(
+    /// The leaves of suspects that really had wrong data.
+    fn proved_wrong(
         &self,
         columns: &Columns,
         liars: &[usize],
         original: &[u8],
         right: &[u8],
-        faults: &mut Vec<LeafFault>,
-    ) {
-        for liar in liars {
-            let mut wrong = false;
-            for (row, good) in self.map.rows().zip(&columns.good) {
-                let data_good = &good[row.parity().len()..];
-                for (column, good) in row.data().iter().zip(data_good) {
-                    wrong |= column.child == *liar
-                        && *good
-                        && original.get(column.data()) != right.get(column.data());
+    ) -> Vec<&Leaf> {
+        let mut wrong: Vec<&Leaf> = Vec::new();
+        for (row, good) in self.map.rows().zip(&columns.good) {
+            let data_good = &good[row.parity().len()..];
+            for (column, good) in row.data().iter().zip(data_good) {
+                if *good
+                    && liars.contains(&column.child)
+                    && original.get(column.data()) != right.get(column.data())
+                {
+                    let known =
+                        |leaf: &&Leaf| wrong.iter().all(|known| known.guid() != leaf.guid());
+                    let more: Vec<_> = self.holders(column).filter(known).collect();
+                    wrong.extend(more);
                 }
             }
-            if let (true, Some(child)) = (wrong, self.children.get(*liar)) {
-                accuse(child, faults);
-            }
         }
+        wrong
+    }
+
+    /// Notes that what was read of a column was wrong.
+    pub(crate) fn accuse(&self, column: &Column, faults: &mut Vec<LeafFault>) {
+        self.holders(column).for_each(|leaf| accuse_leaf(leaf, faults));
+    }
+
+    /// The leaves that a column lies on.
+    fn holders(&self, column: &Column) -> impl Iterator<Item = &Leaf> {
+        let family = self.draid.map(|draid| (draid, self.children));
+        let spot = Spot::new(column.offset, Txg::ZERO);
+        let child = self.children.get(column.child).into_iter();
+        child.flat_map(move |child| child.holders(family, spot)).map(|leaf| &**leaf)
     }
 }
 

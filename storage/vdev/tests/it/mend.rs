@@ -6,9 +6,9 @@ use device::{Device, Memory};
 use geometry::Block;
 use proptest::prelude::*;
 use units::{Ashift, Guid, Txg, VdevId};
-use vdev::{Kind, Leaf, Node, Outgoing, Tree, TxgRanges};
+use vdev::{Kind, Leaf, Node, Outgoing, Tree, Trouble, TxgRanges};
 
-use crate::array::{BIRTH, Shape, noise, read, tree_of};
+use crate::array::{BIRTH, Shape, noise, read, request, tree_of};
 use crate::write::{examine, places, shapes, sizes};
 
 const SIZE: u64 = 36 << 20;
@@ -134,4 +134,44 @@ fn a_leaf_that_misses_more_meanwhile_is_not_taken_for_whole() {
     let leaf = tree.leaf(Guid::new(1)).unwrap();
     assert!(!leaf.recover(&leaf.away(), &TxgRanges::default(), lapses));
     assert!(leaf.away().contains(txg(12)) && leaf.lapses() > lapses);
+}
+
+/// Where a distributed spare stands in for a drive, what it holds lies on other drives: a wrong part is
+/// theirs, and is written anew there.
+#[test]
+fn what_a_distributed_spare_has_wrong_is_mended_on_the_drive_that_lends_its_space() {
+    let shape = Shape::draid(7, 2, 1, 1);
+    let Shape::Draid(draid) = &shape else { unreachable!() };
+    let block = Block { offset: 0, size: 96 << 10 };
+    let data = noise(block.size, 21);
+    let map = shape.map(block);
+    // parity, and both columns of data
+    for column in map.rows().flat_map(geometry::Row::columns) {
+        let drives = blanks(7);
+        let gone = Leaf::new(Guid::new(300), String::new(), None, Txg::new(u64::MAX));
+        let gone = Node { guid: Guid::new(300), kind: Kind::Leaf(gone.into()) };
+        let spare = Node { guid: Guid::new(200), kind: Kind::DistributedSpare(0) };
+        let pair = Node { guid: Guid::new(100), kind: Kind::Spare(vec![gone, spare]) };
+        let mut children: Vec<_> =
+            drives.iter().enumerate().map(|(index, drive)| node(index, drive, false)).collect();
+        children[column.child] = pair;
+        let tree = tree_of(&shape, children);
+        tree.write(TOP, block.offset, &data, BIRTH, &mut Vec::new()).unwrap();
+        let before: Vec<_> = drives.iter().map(|drive| bytes(drive)).collect();
+        let lender = draid.spare_child(0, column.offset).unwrap();
+        drives[lender].write_at(column.device_offset(), &noise(column.size, 5)).unwrap();
+
+        let (mut into, mut faults) = (Vec::new(), Vec::new());
+        let judge = |found: &[u8]| *found == data[..];
+        tree.examine(TOP, &request(block, &judge), &mut into, &mut faults).unwrap();
+        let wrong = faults.iter().filter(|fault| fault.trouble == Trouble::Wrong);
+        let wrong: Vec<_> = wrong.map(|fault| fault.leaf).collect();
+        assert_eq!(wrong, [Guid::new(lender as u64 + 1)]);
+        let wants = |leaf: &Leaf, _: Txg| wrong.contains(&leaf.guid());
+        let out = Outgoing { vdev: TOP, offset: block.offset, birth: BIRTH, data: &into };
+        tree.mend(&[out], &wants, &mut Vec::new()).unwrap();
+        for (before, now) in before.iter().zip(&drives) {
+            assert!(*before == bytes(now));
+        }
+    }
 }
