@@ -50,8 +50,9 @@ pub trait Shared: Send + Sync {
     /// yet. Never asked about the same content by two at a time.
     fn find(&self, block: &Regular, copies: u8, txg: Txg) -> Found;
 
-    /// A block that was not found is written, and has one pointer.
-    fn add(&self, block: &Regular, txg: Txg);
+    /// A block that was not found is written, and has one pointer. False: the table has no place
+    /// for it, and it is a block like any other.
+    fn add(&self, block: &Regular, txg: Txg) -> bool;
 
     /// One more pointer to a block of a file comes in `txg`; gives whether that can be: it must have been
     /// there before.
@@ -140,7 +141,7 @@ impl Writer {
             Found::Nothing => {}
         }
         self.put(request, block, bytes)?;
-        shared.add(block, request.txg);
+        block.dedup = shared.add(block, request.txg);
         Ok(())
     }
 }

@@ -132,7 +132,10 @@ impl Shared {
         }
         let [first, second, third] = set.dvas;
         let dvas = [first, second, if key.encrypted { None } else { third }];
+        // the addresses of one in pieces do not tell how often its content is there
+        let in_pieces = dvas.iter().flatten().any(|dva| dva.gang);
         if dvas.iter().flatten().count() < usize::from(copies)
+            || (in_pieces && copies > 1)
             || (key.encrypted && set.third != third_of(block))
         {
             return Ok(Found::Apart);
@@ -168,7 +171,7 @@ impl Shared {
         Ok(true)
     }
 
-    fn add_new(&self, block: &Regular) -> Result<(), Error> {
+    fn add_new(&self, block: &Regular) -> Result<bool, Error> {
         let _turn = self.turn.lock();
         let key = DedupKey::of(block);
         let fresh = || match self.dedup.shape(block.checksum) {
@@ -180,15 +183,17 @@ impl Shared {
         };
         let mut value = self.dedup.find(block.checksum, &key)?.unwrap_or_else(fresh);
         let copies = u8::try_from(block.copies().count()).unwrap_or(3);
-        if let Some(set) = set_for(&mut value, copies) {
-            *set = Copies {
-                dvas: block.dvas,
-                third: third_of(block),
-                references: 1,
-                birth: block.birth_physical,
-            };
-        }
-        self.dedup.put(block.checksum, &key, value)
+        // one in pieces has more addresses than copies: it may come to where another is already
+        let set = set_for(&mut value, copies).filter(|set| set.birth.is_zero());
+        let Some(set) = set else { return Ok(false) };
+        *set = Copies {
+            dvas: block.dvas,
+            third: third_of(block),
+            references: 1,
+            birth: block.birth_physical,
+        };
+        self.dedup.put(block.checksum, &key, value)?;
+        Ok(true)
     }
 }
 
@@ -209,8 +214,8 @@ impl zio::Shared for Shared {
         self.note(self.find_same(block, copies), Found::Apart)
     }
 
-    fn add(&self, block: &Regular, _: Txg) {
-        self.note(self.add_new(block), ());
+    fn add(&self, block: &Regular, _: Txg) -> bool {
+        self.note(self.add_new(block), false)
     }
 
     fn share(&self, block: &Regular, txg: Txg) -> bool {
@@ -277,3 +282,6 @@ impl Owned {
         self.shared.sync(change)
     }
 }
+
+#[cfg(test)]
+mod tests;

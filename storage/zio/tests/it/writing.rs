@@ -489,8 +489,8 @@ impl Shared for Table {
         Found::Known(Known { dvas: known.dvas, birth: known.birth_physical })
     }
 
-    fn add(&self, block: &Regular, _: Txg) {
-        self.0.lock().insert(block.sum, (*block, 1));
+    fn add(&self, block: &Regular, _: Txg) -> bool {
+        self.0.lock().insert(block.sum, (*block, 1)).is_none()
     }
 
     fn share(&self, _: &Regular, _: Txg) -> bool {
