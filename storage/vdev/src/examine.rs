@@ -12,7 +12,7 @@ use crate::mirror::accuse;
 use crate::node::Spot;
 use crate::raidz::{Array, Columns};
 use crate::tree::Top;
-use crate::{Error, Kind, LeafFault, Node, Request, Tree, Trouble};
+use crate::{Error, Kind, LeafFault, Node, Request, Tree, Trouble, indirect};
 
 thread_local! {
     /// Parity as it should be, kept for the next block: fresh memory is slow.
@@ -38,6 +38,7 @@ impl Tree {
             Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {
                 examine_sides(&top.node, request, into, faults)
             }
+            Kind::Indirect(_) => examine_moved(self, vdev, request, into, faults),
             _ => {
                 into.resize(request.size, 0);
                 self.read(vdev, request, into, faults)
@@ -81,6 +82,41 @@ fn examine_sides(
             // nothing but devices that were away: perhaps they have it all the same
             into.resize(request.size, 0);
             return crate::mirror::read(node, request, into, &mut Vec::new());
+        }
+    }
+    Ok(())
+}
+
+/// A block whose vdev was removed, where it is now. Of one that was moved in several pieces only the
+/// whole can be judged; each side is then held against its piece of that.
+fn examine_moved(
+    tree: &Tree,
+    vdev: VdevId,
+    request: &Request<'_>,
+    into: &mut Vec<u8>,
+    faults: &mut Vec<LeafFault>,
+) -> Result<(), Error> {
+    let length = u64::try_from(request.size).unwrap_or(u64::MAX);
+    let pieces = indirect::pieces(tree, vdev, request.offset, length)?;
+    if let [whole] = pieces[..] {
+        let request = Request { offset: whole.offset, ..*request };
+        return tree.examine(whole.vdev, &request, into, faults);
+    }
+    into.resize(request.size, 0);
+    // whoever cannot be read is asked once more below
+    tree.read(vdev, request, into, &mut Vec::new())?;
+    let mut rest = &into[..];
+    for piece in pieces {
+        let size = usize::try_from(piece.length).unwrap_or(usize::MAX).min(rest.len());
+        let (right, later) = rest.split_at(size);
+        rest = later;
+        let node = tree.top(piece.vdev).ok_or(Error::NoVdev(piece.vdev))?;
+        let spot = Spot::new(piece.offset, request.birth);
+        for side in (0..node.sides()).filter_map(|index| node.side(index)) {
+            let mut found = vec![0; size];
+            if side.read_side(None, spot, &mut found, faults).is_ok() && found != right {
+                accuse(side, faults);
+            }
         }
     }
     Ok(())

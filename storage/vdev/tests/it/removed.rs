@@ -6,7 +6,7 @@ use geometry::Block;
 use units::{Guid, Txg, VdevId};
 use vdev::{Error, Kind, Mapping, Node, Segment, Tree};
 
-use crate::array::{Bytes, DRIVE, leaf, noise, read};
+use crate::array::{Bytes, DRIVE, leaf, noise, read, request};
 
 const FRONT: usize = 4 << 20;
 
@@ -39,6 +39,47 @@ fn pieces_are_put_together_from_whichever_sides_are_right() {
     assert_eq!(read(&tree, 2, block, &data, &mut Vec::new()).unwrap(), data);
     let elsewhere = Block { offset: 0, ..block };
     assert!(matches!(read(&tree, 2, elsewhere, &data, &mut Vec::new()), Err(Error::Address(_))));
+}
+
+#[test]
+fn every_side_is_examined_of_what_was_moved() {
+    let data = noise(8192, 20);
+    let always = Txg::new(u64::MAX);
+    // moved as a whole, and in two pieces
+    for places in [vec![4096], vec![4096, 65_536]] {
+        let mut right = vec![0; DRIVE];
+        let length = data.len() / places.len();
+        for (place, part) in places.iter().zip(data.chunks(length)) {
+            right[FRONT + place..FRONT + place + length].copy_from_slice(part);
+        }
+        let mut rotten = right.clone();
+        rotten[FRONT + places[places.len() - 1] + 100] ^= 1;
+        for (first, second, guilty) in
+            [(&right, &right, vec![]), (&right, &rotten, vec![2]), (&rotten, &right, vec![1])]
+        {
+            let side =
+                |index, bytes: &Vec<u8>| leaf(index, Some(Bytes::new(bytes.clone())), always);
+            let sides = vec![side(0, first), side(1, second)];
+            let mirror = Node { guid: Guid::new(50), kind: Kind::Mirror(sides) };
+            let kind = Kind::Indirect(vdev::Indirect::default());
+            let tree = Tree::new(vec![Node { guid: Guid::new(60), kind }, mirror]);
+            let segment = |(index, place): (usize, &usize)| Segment {
+                source: (index * length) as u64,
+                length: length as u64,
+                vdev: VdevId::new(1),
+                offset: *place as u64,
+            };
+            let segments = places.iter().enumerate().map(segment).collect();
+            tree.set_mapping(VdevId::new(0), Arc::new(Mapping::new(segments)));
+            let (mut into, mut faults) = (Vec::new(), Vec::new());
+            let judge = |found: &[u8]| *found == data[..];
+            let block = Block { offset: 0, size: data.len() };
+            tree.examine(VdevId::new(0), &request(block, &judge), &mut into, &mut faults).unwrap();
+            assert_eq!(into, data);
+            let named: Vec<u64> = faults.iter().map(|fault| fault.leaf.get()).collect();
+            assert_eq!(named, guilty, "{places:?}");
+        }
+    }
 }
 
 #[test]
