@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use dmu::Objset;
 use dmu::memory::{self, Memory};
-use ondisk::ObjectType;
-use ondisk::dedup::clone_table_name;
+use ondisk::dedup::{CloneTable, clone_table_name};
 use ondisk::objset::Kind;
+use ondisk::{ObjectType, Reader};
 use proptest::prelude::*;
 use spa::{Cloned, Clones};
 use txg::Tx;
@@ -95,6 +95,30 @@ fn tables_go_with_the_last_clone() {
     assert_eq!(clones.sync(&tx, &mut || 7).unwrap(), -1);
     let directory = spa::Directory::open(mos).unwrap();
     assert_eq!(directory.table().count().unwrap(), 0);
+}
+
+#[test]
+fn sums_that_others_got_wrong_keep_nobody_from_freeing() {
+    let (mos, _) = mos();
+    let clones = Clones::load(&mos, tops()).unwrap();
+    let tx = Tx::syncing(Txg::new(4));
+    clones.add(&block(2), 2).unwrap();
+    clones.sync(&tx, &mut || 7).unwrap();
+    let directory = spa::Directory::open(mos.clone()).unwrap();
+    let array = directory.object(&clone_table_name(VdevId::new(0))).unwrap().unwrap();
+    let mut reader = Reader::new("clone table", array.bonus(), array.bonus_order());
+    let told = CloneTable::read(&mut reader).unwrap();
+    // less than it is, and less than nothing
+    for wrong in [512, 0_u64.wrapping_sub(512)] {
+        let facts = CloneTable { used: wrong, saved: wrong, ..told };
+        array.set_bonus(&tx, array.dnode().bonus_kind, &facts.encode()).unwrap();
+        let clones = Clones::load(&mos, tops()).unwrap();
+        clones.add(&block(2), 1).unwrap();
+        for _ in 0..3 {
+            assert!(clones.release(&block(2)).unwrap());
+        }
+        assert!(!clones.release(&block(2)).unwrap());
+    }
 }
 
 #[test]
