@@ -8,8 +8,10 @@
 //! 4  labels 1 and 3, flush    only if the configuration changed
 //! ```
 //!
-//! Every leaf that can be written gets all of it, whatever it missed before. Nothing else in the
-//! house writes to where labels are.
+//! Every leaf that can be written gets all of it, whatever it missed before, but for the uberblock of
+//! a txg of which it failed to keep something: that is noted in the pool with the next txg only, and
+//! by its old uberblock it is known to lack this one until then. Nothing else in the house writes to
+//! where labels are.
 //!
 //! Learnt from: `vdev_label.c` of OpenZFS 2.3.2. Proved by: `a_cut_leaves_one_txg_or_the_other`.
 
@@ -125,7 +127,7 @@ impl Commit<'_> {
         faults: &mut Vec<LeafFault>,
     ) -> Result<(), Error> {
         let mut good = Vec::new();
-        for leaf in self.writable() {
+        for leaf in takers(self.tree, uberblock.txg) {
             let ashift = u64::from(leaf.ashift().get());
             let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
             let written = copies(&leaf, 0..label::COPIES).try_for_each(|start| {
@@ -163,6 +165,13 @@ impl Commit<'_> {
     fn writable(&self) -> impl Iterator<Item = Arc<Leaf>> {
         self.tree.leaves().into_iter().filter(|leaf| leaf.is_writable())
     }
+}
+
+/// The leaves that can be written and may be said to know this txg; all of them, if that were none.
+pub(crate) fn takers(tree: &Tree, txg: Txg) -> Vec<Arc<Leaf>> {
+    let all: Vec<_> = tree.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect();
+    let whole: Vec<_> = all.iter().filter(|leaf| !leaf.lapsed_in(txg)).cloned().collect();
+    if whole.is_empty() { all } else { whole }
 }
 
 /// Makes a leaf into one without any past.

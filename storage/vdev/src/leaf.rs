@@ -35,6 +35,8 @@ pub struct Leaf {
     away: RwLock<TxgRanges>,
     /// How many times it missed something since it was opened.
     lapses: AtomicU64,
+    /// The newest txg of which it missed something by failing.
+    lapsed: AtomicU64,
     /// It has nothing newer than this txg, since it was away then, and still is.
     gone_since: AtomicU64,
     pending: Mutex<Pending>,
@@ -75,6 +77,7 @@ impl Leaf {
             labelled: AtomicU64::new(0),
             away: RwLock::default(),
             lapses: AtomicU64::new(0),
+            lapsed: AtomicU64::new(0),
             gone_since: AtomicU64::new(u64::MAX),
             pending: Mutex::default(),
             flushing: Mutex::default(),
@@ -206,7 +209,13 @@ impl Leaf {
     fn lapse(&self, first: Txg, last: Txg) {
         let mut away = self.away.write();
         away.add(first, last);
+        self.lapsed.fetch_max(last.get(), Ordering::AcqRel);
         self.lapses.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether it failed to take or to keep something of this txg, and lacks it still.
+    pub fn lapsed_in(&self, txg: Txg) -> bool {
+        self.lapsed.load(Ordering::Acquire) >= txg.get() && self.away.read().contains(txg)
     }
 
     /// How many times its bytes were wrong, and how many times it could not be read.

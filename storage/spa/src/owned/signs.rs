@@ -21,6 +21,7 @@ use ondisk::uberblock::{Multihost, Uberblock};
 use parking_lot::Mutex;
 
 use super::Owned;
+use crate::commit::takers;
 use crate::{Commit, Directory, Error};
 
 /// The host gives the pool up after so many signs that could not be given.
@@ -110,8 +111,7 @@ impl Owned {
             multihost: Some(sign(Some(interval), count)),
             ..self.uberblock.read().clone()
         };
-        let leaves = self.tree.leaves();
-        let leaves: Vec<_> = leaves.into_iter().filter(|leaf| leaf.is_writable()).collect();
+        let leaves = takers(&self.tree, uberblock.txg);
         let first = usize::try_from(self.world.number()).unwrap_or(0).checked_rem(leaves.len());
         let (before, after) = leaves.split_at(first.unwrap_or(0));
         let label = u32::try_from(self.world.number() % 4).unwrap_or(0);

@@ -231,6 +231,41 @@ fn what_somebody_else_failed_to_keep_is_not_committed() {
     assert_eq!(of(6, logs), Ok(()));
 }
 
+/// What the drives' own uberblocks say.
+fn synced(storm: &Storm) -> Vec<u64> {
+    let (pools, _) = scan(&storm.devices());
+    let mut devices: Vec<_> = pools[0].devices.iter().collect();
+    devices.sort_by_key(|device| device.guid());
+    devices.iter().map(|device| device.synced().get()).collect()
+}
+
+#[test]
+fn a_drive_that_failed_to_keep_the_last_txg_does_not_claim_to_know_it() {
+    let storm = Storm::new(&[DISK; 7]);
+    commit(&storm, 4, &mut Vec::new()).unwrap();
+    let tree = tree(&pool(Txg::new(5), ""), &storm.devices());
+    // of a mirror, and of a raidz
+    for top in 0..2 {
+        tree.write(VdevId::new(top), 0, &[7; 8192], Txg::new(5), &mut Vec::new()).unwrap();
+    }
+    let lacking = [1, 4];
+    for drive in lacking {
+        storm.disks()[drive].add_fault(Fault::Flush);
+    }
+    tree.flush(&mut Vec::new()).unwrap();
+    storm.disks().iter().for_each(|disk| disk.mend());
+    let commit = |txg| {
+        let commit = Commit { tree: &tree, logs: Vec::new(), multihost: false };
+        commit.commit(&uberblock(Txg::new(txg)), None, &mut Vec::new()).unwrap();
+    };
+    commit(5);
+    let wanted: Vec<u64> = (0..7).map(|drive| 5 - u64::from(lacking.contains(&drive))).collect();
+    assert_eq!(synced(&storm), wanted);
+    // the next says what they lack
+    commit(6);
+    assert_eq!(synced(&storm), [6; 7]);
+}
+
 /// Slots as OpenZFS wrote them, byte for byte.
 #[test]
 fn slots_of_real_pools_find_back_to_their_bytes() {
