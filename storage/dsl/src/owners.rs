@@ -63,11 +63,14 @@ pub struct OwnerRow {
 }
 
 impl OwnerRow {
-    fn new(kind: OwnerKind, name: String, counts: Counts, counts_objects: bool) -> Self {
+    /// None where nothing is told of the owner, as of one that has a limit of objects where they are not
+    /// counted.
+    fn new(kind: OwnerKind, name: String, counts: Counts, counts_objects: bool) -> Option<Self> {
         let (used, quota) = both(counts.used, counts.quota);
         let (objects, object_quota) =
             if counts_objects { both(counts.objects, counts.object_quota) } else { (None, None) };
-        Self { kind, name, used, quota, objects, object_quota }
+        used.or(objects)?;
+        Some(Self { kind, name, used, quota, objects, object_quota })
     }
 
     /// The row as `zfs userspace -Hpn -o type,name,used,quota,objused,objquota` prints it.
@@ -139,7 +142,7 @@ impl Owners {
                 };
                 OwnerRow::new(kind, name, counts, count_objects || projects)
             };
-            Ok::<_, Error>(all.into_iter().map(row).collect::<Vec<_>>())
+            Ok::<_, Error>(all.into_iter().filter_map(row).collect::<Vec<_>>())
         };
         let users = ["userquota@", "userobjquota@"];
         let groups = ["groupquota@", "groupobjquota@"];
@@ -244,7 +247,7 @@ mod tests {
 
     fn cells(counts: Counts, counts_objects: bool) -> [String; 4] {
         let row = OwnerRow::new(OwnerKind::PosixUser, "1001".to_owned(), counts, counts_objects);
-        let [_, _, cells @ ..] = row.cells();
+        let [_, _, cells @ ..] = row.unwrap().cells();
         cells
     }
 
@@ -256,5 +259,14 @@ mod tests {
         let used = Counts { used: Some(512), objects: Some(1), ..Counts::default() };
         assert_eq!(cells(used, true), ["512", "0", "1", "0"]);
         assert_eq!(cells(used, false), ["512", "0", "-", "-"]);
+    }
+
+    /// As in a pool of OpenZFS without `userobj_accounting`.
+    #[test]
+    fn a_limit_of_what_is_not_counted_is_no_row() {
+        let counts = Counts { object_quota: Some(300), ..Counts::default() };
+        let row = |counted| OwnerRow::new(OwnerKind::PosixGroup, "7".to_owned(), counts, counted);
+        assert_eq!(row(false), None);
+        assert_eq!(row(true).unwrap().cells()[2..], ["-", "-", "0", "300"]);
     }
 }
