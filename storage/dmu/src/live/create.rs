@@ -162,8 +162,7 @@ impl Objset {
 impl Live {
     /// A number whose slots are all free.
     fn claim_number(&self, wanted: u8) -> Result<ObjectId> {
-        let base = self.base();
-        let per_block = base.meta().map_or(32, |meta| slots(meta)).max(1);
+        let per_block = self.base().meta().map_or(32, |meta| slots(meta)).max(1);
         let mut search = self.search.lock();
         search.full = search.full.min(per_block);
         loop {
@@ -171,15 +170,10 @@ impl Live {
             let first = block.saturating_mul(per_block);
             let start = search.next.saturating_sub(first);
             let after = first.saturating_add(per_block);
-            let fill = match base.meta().filter(|meta| block < meta.end_block()) {
-                Some(meta) => meta.find(0, block)?.pointer.fill(),
-                None => 0,
-            };
-            if fill >= search.full {
+            let Some((fill, taken)) = self.taken(block, per_block, search.full)? else {
                 search.next = after;
                 continue;
-            }
-            let taken = self.occupied(&base, block, per_block, fill)?;
+            };
             let fits = |at: &u64| {
                 let end = at.saturating_add(wanted.into());
                 end <= per_block && (*at..end).all(|slot| !taken.contains(&slot))
@@ -198,32 +192,56 @@ impl Live {
         }
     }
 
-    /// Which slots of a block of dnodes are taken, in which there are so many objects on the drives.
-    fn occupied(
-        &self,
-        base: &Objset,
-        block: u64,
-        per_block: u64,
-        fill: u64,
-    ) -> Result<BTreeSet<u64>> {
+    /// How many objects a block of dnodes has on the drives, and which of its slots are taken; none if
+    /// there are as many as in one that is `full`. Groups are written meanwhile.
+    fn taken(&self, block: u64, per_block: u64, full: u64) -> Result<Option<(u64, BTreeSet<u64>)>> {
         let first = block.saturating_mul(per_block);
-        let mut taken = self.claimed(first..first.saturating_add(per_block));
-        if fill == 0 {
-            return Ok(taken);
+        loop {
+            // before the drives are asked: what is noted no more by then is there
+            let (noted, epoch) = self.claimed(first..first.saturating_add(per_block));
+            let found = match on_drives(&self.base(), block, per_block, full) {
+                // what was there may have been freed and written over while it was read
+                Err(_) if !self.is_epoch(epoch) => continue,
+                found => found?,
+            };
+            return Ok(found.map(|(fill, mut taken)| {
+                taken.extend(noted);
+                (fill, taken)
+            }));
         }
-        let Some(content) = base.dnode_block(block)? else { return Ok(taken) };
-        let mut at = 0_u64;
-        while at < per_block {
-            let byte = usize::try_from(at).unwrap_or(usize::MAX).saturating_mul(Dnode::SLOT);
-            match Dnode::peek_slots(content.get(byte..).unwrap_or_default()) {
-                Some(slots) => {
-                    let end = at.saturating_add(slots.into());
-                    taken.extend(at..end);
-                    at = end;
-                }
-                None => at = at.saturating_add(1),
-            }
-        }
-        Ok(taken)
     }
+}
+
+/// The same as the drives have it.
+fn on_drives(
+    base: &Objset,
+    block: u64,
+    per_block: u64,
+    full: u64,
+) -> Result<Option<(u64, BTreeSet<u64>)>> {
+    let mut taken = BTreeSet::new();
+    let fill = match base.meta().filter(|meta| block < meta.end_block()) {
+        Some(meta) => meta.find(0, block)?.pointer.fill(),
+        None => 0,
+    };
+    if fill >= full {
+        return Ok(None);
+    }
+    if fill == 0 {
+        return Ok(Some((fill, taken)));
+    }
+    let Some(content) = base.dnode_block(block)? else { return Ok(Some((fill, taken))) };
+    let mut at = 0_u64;
+    while at < per_block {
+        let byte = usize::try_from(at).unwrap_or(usize::MAX).saturating_mul(Dnode::SLOT);
+        match Dnode::peek_slots(content.get(byte..).unwrap_or_default()) {
+            Some(slots) => {
+                let end = at.saturating_add(slots.into());
+                taken.extend(at..end);
+                at = end;
+            }
+            None => at = at.saturating_add(1),
+        }
+    }
+    Ok(Some((fill, taken)))
 }

@@ -95,7 +95,7 @@ impl Live {
                 Ok(dnode) => Some(self.tree(id, dnode)),
                 Err(Error::NoSuchObject { .. }) => None,
                 // what was there may have been freed and written over while it was read
-                Err(_) if self.table.lock().epoch != epoch => continue,
+                Err(_) if !self.is_epoch(epoch) => continue,
                 Err(error) => return Err(error),
             };
             let mut table = self.table.lock();
@@ -151,15 +151,20 @@ impl Live {
         self.table.lock().claimed.insert(id, slots);
     }
 
-    /// The slots of a block of dnodes that are noted so, from its beginning on.
-    pub(crate) fn claimed(&self, block: Range<u64>) -> BTreeSet<u64> {
+    /// The slots of a block of dnodes that are noted so, from its beginning on, and the epoch.
+    pub(crate) fn claimed(&self, block: Range<u64>) -> (BTreeSet<u64>, u64) {
         let table = self.table.lock();
         let range = ObjectId::new(block.start)..ObjectId::new(block.end);
         let slots = table.claimed.range(range).flat_map(|(id, slots)| {
             let first = id.get().saturating_sub(block.start);
             first..first.saturating_add((*slots).into())
         });
-        slots.collect()
+        (slots.collect(), table.epoch)
+    }
+
+    /// Whether no group was written since that epoch.
+    pub(crate) fn is_epoch(&self, epoch: u64) -> bool {
+        self.table.lock().epoch == epoch
     }
 
     /// Puts a new tree under what is left. `settle` does so for the entries of the sync, whose

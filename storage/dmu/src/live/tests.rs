@@ -5,10 +5,13 @@ use std::sync::Arc;
 use ondisk::objset::Kind;
 use ondisk::{Blkptr, ObjectType};
 use txg::Tx;
-use units::{BlockId, ObjsetId, Place, Txg};
+use units::{BlockId, ObjectId, ObjsetId, Place, Txg};
 use zio::{Block, Error, Key, Source};
 
+use parking_lot::Mutex;
+
 use crate::live::entry::Content;
+use crate::memory::Memory;
 use crate::{NewObject, Objset, Piece};
 
 struct Nothing;
@@ -59,9 +62,50 @@ fn numbers_are_taken_in_turn_and_large_dnodes_stay_in_a_block() {
     assert_eq!(numbers, [1, 9, 17, 32, 40]);
     let small = NewObject::new(ObjectType::PLAIN_FILE, 512);
     assert_eq!(set.create(&tx(4), &small).unwrap().id().get(), 48);
-    assert!(set.create_at(&tx(4), units::ObjectId::new(9), &small).is_err());
-    set.free(&tx(4), units::ObjectId::new(9)).unwrap();
-    assert!(set.object(units::ObjectId::new(9)).is_err());
+    assert!(set.create_at(&tx(4), ObjectId::new(9), &small).is_err());
+    set.free(&tx(4), ObjectId::new(9)).unwrap();
+    assert!(set.object(ObjectId::new(9)).is_err());
+}
+
+/// Memory in which something is done once, when a block is read.
+#[derive(Default)]
+struct Meanwhile {
+    memory: Arc<Memory>,
+    deed: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Source for Meanwhile {
+    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        let deed = self.deed.lock().take();
+        if let Some(deed) = deed {
+            deed();
+        }
+        self.memory.read(pointer, place, key)
+    }
+}
+
+#[test]
+fn a_number_that_gets_to_the_drives_while_one_is_looked_for_is_not_given_again() {
+    let source = Arc::new(Meanwhile::default());
+    let below = Arc::clone(&source) as Arc<dyn Source>;
+    let set = Objset::blank(below, ObjsetId::new(54), Kind::Filesystem, None);
+    let small = NewObject::new(ObjectType::PLAIN_FILE, 512);
+    for _ in 1..63 {
+        set.create(&tx(4), &small).unwrap();
+    }
+    source.memory.sync(&set, Txg::new(4)).unwrap();
+    // one that a log told of
+    let again = set.create_at(&tx(5), ObjectId::new(64), &small).unwrap();
+    again.write(&tx(5), 0, b"promised").unwrap();
+    let (writes, memory) = (set.clone(), Arc::clone(&source.memory));
+    *source.deed.lock() = Some(Box::new(move || drop(memory.sync(&writes, Txg::new(5)).unwrap())));
+    let large = NewObject { slots: 8, ..small };
+    let new = set.create(&tx(6), &large).unwrap();
+    assert!(source.deed.lock().is_none(), "the group was written meanwhile");
+    assert_ne!(new.id(), again.id());
+    let mut bytes = [0; 8];
+    set.object(again.id()).unwrap().read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"promised");
 }
 
 #[test]

@@ -296,9 +296,9 @@ fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
     let kept = set.create(&tx, &large).unwrap().id();
     set.free(&tx, gone).unwrap();
     let live = set.live().unwrap();
-    assert_eq!(live.claimed(0..32).len(), 8);
+    assert_eq!(live.claimed(0..32).0.len(), 8);
     memory.sync(&set, Txg::new(4)).unwrap();
-    assert_eq!(live.claimed(0..32).len(), 0);
+    assert_eq!(live.claimed(0..32).0.len(), 0);
     // nothing is in the way of one that was there before it
     let tx = Tx::syncing(Txg::new(5));
     set.create_at(&tx, ObjectId::new(gone.get() + 1), &new_object()).unwrap();
