@@ -125,6 +125,12 @@ impl Log {
         self.pending.lock().add_untold(tx.txg());
     }
 
+    /// An object gets another name: what was done to it before is promised with whatever is promised
+    /// next.
+    pub fn renamed(&self, object: ObjectId) {
+        self.pending.lock().renamed(object);
+    }
+
     /// An object is removed: what was done to its content is not to be promised any more, lest it
     /// be done again to another object that gets the number.
     pub fn forget(&self, object: ObjectId) {

@@ -34,6 +34,8 @@ impl Item {
 struct Group {
     ordered: Vec<Item>,
     by_object: BTreeMap<ObjectId, Vec<Item>>,
+    /// Objects that were renamed since: theirs goes with what is ordered.
+    renamed: Vec<ObjectId>,
 }
 
 /// All that waits.
@@ -64,6 +66,15 @@ impl Pending {
         self.untold
     }
 
+    /// An object gets another name: what was done to it before is promised with whatever is next. Who
+    /// writes a file and gives it the name of an old one counts on either, and not on an empty one.
+    pub(crate) fn renamed(&mut self, object: ObjectId) {
+        let groups = self.groups.values_mut();
+        for group in groups.filter(|group| group.by_object.contains_key(&object)) {
+            group.renamed.push(object);
+        }
+    }
+
     /// The content of the object is of no interest any more.
     pub(crate) fn forget(&mut self, object: ObjectId) {
         for group in self.groups.values_mut() {
@@ -81,8 +92,13 @@ impl Pending {
         let mut taken = Vec::new();
         for (txg, group) in &mut self.groups {
             let mut items = std::mem::take(&mut group.ordered);
+            let renamed = std::mem::take(&mut group.renamed);
             match object {
-                Some(object) => items.extend(group.by_object.remove(&object).unwrap_or_default()),
+                Some(object) => {
+                    for object in renamed.into_iter().chain([object]) {
+                        items.extend(group.by_object.remove(&object).unwrap_or_default());
+                    }
+                }
                 None => items.extend(std::mem::take(&mut group.by_object).into_values().flatten()),
             }
             taken.extend(items.into_iter().map(|item| (*txg, item)));

@@ -74,6 +74,12 @@ pub trait Begin: Send + Sync {
         let _ = tx;
     }
 
+    /// A file gets another name: what was promised of it before must be kept once that is. Called
+    /// before the promise of it.
+    fn renamed(&self, object: ObjectId) {
+        let _ = object;
+    }
+
     /// A file is no more: what was promised of its content need not be kept.
     fn gone(&self, object: ObjectId) {
         let _ = object;

@@ -103,6 +103,10 @@ impl Begin for Beginner {
         }
     }
 
+    fn renamed(&self, object: ObjectId) {
+        self.log.renamed(object);
+    }
+
     fn gone(&self, object: ObjectId) {
         self.log.forget(object);
     }

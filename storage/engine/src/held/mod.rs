@@ -34,6 +34,8 @@ mod rewind;
 mod room;
 mod roots;
 mod scan;
+#[cfg(test)]
+mod sequence;
 mod sets;
 mod settings;
 mod slow;

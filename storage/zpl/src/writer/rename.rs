@@ -219,6 +219,10 @@ impl Writer {
         if let Some(to) = &mut files.to {
             to.store(&tx)?;
         }
+        self.begin.renamed(files.source.id());
+        if let (Some(target), RenameKind::Exchange) = (&files.target, &kind) {
+            self.begin.renamed(target.id());
+        }
         let rename = Rename {
             kind,
             source_dir: how.from_dir,
