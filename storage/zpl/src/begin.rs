@@ -80,6 +80,12 @@ pub trait Begin: Send + Sync {
         let _ = object;
     }
 
+    /// Whether what is done now was done before, and promised: it is done again after a crash, and was
+    /// judged then. What made it allowed (a flag that was taken away, a project) may not be promised.
+    fn is_again(&self) -> bool {
+        false
+    }
+
     /// A file is no more: what was promised of its content need not be kept.
     fn gone(&self, object: ObjectId) {
         let _ = object;

@@ -107,6 +107,10 @@ impl Begin for Beginner {
         self.log.renamed(object);
     }
 
+    fn is_again(&self) -> bool {
+        self.replaying.is_on()
+    }
+
     fn gone(&self, object: ObjectId) {
         self.log.forget(object);
     }

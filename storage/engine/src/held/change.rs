@@ -77,7 +77,7 @@ pub struct Move<'a> {
 }
 
 impl Caller {
-    fn below(&self) -> zpl::Caller {
+    pub(super) fn below(&self) -> zpl::Caller {
         let Self { uid, gid, now, keeps_setid } = *self;
         zpl::Caller { uid, gid, now: now.below(), keeps_setid }
     }

@@ -29,7 +29,7 @@ impl Writer {
         }
         let _locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.draft(file)?;
-        if draft.sheet.has_flag(flag::IMMUTABLE) {
+        if self.forbids(&draft.sheet, flag::IMMUTABLE) {
             return Err(self.forbidden(file, "the file is immutable"));
         }
         let external = draft.sheet.external_acl();

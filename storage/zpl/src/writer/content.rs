@@ -46,7 +46,7 @@ impl Writer {
             Position::At(offset) => offset,
             Position::End => size,
         };
-        if draft.sheet.has_flag(flag::APPENDONLY) && at != Position::End && offset < size {
+        if self.forbids(&draft.sheet, flag::APPENDONLY) && at != Position::End && offset < size {
             return Err(self.forbidden(file, "the file can only be appended to"));
         }
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -102,7 +102,7 @@ impl Writer {
             Kind::Directory => return Err(Error::IsDirectory { objset, object }),
             _ => return Err(self.invalid(file, "only files have content")),
         }
-        if draft.sheet.has_flag(flag::IMMUTABLE) {
+        if self.forbids(&draft.sheet, flag::IMMUTABLE) {
             return Err(self.forbidden(file, "the file is immutable"));
         }
         Ok(draft)
@@ -162,7 +162,7 @@ impl Writer {
     /// The same of a file that is locked.
     fn resize(&self, caller: &Caller, mut draft: Draft, size: u64) -> Result<()> {
         let file = draft.id();
-        if draft.sheet.has_flag(flag::APPENDONLY) {
+        if self.forbids(&draft.sheet, flag::APPENDONLY) {
             return Err(self.forbidden(file, "the file can only be appended to"));
         }
         if size > LARGEST {
@@ -217,7 +217,7 @@ impl Writer {
     ) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.to_be_written(file)?;
-        if draft.sheet.has_flag(flag::APPENDONLY) {
+        if self.forbids(&draft.sheet, flag::APPENDONLY) {
             return Err(self.forbidden(file, "the file can only be appended to"));
         }
         let step = u64::from(draft.object.block_size()).saturating_mul(BLOCKS_AT_ONCE);

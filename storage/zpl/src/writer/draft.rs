@@ -85,7 +85,7 @@ impl Writer {
         if dir.links() == 0 {
             return Err(Error::Gone { objset, object });
         }
-        if dir.sheet.has_flag(flag::IMMUTABLE) {
+        if self.forbids(&dir.sheet, flag::IMMUTABLE) {
             return Err(self.forbidden(id, "the directory is immutable"));
         }
         Ok(dir)

@@ -181,6 +181,11 @@ impl Writer {
         Error::NotPermitted { objset: self.objset(), object, rule }
     }
 
+    /// Whether one of these flags of a file keeps somebody from what they want.
+    fn forbids(&self, sheet: &Sheet, flags: u64) -> bool {
+        sheet.has_flag(flags) && !self.begin.is_again()
+    }
+
     /// A file's attributes, to be changed.
     fn draft(&self, id: ObjectId) -> Result<Draft> {
         let inner = &self.fs.inner;

@@ -43,7 +43,7 @@ impl Writer {
         if target.sheet.has_flag(flag::XATTR) {
             return Err(self.invalid(file, "an extended attribute has one name only"));
         }
-        if target.sheet.has_flag(flag::IMMUTABLE | flag::APPENDONLY) {
+        if self.forbids(&target.sheet, flag::IMMUTABLE | flag::APPENDONLY) {
             return Err(self.forbidden(file, "the file is immutable, or can only be appended to"));
         }
         if self.entry(dir, name)?.is_some() {
@@ -76,7 +76,7 @@ impl Writer {
     /// A tree of a project takes nothing of another one.
     pub(super) fn check_project(&self, dir: &Draft, file: &Draft) -> Result<()> {
         let [ours, theirs] = [dir, file].map(|draft| draft.sheet.word(Attribute::Projid));
-        if dir.sheet.has_flag(flag::PROJINHERIT) && ours != theirs {
+        if self.forbids(&dir.sheet, flag::PROJINHERIT) && ours != theirs {
             return Err(Error::OtherProject { objset: self.objset(), object: dir.id() });
         }
         Ok(())
@@ -155,10 +155,10 @@ impl Writer {
 
     /// Whether flags keep a file where it is.
     pub(super) fn may_go(&self, parent: &Draft, target: &Draft) -> Result<()> {
-        if parent.sheet.has_flag(flag::APPENDONLY) {
+        if self.forbids(&parent.sheet, flag::APPENDONLY) {
             return Err(self.forbidden(parent.id(), "the directory can only be added to"));
         }
-        if target.sheet.has_flag(flag::IMMUTABLE | flag::APPENDONLY | flag::NOUNLINK) {
+        if self.forbids(&target.sheet, flag::IMMUTABLE | flag::APPENDONLY | flag::NOUNLINK) {
             return Err(self.forbidden(target.id(), "the file's flags keep its names"));
         }
         Ok(())

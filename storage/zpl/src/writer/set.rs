@@ -90,7 +90,7 @@ impl Writer {
         let (objset, object) = (self.objset(), draft.id());
         let frees = set.flags.is_some_and(|(which, to)| which & !to & flag::IMMUTABLE != 0);
         let others = Set { atime: None, flags: None, ..*set };
-        if draft.sheet.has_flag(flag::IMMUTABLE) && !frees && others != Set::default() {
+        if self.forbids(&draft.sheet, flag::IMMUTABLE) && !frees && others != Set::default() {
             return Err(self.forbidden(object, "the file is immutable"));
         }
         let has_project = matches!(draft.kind(), Kind::File | Kind::Directory)

@@ -41,7 +41,7 @@ impl Writer {
         let Some(size) = whole(stretch, &source, &draft) else { return Ok(0) };
         let length = stretch.length.min(source.size().saturating_sub(start));
         let end = at.saturating_add(length);
-        if draft.sheet.has_flag(flag::APPENDONLY) && at < draft.size() {
+        if self.forbids(&draft.sheet, flag::APPENDONLY) && at < draft.size() {
             return Err(self.forbidden(to, "the file can only be appended to"));
         }
         // a part of a block is shared only if nothing is behind it, here and there

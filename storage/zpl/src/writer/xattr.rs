@@ -70,7 +70,7 @@ impl Writer {
         }
         let _locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.draft(file)?;
-        if draft.sheet.has_flag(flag::IMMUTABLE | flag::APPENDONLY) {
+        if self.forbids(&draft.sheet, flag::IMMUTABLE | flag::APPENDONLY) {
             return Err(self.forbidden(file, "the file is immutable, or can only be appended to"));
         }
         if name == ACCESS_ACL || name == DEFAULT_ACL {
