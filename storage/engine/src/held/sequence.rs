@@ -1,10 +1,11 @@
 //! A log has what somebody asked for, and not all that was done before it: what is there after a power
 //! cut must be a state that makes sense all the same.
 
+use ondisk::acl;
 use ondisk::znode::flag;
 use sim::Storm;
 use units::ObjectId;
-use zpl::{MoveKind, Position, Set};
+use zpl::{MoveKind, Position, Set, XattrMode};
 
 use super::replayed::{caller, cut, hold, is_there, make, pool, root};
 use super::{Held, LiveFiles, Move, New};
@@ -90,6 +91,80 @@ fn what_projects_forbade_before_is_done_again() {
     let (held, broken) = after(&storm, held);
     assert_eq!(broken, Vec::<String>::new());
     assert!(is_there(&held, "another"));
+}
+
+/// A POSIX ACL: tags, permissions, numbers.
+fn acl(rows: &[(u16, u16, u32)]) -> Vec<u8> {
+    let entry = |&(tag, permissions, id): &_| acl::PosixEntry { tag, permissions, id };
+    acl::encode_posix(&rows.iter().map(entry).collect::<Vec<_>>())
+}
+
+const NOBODY: u32 = u32::MAX;
+
+/// A pool whose files have POSIX ACLs, and whose log has begun.
+fn with_acls(storm: &Storm, xattr: &str) -> Held {
+    let held = pool(storm);
+    for (property, value) in [("acltype", "posix"), ("xattr", xattr)] {
+        held.set("tank", property, value).expect("set");
+    }
+    held.export().expect("export");
+    drop(held);
+    let held = hold(&storm.devices());
+    // what the log had is given up with a group, and its first promise comes with the next
+    for name in ["one", "two"] {
+        make(&held, name, &New::default());
+        live(&held).fsync(None).expect("fsync");
+        held.sync().expect("group");
+    }
+    held
+}
+
+#[test]
+fn what_is_new_has_the_permissions_that_it_was_made_with() {
+    let storm = Storm::new(&[96 << 20]);
+    let held = with_acls(&storm, "sa");
+    let top = root(&live(&held));
+    let rows = [(1, 7, NOBODY), (2, 7, 1001), (4, 0, NOBODY), (0x10, 7, NOBODY), (0x20, 0, NOBODY)];
+    let default = acl(&rows);
+    let name = b"system.posix_acl_default";
+    live(&held).set_xattr(&caller(), top, name, Some(&default), XattrMode::Any).expect("ACL");
+    held.sync().expect("group");
+    make(&held, "new", &New { mode: 0o660, ..New::default() });
+    ask_for_another(&held);
+    let (held, broken) = after(&storm, held);
+    assert_eq!(broken, Vec::<String>::new());
+    let new = live(&held).files().find(b"new").expect("a look").expect("a file");
+    assert_eq!(new.facts().mode & 0o777, 0o660);
+    let access = new.xattr(b"system.posix_acl_access").expect("ACL");
+    assert!(access.is_some(), "its group may write now");
+}
+
+#[test]
+fn the_mode_that_an_acl_makes_is_promised_with_it() {
+    let minimal = [(1, 6, NOBODY), (4, 0, NOBODY), (0x20, 0, NOBODY)];
+    let full = [(1, 6, NOBODY), (2, 6, 1001), (4, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY)];
+    for (kept, rows, mode) in [
+        ("sa", &minimal[..], 0o600),
+        ("sa", &full, 0o660),
+        ("dir", &minimal, 0o600),
+        ("dir", &full, 0o660),
+    ] {
+        let storm = Storm::new(&[96 << 20]);
+        let held = with_acls(&storm, kept);
+        let file = make(&held, "file", &New::default());
+        held.sync().expect("group");
+        let name = b"system.posix_acl_access";
+        live(&held)
+            .set_xattr(&caller(), file, name, Some(&acl(rows)), XattrMode::Any)
+            .expect("ACL");
+        live(&held).fsync(Some(file.get())).expect("fsync");
+        let (held, broken) = after(&storm, held);
+        assert_eq!(broken, Vec::<String>::new());
+        let found = live(&held).files().find(b"file").expect("a look").expect("a file");
+        assert_eq!(found.facts().mode & 0o777, mode, "xattr={kept}, {rows:?}");
+        let access = found.xattr(name).expect("ACL");
+        assert_eq!(access.is_some(), rows.len() > 3);
+    }
 }
 
 #[test]

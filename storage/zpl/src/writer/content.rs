@@ -322,8 +322,8 @@ pub fn without_set_id(mode: u32) -> u32 {
     mode & !(0o4000 | groups)
 }
 
-/// What the log is told of attributes that came with new content.
-fn set_promise(draft: &Draft, mask: u64) -> Body {
+/// What the log is told of attributes that came with something else.
+pub(super) fn set_promise(draft: &Draft, mask: u64) -> Body {
     let attributes = draft.sheet.attributes();
     Body::SetAttr(Box::new(SetAttr {
         object: draft.id(),

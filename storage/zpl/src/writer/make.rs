@@ -239,7 +239,8 @@ impl Writer {
         for (name, value) in attributes.into_iter().filter(|_| told) {
             let object = made.id();
             let set = Body::SetXattr { object, name, value };
-            self.begin.promise(tx, Promise::Record(set));
+            // not without it: the group's bits of its mode are those of the mask of its ACL
+            self.begin.promise(tx, Promise::Hidden(set));
         }
     }
 

@@ -8,13 +8,14 @@
 use ondisk::acl;
 use ondisk::nvlist::{Encoding, Nvlist, Value};
 use ondisk::sa::Attribute;
-use ondisk::zil::Body;
+use ondisk::zil::{Body, SetAttr};
 use ondisk::znode::flag;
 use txg::Tx;
 use units::ObjectId;
 
 use crate::sheet::Sheet;
 use crate::writer::Writer;
+use crate::writer::content::set_promise;
 use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::make::{ACCESS_ACL, DEFAULT_ACL};
 use crate::xattr::{name_elsewhere, pairs};
@@ -84,7 +85,7 @@ impl Writer {
             }
             _ => {}
         }
-        self.store_xattr(caller, &mut draft, name, value, Reach::Everywhere)
+        self.store_xattr(caller, &mut draft, name, (value, false), Reach::Everywhere)
     }
 
     /// Does again what a record tells of an attribute that was kept with the others, or taken away
@@ -102,16 +103,17 @@ impl Writer {
         if value.is_some() && (name == ACCESS_ACL || name == DEFAULT_ACL) {
             return self.set_posix_acl(caller, draft, name, value, Reach::Packed);
         }
-        self.store_xattr(caller, &mut draft, name, value, Reach::Packed)
+        self.store_xattr(caller, &mut draft, name, (value, false), Reach::Packed)
     }
 
-    /// Puts an attribute where it belongs, and takes it away where it does not.
+    /// Puts an attribute where it belongs, and takes it away where it does not; a new mode of the file
+    /// may come with it.
     fn store_xattr(
         &self,
         caller: &Caller,
         draft: &mut Draft,
         name: &[u8],
-        value: Option<&[u8]>,
+        (value, sets_mode): (Option<&[u8]>, bool),
         reach: Reach,
     ) -> Result<()> {
         self.must_be_list(draft)?;
@@ -163,6 +165,9 @@ impl Writer {
         draft.store(&tx)?;
         if !untold && (packed || rest.is_none()) {
             self.promise_xattr(&tx, draft, name, value.unwrap_or_default());
+        }
+        if sets_mode {
+            self.begin.promise(&tx, Promise::Record(set_promise(draft, SetAttr::MODE)));
         }
         Ok(())
     }
@@ -221,15 +226,16 @@ impl Writer {
         if entries.as_ref().is_some_and(|entries| !posix::is_valid(entries)) {
             return Err(self.invalid(object, "it is no POSIX ACL"));
         }
-        let mut kept = value;
+        let (mut kept, mut sets_mode) = (value, false);
         if let Some(entries) = entries.filter(|_| name == ACCESS_ACL) {
             let mode = posix::mode_of(&entries, draft.sheet.mode());
-            if mode != draft.sheet.mode() {
+            sets_mode = mode != draft.sheet.mode();
+            if sets_mode {
                 self.put_mode(&mut draft.sheet, mode);
             }
             kept = value.filter(|_| !posix::is_minimal(&entries));
         }
-        self.store_xattr(caller, &mut draft, name, kept, reach)
+        self.store_xattr(caller, &mut draft, name, (kept, sets_mode), reach)
     }
 
     /// What of some attributes has room with the others is put there; the rest is given back.
