@@ -63,7 +63,9 @@ impl Shared for Counts {
         Found::Apart
     }
 
-    fn add(&self, _: &Regular, _: Txg) {}
+    fn add(&self, _: &Regular, _: Txg) -> bool {
+        false
+    }
 
     fn share(&self, block: &Regular, _: Txg) -> bool {
         *self.0.lock().unwrap().entry(block.sum).or_default() += 1;
