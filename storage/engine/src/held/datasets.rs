@@ -54,17 +54,19 @@ impl Held {
         let make = move |owned: &spa::Owned, change: &write::Change<'_>| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
-            let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
-            if naming.case == zpl::Case::Insensitive {
-                write::make_caseless(change, id).map_err(failed)?;
-            }
-            note(owned, change, "create", &new.name, "");
-            put_all(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)?;
-            let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, key.clone());
-            let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
-            files::fill(owned, &set, change.tx, (&world, naming))
-                .map_err(|why| Error::Refused { what: why.to_string() })?;
-            Ok(id)
+            whole_or_none(owned, change, &new.name, || {
+                let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
+                if naming.case == zpl::Case::Insensitive {
+                    write::make_caseless(change, id).map_err(failed)?;
+                }
+                note(owned, change, "create", &new.name, "");
+                put_all(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)?;
+                let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, key.clone());
+                let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
+                files::fill(owned, &set, change.tx, (&world, naming))
+                    .map_err(|why| Error::Refused { what: why.to_string() })?;
+                Ok(id)
+            })
         };
         self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
         self.remember(&name, user)?;
@@ -235,7 +237,9 @@ impl Held {
             empty_log(owned, change, &new.name, key)?;
             let origin = format!("origin={snapshot} ({})", id_of(change, &snapshot));
             note(owned, change, "clone", &new.name, &origin);
-            put_all(owned, change, &new, kind).map_err(failed)
+            whole_or_none(owned, change, &new.name, || {
+                put_all(owned, change, &new, kind).map_err(failed)
+            })
         })?;
         for (property, size) in sizes {
             if let Err(why) = self.set(&name, &property, &size) {
@@ -386,20 +390,32 @@ pub(super) fn judge(new: &NewDataset, kind: dsl::Kind) -> Result<()> {
     Ok(())
 }
 
-/// Sets the properties of a dataset that was just made. If that cannot be, it is not made.
+/// Makes a head that was just begun whole. If that cannot be, it is not made.
+pub(super) fn whole_or_none<T>(
+    owned: &spa::Owned,
+    change: &write::Change<'_>,
+    name: &str,
+    rest: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let done = rest();
+    if done.is_err() {
+        let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+        let id = write::head_of(change, name).map_err(failed)?;
+        write::destroy(change, name).map_err(failed)?;
+        owned.forget(id);
+    }
+    done
+}
+
+/// Sets the properties of a dataset that was just made.
 pub(super) fn put_all(
     owned: &spa::Owned,
     change: &write::Change<'_>,
     new: &NewDataset,
     kind: dsl::Kind,
 ) -> dsl::Result<()> {
-    for (name, value) in &new.properties {
-        if let Err(error) = put(owned, change, (&new.name, kind), (name, value)) {
-            write::destroy(change, &new.name)?;
-            return Err(error);
-        }
-    }
-    Ok(())
+    let mut all = new.properties.iter();
+    all.try_for_each(|(name, value)| put(owned, change, (&new.name, kind), (name, value)))
 }
 
 /// Sets a property as its text says.

@@ -11,7 +11,7 @@ use zil::{Log, Records};
 use zpl::Need;
 use zvol::NewVolume;
 
-use super::datasets::{encrypt, judge, put_all};
+use super::datasets::{encrypt, judge, put_all, whole_or_none};
 use super::encrypt::Keying;
 use super::history::note;
 use super::keep::{Keeps, Manners};
@@ -146,15 +146,17 @@ impl Held {
         let make = move |owned: &Owned, change: &write::Change<'_>| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
-            let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
-            note(owned, change, "create", &new.name, "");
-            put_all(owned, change, &new, dsl::Kind::Volume).map_err(failed)?;
-            let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, key.clone());
-            let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
-            NewVolume { size, block_size, salt }
-                .create(&set.objset, change.tx)
-                .map_err(|why| Error::Refused { what: why.to_string() })?;
-            Ok(id)
+            whole_or_none(owned, change, &new.name, || {
+                let key = encrypt(change, id, keying.as_ref()).map_err(failed)?;
+                note(owned, change, "create", &new.name, "");
+                put_all(owned, change, &new, dsl::Kind::Volume).map_err(failed)?;
+                let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, key.clone());
+                let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
+                NewVolume { size, block_size, salt }
+                    .create(&set.objset, change.tx)
+                    .map_err(|why| Error::Refused { what: why.to_string() })?;
+                Ok(id)
+            })
         };
         self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
         self.remember(&name, user)

@@ -11,6 +11,7 @@ mod history;
 mod lasting;
 mod naming;
 mod own;
+mod refused;
 mod replace;
 mod resilver;
 mod rewind;
