@@ -11,6 +11,7 @@ use zil::{Log, Records};
 use zpl::Need;
 use zvol::NewVolume;
 
+use super::accounts::has;
 use super::datasets::{encrypt, judge, put_all, whole_or_none};
 use super::encrypt::Keying;
 use super::history::note;
@@ -33,6 +34,8 @@ struct Inner {
     manners: Manners,
 }
 
+/// The largest block of pools without the feature large_blocks.
+const LARGEST_OF_OLD: u32 = 128 << 10;
 /// What a write may take of metadata.
 const SMALL: u64 = 128 << 10;
 
@@ -130,6 +133,7 @@ impl Held {
     ) -> Result<()> {
         let (size, block_size) = shape;
         check_size(&new.name, size, block_size)?;
+        self.may_be_large(&new.name, block_size)?;
         let (mut new, salt) = (new.clone(), self.0.world.number());
         if !sparse {
             let reserved = self.reservation(Shape { size, block: block_size.into() });
@@ -160,6 +164,16 @@ impl Held {
         };
         self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
         self.remember(&name, user)
+    }
+
+    /// Whether the pool has what such blocks take. Nothing could be written to the volume otherwise,
+    /// nor to the pool then.
+    fn may_be_large(&self, name: &str, block_size: u32) -> Result<()> {
+        if block_size <= LARGEST_OF_OLD || has(&self.0.owned.look(), "large_blocks") {
+            return Ok(());
+        }
+        let why = "blocks above 128K take the feature large_blocks, which the pool has not enabled";
+        Err(Error::Refused { what: format!("'{name}': {why}") })
     }
 
     /// A volume by its full name, to be read and written.

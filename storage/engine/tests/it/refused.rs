@@ -29,6 +29,9 @@ fn what_takes_features_that_are_disabled_is_not_made() {
     assert!(held.create_filesystem_with(&new("tank/secret", &own), key).is_err());
     assert!(held.create_volume_with(&new("tank/v", &own), (8 << 20, 16384), true, key).is_err());
     assert_eq!(names(&held), ["tank"]);
+    // its first block would have ended the pool's use
+    assert!(held.create_volume(&new("tank/large", &[]), 8 << 20, 1 << 20, true).is_err());
+    assert_eq!(names(&held), ["tank"]);
     held.create_volume(&new("tank/small", &[]), 8 << 20, 128 << 10, true).unwrap();
     held.volume("tank/small").unwrap().write(0, &vec![5; 300_000]).unwrap();
     held.export().unwrap();
