@@ -195,6 +195,8 @@ fn write(change: &Change<'_>, table: ObjectId, property: &str, entry: &Entry<'_>
         }
         Entry::None => {
             remove("")?;
+            // it would go before what was received
+            remove("$iuv")?;
             remove("$inherit")
         }
     }

@@ -162,3 +162,17 @@ fn limits_begin_to_count() {
     world.change(|change| write::destroy(change, "tank/c/b")).unwrap();
     assert_eq!(counts("tank"), ("2".to_owned(), "1".to_owned()));
 }
+
+#[test]
+fn a_value_that_older_versions_lack_does_not_outlive_its_setting() {
+    let (world, _) = World::full();
+    for received in [false, true] {
+        set(&world, "tank", "redundant_metadata", "none").unwrap();
+        let inherit = |change: &write::Change<'_>| {
+            write::inherit(change, "tank", FILESYSTEM, "redundant_metadata", received)
+        };
+        world.change(inherit).unwrap();
+        let seen = seen(&world, "tank", "redundant_metadata");
+        assert_eq!(seen, ("all".to_owned(), Source::Default));
+    }
+}
