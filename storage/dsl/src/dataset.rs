@@ -6,7 +6,7 @@ use dmu::{Object, Objset};
 use ondisk::dsl::{Bookmark, Dataset as DatasetPhys, RedactionList};
 use ondisk::objset;
 use units::{Guid, ObjectId, ObjsetId, Txg};
-use zap::{Value, Zap};
+use zap::{Entry, Matching, Normalization, Value, Zap, normalize};
 use zio::Key;
 
 use crate::dir::{Dir, dataset_record, extension, table};
@@ -230,8 +230,18 @@ impl Dataset {
 
     /// A snapshot of a head by the part after `@`.
     pub fn snapshot(&self, name: &str) -> Result<Option<Self>> {
-        let id = self.dir.snapshots()?.by_name.get(name).copied();
-        id.map(|id| self.snapshot_of(id, name)).transpose()
+        let all = self.dir.snapshots()?;
+        if let Some(id) = all.by_name.get(name) {
+            return self.snapshot_of(*id, name).map(Some);
+        }
+        let mut others = all.by_name.iter();
+        let found = others.find(|(other, _)| self.is_caseless() && same_without_case(name, other));
+        found.map(|(name, id)| self.snapshot_of(*id, name)).transpose()
+    }
+
+    /// Whether names are compared without case: those of files, and of snapshots and bookmarks.
+    fn is_caseless(&self) -> bool {
+        self.phys().is_some_and(|phys| phys.flags & DatasetPhys::CASELESS != 0)
     }
 
     fn snapshot_of(&self, id: ObjsetId, name: &str) -> Result<Self> {
@@ -262,8 +272,11 @@ impl Dataset {
     /// A bookmark of a head by the part after `#`.
     pub fn bookmark(&self, name: &str) -> Result<Option<Self>> {
         let Some(table) = self.bookmark_table()? else { return Ok(None) };
-        let value = table.lookup(name.as_bytes())?;
-        value.map(|value| self.bookmark_of(name, &value)).transpose()
+        let matching = if self.is_caseless() { Matching::Normalized } else { Matching::Exact };
+        let found = table.lookup_normalized(name.as_bytes(), matching)?;
+        let made =
+            |entry: Entry| self.bookmark_of(&String::from_utf8_lossy(&entry.name), &entry.value);
+        found.map(made).transpose()
     }
 
     fn bookmark_of(&self, name: &str, value: &Value) -> Result<Self> {
@@ -364,6 +377,11 @@ impl Dataset {
         }
         Ok(written.wrapping_add(lists::deadlist_bytes(mos, at.deadlist)?))
     }
+}
+
+fn same_without_case(a: &str, b: &str) -> bool {
+    let [a, b] = [a, b].map(|name| normalize(name.as_bytes(), Normalization::UPPER));
+    a == b
 }
 
 fn stored(id: ObjsetId, object: Object, phys: DatasetPhys) -> What {

@@ -30,7 +30,7 @@ pub fn bookmark(change: &Change<'_>, name: &str, snapshot: &str) -> Result<()> {
     if !is_before(change, head.dataset, snapshot)? {
         return Err(Error::NotOfThis { name: name.to_owned() });
     }
-    if change.value(table_of(change, head.dataset)?, part)?.is_some() {
+    if part_of(change, head.dataset, part)?.is_some() {
         return Err(Error::Exists { name: name.to_owned() });
     }
     if !features::is_enabled(change, guid::BOOKMARKS)? {
@@ -49,13 +49,14 @@ pub fn destroy_bookmark(change: &Change<'_>, name: &str) -> Result<()> {
     let head = change.find_head(path)?;
     let all = all(change, head.dataset)?;
     let missing = || Error::NoSuchDataset { name: name.to_owned() };
-    let found = all.iter().find(|known| known.name == part).ok_or_else(missing)?;
+    let part = &part_of(change, head.dataset, part)?.ok_or_else(missing)?;
+    let found = all.iter().find(|known| known.name == *part).ok_or_else(missing)?;
     let mark = &found.mark;
     if mark.is_long() {
         features::take(change, guid::BOOKMARK_V2)?;
     }
     if mark.has_sizes() {
-        let others = all.iter().filter(|other| other.name != part && other.mark.has_sizes());
+        let others = all.iter().filter(|other| other.name != *part && other.mark.has_sizes());
         let shared = others.clone().any(|other| other.mark.creation_txg == mark.creation_txg);
         let record = change.dataset(head.dataset)?;
         let gone = mark.flags & Bookmark::SNAPSHOT_EXISTS == 0;
@@ -101,6 +102,12 @@ fn is_before(change: &Change<'_>, head: ObjectId, snapshot: ObjectId) -> Result<
 
 fn table_of(change: &Change<'_>, head: ObjectId) -> Result<ObjectId> {
     Ok(change.field_object(head, DatasetPhys::BOOKMARKS)?.unwrap_or(ObjectId::META))
+}
+
+/// The name of a bookmark as it is in the table.
+pub(crate) fn part_of(change: &Change<'_>, head: ObjectId, part: &str) -> Result<Option<String>> {
+    let found = change.part_of(head, table_of(change, head)?, part)?;
+    Ok(found.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()))
 }
 
 /// All bookmarks of a head, oldest first.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, ObjsetId};
+use zap::{Entry, Matching, Zap};
 
 use super::Change;
 use crate::{Error, Result};
@@ -61,16 +62,32 @@ impl Change<'_> {
         Ok((head, found.ok_or_else(missing)?))
     }
 
-    /// A snapshot of a head.
+    /// A snapshot of a head by the part after the `@`.
     pub(crate) fn snapshot_of(&self, head: ObjectId, part: &str) -> Result<Option<ObjectId>> {
-        let names = self.dataset(head)?.snapshot_names;
-        Ok(self.number(names, part)?.map(ObjectId::new))
+        let found = self.part_of(head, self.dataset(head)?.snapshot_names, part)?;
+        Ok(found.and_then(|entry| entry.value.u64()).map(ObjectId::new))
+    }
+
+    /// An entry in one of a head's tables of snapshots or bookmarks. Where names of files are
+    /// compared without case these are, too: of two that differ in nothing else, the real system
+    /// would take either.
+    pub(crate) fn part_of(
+        &self,
+        head: ObjectId,
+        table: ObjectId,
+        part: &str,
+    ) -> Result<Option<Entry>> {
+        if !table.exists() {
+            return Ok(None);
+        }
+        let table = Zap::open(self.object(table)?)?;
+        Ok(table.lookup_normalized(part.as_bytes(), matching(&self.dataset(head)?))?)
     }
 
     /// The names of a head's snapshots after the `@`.
     pub(crate) fn snapshot_parts(&self, head: ObjectId) -> Result<HashMap<ObjectId, String>> {
         let entries = self.entries(self.dataset(head)?.snapshot_names)?;
-        let part = |entry: &zap::Entry| {
+        let part = |entry: &Entry| {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             Some((ObjectId::new(entry.value.u64()?), name))
         };
@@ -105,6 +122,11 @@ impl Change<'_> {
         let missing = || Error::NoSuchDataset { name: format!("directory {dir}") };
         Ok(String::from_utf8_lossy(&found.ok_or_else(missing)?.name).into_owned())
     }
+}
+
+/// When two names of a head's snapshots or bookmarks are one.
+pub(crate) const fn matching(head: &DatasetPhys) -> Matching {
+    if head.flags & DatasetPhys::CASELESS != 0 { Matching::Normalized } else { Matching::Exact }
 }
 
 /// The dataset that is the head of this name.

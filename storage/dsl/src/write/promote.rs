@@ -110,9 +110,8 @@ impl Plan {
             }
             super::names::judge_length(&format!("{name}@{part}"))?;
         }
-        let there = bookmark::all(change, self.clone.dataset)?;
         for moving in self.bookmarks(change)? {
-            if there.iter().any(|known| known.name == moving.name) {
+            if bookmark::part_of(change, self.clone.dataset, &moving.name)?.is_some() {
                 return Err(Error::Exists { name: format!("{name}#{}", moving.name) });
             }
         }

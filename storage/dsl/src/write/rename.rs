@@ -125,7 +125,8 @@ pub fn rename_snapshot(change: &Change<'_>, name: &str, to: &str, below: bool) -
     }
     for (head, id) in found {
         let table = change.dataset(head.dataset)?.snapshot_names;
-        change.remove(table, from)?;
+        // it may be written otherwise in the table
+        change.remove(table, &change.snapshot_part(id)?)?;
         change.insert(table, to, id.get())?;
         snapshot::note_snapshots_changed(change, head.dir)?;
     }

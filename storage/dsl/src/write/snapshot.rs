@@ -38,7 +38,7 @@ fn judge(change: &Change<'_>, head: names::Head, name: &str, part: &str) -> Resu
     if dataset.previous_txg >= change.txg() {
         return Err(Error::TooSoon { name: name.to_owned() });
     }
-    if change.number(dataset.snapshot_names, part)?.is_some() {
+    if change.snapshot_of(head.dataset, part)?.is_some() {
         return Err(Error::Exists { name: name.to_owned() });
     }
     if dataset.is_inconsistent() {
