@@ -12,6 +12,7 @@ use zio::Key;
 use super::encrypt::{Keying, Wish, keying};
 use super::history::{assignment, id_of, note, note_of};
 use super::naming::Naming;
+use super::owners::Limits;
 use super::volumes::check_size;
 use super::{Held, files, owners};
 use crate::dataset::{Dataset, Wanted};
@@ -42,7 +43,14 @@ impl Held {
 
     /// Makes a file system, with a user's key of its own if there is a secret.
     pub fn create_filesystem_with(&self, new: &NewDataset, secret: Option<&[u8]>) -> Result<()> {
-        let (mut new, world) = (new.clone(), self.0.world.clone());
+        let limits = self.make_unseen(|| self.make_filesystem(new.clone(), secret))?;
+        self.limit(&new.name, &limits)
+    }
+
+    /// The same, but for what its owners may use, which is told. The key above stays what it is until
+    /// this returns.
+    fn make_filesystem(&self, mut new: NewDataset, secret: Option<&[u8]>) -> Result<Limits> {
+        let (name, world) = (new.name.clone(), self.0.world.clone());
         let source = self.0.owned.source();
         let keying = self.keying_below(&mut new, secret)?;
         let above = self.above(&new.name)?;
@@ -50,7 +58,7 @@ impl Held {
         let limits = owners::take(&mut new)?;
         self.may_limit(&new.name, &limits)?;
         judge(&new, dsl::Kind::Filesystem)?;
-        let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
+        let user = keying.as_ref().and_then(Keying::of_user);
         let make = move |owned: &spa::Owned, change: &write::Change<'_>| {
             let failed = |error: dsl::Error| Error::of_dataset(&new.name, &error);
             let id = write::create(change, &new.name).map_err(failed)?;
@@ -68,9 +76,9 @@ impl Held {
                 Ok(id)
             })
         };
-        self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
+        self.change(make).map(|id: ObjsetId| self.0.owned.forget(id))?;
         self.remember(&name, user)?;
-        self.limit(&name, &limits)
+        Ok(limits)
     }
 
     /// How a dataset that is to be is encrypted, by what is above it.
@@ -253,18 +261,20 @@ impl Held {
 
     /// Makes a clone the one that its origin depends on.
     pub fn promote(&self, name: &str) -> Result<()> {
-        let clone = self.find(name)?;
-        let failed = |error: dsl::Error| Error::of_dataset(name, &error);
         // it may become the encryption root in place of its origin
-        let user = clone.tree().wrapping(&clone).map_err(failed)?;
-        let promoted = name.to_owned();
-        self.change(move |owned, change| {
-            write::promote(change, &promoted)
-                .map_err(|error| Error::of_dataset(&promoted, &error))?;
-            note(owned, change, "promote", &promoted, "");
-            Ok(())
-        })?;
-        self.remember(name, user)
+        self.make_unseen(|| {
+            let clone = self.find(name)?;
+            let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+            let user = clone.tree().wrapping(&clone).map_err(failed)?;
+            let promoted = name.to_owned();
+            self.change(move |owned, change| {
+                write::promote(change, &promoted)
+                    .map_err(|error| Error::of_dataset(&promoted, &error))?;
+                note(owned, change, "promote", &promoted, "");
+                Ok(())
+            })?;
+            self.remember(name, user)
+        })
     }
 
     /// Gives a file system, volume or snapshot another name; a snapshot with `below` also in all

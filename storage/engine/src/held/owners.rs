@@ -7,6 +7,9 @@ use super::{Held, NewDataset};
 use crate::owners;
 use crate::{Error, Result};
 
+/// What owners may use of a file system.
+pub(super) type Limits = Vec<(Owner, Limit)>;
+
 /// What an owner may use, if the property is one that says so; owners go by their numbers.
 fn limit(property: &str, value: &str) -> Option<Result<(Owner, Limit)>> {
     let fact = owners::parse(property)?;
@@ -24,7 +27,7 @@ fn limit(property: &str, value: &str) -> Option<Result<(Owner, Limit)>> {
 }
 
 /// Takes out of the properties of a file system that is to be what owners may use in it.
-pub(super) fn take(new: &mut NewDataset) -> Result<Vec<(Owner, Limit)>> {
+pub(super) fn take(new: &mut NewDataset) -> Result<Limits> {
     let mut limits = Vec::new();
     let mut others = Vec::new();
     for (property, value) in new.properties.drain(..) {

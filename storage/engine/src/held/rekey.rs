@@ -46,6 +46,12 @@ impl Held {
         if wish.encryption.is_some() {
             return Err(usage(dataset, "its cipher stays what it is"));
         }
+        // nobody changes it besides, or makes something below with the old key, or looks for its key
+        // between the change and the moment that the new one is known
+        self.make_unseen(|| self.turn(dataset, &wish, secret))
+    }
+
+    fn turn(&self, dataset: &str, wish: &Wish, secret: &[u8]) -> Result<()> {
         let found = self.find(dataset)?;
         let old = loaded(&found)?;
         let failed = |error: dsl::Error| Error::of_dataset(dataset, &error);
@@ -60,21 +66,22 @@ impl Held {
         let new = Arc::new(wrapping);
         let turn = Turn { old, new: Arc::clone(&new), format, stretching, world };
         let name = dataset.to_owned();
-        // nobody looks for its key between the change and the moment that the new one is known
-        self.make_unseen(|| {
-            self.change(move |_, change| {
-                turn.make(|rewrap| {
-                    write::change_key(change, &name, rewrap, location.as_deref())
-                        .map_err(|error| Error::of_dataset(&name, &error))
-                })
-            })?;
-            self.remember(dataset, Some(new))
-        })
+        self.change(move |_, change| {
+            turn.make(|rewrap| {
+                write::change_key(change, &name, rewrap, location.as_deref())
+                    .map_err(|error| Error::of_dataset(&name, &error))
+            })
+        })?;
+        self.remember(dataset, Some(new))
     }
 
     /// Has an encryption root use the key of what is above it, and so all that have theirs from it.
     /// Both keys must be loaded.
     pub fn inherit_key(&self, dataset: &str) -> Result<()> {
+        self.make_unseen(|| self.turn_to_above(dataset))
+    }
+
+    fn turn_to_above(&self, dataset: &str) -> Result<()> {
         let found = self.find(dataset)?;
         let failed = |error: dsl::Error| Error::of_dataset(dataset, &error);
         let old = loaded(&found)?;
@@ -88,12 +95,10 @@ impl Held {
         let format = facts.format.unwrap_or(KeyFormat::Raw);
         let turn = Turn { old, new, format, stretching, world: self.0.world.clone() };
         let name = dataset.to_owned();
-        self.make_unseen(|| {
-            self.change(move |_, change| {
-                turn.make(|rewrap| {
-                    write::inherit_key(change, &name, rewrap)
-                        .map_err(|error| Error::of_dataset(&name, &error))
-                })
+        self.change(move |_, change| {
+            turn.make(|rewrap| {
+                write::inherit_key(change, &name, rewrap)
+                    .map_err(|error| Error::of_dataset(&name, &error))
             })
         })
     }

@@ -134,7 +134,7 @@ impl Held {
         let (size, block_size) = shape;
         check_size(&new.name, size, block_size)?;
         self.may_be_large(&new.name, block_size)?;
-        let (mut new, salt) = (new.clone(), self.0.world.number());
+        let mut new = new.clone();
         if !sparse {
             let reserved = self.reservation(Shape { size, block: block_size.into() });
             // what is asked for itself counts
@@ -143,7 +143,17 @@ impl Held {
                 new.properties.push(("refreservation".to_owned(), reserved.to_string()));
             }
         }
-        let source = self.0.owned.source();
+        self.make_unseen(|| self.make_volume(new, shape, secret))
+    }
+
+    /// Makes a volume whose properties are clear. The key above stays what it is until this returns.
+    fn make_volume(
+        &self,
+        mut new: NewDataset,
+        (size, block_size): (u64, u32),
+        secret: Option<&[u8]>,
+    ) -> Result<()> {
+        let (source, salt) = (self.0.owned.source(), self.0.world.number());
         let keying = self.keying_below(&mut new, secret)?;
         judge(&new, dsl::Kind::Volume)?;
         let (name, user) = (new.name.clone(), keying.as_ref().and_then(Keying::of_user));
@@ -162,7 +172,7 @@ impl Held {
                 Ok(id)
             })
         };
-        self.make_unseen(|| self.change(make).map(|id: ObjsetId| self.0.owned.forget(id)))?;
+        self.change(make).map(|id: ObjsetId| self.0.owned.forget(id))?;
         self.remember(&name, user)
     }
 

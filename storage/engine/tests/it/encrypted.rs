@@ -257,3 +257,30 @@ fn promises_of_what_is_locked_need_its_key() {
     let held = engine::held::hold_as(&paths, "tank", &how, &world()).unwrap();
     assert_eq!(read_file(&held, "tank/secret/inner", "two"), b"promised");
 }
+
+#[test]
+fn what_is_made_below_a_key_that_changes_meanwhile_is_opened_by_it() {
+    let folder = Folder::new("meanwhile", 1, 256 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    let own = [("encryption", "on"), ("keyformat", "raw")];
+    held.create_filesystem_with(&new("tank/secret", &own), Some(&[0; 32])).unwrap();
+    for round in 1..6_u8 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| held.change_key("tank/secret", &[], &[round; 32]).unwrap());
+            for number in 0..3 {
+                let name = format!("tank/secret/{round}-{number}");
+                let held = &held;
+                scope.spawn(move || held.create_filesystem(&new(&name, &[])).unwrap());
+            }
+        });
+    }
+    held.export().unwrap();
+    drop(held);
+    let held = hold(&folder);
+    held.load_key("tank/secret", &[5; 32]).unwrap();
+    for round in 1..6 {
+        for number in 0..3 {
+            held.files(&format!("tank/secret/{round}-{number}")).unwrap();
+        }
+    }
+}
