@@ -67,7 +67,13 @@ pub fn destroy_bookmark(change: &Change<'_>, name: &str) -> Result<()> {
         features::take(change, guid::BOOKMARK_WRITTEN)?;
     }
     drop_redaction(change, mark)?;
-    change.remove(table_of(change, head.dataset)?, part)?;
+    let table = table_of(change, head.dataset)?;
+    change.remove(table, part)?;
+    if change.count(table)? == 0 {
+        change.remove_field(head.dataset, DatasetPhys::BOOKMARKS)?;
+        change.free_object(table)?;
+        features::take(change, guid::BOOKMARKS)?;
+    }
     Ok(())
 }
 

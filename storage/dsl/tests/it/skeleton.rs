@@ -1,12 +1,13 @@
 //! What a new pool has.
 
+use dsl::write;
 use ondisk::ObjectType;
 use ondisk::dsl::Dataset;
 use ondisk::feature::Feature;
 use units::{ObjectId, Txg};
 use zap::Zap;
 
-use crate::world::World;
+use crate::world::{World, block};
 
 #[test]
 fn a_new_pool_has_what_every_pool_has() {
@@ -52,7 +53,7 @@ fn features_are_enabled_with_what_they_need_and_counted() {
     let (world, _) = World::new(&[wanted, Feature::by_name("enabled_txg").unwrap()]);
     let uses = |name| {
         let feature = Feature::by_name(name).unwrap();
-        dsl::write::features::uses(&world.mos, feature).unwrap()
+        write::features::uses(&world.mos, feature).unwrap()
     };
     for name in ["bookmark_written", "bookmark_v2", "bookmarks"] {
         assert_eq!(uses(name), Some(0), "{name}");
@@ -62,7 +63,28 @@ fn features_are_enabled_with_what_they_need_and_counted() {
     let (world, _) = World::full();
     let uses = |name| {
         let feature = Feature::by_name(name).unwrap();
-        dsl::write::features::uses(&world.mos, feature).unwrap()
+        write::features::uses(&world.mos, feature).unwrap()
     };
     assert_eq!((uses("lz4_compress"), uses("empty_bpobj")), (Some(1), Some(1)));
+}
+
+#[test]
+fn the_last_bookmark_takes_the_table_and_the_feature_along() {
+    let (mut world, skeleton) = World::full();
+    world.txg += 1;
+    let root = block(9, world.txg, ObjectType::OBJSET);
+    world.write(skeleton.root, std::slice::from_ref(&root), &[], &root);
+    world.change(|change| write::snapshot(change, &["tank@s"])).unwrap();
+    let uses = || {
+        let feature = Feature::by_name("bookmarks").unwrap();
+        write::features::uses(&world.mos, feature).unwrap()
+    };
+    let table = || world.tree().find("tank").unwrap().field(Dataset::BOOKMARKS).unwrap();
+    for mark in ["tank#a", "tank#b"] {
+        world.change(|change| write::bookmark(change, mark, "tank@s")).unwrap();
+    }
+    world.change(|change| write::destroy_bookmark(change, "tank#a")).unwrap();
+    assert!(uses() == Some(1) && table().is_some());
+    world.change(|change| write::destroy_bookmark(change, "tank#b")).unwrap();
+    assert!(uses() == Some(0) && table().is_none());
 }
