@@ -115,6 +115,10 @@ impl Held {
         let wanted = parse_binary(value);
         let wanted = wanted.ok_or_else(|| Error::Usage { what: format!("volsize={value}") })?;
         check_size(name, wanted, volume.block_size())?;
+        if volume.is_read_only() {
+            let what = format!("'{name}' keeps its size: it has readonly=on");
+            return Err(Error::Refused { what });
+        }
         let before = self.reservation(self.shape(name, volume.size())?);
         let follows = self.number(name, "refreservation")? == before;
         let reserve = || {

@@ -86,6 +86,11 @@ impl LiveVolume {
         }
     }
 
+    /// Whether nothing of it may be changed (readonly=on).
+    pub(super) fn is_read_only(&self) -> bool {
+        self.0.manners.now().read_only
+    }
+
     /// Makes it longer or shorter.
     pub fn resize(&self, bytes: u64) -> files::Result<()> {
         Ok(self.0.volume.resize(bytes)?)
@@ -95,7 +100,7 @@ impl LiveVolume {
         if self.0.set.is_retired() {
             return Err(zpl::Error::Stopped { objset: self.0.set.objset.id() }.into());
         }
-        if self.0.manners.now().read_only {
+        if self.is_read_only() {
             return Err(zpl::Error::ReadOnly { objset: self.0.set.objset.id() }.into());
         }
         Ok(self.0.rooms.judge(&self.0.owned, &self.0.set, &need)?)

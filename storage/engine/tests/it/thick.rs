@@ -41,6 +41,11 @@ fn what_a_volume_reserves_follows_its_size() {
     assert_eq!(reserved(&held, "tank/vol"), (4 << 20, 1 << 20));
     held.set("tank/vol", "refreservation", "auto").unwrap();
     assert_eq!(reserved(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA));
+    // who makes it shorter loses what is behind
+    held.set("tank/vol", "readonly", "on").unwrap();
+    assert!(held.set("tank/vol", "volsize", "8M").is_err());
+    assert_eq!(reserved(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA));
+    held.set("tank/vol", "readonly", "off").unwrap();
     for wrong in ["0", "5000", "1T", "colour"] {
         assert!(held.set("tank/vol", "volsize", wrong).is_err(), "{wrong}");
     }
