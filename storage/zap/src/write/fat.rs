@@ -72,6 +72,19 @@ impl<'a> Fat<'a> {
         value: &Value,
         mode: Mode,
     ) -> Result<()> {
+        let done = self.put_in(key, collision, value, mode);
+        // also of a change that came to nothing: leaves may have been split for it
+        let saved = self.save();
+        done.and(saved)
+    }
+
+    fn put_in(
+        &mut self,
+        key: &Key<'_>,
+        collision: Option<u32>,
+        value: &Value,
+        mode: Mode,
+    ) -> Result<()> {
         let content = (value.int_size(), value.bytes());
         loop {
             let (number, block) = self.leaf(key.hash)?;
@@ -103,7 +116,7 @@ impl<'a> Fat<'a> {
                         // the entry is in: that the table cannot grow yet is for the next to find
                         let _ = self.grow();
                     }
-                    return self.save();
+                    return Ok(());
                 }
                 Fit::NoRoom => self.split(key.hash)?,
                 Fit::TooLarge => {

@@ -31,11 +31,13 @@ impl Fat<'_> {
         while bits >= self.header.table_shift {
             self.grow()?;
         }
+        let run = self.run(prefix.saturating_mul(2).saturating_add(1), bits.saturating_add(1));
+        // what the pointers to it are in must be known before anything is taken out of the leaf
+        self.point(run.clone(), number)?;
         let upper_number = self.take_blocks(1);
         self.write(upper_number, &upper)?;
         self.object.change(self.tx, number, &mut |bytes| bytes.copy_from_slice(&lower))?;
         self.header.leaves = self.header.leaves.saturating_add(1);
-        let run = self.run(prefix.saturating_mul(2).saturating_add(1), bits.saturating_add(1));
         self.point(run, upper_number)
     }
 
