@@ -417,6 +417,34 @@ fn volumes_are_files_that_can_be_written() {
 }
 
 #[test]
+fn a_volume_that_became_another_is_read_anew() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("volume-anew");
+    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
+    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    let path = place.dir().join(".zfs/volume/disk");
+    let write = |bytes: &[u8]| {
+        let volume = File::options().read(true).write(true).open(&path).unwrap();
+        volume.write_all_at(bytes, 0).unwrap();
+        volume.sync_all().unwrap();
+    };
+    let begin = || fs::read(&path).unwrap()[..5].to_vec();
+    write(b"first");
+    place.held.snapshot(&["tank/disk@one".to_owned()]).unwrap();
+    write(b"other");
+    assert_eq!(begin(), b"other");
+    place.held.rollback("tank/disk").unwrap();
+    assert_eq!(begin(), b"first");
+    let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
+    place.held.destroy_all(&both, false).unwrap();
+    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    assert_eq!(begin(), [0; 5]);
+    place.end();
+}
+
+#[test]
 fn how_long_names_may_be_is_told() {
     if !can_mount() {
         return;

@@ -91,6 +91,11 @@ impl Open {
         self.is_access_due
     }
 
+    /// Whether it is a volume, which others may change than who asks here.
+    pub fn is_volume(&self) -> bool {
+        matches!(self.how, How::Volume(_))
+    }
+
     /// Its number, while it is there.
     pub fn number(&self) -> Result<u64> {
         match self.how {
