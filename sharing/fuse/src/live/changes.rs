@@ -234,9 +234,7 @@ impl LiveServer {
         lasts: bool,
     ) -> Result<(), Error> {
         let number = file.number()?;
-        if file.is_first_change() {
-            self.live.drop_capabilities(by, number)?;
-        }
+        file.drop_capabilities(by)?;
         self.live.write(by, number, Position::At(offset), bytes)?;
         if lasts { self.live.fsync(number) } else { Ok(()) }
     }

@@ -349,6 +349,33 @@ fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
 }
 
 #[test]
+fn a_program_that_is_written_to_keeps_no_capabilities() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::make("capabilities");
+    let (path, name) = (place.dir().join("program"), "security.capability");
+    // cap_net_raw, effective
+    let mut given = 0x0200_0001_u32.to_le_bytes().to_vec();
+    given.extend([0x2000_u32, 0, 0, 0].map(u32::to_le_bytes).concat());
+    let mut value = [0; 32];
+    for reads in [false, true] {
+        fs::write(&path, b"one").unwrap();
+        let open = OpenOptions::new().read(reads).write(true).open(&path).unwrap();
+        // whoever has written to it before is no exception
+        for round in 0..2 {
+            open.write_all_at(b"two", 0).unwrap();
+            rustix::fs::setxattr(&path, name, &given, XattrFlags::empty()).unwrap();
+            assert_eq!(rustix::fs::getxattr(&path, name, &mut value[..]), Ok(given.len()));
+            open.write_all_at(b"six", 0).unwrap();
+            let kept = rustix::fs::getxattr(&path, name, &mut value[..]);
+            assert_eq!(kept, Err(rustix::io::Errno::NODATA), "opened to be read: {reads}, {round}");
+        }
+    }
+    place.end();
+}
+
+#[test]
 fn room_is_not_promised_where_there_is_none() {
     if !can_mount() {
         return;

@@ -1,6 +1,7 @@
 //! Changing what is in a file system, by numbers.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use engine::held::{Caller, Move, MoveKind, Position, Set, Stretch, XattrMode, without_set_id};
 
@@ -33,6 +34,8 @@ pub struct New<'a> {
     pub target: &'a [u8],
 }
 
+/// What a program may do beyond its user.
+const CAPABILITIES: &[u8] = b"security.capability";
 /// What is copied at once from file to file.
 const COPIED: usize = 1 << 20;
 
@@ -192,16 +195,20 @@ impl Live {
         mode: XattrMode,
     ) -> Result<()> {
         let object = Self::object(file)?;
-        Ok(self.0.files().set_xattr(&self.caller(by), object, name, value, mode)?)
+        let set = self.0.files().set_xattr(&self.caller(by), object, name, value, mode);
+        if name == CAPABILITIES && value.is_some() {
+            // whatever is said to have come of it: it may have been done all the same
+            self.0.capabilities.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(set?)
     }
 
     /// Takes away what a program may do beyond its user (capabilities), as a change of it must.
     pub fn drop_capabilities(&self, by: By, file: u64) -> Result<()> {
-        const NAME: &[u8] = b"security.capability";
-        if self.xattr(file, NAME)?.is_none() {
+        if self.xattr(file, CAPABILITIES)?.is_none() {
             return Ok(());
         }
-        match self.set_xattr(by, file, NAME, None, XattrMode::Any) {
+        match self.set_xattr(by, file, CAPABILITIES, None, XattrMode::Any) {
             Err(Error::Refused { reason: Reason::NoXattr }) => Ok(()),
             other => other,
         }

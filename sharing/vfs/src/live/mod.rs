@@ -14,7 +14,7 @@ mod versions;
 mod volumes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use engine::files::{Content, File, Files, Kind, Room, Time};
 use engine::held::{Held, LiveFiles, Snapshot, SnapshotFolder};
@@ -44,6 +44,8 @@ struct Inner {
     snapshots: Snapshots,
     volumes: Volumes,
     versions: Versions,
+    /// How often a file was given capabilities; the first time is 1.
+    capabilities: AtomicU64,
     workers: Workers,
     now: Box<dyn Fn() -> Time + Send + Sync>,
     /// Nothing is noted of who reads.
@@ -74,6 +76,7 @@ impl Live {
             snapshots: Snapshots::default(),
             volumes: Volumes::default(),
             versions: Versions::default(),
+            capabilities: AtomicU64::new(1),
             workers: Workers::start(),
             now: Box::new(now),
             is_still: AtomicBool::new(false),

@@ -1,14 +1,14 @@
 //! An open file of a file system that can be written.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::files::{Content, File};
 use engine::held::{LiveFiles, LiveVolume};
 use parking_lot::Mutex;
 use units::ObjectId;
 
-use super::{HEAD, Live};
+use super::{By, HEAD, Live};
 use crate::ahead::Ahead;
 use crate::number::Node;
 use crate::{Error, Reader, Result};
@@ -20,8 +20,8 @@ pub struct Open {
     how: How,
     /// The second in which reading was last noted.
     noted: AtomicI64,
-    /// Whether it was seen to that the file has no capabilities.
-    is_plain: AtomicBool,
+    /// How often capabilities had been given to files when it was last seen to that this one has none.
+    plain: AtomicU64,
     /// Whether reading was to be noted when it was opened.
     is_access_due: bool,
 }
@@ -81,8 +81,8 @@ impl Open {
     }
 
     fn with(live: &Live, number: u64, how: How) -> Self {
-        let (noted, is_plain) = (AtomicI64::new(i64::MIN), AtomicBool::new(false));
-        Self { live: live.clone(), number, how, noted, is_plain, is_access_due: false }
+        let (noted, plain) = (AtomicI64::new(i64::MIN), AtomicU64::new(0));
+        Self { live: live.clone(), number, how, noted, plain, is_access_due: false }
     }
 
     /// Whether reading was to be noted (atime) when it was opened: whoever keeps what was read before
@@ -114,9 +114,15 @@ impl Open {
         Some(open.unwrap_or_else(|| Self::with(&self.live, self.number, How::Gone)))
     }
 
-    /// True once: it is to be seen to that the file has no capabilities.
-    pub fn is_first_change(&self) -> bool {
-        !self.is_plain.swap(true, Ordering::Relaxed)
+    /// Sees to it that the file has no capabilities, as a change of it must. Once it has none, it is
+    /// looked at again only when any file has been given some since.
+    pub fn drop_capabilities(&self, by: By) -> Result<()> {
+        let given = self.live.0.capabilities.load(Ordering::Acquire);
+        if self.plain.load(Ordering::Relaxed) != given {
+            self.live.drop_capabilities(by, self.number()?)?;
+            self.plain.store(given, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Reads bytes from `offset` on; gives how many: fewer than there is room for at the end.
