@@ -37,15 +37,36 @@ impl<T> Handles<T> {
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        self.open.write().remove(&number);
+        let gone = self.open.write().remove(&number);
+        // to free a file takes its time, and others are not to wait for that
+        drop(gone);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, OnceLock};
 
     use super::Handles;
+
+    /// Something that takes its time to go.
+    struct Slow(Arc<OnceLock<Handles<Slow>>>, Arc<OnceLock<bool>>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            let others = self.0.get().is_some_and(|handles| handles.open.try_read().is_some());
+            self.1.set(others).unwrap();
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_closed_to_go() {
+        let (handles, could_look) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+        let all = handles.get_or_init(Handles::new);
+        let slow = all.add(Arc::new(Slow(Arc::clone(&handles), Arc::clone(&could_look))));
+        all.remove(slow);
+        assert_eq!(could_look.get(), Some(&true));
+    }
 
     #[test]
     fn a_closed_handle_is_gone_and_its_number_does_not_come_again() {
