@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -87,6 +87,7 @@ pub struct Asker<'a> {
     pub pid: u32,
     queue: &'a Queue,
     help: &'a dyn Help,
+    is_over: &'a AtomicBool,
 }
 
 /// How more questions are heard.
@@ -98,6 +99,11 @@ trait Help {
 }
 
 impl Asker<'_> {
+    /// Whether nothing is mounted any more, so that nobody hears the answer.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(SeqCst)
+    }
+
     /// Does something that may take any time; others take its place meanwhile.
     pub fn at_leisure<T>(&self, work: impl FnOnce() -> T) -> T {
         self.queue.slow.fetch_add(1, SeqCst);
@@ -209,6 +215,8 @@ struct Session {
     readers: Queue,
     /// Of each processor.
     queues: Vec<Queue>,
+    /// Nothing is mounted any more.
+    is_over: AtomicBool,
 }
 
 /// Whoever has one is not done.
@@ -225,8 +233,8 @@ pub fn serve(
     let queues = if rings && Ring::new(&device, 1).is_ok() { processors() } else { 0 };
     let Some(by_rings) = begin(&device, answers.as_ref(), queues > 0)? else { return Ok(()) };
     let queues = (0..if by_rings { queues } else { 0 }).map(|_| Queue::default()).collect();
-    let (dir, readers) = (dir.to_owned(), Queue::default());
-    let session = Arc::new(Session { answers, dir, device, readers, queues });
+    let (dir, readers, is_over) = (dir.to_owned(), Queue::default(), AtomicBool::new(false));
+    let session = Arc::new(Session { answers, dir, device, readers, queues, is_over });
     let (alive, ends) = channel();
     if by_rings {
         session.start("fuse watch", &alive, |session, alive| watch(&session, &alive))?;
@@ -345,9 +353,8 @@ impl Session {
         }
         let Head { node, uid, gid, pid, .. } = *head;
         let ask = Ask::read(head.code, body, rest).ok_or(Errno::NOSYS);
-        ask.and_then(|ask| {
-            self.answers.answer(&Asker { node, uid, gid, pid, queue, help }, ask, out)
-        })
+        let asker = Asker { node, uid, gid, pid, queue, help, is_over: &self.is_over };
+        ask.and_then(|ask| self.answers.answer(&asker, ask, out))
     }
 }
 
@@ -414,6 +421,7 @@ fn read(session: &Arc<Session>, device: File, alive: &Alive) {
         }
         session.readers.ends();
     }
+    session.is_over.store(true, SeqCst);
 }
 
 /// Has a slot wait in each queue, and gives those that get a question to threads.

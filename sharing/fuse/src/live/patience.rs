@@ -40,19 +40,20 @@ impl LiveServer {
         let mut done = work();
         if self.is_to_wait(&done) {
             let again = |is_done: bool| if is_done { settle() } else { work() };
-            done = asker.at_leisure(|| self.wait(asker.pid, done, again));
+            done = asker.at_leisure(|| self.wait(asker, done, again));
         }
         done.map_err(|why| errno(&why))
     }
 
     fn wait<T>(
         &self,
-        caller: u32,
+        asker: &Asker<'_>,
         first: Result<T, Error>,
         again: impl Fn(bool) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (mut done, mut tries) = (first, 0);
-        while self.is_to_wait(&done) && tries < TRIES && !is_killed(caller) {
+        let is_wanted = || !asker.is_over() && !is_killed(asker.pid);
+        while self.is_to_wait(&done) && tries < TRIES && is_wanted() {
             // it may have been cleared just now
             tries += u32::from(!self.live.is_standing_still());
             std::thread::sleep(PAUSE);

@@ -182,3 +182,40 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
         left.unwrap();
     });
 }
+
+#[test]
+fn what_stands_still_can_be_unmounted_by_force() {
+    if !can_mount() {
+        return;
+    }
+    let Place { storm, held, dir, mut mounted } = Place::make("forced");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| held.run(Duration::from_millis(100), &stop));
+        while !held.is_served() {
+            std::thread::yield_now();
+        }
+        held.sync().unwrap();
+        storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+        let mut waits = writer(&dir, "waits");
+        while !held.is_standing_still() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(waits.try_wait().unwrap().is_none());
+        // whoever waits for an answer gets an error, and nobody goes on waiting to give him one
+        let (sender, unmounted) = std::sync::mpsc::channel();
+        let unmounts = scope.spawn(move || {
+            let was_free = mounted.unmount();
+            let _ = sender.send((was_free, mounted.wait(Duration::ZERO).is_some()));
+        });
+        let done = unmounted.recv_timeout(Duration::from_secs(20));
+        let is_still = held.is_standing_still();
+        stop.store(true, Ordering::Release);
+        storm.disks()[0].mend();
+        let _ = held.clear(None);
+        unmounts.join().unwrap();
+        assert!(!waits.wait().unwrap().success());
+        held.release().unwrap();
+        assert_eq!((done, is_still), (Ok((false, true)), true));
+    });
+}
