@@ -52,6 +52,8 @@ pub(crate) struct House {
     leaving: AtomicBool,
     /// Pools come and go one at a time.
     moving: Mutex<()>,
+    /// What is remembered is written by one at a time, so that the last one writes what is true last.
+    remembering: Mutex<()>,
     /// What is read before a pool is taken back.
     judging: Mutex<Arc<Judging>>,
 }
@@ -69,9 +71,9 @@ struct Pool {
 
 impl House {
     pub(crate) fn new(place: Place, log: Log, world: World) -> Self {
-        let (pools, waiting, trying, moving, judging) = Default::default();
+        let (pools, waiting, trying, moving, remembering, judging) = Default::default();
         let leaving = AtomicBool::new(false);
-        Self { place, log, world, pools, waiting, trying, leaving, moving, judging }
+        Self { place, log, world, pools, waiting, trying, leaving, moving, remembering, judging }
     }
 
     /// Has a pool from now on: starts its threads.
@@ -130,6 +132,7 @@ impl House {
             // what is written to is its newest state now
             rewind: pool.as_of(),
         };
+        let _remembering = self.remembering.lock();
         let mut all: Vec<_> = self.pools.lock().values().map(remembered).collect();
         all.extend(self.waiting.lock().iter().map(|one| one.pool.clone()));
         memory::save(&self.place, all)

@@ -91,3 +91,15 @@ fn a_pool_that_is_left_is_not_mounted_again() {
     assert!(late.contains("the pool is being left"), "{late}");
     assert!(!dir.exists());
 }
+
+#[test]
+fn many_remember_at_a_time() {
+    let home = Home::new("many");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            // as where drives of several pools are replaced
+            scope.spawn(|| (0..50).for_each(|_| home.house.remember().unwrap()));
+        }
+    });
+    assert_eq!(home.remembered(), ["tank"]);
+}
