@@ -3,9 +3,15 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use engine::held::Rewind;
 
 use super::House;
+use super::waiting::Waiting;
 use crate::log::Log;
+use crate::memory::Remembered;
 use crate::{CreatePool, Group, MountWish, Place, Role, memory, world};
 
 /// A daemon with a pool, in a folder of its own.
@@ -102,4 +108,37 @@ fn many_remember_at_a_time() {
         }
     });
     assert_eq!(home.remembered(), ["tank"]);
+}
+
+#[test]
+fn a_pool_that_is_just_taken_over_is_not_forgotten() {
+    let home = Home::new("taken");
+    let house = &home.house;
+    let pool = house.pools.lock().remove("tank").unwrap();
+    let waits = Remembered {
+        name: "tank".to_owned(),
+        guid: pool.held.guid(),
+        drives: pool.held.known_drives(),
+        altroot: None,
+        read_only: false,
+        temporary: false,
+        rewind: Rewind::No,
+    };
+    let why = engine::Error::NoSuchDataset { name: "tank".to_owned() };
+    house.waiting.lock().push(Waiting::new(waits, &why));
+    // its drives have come
+    let moving = house.moving.lock();
+    let (sender, told) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || sender.send(house.forget_waiting("tank").is_some()).unwrap());
+        let early = told.recv_timeout(Duration::from_millis(300));
+        house.pools.lock().insert("tank".to_owned(), pool);
+        house.waiting.lock().clear();
+        drop(moving);
+        // it is here, and can be exported
+        let is_forgotten = early.unwrap_or_else(|_| told.recv().unwrap());
+        assert!(!is_forgotten);
+    });
+    assert_eq!(home.remembered(), ["tank"]);
+    house.export("tank", false).unwrap();
 }

@@ -203,15 +203,18 @@ impl House {
 
     /// Waits no more for a pool; none if it is not waited for, or another of that name is here.
     pub(super) fn forget_waiting(&self, name: &str) -> Option<Result<Answer>> {
-        if self.has(name) {
+        let is_awaited =
+            || !self.has(name) && self.waiting.lock().iter().any(|one| one.pool.name == name);
+        if !is_awaited() {
             return None;
         }
-        let mut waiting = self.waiting.lock();
-        let before = waiting.len();
-        waiting.retain(|one| one.pool.name != name);
-        let gone = waiting.len() < before;
-        drop(waiting);
-        gone.then(|| {
+        let _moving = match self.begin_move() {
+            Ok(moving) => moving,
+            Err(why) => return Some(Err(why)),
+        };
+        // it may just have been taken over
+        is_awaited().then(|| {
+            self.waiting.lock().retain(|one| one.pool.name != name);
             self.log.say(&format!("pool '{name}' is not waited for any more"));
             self.remember()?;
             done(())
