@@ -17,6 +17,7 @@
 //! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45).
 
 use crate::fields::Fields;
+use crate::init::Ability;
 
 /// Bytes of a message's head.
 pub(crate) const HEAD: usize = 40;
@@ -132,6 +133,8 @@ pub enum Ask<'a> {
         name: &'a [u8],
         value: &'a [u8],
         flags: i32,
+        /// It is an access list, by somebody who may not keep the file's set-group bit.
+        drops_set_group: bool,
     },
     Getxattr {
         name: &'a [u8],
@@ -265,9 +268,10 @@ pub(crate) fn forgotten<'a>(head: &Head, rest: &'a [u8]) -> impl Iterator<Item =
     single.into_iter().chain(many)
 }
 
-/// Bytes of the fields in front of names and data.
-pub(crate) fn body_size(code: u32) -> usize {
+/// Bytes of the fields in front of names and data, with a kernel of which that was wanted.
+pub(crate) fn body_size(code: u32, agreed: Ability) -> usize {
     match code {
+        code::SETXATTR if agreed.has(Ability::SETXATTR_EXT) => 16,
         code::LINK
         | code::OPEN
         | code::OPENDIR
@@ -390,8 +394,11 @@ impl<'a> Ask<'a> {
             code::ACCESS => Self::Access { mask: body.u32()? },
             code::SETXATTR => {
                 let (size, flags) = (body.u32()?, body.i32()?);
+                // kernels before 5.14 do not say
+                let drops_set_group = body.u32().unwrap_or(0) & 1 != 0;
                 let name = rest.word()?;
-                Self::Setxattr { name, value: rest.bytes(usize::try_from(size).ok()?)?, flags }
+                let value = rest.bytes(usize::try_from(size).ok()?)?;
+                Self::Setxattr { name, value, flags, drops_set_group }
             }
             code::GETXATTR => Self::Getxattr { name: rest.word()?, size: body.u32()? },
             code::LISTXATTR => Self::Listxattr { size: body.u32()? },

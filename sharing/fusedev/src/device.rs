@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::answer;
 use crate::ask::{self, Head};
-use crate::init::LARGEST;
+use crate::init::{Ability, LARGEST};
 
 /// Bytes besides the data of the largest write.
 const BESIDES: usize = 4096;
@@ -16,6 +16,7 @@ const BESIDES: usize = 4096;
 pub(crate) struct Channel {
     pub(crate) device: File,
     buffer: Vec<u8>,
+    agreed: Ability,
 }
 
 /// A message, taken apart.
@@ -26,9 +27,10 @@ pub(crate) struct Message<'a> {
 }
 
 impl Channel {
-    pub(crate) fn new(device: File) -> Self {
+    /// To a kernel of which that is wanted.
+    pub(crate) fn new(device: File, agreed: Ability) -> Self {
         let room = usize::try_from(LARGEST).unwrap_or(0) + BESIDES;
-        Self { device, buffer: vec![0; room] }
+        Self { device, buffer: vec![0; room], agreed }
     }
 
     /// Waits for the next message; none: nothing is mounted any more.
@@ -44,17 +46,17 @@ impl Channel {
                 },
             }
         };
-        let message = self.buffer.get(..length).and_then(parts);
+        let message = self.buffer.get(..length).and_then(|message| parts(message, self.agreed));
         let message = message.ok_or_else(|| io::Error::other("the kernel sent half a message"))?;
         Ok(Some((&self.device, message)))
     }
 }
 
 /// Takes a message apart.
-fn parts(message: &[u8]) -> Option<Message<'_>> {
+fn parts(message: &[u8], agreed: Ability) -> Option<Message<'_>> {
     let head = Head::read(message)?;
     let after = message.get(ask::HEAD..usize::try_from(head.length).ok()?)?;
-    let (body, rest) = after.split_at_checked(ask::body_size(head.code))?;
+    let (body, rest) = after.split_at_checked(ask::body_size(head.code, agreed))?;
     Some(Message { head, body, rest })
 }
 
@@ -72,8 +74,12 @@ pub(crate) fn answer(mut device: &File, unique: u64, told: Result<&[u8], Errno>)
 mod tests {
     use proptest::prelude::{any, prop, proptest};
 
-    use super::parts;
     use crate::ask::{Ask, Head, forgotten};
+    use crate::init::Ability;
+
+    fn parts(message: &[u8]) -> Option<super::Message<'_>> {
+        super::parts(message, Ability::SETXATTR_EXT)
+    }
 
     fn message(code: u32, after: &[u8]) -> Vec<u8> {
         let length = u32::try_from(40 + after.len()).unwrap();
@@ -107,6 +113,25 @@ mod tests {
         assert_eq!(asked, Ask::Write { handle: 3, offset: 4096, data: b"bytes", how: 4, flags });
         let short = parts(message.get(..message.len()).unwrap()).unwrap();
         assert!(Ask::read(16, short.body, b"byte").is_none());
+    }
+
+    #[test]
+    fn an_access_list_takes_set_group_away_where_the_kernel_says_so() {
+        let asked = |fields: &[u32], agreed| {
+            let fields = fields.iter().flat_map(|field| field.to_ne_bytes());
+            let after: Vec<u8> = fields.chain(*b"system.x\0abc").collect();
+            let message = message(21, &after);
+            let found = super::parts(&message, agreed).unwrap();
+            match Ask::read(21, found.body, found.rest).unwrap() {
+                Ask::Setxattr { name: b"system.x", value: b"abc", drops_set_group, .. } => {
+                    drops_set_group
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(asked(&[3, 0, 1, 0], Ability::SETXATTR_EXT));
+        assert!(!asked(&[3, 0, 0, 0], Ability::SETXATTR_EXT));
+        assert!(!asked(&[3, 0], Ability::default()), "kernels that do not know of it");
     }
 
     #[test]

@@ -66,6 +66,8 @@ abilities! {
     EXPLICIT_INVAL_DATA = 25;
     /// The kernel says when set-id bits are to go.
     HANDLE_KILLPRIV_V2 = 28;
+    /// The kernel says when set-group is to go with an access list that is set.
+    SETXATTR_EXT = 29;
     /// There are further flags.
     INIT_EXT = 30;
     /// Files that are read and written directly can be mapped all the same.
@@ -132,7 +134,8 @@ impl Offer {
 
     /// What of the wishes can be had.
     pub(crate) fn agreed(&self, wishes: Ability) -> Ability {
-        let always = [Ability::ASYNC_READ, Ability::BIG_WRITES, Ability::MAX_PAGES];
+        let always =
+            [Ability::ASYNC_READ, Ability::BIG_WRITES, Ability::MAX_PAGES, Ability::SETXATTR_EXT];
         let all = wishes.and(Ability::all(&always)).and(Ability::INIT_EXT);
         all.common(self.abilities)
     }

@@ -208,6 +208,8 @@ impl Queue {
 
 struct Session {
     answers: Box<dyn Answers>,
+    /// What is wanted of the kernel.
+    agreed: Ability,
     /// Where it is mounted.
     dir: PathBuf,
     device: Arc<File>,
@@ -231,10 +233,12 @@ pub fn serve(
     rings: bool,
 ) -> io::Result<()> {
     let queues = if rings && Ring::new(&device, 1).is_ok() { processors() } else { 0 };
-    let Some(by_rings) = begin(&device, answers.as_ref(), queues > 0)? else { return Ok(()) };
+    let Some(agreed) = begin(&device, answers.as_ref(), queues > 0)? else { return Ok(()) };
+    let by_rings = agreed.has(Ability::OVER_IO_URING);
     let queues = (0..if by_rings { queues } else { 0 }).map(|_| Queue::default()).collect();
     let (dir, readers, is_over) = (dir.to_owned(), Queue::default(), AtomicBool::new(false));
-    let session = Arc::new(Session { answers, dir, device, readers, queues, is_over });
+    let session = Session { answers, agreed, dir, device, readers, queues, is_over };
+    let session = Arc::new(session);
     let (alive, ends) = channel();
     if by_rings {
         session.start("fuse watch", &alive, |session, alive| watch(&session, &alive))?;
@@ -255,8 +259,8 @@ fn processors() -> usize {
 }
 
 /// Agrees with the kernel what is spoken, and whether by rings; none: it was unmounted before.
-fn begin(device: &Arc<File>, answers: &dyn Answers, rings: bool) -> io::Result<Option<bool>> {
-    let mut channel = Channel::new(device.try_clone()?);
+fn begin(device: &Arc<File>, answers: &dyn Answers, rings: bool) -> io::Result<Option<Ability>> {
+    let mut channel = Channel::new(device.try_clone()?, Ability::default());
     loop {
         let Some((device, message)) = channel.take()? else { return Ok(None) };
         let unique = message.head.unique;
@@ -276,7 +280,7 @@ fn begin(device: &Arc<File>, answers: &dyn Answers, rings: bool) -> io::Result<O
         let agreed = offer.agreed(wishes);
         device::answer(device, unique, Ok(&offer.answer(agreed, rustix::param::page_size())));
         if !offer.is_too_new() {
-            return Ok(Some(agreed.has(Ability::OVER_IO_URING)));
+            return Ok(Some(agreed));
         }
     }
 }
@@ -400,7 +404,7 @@ fn stay_on(queue: u16) {
 
 /// Reads the device.
 fn read(session: &Arc<Session>, device: File, alive: &Alive) {
-    let mut channel = Channel::new(device);
+    let mut channel = Channel::new(device, session.agreed);
     while let Ok(Some((device, message))) = channel.take() {
         let help = MoreReaders { session, alive };
         if ask::is_unanswered(message.head.code) {

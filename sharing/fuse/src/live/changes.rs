@@ -255,7 +255,12 @@ impl LiveServer {
 
     fn set_xattr(&self, asker: &Asker<'_>, node: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
         let (name, value, flags) = match ask {
-            Ask::Setxattr { name, value, flags } => (name, Some(value), flags),
+            Ask::Setxattr { name, value, flags, drops_set_group } => {
+                if drops_set_group {
+                    self.patiently(asker, || self.live.drop_set_group(by(asker), node))?;
+                }
+                (name, Some(value), flags)
+            }
             Ask::Removexattr { name } => (name, None, 0),
             _ => return Err(Errno::INVAL),
         };

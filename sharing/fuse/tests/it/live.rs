@@ -376,6 +376,46 @@ fn a_program_that_is_written_to_keeps_no_capabilities() {
 }
 
 #[test]
+fn an_access_list_of_who_is_not_of_the_group_takes_set_group_away() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut place = Place::make("set-group");
+    let entries = [(1, 7, u32::MAX), (2, 7, 1000), (4, 5, u32::MAX), (16, 7, 0), (32, 5, 0)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        list.extend([tag, permissions].map(u16::to_le_bytes).concat());
+        list.extend(u32::to_le_bytes(id));
+    }
+    for way in 0..2 {
+        let path = place.dir().join(format!("program{way}"));
+        fs::write(&path, b"one").unwrap();
+        let file = File::open(&path).unwrap();
+        // user, group: whether it may stay
+        for (group, stays) in [(65534, true), (5, false)] {
+            std::os::unix::fs::chown(&path, Some(65534), Some(group)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o2755)).unwrap();
+            let set = || {
+                let nobody =
+                    (rustix::process::Gid::from_raw(65534), rustix::process::Uid::from_raw(65534));
+                rustix::thread::set_thread_groups(&[]).unwrap();
+                rustix::thread::set_thread_gid(nobody.0).unwrap();
+                rustix::thread::set_thread_uid(nobody.1).unwrap();
+                let (name, any) = ("system.posix_acl_access", XattrFlags::empty());
+                rustix::fs::fsetxattr(&file, name, &list, any).unwrap();
+            };
+            // a thread of its own becomes that user
+            std::thread::scope(|scope| scope.spawn(set).join().unwrap());
+            let wanted = if stays { 0o2775 } else { 0o775 };
+            assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, wanted, "group {group}");
+        }
+        drop(file);
+        place = place.again();
+    }
+    place.end();
+}
+
+#[test]
 fn room_is_not_promised_where_there_is_none() {
     if !can_mount() {
         return;

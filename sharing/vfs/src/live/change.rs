@@ -36,6 +36,7 @@ pub struct New<'a> {
 
 /// What a program may do beyond its user.
 const CAPABILITIES: &[u8] = b"security.capability";
+const SET_GROUP: u32 = 0o2000;
 /// What is copied at once from file to file.
 const COPIED: usize = 1 << 20;
 
@@ -223,5 +224,15 @@ impl Live {
             return Ok(());
         }
         self.set(by, file, &Set { mode: Some(without), ..Set::default() }).map(drop)
+    }
+
+    /// Takes set-group away from a file of any kind that is given an access list by somebody who is not
+    /// of its group.
+    pub fn drop_set_group(&self, by: By, file: u64) -> Result<()> {
+        let mode = self.attributes(file)?.mode;
+        if mode & SET_GROUP == 0 {
+            return Ok(());
+        }
+        self.set(by, file, &Set { mode: Some(mode & !SET_GROUP), ..Set::default() }).map(drop)
     }
 }
