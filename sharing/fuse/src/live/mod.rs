@@ -141,7 +141,7 @@ impl LiveServer {
         let file = self.live.read(number)?;
         // what the kernel keeps it reads without a word to us
         let is_noted = flags & O_ACCMODE != O_WRONLY && file.is_access_due();
-        // a volume may be another by now: taken back to a snapshot, or made anew under its name
+        // a volume may be another by now, as it was taken back to a snapshot
         let stays = !file.is_volume();
         let opened = self.opened(file, flags);
         Ok(if stays && !is_noted { opened.keeps_content() } else { opened })

@@ -512,6 +512,42 @@ fn a_volume_that_became_another_is_read_anew() {
 }
 
 #[test]
+fn who_has_a_volume_open_that_is_no_more_has_no_other() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::make("volume-open");
+    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
+    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    let path = place.dir().join(".zfs/volume/disk");
+    let at = |volume: &File, megabyte: u64| {
+        let mut bytes = [0; 5];
+        volume.read_exact_at(&mut bytes, megabyte << 20).map(|()| bytes)
+    };
+    let open = File::options().read(true).write(true).open(&path).unwrap();
+    // what is only written the kernel keeps nothing of
+    let fill = |bytes: &[u8]| {
+        let volume = OpenOptions::new().write(true).open(&path).unwrap();
+        (0..8).for_each(|megabyte| volume.write_all_at(bytes, megabyte << 20).unwrap());
+    };
+    fill(b"first");
+    place.held.snapshot(&["tank/disk@one".to_owned()]).unwrap();
+    fill(b"other");
+    // a volume that was taken back is the same
+    place.held.rollback("tank/disk").unwrap();
+    assert_eq!(&at(&open, 1).unwrap(), b"first");
+    open.write_all_at(b"again", 2 << 20).unwrap();
+    assert_eq!(&at(&File::open(&path).unwrap(), 2).unwrap(), b"again");
+    let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
+    place.held.destroy_all(&both, false).unwrap();
+    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    assert!(at(&open, 3).is_err() && open.write_all_at(b"wrong", 4 << 20).is_err());
+    assert_eq!(at(&File::open(&path).unwrap(), 4).unwrap(), [0; 5]);
+    drop(open);
+    place.end();
+}
+
+#[test]
 fn how_long_names_may_be_is_told() {
     if !can_mount() {
         return;

@@ -146,10 +146,10 @@ impl LiveListing {
     }
 
     fn volumes(&self, from: u64, items: &mut Vec<Item>) -> Result<()> {
-        for (index, name) in (STORED..).zip(self.live.list_volumes()?) {
+        for (index, volume) in (STORED..).zip(self.live.list_volumes()?) {
             if index >= from {
-                let number = number_of(Node::Volume(self.live.0.volumes.place(&name)?))?;
-                items.push(item(name.as_bytes(), number, Kind::File, index + 1));
+                let number = number_of(Node::Volume(self.live.0.volumes.place(&volume)?))?;
+                items.push(item(volume.0.as_bytes(), number, Kind::File, index + 1));
             }
         }
         Ok(())

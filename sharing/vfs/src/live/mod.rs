@@ -241,7 +241,7 @@ impl Live {
             }
             Node::Volumes(HEAD) => {
                 let all = self.list_volumes()?;
-                let found = all.iter().find(|each| each.as_bytes() == name);
+                let found = all.iter().find(|each| each.0.as_bytes() == name);
                 let place = self.0.volumes.place(found.ok_or(Error::Absent)?)?;
                 self.attributes(number_of(Node::Volume(place))?)
             }
@@ -273,8 +273,8 @@ impl Live {
 
     /// Opens a file. It stays although it may lose its last name, until this is dropped.
     pub fn read(&self, number: u64) -> Result<Open> {
-        if let Some(volume) = self.volume(number)? {
-            return Ok(Open::of_volume(self, number, volume));
+        if self.volume(number)?.is_some() {
+            return Ok(Open::of_volume(self, number));
         }
         let file = self.file(number)?;
         if file.facts().is_directory() {

@@ -31,8 +31,8 @@ enum How {
     Live(Hold),
     /// A file of a snapshot.
     Still(Arc<Reader>),
-    /// A volume.
-    Volume(LiveVolume),
+    /// A volume, looked up anew each time: it may have been taken back to a snapshot, or be gone.
+    Volume,
     /// A file that is no more, as its file system was taken back to a snapshot.
     Gone,
 }
@@ -76,8 +76,12 @@ impl Open {
         Self::with(live, facts.id, How::Live(hold))
     }
 
-    pub(super) fn of_volume(live: &Live, number: u64, volume: LiveVolume) -> Self {
-        Self::with(live, number, How::Volume(volume))
+    pub(super) fn of_volume(live: &Live, number: u64) -> Self {
+        Self::with(live, number, How::Volume)
+    }
+
+    fn volume(&self) -> Result<LiveVolume> {
+        self.live.volume(self.number)?.ok_or(Error::Absent)
     }
 
     fn with(live: &Live, number: u64, how: How) -> Self {
@@ -93,7 +97,7 @@ impl Open {
 
     /// Whether it is a volume, which others may change than who asks here.
     pub fn is_volume(&self) -> bool {
-        matches!(self.how, How::Volume(_))
+        matches!(self.how, How::Volume)
     }
 
     /// Its number, while it is there.
@@ -136,7 +140,7 @@ impl Open {
                     bytes.len()
                 });
             }
-            How::Volume(volume) => return Ok(volume.read(offset, into)?),
+            How::Volume => return Ok(self.volume()?.read(offset, into)?),
             How::Live(hold) => (&hold.content, &hold.ahead),
             How::Gone => return Err(Error::Stale),
         };
@@ -170,7 +174,10 @@ impl Open {
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         match &self.how {
             How::Still(reader) => reader.next_data(from),
-            How::Volume(volume) => Ok(Some(from).filter(|from| *from < volume.size())),
+            How::Volume => {
+                let size = self.volume()?.size();
+                Ok(Some(from).filter(|from| *from < size))
+            }
             How::Live(_) | How::Gone => Ok(self.live.content(self.number()?)?.next_data(from)?),
         }
     }
@@ -179,7 +186,7 @@ impl Open {
     pub fn next_hole(&self, from: u64) -> Result<u64> {
         match &self.how {
             How::Still(reader) => reader.next_hole(from),
-            How::Volume(volume) => Ok(volume.size()),
+            How::Volume => Ok(self.volume()?.size()),
             How::Live(_) | How::Gone => Ok(self.live.content(self.number()?)?.next_hole(from)?),
         }
     }
@@ -188,7 +195,7 @@ impl Open {
     pub fn size(&self) -> Result<u64> {
         match &self.how {
             How::Still(reader) => Ok(reader.size()),
-            How::Volume(volume) => Ok(volume.size()),
+            How::Volume => Ok(self.volume()?.size()),
             How::Live(_) | How::Gone => Ok(self.live.attributes(self.number()?)?.size),
         }
     }

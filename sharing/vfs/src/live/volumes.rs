@@ -8,37 +8,42 @@ use super::Live;
 use crate::number::{Node, Place};
 use crate::{Attributes, Error, Kind, Reason, Result};
 
-/// The volumes that have a place, which they keep: by their names below the file system.
+/// The volumes that have a place, which they keep: one that is made anew under an old name gets
+/// another, so that who has the old one open does not write to it.
 #[derive(Default)]
-pub(super) struct Volumes(RwLock<Vec<String>>);
+pub(super) struct Volumes(RwLock<Vec<Known>>);
+
+/// A volume: its name below the file system, and its guid.
+type Known = (String, u64);
 
 /// Who may read and write volumes: root, as with the devices that OpenZFS makes of them.
 const MODE: u32 = 0o600;
 
 impl Volumes {
     /// The place of a volume.
-    pub(super) fn place(&self, name: &str) -> Result<Place> {
+    pub(super) fn place(&self, volume: &Known) -> Result<Place> {
         let mut all = self.0.write();
-        let known = all.iter().position(|known| known == name);
+        let known = all.iter().position(|known| known == volume);
         let at = known.unwrap_or_else(|| {
-            all.push(name.to_owned());
+            all.push(volume.clone());
             all.len().saturating_sub(1)
         });
         let place = u32::try_from(at).unwrap_or(u32::MAX);
         if place < Place::MOST { Ok(Place(place)) } else { Err(Error::TooHigh) }
     }
 
-    /// The volume of a place, as long as there is one of that name.
+    /// The volume of a place, as long as it is there under its name.
     pub(super) fn open(&self, held: &Held, above: &str, place: Place) -> Result<LiveVolume> {
         let at = usize::try_from(place.0).unwrap_or(usize::MAX);
-        let name = self.0.read().get(at).cloned().ok_or(Error::Absent)?;
-        Ok(held.volume(&format!("{above}/{name}"))?)
+        let (name, guid) = self.0.read().get(at).cloned().ok_or(Error::Absent)?;
+        let volume = held.volume(&format!("{above}/{name}"))?;
+        if volume.guid() == guid { Ok(volume) } else { Err(Error::Absent) }
     }
 }
 
 impl Live {
-    /// The volumes just below, by their names there.
-    pub(super) fn list_volumes(&self) -> Result<Vec<String>> {
+    /// The volumes just below.
+    pub(super) fn list_volumes(&self) -> Result<Vec<Known>> {
         Ok(self.0.held.volumes(&self.0.dataset)?)
     }
 

@@ -25,8 +25,8 @@ impl Held {
         Ok(named.collect())
     }
 
-    /// The volumes just below a file system, by their names there, sorted.
-    pub fn volumes(&self, filesystem: &str) -> Result<Vec<String>> {
+    /// The volumes just below a file system, by their names there, sorted, with their guids.
+    pub fn volumes(&self, filesystem: &str) -> Result<Vec<(String, u64)>> {
         let _pin = self.pin();
         let tree = self.tree()?;
         let above = format!("{filesystem}/");
@@ -39,7 +39,7 @@ impl Held {
             };
             let kind = head.kind().map_err(|why| Error::of_dataset(&name, &why))?;
             if kind == dsl::Kind::Volume {
-                names.push(own.to_owned());
+                names.push((own.to_owned(), head.guid().get()));
             }
         }
         names.sort();

@@ -26,6 +26,7 @@ use crate::{Error, Result, files};
 pub struct LiveVolume(Arc<Inner>);
 
 struct Inner {
+    guid: u64,
     volume: zvol::LiveVolume,
     owned: Arc<Owned>,
     set: Arc<Set>,
@@ -40,6 +41,11 @@ const LARGEST_OF_OLD: u32 = 128 << 10;
 const SMALL: u64 = 128 << 10;
 
 impl LiveVolume {
+    /// Tells it from another that had its name before.
+    pub fn guid(&self) -> u64 {
+        self.0.guid
+    }
+
     /// Bytes of it.
     pub fn size(&self) -> u64 {
         self.0.volume.size()
@@ -225,7 +231,9 @@ impl Held {
         }
         let manners = Manners::new(self.manner_of(&dataset), &log);
         let (owned, rooms) = (Arc::clone(owned), Rooms::default());
-        let volume = LiveVolume(Arc::new(Inner { volume, owned, set, log, rooms, manners }));
+        let guid = dataset.guid().get();
+        let inner = Inner { guid, volume, owned, set, log, rooms, manners };
+        let volume = LiveVolume(Arc::new(inner));
         open.insert(name.to_owned(), volume.clone());
         Ok(volume)
     }
