@@ -2,11 +2,13 @@
 
 use std::fs::{File, FileTimes};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
 
 use crate::nas::{Nas, cannot_mount, kill, noise, options, source};
 use crate::poolhouse::arg;
@@ -402,6 +404,16 @@ fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
         nas.good(&format!("zfs set {words} tank"));
         assert!((0..3).all(|_| is_noted()), "{words}");
     }
+    // a backup that asks for it leaves no trace
+    let file = File::options().write(true).open(&letter).unwrap();
+    file.set_times(FileTimes::new().set_accessed(old)).unwrap();
+    let noatime = i32::try_from(OFlags::NOATIME.bits()).unwrap();
+    let mut secretly = File::options().read(true).custom_flags(noatime).open(&letter).unwrap();
+    let mut text = String::new();
+    secretly.read_to_string(&mut text).unwrap();
+    drop(secretly);
+    assert_eq!(text, "dear grandma");
+    assert_eq!(std::fs::metadata(&letter).unwrap().accessed().unwrap(), old);
     nas.good("zfs set atime=off tank");
     assert!(!is_noted());
     assert!(options(&nas.root().join("tank")).contains(&"noatime".to_owned()));

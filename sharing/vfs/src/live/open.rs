@@ -24,6 +24,8 @@ pub struct Open {
     plain: AtomicU64,
     /// Whether reading was to be noted when it was opened.
     is_access_due: bool,
+    /// Whether reading is not noted at all.
+    is_secret: bool,
 }
 
 enum How {
@@ -86,7 +88,14 @@ impl Open {
 
     fn with(live: &Live, number: u64, how: How) -> Self {
         let (noted, plain) = (AtomicI64::new(i64::MIN), AtomicU64::new(0));
-        Self { live: live.clone(), number, how, noted, plain, is_access_due: false }
+        let (live, is_access_due, is_secret) = (live.clone(), false, false);
+        Self { live, number, how, noted, plain, is_access_due, is_secret }
+    }
+
+    /// The same, of which reading is not noted.
+    #[must_use]
+    pub fn in_secret(self) -> Self {
+        Self { is_access_due: false, is_secret: true, ..self }
     }
 
     /// Whether reading was to be noted (atime) when it was opened: whoever keeps what was read before
@@ -115,7 +124,8 @@ impl Open {
         let found = self.live.file(self.number).ok();
         let found = found.filter(|file| file.facts().generation == hold.generation);
         let open = found.and_then(|file| Self::new(&self.live, self.number, &file).ok());
-        Some(open.unwrap_or_else(|| Self::with(&self.live, self.number, How::Gone)))
+        let open = open.unwrap_or_else(|| Self::with(&self.live, self.number, How::Gone));
+        Some(if self.is_secret { open.in_secret() } else { open })
     }
 
     /// Sees to it that the file has no capabilities, as a change of it must. Once it has none, it is
@@ -158,7 +168,7 @@ impl Open {
     /// Notes that the file was read; more than once a second would tell nobody more.
     fn note_access(&self) {
         let now = self.live.now();
-        if self.live.is_still() {
+        if self.is_secret || self.live.is_still() {
             return;
         }
         if self.noted.swap(now.seconds, Ordering::Relaxed) == now.seconds {
