@@ -99,9 +99,8 @@ impl Writer {
         place: Place,
     ) -> Result<(), Error> {
         let mut bytes = header.encode();
-        let Some(first) = block.dvas[0] else { return Ok(()) };
-        let seed = verifier(first, block.birth_physical);
-        let sealed = embedded::seal(&mut bytes, &seed, Checksum::GangHeader, false);
+        let (seed, half) = (verifier(block), block.has_half_sum());
+        let sealed = embedded::seal(&mut bytes, &seed, Checksum::GangHeader, half);
         assert!(sealed.is_some(), "a header has room for its seal");
         self.write_copies(block, &bytes, place)
     }
@@ -188,5 +187,52 @@ fn bare(psize: usize, checksum: Checksum, txg: Txg) -> Regular {
         fill: 0,
         sum: [0; 4],
         protection: Protection::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metaslab::{Class, Want};
+    use ondisk::blkptr::Protection;
+    use ondisk::gang::GangHeader;
+    use ondisk::{Blkptr, Checksum};
+    use units::{Ashift, Place, Txg};
+
+    use super::bare;
+    use crate::memory::Drives;
+
+    /// Zeros stand where a pointer has the code; the fixture `gang-encrypted` has such of OpenZFS.
+    #[test]
+    fn of_headers_of_what_is_encrypted_half_of_the_sum_is_kept() {
+        let writer =
+            Drives::new(1, Drives::whole(8 << 20), Ashift::new(9).expect("a sector")).writer();
+        let want = Want {
+            psize: 512,
+            copies: 2,
+            class: Class::Normal,
+            txg: Txg::new(9),
+            hint: None,
+            avoid: None,
+        };
+        let mac = [0x5a; 16];
+        for (protection, half) in [
+            (Protection::None, false),
+            (Protection::Objset, false),
+            (Protection::Encrypted { salt: [1; 8], iv: [2; 12], mac }, true),
+            (Protection::Authenticated { mac }, true),
+            (Protection::Indirect { mac }, true),
+        ] {
+            let mut block = bare(512, Checksum::Fletcher4, want.txg);
+            block.protection = protection;
+            block.dvas = writer.allocate(&want, Place::default()).expect("room");
+            let header = GangHeader { pieces: [Blkptr::EMPTY, Blkptr::EMPTY, Blkptr::EMPTY] };
+            writer.write_header(&block, &header, Place::default()).expect("it is written");
+            let (bytes, _) = writer
+                .reader()
+                .gang_header_bytes(&block, Place::default())
+                .expect("it is read as it was written");
+            assert_ne!(bytes[480..496], [0; 16], "{:?}", block.protection);
+            assert_eq!(bytes[496..] == [0; 16], half, "{:?}", block.protection);
+        }
     }
 }

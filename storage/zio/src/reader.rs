@@ -107,11 +107,10 @@ impl Reader {
         place: Place,
     ) -> Result<(Vec<u8>, GangHeader), Error> {
         let mut faults = Vec::new();
-        let first = block.dvas[0];
         for dva in block.copies() {
             let (faulty, pieces) = (&mut Vec::new(), &mut Vec::new());
             let mut gang = Gang { reader: self, place, thorough: false, faults: faulty, pieces };
-            match gang.header(dva, first.unwrap_or(dva), block.birth_physical) {
+            match gang.header(dva, block) {
                 Ok(header) => return Ok(header),
                 Err(why) => faults.push(CopyFault { dva, why }),
             }
@@ -169,11 +168,10 @@ impl Reader {
     ) -> Result<(), vdev::Error> {
         let judge = |bytes: &[u8]| self.judge(block, bytes);
         if dva.gang {
-            let first = block.dvas[0].unwrap_or(dva);
             let pieces = &mut Vec::new();
             let mut gang = Gang { reader: self, place, thorough: false, faults, pieces };
             let mut parts = Vec::with_capacity(into.len());
-            gang.gather(dva, first, block.birth_physical, into.len(), &mut parts)?;
+            gang.gather(dva, block, into.len(), &mut parts)?;
             if parts.len() != into.len() || !judge(&parts) {
                 return Err(vdev::Error::Mismatch);
             }
@@ -198,7 +196,6 @@ impl Reader {
             let mut bytes = buffer::take(block.psize as usize);
             let result = if dva.gang {
                 bytes.clear();
-                let first = block.dvas[0].unwrap_or(dva);
                 let mut pieces = Vec::new();
                 let mut gang = Gang {
                     reader: self,
@@ -207,8 +204,7 @@ impl Reader {
                     faults: &mut faults,
                     pieces: &mut pieces,
                 };
-                let gathered =
-                    gang.gather(dva, first, block.birth_physical, block.psize as usize, &mut bytes);
+                let gathered = gang.gather(dva, block, block.psize as usize, &mut bytes);
                 // all copies of a header name the same pieces
                 pieces.retain(|piece| !examined.pieces.contains(piece));
                 examined.pieces.append(&mut pieces);

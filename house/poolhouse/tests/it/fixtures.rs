@@ -60,6 +60,7 @@ fixture_tests! {
     encryption = "encryption",
     expanded = "expanded",
     gang = "gang",
+    gang_encrypted = "gang-encrypted",
     intent_log_slog = "intent-log-slog",
     limits_and_freeing = "limits-and-freeing",
     mirror_2 = "mirror-2",
