@@ -71,7 +71,7 @@ impl Commit<'_> {
     /// uberblocks. To be called before a pool's first commit.
     pub fn blank(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
         let mut good = Vec::new();
-        for leaf in self.writable() {
+        for leaf in self.tree.writable() {
             let written = copies(&leaf, 0..label::COPIES)
                 .try_for_each(|start| leaf.write(start, &blank_copy(start)));
             good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
@@ -161,15 +161,11 @@ impl Commit<'_> {
         }
         failed
     }
-
-    fn writable(&self) -> impl Iterator<Item = Arc<Leaf>> {
-        self.tree.leaves().into_iter().filter(|leaf| leaf.is_writable())
-    }
 }
 
 /// The leaves that can be written and may be said to know this txg; all of them, if that were none.
 pub(crate) fn takers(tree: &Tree, txg: Txg) -> Vec<Arc<Leaf>> {
-    let all: Vec<_> = tree.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect();
+    let all = tree.writable();
     let whole: Vec<_> = all.iter().filter(|leaf| !leaf.lapsed_in(txg)).cloned().collect();
     if whole.is_empty() { all } else { whole }
 }

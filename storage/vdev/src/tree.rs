@@ -81,6 +81,11 @@ impl Tree {
         self.tops.read().iter().flat_map(|top| top.node.leaves()).cloned().collect()
     }
 
+    /// Those that are there and may be written.
+    pub fn writable(&self) -> Vec<Arc<Leaf>> {
+        self.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect()
+    }
+
     /// The leaf of that identity.
     pub fn leaf(&self, guid: Guid) -> Option<Arc<Leaf>> {
         self.leaves().into_iter().find(|leaf| leaf.guid() == guid)

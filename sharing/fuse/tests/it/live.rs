@@ -435,6 +435,12 @@ fn room_is_not_promised_where_there_is_none() {
     place.end();
 }
 
+/// Makes the volume tank/disk.
+fn make_volume(place: &Place) {
+    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
+    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+}
+
 #[test]
 fn volumes_are_files_that_can_be_written() {
     if !can_mount() {
@@ -442,8 +448,7 @@ fn volumes_are_files_that_can_be_written() {
     }
     let place = Place::make("volumes");
     assert!(!place.dir().join(".zfs/volume").exists(), "there is none");
-    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
-    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    make_volume(&place);
     let path = place.dir().join(".zfs/volume/disk");
     let listed = fs::read_dir(place.dir().join(".zfs/volume")).unwrap();
     let names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
@@ -489,8 +494,7 @@ fn a_volume_that_became_another_is_read_anew() {
         return;
     }
     let place = Place::make("volume-anew");
-    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
-    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    make_volume(&place);
     let path = place.dir().join(".zfs/volume/disk");
     let write = |bytes: &[u8]| {
         let volume = File::options().read(true).write(true).open(&path).unwrap();
@@ -506,7 +510,7 @@ fn a_volume_that_became_another_is_read_anew() {
     assert_eq!(begin(), b"first");
     let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
     place.held.destroy_all(&both, false).unwrap();
-    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    make_volume(&place);
     assert_eq!(begin(), [0; 5]);
     place.end();
 }
@@ -517,8 +521,7 @@ fn who_has_a_volume_open_that_is_no_more_has_no_other() {
         return;
     }
     let place = Place::make("volume-open");
-    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
-    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    make_volume(&place);
     let path = place.dir().join(".zfs/volume/disk");
     let at = |volume: &File, megabyte: u64| {
         let mut bytes = [0; 5];
@@ -540,7 +543,7 @@ fn who_has_a_volume_open_that_is_no_more_has_no_other() {
     assert_eq!(&at(&File::open(&path).unwrap(), 2).unwrap(), b"again");
     let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
     place.held.destroy_all(&both, false).unwrap();
-    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    make_volume(&place);
     assert!(at(&open, 3).is_err() && open.write_all_at(b"wrong", 4 << 20).is_err());
     assert_eq!(at(&File::open(&path).unwrap(), 4).unwrap(), [0; 5]);
     drop(open);

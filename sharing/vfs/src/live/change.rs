@@ -219,20 +219,24 @@ impl Live {
     /// changes nothing in it.
     pub fn drop_set_id(&self, by: By, file: u64) -> Result<()> {
         let found = self.attributes(file)?;
-        let without = without_set_id(found.mode);
-        if found.kind != Kind::File || without == found.mode {
+        if found.kind != Kind::File {
             return Ok(());
         }
-        self.set(by, file, &Set { mode: Some(without), ..Set::default() }).map(drop)
+        self.change_mode(by, file, found.mode, without_set_id(found.mode))
     }
 
     /// Takes set-group away from a file of any kind that is given an access list by somebody who is not
     /// of its group.
     pub fn drop_set_group(&self, by: By, file: u64) -> Result<()> {
         let mode = self.attributes(file)?.mode;
-        if mode & SET_GROUP == 0 {
+        self.change_mode(by, file, mode, mode & !SET_GROUP)
+    }
+
+    /// Sets a file's mode, unless it is what it was.
+    fn change_mode(&self, by: By, file: u64, from: u32, to: u32) -> Result<()> {
+        if from == to {
             return Ok(());
         }
-        self.set(by, file, &Set { mode: Some(mode & !SET_GROUP), ..Set::default() }).map(drop)
+        self.set(by, file, &Set { mode: Some(to), ..Set::default() }).map(drop)
     }
 }

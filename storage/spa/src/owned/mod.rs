@@ -264,7 +264,7 @@ impl Owned {
         let shared = Arc::new(shared::Shared::load(&pool, &mos, &world)?);
         writer.set_shared(Arc::clone(&shared) as Arc<dyn zio::Shared>);
         // what a leaf missed while it was away is known; from now on it takes part
-        for leaf in leaves.into_iter().filter(|leaf| leaf.is_writable()) {
+        for leaf in pool.tree.writable() {
             leaf.rejoin(pool.uberblock.txg);
         }
         let (bare, usable) = (capacity::bare(&pool), capacity::usable(&pool));

@@ -34,7 +34,7 @@ impl Resilver {
     fn of(tree: &Tree) -> Self {
         let mut missed = HashMap::new();
         let mut any = TxgRanges::default();
-        for leaf in tree.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
+        for leaf in tree.writable() {
             // what it misses from here on makes more lapses
             let lapses = leaf.lapses();
             let txgs = leaf.away();

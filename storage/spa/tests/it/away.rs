@@ -4,12 +4,11 @@ use std::os::unix::fs::FileExt;
 
 use ondisk::blkptr::Blkptr;
 use ondisk::label::PoolState;
-use spa::design::Shape;
-use spa::{Pool, create};
+use spa::Pool;
 use units::{BlockId, Level, Txg};
 use vdev::TxgRanges;
 
-use crate::made::{Folder, devices, new_pool, open, world};
+use crate::made::{mirror, open};
 use crate::scan::own;
 
 /// Where the only note of such a pool is.
@@ -23,10 +22,7 @@ fn note(pool: &Pool) -> Blkptr {
 
 #[test]
 fn a_drive_whose_note_is_damaged_may_have_missed_anything() {
-    let folder = Folder::new("note");
-    let drives = folder.drives(2, 128 << 20);
-    let new = new_pool((Shape::Mirror, 9), &drives, devices(&drives));
-    let owned = create(new, world(), &mut |_, _, _| Ok(())).unwrap().owned;
+    let (folder, drives, owned) = mirror("note", 9);
     // so many that they are not kept in the pointer
     let many = (0..300_u64).map(|n| (Txg::new(1000 + n * n), Txg::new(1000 + n * n + n)));
     let leaf = owned.tree().leaves().remove(0);

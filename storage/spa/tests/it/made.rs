@@ -9,7 +9,7 @@ use dsl::write::Moment;
 use ondisk::ObjectType;
 use ondisk::feature::FEATURES;
 use spa::design::{Drive, Purpose, Shape, top};
-use spa::{Made, NewPool, World, create};
+use spa::{Made, NewPool, Owned, World, create};
 use units::Ashift;
 
 /// Numbers from a seed.
@@ -92,11 +92,20 @@ pub(crate) fn new_pool(
     }
 }
 
+/// A mirror of two drives without anything in it.
+pub(crate) fn mirror(name: &str, ashift: u64) -> (Folder, Vec<Drive>, Owned) {
+    let folder = Folder::new(name);
+    let drives = folder.drives(2, 128 << 20);
+    let new = new_pool((Shape::Mirror, ashift), &drives, devices(&drives));
+    let made = create(new, world(), &mut |_, _, _| Ok(())).unwrap();
+    (folder, drives, made.owned)
+}
+
 pub(crate) fn make(name: &str, shape: Shape, count: usize, ashift: u64) -> (Folder, Made) {
     let folder = Folder::new(name);
     let drives = folder.drives(count, 256 << 20);
     let new = new_pool((shape, ashift), &drives, devices(&drives));
-    let mut fill = |_: &spa::Owned, set: &spa::Set, tx: &txg::Tx| {
+    let mut fill = |_: &Owned, set: &spa::Set, tx: &txg::Tx| {
         let file = dmu::NewObject::new(ObjectType::PLAIN_OTHER, 128 << 10);
         let file = set.objset.create(tx, &file)?;
         file.write(tx, 0, &vec![5; 1 << 20])?;
@@ -145,7 +154,7 @@ fn pools_are_made_and_found_again() {
 fn what_uses_features_that_nobody_knows_is_looked_at_only() {
     let (folder, made) = make("strange", Shape::Mirror, 2, 12);
     let strange = |uses: u64| {
-        move |_: &spa::Owned, change: &dsl::write::Change<'_>| {
+        move |_: &Owned, change: &dsl::write::Change<'_>| {
             let directory = spa::Directory::open(change.mos.clone()).unwrap();
             let table = directory.object("features_for_write").unwrap().unwrap();
             let table = zap::Zap::open(table).unwrap();
@@ -155,15 +164,15 @@ fn what_uses_features_that_nobody_knows_is_looked_at_only() {
     // one that is enabled, and not in use, does no harm
     made.owned.perform(strange(0)).unwrap();
     drop(made);
-    let owned = spa::Owned::new(open(&folder), world()).unwrap();
+    let owned = Owned::new(open(&folder), world()).unwrap();
     drop(owned);
 
     let (folder, made) = make("stranger", Shape::Mirror, 2, 12);
     made.owned.perform(strange(1)).unwrap();
     drop(made);
-    let refused = spa::Owned::new(open(&folder), world()).unwrap_err();
+    let refused = Owned::new(open(&folder), world()).unwrap_err();
     assert!(refused.to_string().contains("org.example:strange"), "{refused}");
-    let still = spa::Owned::still(open(&folder), world()).unwrap();
+    let still = Owned::still(open(&folder), world()).unwrap();
     still.sync().unwrap();
     assert!(matches!(still.begin(), Err(spa::Error::Still)));
     assert!(matches!(still.perform(strange(2)), Err(spa::Error::Still)));
