@@ -30,7 +30,6 @@ take() { # OPTION...: imports the images in $place, and mounts what is in them, 
   local said ds format value n=0
   said=$(zpool import $force -d "$place" -N -o cachefile=none "$@" tank 2>&1) || { trouble "zpool import $*: $said"; return 1; }
   [[ -z $said ]] || trouble "zpool import $*: $said"
-  [[ ! -e $from/logged || $* == *readonly* ]] || follow_log
   while read -r ds format value; do
     [[ $* == *readonly* ]] || old_key_opens_nothing "$ds" "$format"
     said=$(zfs load-key -L "file:///run/keys/${ds//\//_}" "$ds" 2>&1) || trouble "load-key $ds: $said"
@@ -156,6 +155,7 @@ one() { # NAME DISK
   before=$(l2_troubles) hits=$(l2 hits)
   take
   force=
+  [[ ! -e $from/logged ]] || follow_log
   while read -r said; do trouble "$said"; done < <(dmesg -c | grep -o 'ZFS replay .*')
   sound "ours"
   manifest ours >"$from/theirs.json"
@@ -165,6 +165,10 @@ one() { # NAME DISK
   scrub "ours"
   more
   sound "gone on with"
+  # what OpenZFS shows of a file may be in its memory only: where there is no room for an ACL, the mode that
+  # was to go with it is shown until the file system is mounted again
+  let_go
+  take
   mkdir -p "$from/after"
   manifest exported >"$from/after/manifest.json"
   let_go
