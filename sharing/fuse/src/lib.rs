@@ -11,6 +11,7 @@
 
 mod convert;
 mod handles;
+mod ioctl;
 mod live;
 mod mount;
 mod mounted;

@@ -6,11 +6,12 @@ use fusedev::{
     Ability, Answer, Answers, Ask, Asker, Figures, LARGEST, Opened, Out, Page, Validity,
 };
 use rustix::io::Errno;
-use vfs::{Attributes, Error, Listing, Reader, Result, Tree};
+use vfs::{Error, Listing, Reader, Result, Tree};
 
 use crate::ROOT;
 use crate::convert::{attributes, errno, kind_bits};
 use crate::handles::Handles;
+use crate::ioctl;
 
 /// Answers the kernel.
 pub(crate) struct Server {
@@ -29,9 +30,6 @@ const ALWAYS: Validity = Validity { name: FOR_EVER, attributes: FOR_EVER };
 const O_ACCMODE: i32 = 3;
 /// Writing, as access(2) is asked about it.
 const W_OK: u32 = 2;
-const GETFLAGS: u32 = 0x8008_6601;
-const GETFLAGS_32: u32 = 0x8004_6601;
-const FSGETXATTR: u32 = 0x801c_581f;
 
 pub(crate) const SEEK_DATA: i32 = 3;
 pub(crate) const SEEK_HOLE: i32 = 4;
@@ -84,21 +82,6 @@ pub(crate) fn xattr(value: Option<Vec<u8>>, room: u32) -> std::result::Result<An
 pub(crate) fn names(names: &[Vec<u8>], uid: u32) -> Vec<u8> {
     let names = names.iter().filter(|name| uid == 0 || !name.starts_with(b"trusted."));
     names.flat_map(|name| name.iter().chain(&[0])).copied().collect()
-}
-
-/// struct fsxattr: flags, extent size, extents, project, CoW extent size, 8 unused bytes.
-fn fsxattr(of: &Attributes) -> [u8; 28] {
-    let pairs = [(0x10, 0x8), (0x20, 0x10), (0x40, 0x80), (0x2000_0000, 0x200)];
-    let flags = pairs.iter().filter(|pair| of.flags & pair.0 != 0);
-    let flags: u32 = flags.map(|pair| pair.1).sum();
-    let project = u32::try_from(of.project).unwrap_or(u32::MAX);
-    let mut out = [0; 28];
-    for (at, word) in [(0, flags), (12, project)] {
-        for (slot, byte) in out.iter_mut().skip(at).zip(word.to_ne_bytes()) {
-            *slot = byte;
-        }
-    }
-    out
 }
 
 type Told = std::result::Result<Answer, Errno>;
@@ -180,7 +163,7 @@ impl Server {
             Ask::Access { .. } | Ask::Flush => Ok(Answer::done()),
             Ask::Statfs => self.figures(node),
             Ask::Getxattr { name, size } => xattr(self.found(node, tree.xattr(node, name))?, size),
-            Ask::Ioctl { command, room } => self.ioctl(node, command, room),
+            Ask::Ioctl { command, room, .. } => self.ioctl(node, command, room),
             _ => Err(Errno::NOSYS),
         }
     }
@@ -227,15 +210,7 @@ impl Server {
 
     fn ioctl(&self, node: u64, command: u32, room: u32) -> Told {
         let found = self.found(node, self.tree.attributes(node))?;
-        match command {
-            GETFLAGS | GETFLAGS_32 => {
-                let mut flags = found.flags.to_ne_bytes().to_vec();
-                flags.resize(usize::try_from(room).unwrap_or(0).clamp(4, 8), 0);
-                Ok(Answer::ioctl(&flags))
-            }
-            FSGETXATTR => Ok(Answer::ioctl(&fsxattr(&found))),
-            _ => Err(Errno::NOTTY),
-        }
+        ioctl::told(&found, command, room).ok_or(Errno::NOTTY)
     }
 
     fn seek(&self, node: u64, handle: u64, (offset, whence): (i64, i32)) -> Told {

@@ -177,8 +177,10 @@ pub enum Ask<'a> {
         umask: u32,
         flags: i32,
     },
+    /// `given` are the bytes that come with it; so many may come back.
     Ioctl {
         command: u32,
+        given: &'a [u8],
         room: u32,
     },
     Fallocate {
@@ -406,8 +408,10 @@ impl<'a> Ask<'a> {
             code::IOCTL => {
                 body.skip(12)?;
                 let command = body.u32()?;
-                body.skip(12)?;
-                Self::Ioctl { command, room: body.u32()? }
+                body.skip(8)?;
+                let (size, room) = (body.u32()?, body.u32()?);
+                let given = rest.bytes(usize::try_from(size).ok()?)?;
+                Self::Ioctl { command, given, room }
             }
             _ => return None,
         })

@@ -10,7 +10,7 @@
 //!      8     8  0
 //!     16     8  the node, or the directory
 //! of a node:
-//!     24     8  the first byte, 32 bytes (8); 0: all
+//!     24     8  the first byte, 32 bytes (8); 0: all; -1: of the attributes alone
 //! of a name:
 //!     24     4  bytes of the name, 28 flags (4)
 //!     32        the name, and a zero
@@ -45,6 +45,14 @@ impl Notices {
     pub fn forget_node(&self, node: u64) -> io::Result<()> {
         let mut message = Message::with_room(24);
         message.u64(node).u64(0).u64(0);
+        self.tell(NODE, &message.0)
+    }
+
+    /// Has it forget the attributes of a node.
+    pub fn forget_attributes(&self, node: u64) -> io::Result<()> {
+        let mut message = Message::with_room(24);
+        // a range before the first byte is none
+        message.u64(node).u64(u64::MAX).u64(0);
         self.tell(NODE, &message.0)
     }
 

@@ -96,6 +96,22 @@ pub struct Attributes {
     pub xattr_dir: ObjectId,
 }
 
+/// Flags, and the bits of Linux's FS_IOC_GETFLAGS that stand for them.
+const LINUX: [(u64, u32); 4] = [
+    (flag::IMMUTABLE, 0x10),
+    (flag::APPENDONLY, 0x20),
+    (flag::NODUMP, 0x40),
+    (flag::PROJINHERIT, 0x2000_0000),
+];
+
+/// Of all flags that Linux knows, those that are meant by its word: which they are, and what they are to be
+/// ([`crate::Set::flags`]).
+pub fn flags_of_linux(word: u32) -> (u64, u64) {
+    let known = LINUX.iter().fold(0, |all, pair| all | pair.0);
+    let wanted = LINUX.iter().filter(|pair| word & pair.1 != 0);
+    (known, wanted.fold(0, |all, pair| all | pair.0))
+}
+
 impl Attributes {
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
@@ -105,13 +121,7 @@ impl Attributes {
     /// The flags as Linux's FS_IOC_GETFLAGS gives them: 0x10 immutable, 0x20 append only, 0x40 no
     /// dump, 0x20000000 files in it inherit the project.
     pub fn linux_flags(&self) -> u32 {
-        let pairs = [
-            (flag::IMMUTABLE, 0x10),
-            (flag::APPENDONLY, 0x20),
-            (flag::NODUMP, 0x40),
-            (flag::PROJINHERIT, 0x2000_0000),
-        ];
-        pairs.iter().filter(|pair| self.flags & pair.0 != 0).map(|pair| pair.1).sum()
+        LINUX.iter().filter(|pair| self.flags & pair.0 != 0).map(|pair| pair.1).sum()
     }
 
     pub(crate) fn set_mode(&mut self, mode: u64) {

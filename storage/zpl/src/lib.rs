@@ -38,7 +38,7 @@ mod xattr;
 
 pub use account::{Counting, account};
 pub use acl::Acl;
-pub use attributes::{Attributes, Kind};
+pub use attributes::{Attributes, Kind, flags_of_linux};
 pub use begin::{Begin, Caller, Need, Promise};
 pub use create::{NewFs, create};
 pub use dir::{Cursor, Entry};

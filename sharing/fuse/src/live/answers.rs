@@ -11,6 +11,7 @@ use vfs::Error;
 
 use super::{LiveServer, SHORT};
 use crate::convert::{attributes, kind_bits, told};
+use crate::ioctl;
 use crate::server::{SEEK_DATA, SEEK_HOLE, names, xattr};
 
 impl Answers for LiveServer {
@@ -27,6 +28,7 @@ impl Answers for LiveServer {
             Ability::HANDLE_KILLPRIV_V2,
             Ability::EXPLICIT_INVAL_DATA,
             Ability::DIRECT_IO_ALLOW_MMAP,
+            Ability::IOCTL_DIR,
         ]);
         if self.live.has_posix_acls() {
             wishes = wishes.and(Ability::POSIX_ACL);
@@ -128,6 +130,9 @@ impl LiveServer {
                 Answer::done()
             }
             Ask::Statfs => self.figures(),
+            Ask::Ioctl { command, room, .. } => {
+                return Ok(ioctl::told(&self.attributes(node)?, command, room));
+            }
             _ => return Ok(None),
         }))
     }

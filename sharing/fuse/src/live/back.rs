@@ -31,12 +31,13 @@ pub enum TakenBack<E> {
 #[derive(Clone)]
 pub struct Beside {
     server: Arc<LiveServer>,
-    notices: Notices,
 }
 
 impl Beside {
     pub(crate) fn new(server: Arc<LiveServer>, notices: Notices) -> Self {
-        Self { server, notices }
+        // the server is new, and so is the way
+        let _ = server.notices.set(notices);
+        Self { server }
     }
 
     /// Has `work` take the file system back to `snapshot`, one of its own by its full name.
@@ -71,9 +72,10 @@ impl Beside {
     fn forget(&self, changed: &[Changed]) -> io::Result<()> {
         let root = self.server.live.root();
         let node = |number: u64| if number == root { ROOT } else { number };
+        let Some(notices) = self.server.notices.get() else { return Ok(()) };
         let told = changed.iter().map(|changed| match changed {
-            Changed::Node(number) => self.notices.forget_node(node(*number)),
-            Changed::Name { dir, name } => self.notices.forget_name(node(*dir), name),
+            Changed::Node(number) => notices.forget_node(node(*number)),
+            Changed::Name { dir, name } => notices.forget_name(node(*dir), name),
         });
         told.fold(Ok(()), io::Result::and)
     }

@@ -6,6 +6,7 @@ use vfs::{Attributes, By, Error, Kind, MoveKind, New, Open, Position, Set, Time,
 
 use super::{LiveServer, by, kind_of};
 use crate::convert::told;
+use crate::ioctl;
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
@@ -99,6 +100,7 @@ impl LiveServer {
                 self.done(asker, || self.allocated(by, node, (offset, length), mode))
             }
             Ask::CopyFileRange { .. } => self.copy(asker, ask),
+            Ask::Ioctl { command, given, .. } => self.set_flags(asker, node, (command, given)),
             _ => Err(Errno::NOSYS),
         }
     }
@@ -200,8 +202,7 @@ impl LiveServer {
             size: wish.size,
             atime: wish.atime.map(time),
             mtime: wish.mtime.map(time),
-            crtime: None,
-            project: None,
+            ..Set::default()
         };
         let by = By { keeps_setid: asker.uid == 0, ..by(asker) };
         let drops = set.uid.is_some() || set.gid.is_some() || set.size.is_some();
@@ -212,6 +213,24 @@ impl LiveServer {
             self.live.set(by, node, &set)
         };
         self.patiently(asker, work).map(|found| self.facts(&found))
+    }
+
+    /// Sets flags and projects.
+    fn set_flags(
+        &self,
+        asker: &Asker<'_>,
+        node: u64,
+        (command, given): (u32, &[u8]),
+    ) -> Result<Answer, Errno> {
+        let found = told(self.attributes(node))?;
+        if let Some(set) = ioctl::wished(by(asker), &found, command, given)? {
+            self.patiently(asker, || self.live.set(by(asker), node, &set))?;
+            // the kernel does not know that this changes the time of the last change
+            if let Some(notices) = self.notices.get() {
+                let _ = notices.forget_attributes(asker.node);
+            }
+        }
+        Ok(Answer::ioctl(&[]))
     }
 
     pub(super) fn write(&self, asker: &Asker<'_>, ask: Ask<'_>) -> Result<Answer, Errno> {

@@ -9,16 +9,18 @@ mod changes;
 mod patience;
 mod removed;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use fusedev::{Answer, Asker, Opened, Validity};
+use fusedev::{Answer, Asker, Notices, Opened, Validity};
 use parking_lot::RwLock;
-use vfs::{Attributes, By, Error, Kind, Live, LiveListing, Open};
+use vfs::{Attributes, By, Error, Kind, Live, LiveListing, Open, Reason};
 
 use crate::ROOT;
 use crate::convert::attributes;
 use crate::handles::Handles;
+use crate::ioctl;
 pub use back::{Beside, TakenBack};
 use removed::{Removed, Revived};
 
@@ -35,6 +37,8 @@ pub(crate) struct LiveServer {
     revived: Revived,
     /// Whether the kernel forgets what it keeps of a file where that is written directly.
     direct: AtomicBool,
+    /// The way to the kernel, as soon as something is mounted.
+    notices: OnceLock<Notices>,
 }
 
 /// Nobody but the kernel changes anything.
@@ -45,6 +49,8 @@ const SHORT: Duration = Duration::from_secs(1);
 
 const O_ACCMODE: i32 = 3;
 const O_WRONLY: i32 = 1;
+const O_TRUNC: i32 = 0o1000;
+const O_APPEND: i32 = 0o2000;
 const O_NOATIME: i32 = 0o1_000_000;
 const FORMAT: u32 = 0o170_000;
 const SET_ID: u32 = 0o6000;
@@ -56,8 +62,8 @@ impl LiveServer {
         let (files, listings) = (Handles::new(), Handles::new());
         let (removed, revived) = (Removed::default(), Revived::default());
         let direct = AtomicBool::new(false);
-        let gate = RwLock::new(());
-        Self { live, gate, names, files, listings, removed, revived, direct }
+        let (gate, notices) = (RwLock::new(()), OnceLock::new());
+        Self { live, gate, names, files, listings, removed, revived, direct, notices }
     }
 
     /// The kernel calls the root 1, whatever its number is.
@@ -139,6 +145,7 @@ impl LiveServer {
     }
 
     fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
+        self.may_open(number, flags)?;
         let file = self.live.read(number)?;
         let file = if flags & O_NOATIME == 0 { file } else { file.in_secret() };
         // what the kernel keeps it reads without a word to us
@@ -147,6 +154,19 @@ impl LiveServer {
         let stays = !file.is_volume();
         let opened = self.opened(file, flags);
         Ok(if stays && !is_noted { opened.keeps_content() } else { opened })
+    }
+
+    /// The kernel knows of no flags that forbid writing.
+    fn may_open(&self, number: u64, flags: i32) -> Result<(), Error> {
+        if flags & O_ACCMODE == 0 {
+            return Ok(());
+        }
+        let has = self.attributes(number)?.flags;
+        let is_appended_to = flags & (O_APPEND | O_TRUNC) == O_APPEND;
+        if has & ioctl::IMMUTABLE != 0 || has & ioctl::APPEND_ONLY != 0 && !is_appended_to {
+            return Err(Error::Refused { reason: Reason::NotPermitted });
+        }
+        Ok(())
     }
 
     /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's

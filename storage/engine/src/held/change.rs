@@ -57,6 +57,9 @@ pub struct Set {
     pub mtime: Option<Time>,
     /// When it was made.
     pub crtime: Option<Time>,
+    /// All flags that it is to have of those that Linux knows: 0x10 immutable, 0x20 append only, 0x40
+    /// no dump, 0x20000000 files in it inherit the project.
+    pub flags: Option<u32>,
     /// The project.
     pub project: Option<u64>,
 }
@@ -109,7 +112,7 @@ impl Set {
             atime: self.atime.map(Time::below),
             mtime: self.mtime.map(Time::below),
             crtime: self.crtime.map(Time::below),
-            flags: None,
+            flags: self.flags.map(zpl::flags_of_linux),
             project: self.project,
         }
     }

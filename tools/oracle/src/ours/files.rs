@@ -107,9 +107,11 @@ impl<'a> Churn<'a> {
         };
         let named = self.names[at].clone();
         match self.chance.below(21) {
-            20 => self.set(&named, |chance| Set {
-                project: Some(one(chance, &[0, 7, 4_000_000])),
-                ..Set::default()
+            20 => self.set(&named, |chance| {
+                // no dump, immutable; its project is inherited
+                let (project, flags) =
+                    one(chance, &[(0, 0), (7, 0x40 | immutable(&named)), (4_000_000, 0x2000_0000)]);
+                Set { project: Some(project), flags: Some(flags), ..Set::default() }
             }),
             0..=3 => self.write(&named),
             4 => self.truncate(&named),
@@ -306,6 +308,11 @@ impl<'a> Churn<'a> {
         }
         Ok(())
     }
+}
+
+/// Of some files the flag that they are immutable.
+fn immutable(file: &Named) -> u32 {
+    if file.kind == Kind::File && file.id.get().is_multiple_of(3) { 0x10 } else { 0 }
 }
 
 fn time(chance: &mut Seed) -> Time {

@@ -1,0 +1,100 @@
+//! Flags and projects of files, as ioctl(2) gives and takes them: lsattr, chattr, `zfs project`.
+//!
+//! ```text
+//! FS_IOC_GETFLAGS, FS_IOC_SETFLAGS: a word of flags (4 bytes; a long is asked for, its rest is 0)
+//!     0x10 immutable, 0x20 append only, 0x40 no dump, 0x20000000 the project is inherited
+//!
+//! FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR: struct fsxattr, of the machine's byte order
+//! offset  size  field
+//!      0     4  flags: 8 immutable, 0x10 append only, 0x80 no dump, 0x200 the project is inherited
+//!      4     8  extent size, extents: 0
+//!     12     4  project
+//!     16    12  extent size of copies, unused: 0
+//! ```
+//!
+//! Learnt from: Linux's `include/uapi/linux/fs.h`; what OpenZFS takes of it, from trying.
+
+use fusedev::Answer;
+use rustix::io::Errno;
+use vfs::{Attributes, By, Set};
+
+const GETFLAGS: u32 = 0x8008_6601;
+const GETFLAGS_32: u32 = 0x8004_6601;
+const SETFLAGS: u32 = 0x4008_6602;
+const SETFLAGS_32: u32 = 0x4004_6602;
+const FSGETXATTR: u32 = 0x801c_581f;
+const FSSETXATTR: u32 = 0x401c_5820;
+
+/// Flags as the one word has them, and as the other.
+const PAIRS: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x40, 0x80), (0x2000_0000, 0x200)];
+const PROJECT_AT: usize = 12;
+
+pub(crate) const IMMUTABLE: u32 = 0x10;
+pub(crate) const APPEND_ONLY: u32 = 0x20;
+
+/// Answers a question that changes nothing; none: it is another.
+pub(crate) fn told(of: &Attributes, command: u32, room: u32) -> Option<Answer> {
+    match command {
+        GETFLAGS | GETFLAGS_32 => {
+            let mut flags = of.flags.to_ne_bytes().to_vec();
+            flags.resize(usize::try_from(room).unwrap_or(0).clamp(4, 8), 0);
+            Some(Answer::ioctl(&flags))
+        }
+        FSGETXATTR => Some(Answer::ioctl(&fsxattr(of))),
+        _ => None,
+    }
+}
+
+/// What somebody wants to have set of a file that is as it is; none: nothing is to be set.
+pub(crate) fn wished(
+    by: By,
+    of: &Attributes,
+    command: u32,
+    given: &[u8],
+) -> Result<Option<Set>, Errno> {
+    let word = |at: usize| {
+        let bytes = given.get(at..)?.first_chunk()?;
+        Some(u32::from_ne_bytes(*bytes))
+    };
+    let (flags, project) = match command {
+        SETFLAGS | SETFLAGS_32 => (word(0).ok_or(Errno::INVAL)?, None),
+        FSSETXATTR => {
+            let flags = flags_of(word(0).ok_or(Errno::INVAL)?)?;
+            (flags, Some(word(PROJECT_AT).ok_or(Errno::INVAL)?))
+        }
+        _ => return Err(Errno::NOTTY),
+    };
+    if flags & !PAIRS.iter().fold(0, |all, pair| all | pair.0) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    // kernels before 5.13 leave to us who may
+    let is_for_root = (flags ^ of.flags) & (IMMUTABLE | APPEND_ONLY) != 0;
+    if by.uid != 0 && (by.uid != of.uid || is_for_root) {
+        return Err(Errno::PERM);
+    }
+    let project = project.map(u64::from).filter(|project| *project != of.project);
+    let flags = Some(flags).filter(|flags| *flags != of.flags);
+    let set = Set { flags, project, ..Set::default() };
+    Ok(Some(set).filter(|set| *set != Set::default()))
+}
+
+/// The one word of flags by the other.
+fn flags_of(wanted: u32) -> Result<u32, Errno> {
+    if wanted & !PAIRS.iter().fold(0, |all, pair| all | pair.1) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    Ok(PAIRS.iter().filter(|pair| wanted & pair.1 != 0).fold(0, |all, pair| all | pair.0))
+}
+
+fn fsxattr(of: &Attributes) -> [u8; 28] {
+    let flags = PAIRS.iter().filter(|pair| of.flags & pair.0 != 0);
+    let flags: u32 = flags.map(|pair| pair.1).sum();
+    let project = u32::try_from(of.project).unwrap_or(u32::MAX);
+    let mut out = [0; 28];
+    for (at, word) in [(0, flags), (PROJECT_AT, project)] {
+        for (slot, byte) in out.iter_mut().skip(at).zip(word.to_ne_bytes()) {
+            *slot = byte;
+        }
+    }
+    out
+}
