@@ -27,9 +27,18 @@ pub struct Memory {
     freed: Mutex<Vec<Blkptr>>,
     /// Those that cannot be read.
     lost: Mutex<HashSet<u64>>,
+    /// How many reads go well before all fail; `None`: all go well.
+    good_reads: Mutex<Option<usize>>,
 }
 
 impl Memory {
+    /// Another one that holds the same.
+    #[must_use]
+    pub fn copy(&self) -> Arc<Self> {
+        let (blocks, next) = (self.blocks.lock().clone(), *self.next.lock());
+        Arc::new(Self { blocks: Mutex::new(blocks), next: Mutex::new(next), ..Self::default() })
+    }
+
     /// How many blocks are held.
     pub fn count(&self) -> usize {
         self.blocks.lock().len()
@@ -42,6 +51,19 @@ impl Memory {
         {
             self.lost.lock().insert(dva.offset);
         }
+    }
+
+    /// After so many reads all others fail, until this is called again; `None`: none fails.
+    pub fn fail_after(&self, reads: Option<usize>) {
+        *self.good_reads.lock() = reads;
+    }
+
+    fn is_failing(&self) -> bool {
+        let mut left = self.good_reads.lock();
+        let Some(left) = &mut *left else { return false };
+        let is_out = *left == 0;
+        *left = left.saturating_sub(1);
+        is_out
     }
 
     /// The blocks that were freed and not asked for yet.
@@ -199,7 +221,7 @@ impl Source for Memory {
         let found = match pointer {
             Blkptr::Regular(block) => {
                 let offset = block.dvas[0].map_or(0, |dva| dva.offset);
-                let is_lost = self.lost.lock().contains(&offset);
+                let is_lost = self.lost.lock().contains(&offset) || self.is_failing();
                 let found = self.blocks.lock().get(&offset).cloned();
                 let late = || {
                     let late = self.late.lock();

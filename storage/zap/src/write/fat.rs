@@ -93,6 +93,7 @@ impl<'a> Fat<'a> {
             if found.is_some() && mode == Mode::Insert {
                 return Err(Error::Exists { place: self.object.place(BlockId::new(0)) });
             }
+            self.touch_header()?;
             let mut state = (0, 0);
             let fit = self.edit(number, &mut |leaf| {
                 let fit = match &found {
@@ -126,21 +127,32 @@ impl<'a> Fat<'a> {
         }
     }
 
-    /// Takes an entry out; gives whether it was there.
+    /// Takes an entry out; gives whether it was there. Where this fails it is there still.
     pub(super) fn remove(&mut self, key: &Key<'_>) -> Result<bool> {
         let (number, block) = self.leaf(key.hash)?;
         let found = self.find(number, &block, key)?;
         drop(block);
         let Some(entry) = found else { return Ok(false) };
+        self.touch_header()?;
         let left = self.edit(number, &mut |leaf| {
             leaf.remove(&entry)?;
             leaf.view().map(|view| view.entry_count)
         })?;
         self.header.entries = self.header.entries.saturating_sub(1);
         self.unsaved = true;
-        let shrunk = if left == 0 { self.shrink(key.hash) } else { Ok(()) };
+        if left == 0 {
+            // the entry is out: an empty leaf that cannot be joined now is only not made use of
+            let _ = self.shrink(key.hash);
+        }
         self.save()?;
-        shrunk.map(|()| true)
+        Ok(true)
+    }
+
+    /// Sees to it that the header can be saved, and that what is changed now can be changed back in
+    /// this group without reading anything.
+    fn touch_header(&mut self) -> Result<()> {
+        self.unsaved = true;
+        self.save()
     }
 
     /// Writes the header, if it has changed.

@@ -27,18 +27,22 @@ impl Fat<'_> {
         let mut last_freed = false;
         while let Some(other) = self.empty_neighbour(seat)? {
             let (kept, freed) = if seat.prefix & 1 == 0 { (seat, other) } else { (other, seat) };
-            self.point(self.run(freed.prefix, freed.bits), kept.number)?;
-            let behind = BlockId::new(freed.number.get().saturating_add(1));
-            let bytes = self.offset(freed.number)..self.offset(behind);
-            self.object.free_range(self.tx, bytes)?;
-            last_freed |= behind == self.header.free_block;
-            self.header.leaves = self.header.leaves.saturating_sub(1);
+            let run = self.run(freed.prefix, freed.bits);
+            // all that is changed must be known before anything is: half of it would be damage
+            self.point(run.clone(), freed.number)?;
+            self.edit(kept.number, &mut |_| Ok(()))?;
+            self.point(run, kept.number)?;
             let (prefix, bits) = (kept.prefix >> 1, kept.bits.saturating_sub(1));
             seat = Seat { number: kept.number, prefix, bits };
             self.edit(kept.number, &mut |leaf| {
                 leaf.set_prefix(prefix, bits);
                 Ok(())
             })?;
+            self.header.leaves = self.header.leaves.saturating_sub(1);
+            let behind = BlockId::new(freed.number.get().saturating_add(1));
+            let bytes = self.offset(freed.number)..self.offset(behind);
+            self.object.free_range(self.tx, bytes)?;
+            last_freed |= behind == self.header.free_block;
         }
         if last_freed { self.find_free_block() } else { Ok(()) }
     }

@@ -41,6 +41,13 @@ impl Draft {
         self.sheet.word(Attribute::Size)
     }
 
+    /// A directory below it counts as a link of it.
+    pub(super) fn count_directory(&mut self, kind: Kind, delta: i64) {
+        if kind == Kind::Directory {
+            self.sheet.add(Attribute::Links, delta);
+        }
+    }
+
     /// What belongs to it counts for these: user, group and project.
     pub(super) fn owners(&self) -> [u64; 3] {
         OWNERS.map(|one| self.sheet.word(one))
@@ -105,9 +112,7 @@ impl Writer {
             self.begin.has_long_name(tx);
         }
         dir.sheet.add(Attribute::Size, 1);
-        if kind == Kind::Directory {
-            dir.sheet.add(Attribute::Links, 1);
-        }
+        dir.count_directory(kind, 1);
         dir.sheet.touch_content(now);
         Ok(())
     }
@@ -122,9 +127,7 @@ impl Writer {
     ) -> Result<()> {
         self.table(dir.id())?.remove(tx, name)?;
         dir.sheet.add(Attribute::Size, -1);
-        if kind == Kind::Directory {
-            dir.sheet.add(Attribute::Links, -1);
-        }
+        dir.count_directory(kind, -1);
         dir.sheet.touch_content(now);
         Ok(())
     }

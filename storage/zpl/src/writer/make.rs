@@ -87,8 +87,11 @@ impl Writer {
         let unlinked = self.fs.inner.locks.unlinked();
         let tx = self.begin.begin(&plan.need())?;
         let mut object = self.born(&tx, &mut plan)?;
+        if let Err(why) = self.add_unlinked(&tx, &unlinked, object.id()) {
+            self.fs.objset().free(&tx, object.id())?;
+            return Err(why);
+        }
         self.inherit(&tx, caller, &mut object, acls)?;
-        self.add_unlinked(&tx, &unlinked, object.id())?;
         self.held.lock().insert(object.id(), 1);
         Ok(Made { id: object.id(), attributes: object.sheet.attributes() })
     }

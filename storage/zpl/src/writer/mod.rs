@@ -13,6 +13,7 @@ mod acl;
 mod content;
 mod draft;
 mod make;
+mod names;
 mod reap;
 mod remove;
 mod rename;

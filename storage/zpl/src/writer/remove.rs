@@ -56,11 +56,13 @@ impl Writer {
         self.settle(&mut target.sheet)?;
         let unlinked = was_unlinked.then(|| self.fs.inner.locks.unlinked());
         let tx = self.begin.begin(&SMALL_NEED)?;
-        let entry = (name, file, target.kind());
-        self.add_name(&tx, &mut parent, entry, caller.now)?;
-        if let Some(lock) = &unlinked {
-            self.remove_unlinked(&tx, lock, file)?;
-        }
+        self.all_names(&tx, caller.now, |names| {
+            names.add(&mut parent, name, target.named())?;
+            match &unlinked {
+                Some(lock) => self.remove_unlinked(&tx, lock, file),
+                None => Ok(()),
+            }
+        })?;
         target.store(&tx)?;
         parent.store(&tx)?;
         if was_unlinked {
@@ -140,8 +142,10 @@ impl Writer {
         let (id, kind) = (target.id(), target.kind());
         let fate = self.fate(&target);
         let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
-        self.take_name(&tx, &mut parent, (name, kind), now)?;
-        self.lose_name(&tx, &mut target, &fate, now)?;
+        self.all_names(&tx, now, |names| {
+            names.take(&mut parent, name, kind)?;
+            self.lose_name(&tx, &mut target, &fate, now)
+        })?;
         parent.store(&tx)?;
         self.begin.promise(&tx, Promise::Record(body));
         drop(tx);
@@ -176,7 +180,8 @@ impl Writer {
         Fate { is_last, unlinked, is_reaped: is_kept && !is_held }
     }
 
-    /// A file has lost a name: it has a link less, or goes.
+    /// A file has lost a name: it has a link less, or goes. What can fail comes first, so that the
+    /// file is what it was then.
     pub(super) fn lose_name(
         &self,
         tx: &Tx,
@@ -188,14 +193,13 @@ impl Writer {
             self.fs.inner.tables.forget(target.id());
             return self.free_whole(tx, target);
         }
+        if let Some(lock) = &fate.unlinked {
+            self.add_unlinked(tx, lock, target.id())?;
+        }
         let links = if fate.is_last { 0 } else { target.links().saturating_sub(1) };
         target.sheet.set_word(Attribute::Links, links);
         target.sheet.touch_status(now);
-        target.store(tx)?;
-        match &fate.unlinked {
-            Some(lock) => self.add_unlinked(tx, lock, target.id()),
-            None => Ok(()),
-        }
+        target.store(tx)
     }
 
     /// Frees a file and the object that its ACL may be kept in.

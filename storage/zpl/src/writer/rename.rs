@@ -8,6 +8,7 @@ use units::ObjectId;
 
 use crate::writer::draft::{Draft, SMALL_NEED};
 use crate::writer::make::Plan;
+use crate::writer::names::Names;
 use crate::writer::remove::{Fate, Locked};
 use crate::writer::{New, Writer};
 use crate::{Caller, Error, Kind, Need, Promise, Result};
@@ -61,6 +62,26 @@ struct Files {
 impl Files {
     fn to(&mut self) -> &mut Draft {
         self.to.as_mut().unwrap_or(&mut self.from)
+    }
+
+    /// What was moved is told where it is now.
+    fn tell(&mut self, tx: &Tx, caller: &Caller, how: &Move<'_>) -> Result<()> {
+        let into = self.to().sheet.has_flag(flag::PROJINHERIT);
+        let moved = &mut self.source;
+        moved.sheet.set_flags(flag::AV_MODIFIED, true);
+        if into {
+            moved.sheet.set_flags(flag::PROJINHERIT, true);
+        }
+        moved.sheet.set_word(Attribute::Parent, how.to_dir.get());
+        moved.sheet.touch_status(caller.now);
+        moved.store(tx)?;
+        if how.kind != MoveKind::Exchange {
+            return Ok(());
+        }
+        let Some(target) = &mut self.target else { return Ok(()) };
+        target.sheet.set_word(Attribute::Parent, how.from_dir.get());
+        target.sheet.touch_status(caller.now);
+        target.store(tx)
     }
 }
 
@@ -200,18 +221,27 @@ impl Writer {
         let is_reaped = fate.as_ref().is_some_and(Fate::is_reaped);
         let need = whiteout.as_ref().map_or(SMALL_NEED, Plan::need);
         let tx = self.begin.begin(&Need { frees: fate.is_some(), ..need })?;
-        self.swap_names(&tx, caller, how, ends, &mut files)?;
-        if let (Some(target), Some(fate)) = (&mut files.target, &fate) {
-            self.lose_name(&tx, target, fate, caller.now)?;
+        let left = match &mut whiteout {
+            Some(plan) => Some(self.whiteout(&tx, how.from_dir, plan)?),
+            None => None,
+        };
+        let made = left.as_ref().map(|left| (left.object, Kind::CharDevice));
+        let moved = self.all_names(&tx, caller.now, |names| {
+            names.swap(how, ends, &mut files, made)?;
+            match (&mut files.target, &fate) {
+                (Some(target), Some(fate)) => self.lose_name(&tx, target, fate, caller.now),
+                _ => Ok(()),
+            }
+        });
+        if let Err(why) = moved {
+            if let Some((id, _)) = made {
+                self.fs.objset().free(&tx, id)?;
+            }
+            return Err(why);
         }
-        let kind = match &mut whiteout {
-            Some(plan) => RenameKind::Whiteout(self.white_out(
-                &tx,
-                caller,
-                (how.from_dir, &ends.source.0),
-                plan,
-                &mut files,
-            )?),
+        files.tell(&tx, caller, how)?;
+        let kind = match left {
+            Some(left) => RenameKind::Whiteout(left),
             None if how.kind == MoveKind::Exchange => RenameKind::Exchange,
             None => RenameKind::Plain,
         };
@@ -238,56 +268,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes the old names away and gives the new ones.
-    fn swap_names(
-        &self,
-        tx: &Tx,
-        caller: &Caller,
-        how: &Move<'_>,
-        ends: &Ends,
-        files: &mut Files,
-    ) -> Result<()> {
-        let now = caller.now;
-        let (source, kind) = files.source.named();
-        self.take_name(tx, &mut files.from, (&ends.source.0, kind), now)?;
-        let other = files.target.as_ref().map(Draft::named);
-        if let (Some((stored, _)), Some((_, kind))) = (&ends.target, other) {
-            self.take_name(tx, files.to(), (stored, kind), now)?;
-        }
-        self.add_name(tx, files.to(), (how.to, source, kind), now)?;
-        let into = files.to().sheet.has_flag(flag::PROJINHERIT);
-        let moved = &mut files.source;
-        moved.sheet.set_flags(flag::AV_MODIFIED, true);
-        if into {
-            moved.sheet.set_flags(flag::PROJINHERIT, true);
-        }
-        moved.sheet.set_word(Attribute::Parent, how.to_dir.get());
-        moved.sheet.touch_status(now);
-        moved.store(tx)?;
-        if how.kind != MoveKind::Exchange {
-            return Ok(());
-        }
-        let Some(target) = &mut files.target else { return Ok(()) };
-        target.sheet.set_word(Attribute::Parent, how.from_dir.get());
-        target.sheet.touch_status(now);
-        target.store(tx)?;
-        let (id, kind) = target.named();
-        self.add_name(tx, &mut files.from, (&ends.source.0, id, kind), now)
-    }
-
-    /// Leaves a whiteout at the old name.
-    fn white_out(
-        &self,
-        tx: &Tx,
-        caller: &Caller,
-        (dir, name): (ObjectId, &[u8]),
-        plan: &mut Plan,
-        files: &mut Files,
-    ) -> Result<Whiteout> {
+    /// Makes what is left at the old name.
+    fn whiteout(&self, tx: &Tx, dir: ObjectId, plan: &mut Plan) -> Result<Whiteout> {
         plan.birth.parent = dir;
         let made = self.born(tx, plan)?;
-        let entry = (name, made.id(), Kind::CharDevice);
-        self.add_name(tx, &mut files.from, entry, caller.now)?;
         let birth = &plan.birth;
         Ok(Whiteout {
             object: made.id(),
@@ -298,6 +282,32 @@ impl Writer {
             crtime: birth.now.to_words(),
             rdev: birth.rdev,
         })
+    }
+}
+
+impl Names<'_> {
+    /// Gives the new names, and takes the old ones away or gives them to others.
+    fn swap(
+        &mut self,
+        how: &Move<'_>,
+        ends: &Ends,
+        files: &mut Files,
+        whiteout: Option<(ObjectId, Kind)>,
+    ) -> Result<()> {
+        let source = files.source.named();
+        let other = files.target.as_ref().map(Draft::named);
+        match (&ends.target, other) {
+            (Some((stored, _)), Some((_, was))) => {
+                self.turn_as(files.to(), (stored, how.to), was, source)?;
+            }
+            _ => self.add(files.to(), how.to, source)?,
+        }
+        let old = &ends.source.0;
+        let heir = if how.kind == MoveKind::Exchange { other } else { whiteout };
+        match heir {
+            Some(heir) => self.turn(&mut files.from, old, source.1, heir),
+            None => self.take(&mut files.from, old, source.1),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod compare;
 mod crowd;
 mod extents;
+mod faults;
 mod fixtures;
 mod made;
 mod model;

@@ -20,10 +20,17 @@ pub(crate) struct Host {
     pub(crate) random: AtomicU64,
     /// What was promised, if anyone wants to know.
     pub(crate) promises: Mutex<Option<Vec<zil::Entry>>>,
+    /// With the next transaction reads begin to fail, after so many.
+    pub(crate) failing: Mutex<Option<(Arc<Memory>, usize)>>,
 }
 
 impl Begin for Host {
-    fn begin(&self, _: &Need) -> zpl::Result<Tx> {
+    fn begin(&self, need: &Need) -> zpl::Result<Tx> {
+        if !need.ahead
+            && let Some((memory, reads)) = self.failing.lock().take()
+        {
+            memory.fail_after(Some(reads));
+        }
         self.groups.begin().ok_or(Error::Stopped { objset: units::ObjsetId::new(54) })
     }
 
@@ -97,7 +104,7 @@ impl Pool {
         zpl::create(&objset, &tx, new, &mut draw).expect("a new file system");
         drop(tx);
         let (random, promises) = (AtomicU64::new(3), Mutex::default());
-        let host = Arc::new(Host { groups, random, promises });
+        let host = Arc::new(Host { groups, random, promises, failing: Mutex::default() });
         let fs = Fs::open(objset.clone(), Options::default(), None).expect("file system").0;
         let writer =
             Writer::new(fs, Arc::clone(&host) as Arc<dyn Begin>, settings).expect("writer");
@@ -118,8 +125,7 @@ impl Pool {
     }
 
     fn stored(&self, root: &Blkptr) -> Objset {
-        let source = Arc::clone(&self.memory) as Arc<dyn zio::Source>;
-        Objset::open(source, self.objset.id(), root, None).expect("object set")
+        stored(&self.memory, &self.objset, root)
     }
 
     /// The file system as it is stored, opened for writing: as after a crash.
@@ -129,13 +135,27 @@ impl Pool {
 
     /// The same as it was stored before.
     pub(crate) fn again_from(&self, root: &Blkptr, settings: Settings) -> Self {
-        let objset = self.stored(root).to_live();
+        self.again_in(Arc::clone(&self.memory), root, settings)
+    }
+
+    /// The same in a copy of the memory.
+    pub(crate) fn copy_from(&self, root: &Blkptr, settings: Settings) -> Self {
+        self.again_in(self.memory.copy(), root, settings)
+    }
+
+    fn again_in(&self, memory: Arc<Memory>, root: &Blkptr, settings: Settings) -> Self {
+        let objset = stored(&memory, &self.objset, root).to_live();
         let groups = Groups::new(self.host.groups.synced(), Limits::default());
         let (random, promises) = (AtomicU64::new(5), Mutex::default());
-        let host = Arc::new(Host { groups, random, promises });
+        let host = Arc::new(Host { groups, random, promises, failing: Mutex::default() });
         let fs = Fs::open(objset.clone(), Options::default(), None).expect("file system").0;
         let begin = Arc::clone(&host) as Arc<dyn Begin>;
         let writer = Writer::new(fs, begin, settings).expect("writer");
-        Self { objset, memory: Arc::clone(&self.memory), host, writer }
+        Self { objset, memory, host, writer }
     }
+}
+
+fn stored(memory: &Arc<Memory>, objset: &Objset, root: &Blkptr) -> Objset {
+    let source = Arc::clone(memory) as Arc<dyn zio::Source>;
+    Objset::open(source, objset.id(), root, None).expect("object set")
 }

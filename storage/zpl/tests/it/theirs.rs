@@ -26,7 +26,8 @@ fn objset(fixture: &str, dataset: &str) -> Objset {
 pub(crate) fn writer(objset: &Objset, options: Options) -> Writer {
     let live = objset.to_live();
     let groups = Groups::new(units::Txg::new(1 << 40), Limits::default());
-    let host = Host { groups, random: AtomicU64::new(9), promises: Mutex::default() };
+    let (promises, failing) = (Mutex::default(), Mutex::default());
+    let host = Host { groups, random: AtomicU64::new(9), promises, failing };
     let fs = Fs::open(live, options, None).expect("file system").0;
     Writer::new(fs, Arc::new(host) as Arc<dyn Begin>, Settings::default()).expect("writer")
 }
