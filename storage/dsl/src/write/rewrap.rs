@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use ondisk::dsl::Dir as DirPhys;
-use transform::crypt::{WrappingKey, unwrap_key, wrap_key};
+use transform::crypt::{WrappedKey, WrappingKey, unwrap_key, wrap_key};
 use units::ObjectId;
 use zap::{Value, Zap};
 
@@ -50,13 +50,13 @@ pub fn change_key(
     location: Option<&str>,
 ) -> Result<()> {
     let (dir, root) = judge(change, name)?;
+    let closed = Way::new(change, rewrap, (name, root)).all_closed(dir)?;
     if let Some(location) = location {
         let record = change.dir(dir)?;
         let value = Value::new(1, location.bytes().chain([0]).collect());
         change.put(record.properties, LOCATION, &value)?;
     }
-    let mut way = Way { change, rewrap, name, from: root, to: dir, done: BTreeSet::new() };
-    way.visit(dir, false, 0)
+    put_all(change, rewrap, &closed, dir)
 }
 
 /// Has a head that has a user's key of its own use that of what is above it.
@@ -70,9 +70,9 @@ pub fn inherit_key(change: &Change<'_>, name: &str, rewrap: &Rewrap<'_>) -> Resu
     let Some(above) = above else {
         return Err(busy(name, "what is above it is not encrypted"));
     };
+    let closed = Way::new(change, rewrap, (name, dir)).all_closed(dir)?;
     change.remove(record.properties, LOCATION)?;
-    let mut way = Way { change, rewrap, name, from: dir, to: above, done: BTreeSet::new() };
-    way.visit(dir, false, 0)
+    put_all(change, rewrap, &closed, above)
 }
 
 const LOCATION: &str = "keylocation";
@@ -99,12 +99,27 @@ struct Way<'a> {
     name: &'a str,
     /// The encryption root that they have.
     from: ObjectId,
-    /// The one that they get.
-    to: ObjectId,
     done: BTreeSet<ObjectId>,
+    /// Their records, and how they are closed from now on.
+    closed: Vec<(ObjectId, WrappedKey)>,
 }
 
-impl Way<'_> {
+impl<'a> Way<'a> {
+    fn new(
+        change: &'a Change<'a>,
+        rewrap: &'a Rewrap<'a>,
+        (name, from): (&'a str, ObjectId),
+    ) -> Self {
+        Self { change, rewrap, name, from, done: BTreeSet::new(), closed: Vec::new() }
+    }
+
+    /// Closes the keys of a directory and of what is below it. Nothing is written before all of them
+    /// could be opened, as a change that ends halfway would leave some with either key.
+    fn all_closed(mut self, dir: ObjectId) -> Result<Vec<(ObjectId, WrappedKey)>> {
+        self.visit(dir, false, 0)?;
+        Ok(self.closed)
+    }
+
     /// A directory and what is below it; `passed`: it is a clone, whose record is its origin's.
     fn visit(&mut self, dir: ObjectId, passed: bool, depth: usize) -> Result<()> {
         if depth > 256 {
@@ -135,22 +150,35 @@ impl Way<'_> {
         Ok(())
     }
 
-    fn close_anew(&self, key: ObjectId) -> Result<()> {
-        let Self { change, rewrap, .. } = self;
-        let failed = |why| Error::Key { name: self.name.to_owned(), why };
+    fn close_anew(&mut self, key: ObjectId) -> Result<()> {
+        let Self { change, rewrap, name, .. } = *self;
+        let failed = |why| Error::Key { name: name.to_owned(), why };
         let table = Zap::open(change.object(key)?)?;
-        let wrapped = crate::keys::wrapped_key(&table, key, self.name)?;
+        let wrapped = crate::keys::wrapped_key(&table, key, name)?;
         let open = unwrap_key(rewrap.old, &wrapped).map_err(failed)?;
         let wrapped = wrap_key(rewrap.new, &open, (rewrap.nonce)()).map_err(failed)?;
-        put_wrapped(change, key, &wrapped)?;
+        self.closed.push((key, wrapped));
+        Ok(())
+    }
+}
+
+/// Writes down how keys are closed from now on, and from which encryption root they have theirs.
+fn put_all(
+    change: &Change<'_>,
+    rewrap: &Rewrap<'_>,
+    closed: &[(ObjectId, WrappedKey)],
+    root: ObjectId,
+) -> Result<()> {
+    for (key, wrapped) in closed {
+        put_wrapped(change, *key, wrapped)?;
         for (name, number) in [
-            ("DSL_CRYPTO_ROOT_DDOBJ", self.to.get()),
+            ("DSL_CRYPTO_ROOT_DDOBJ", root.get()),
             ("keyformat", form(rewrap.format)),
             ("pbkdf2salt", rewrap.stretching.salt),
             ("pbkdf2iters", rewrap.stretching.iterations),
         ] {
-            change.put_number(key, name, number)?;
+            change.put_number(*key, name, number)?;
         }
-        Ok(())
     }
+    Ok(())
 }

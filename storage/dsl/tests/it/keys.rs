@@ -1,7 +1,7 @@
 //! Keys of new datasets: made, found, shared by clones, gone with the last.
 
-use dsl::KeyFormat;
-use dsl::write::{self, NewKey};
+use dsl::write::{self, NewKey, Rewrap};
+use dsl::{KeyFormat, Stretching};
 use ondisk::ObjectType;
 use ondisk::dsl::Dir;
 use transform::crypt::{DatasetKey, Suite, WrappingKey, wrap_key};
@@ -64,4 +64,49 @@ fn keys_are_made_shared_and_taken_along() {
     world.change(|it| write::destroy_snapshot(it, "tank/secret@s", false)).unwrap();
     world.change(|it| write::destroy(it, "tank/secret")).unwrap();
     assert!(world.mos.object(record).is_err());
+}
+
+#[test]
+fn a_key_is_changed_for_all_below_or_for_nobody() {
+    let (world, skeleton) = World::full();
+    world.write(skeleton.root, &[], &[], &block(1, 4, ObjectType::OBJSET));
+    let raw = |byte| WrappingKey::from_raw(&[byte; 32]).unwrap();
+    let (old, new, other) = (raw(1), raw(2), raw(3));
+    let add = |name: &str, guid, user: &WrappingKey, own| {
+        let key = DatasetKey::new(Suite::Aes256Gcm, guid, 1, &[1; 32], &[2; 64]);
+        let wrapped = wrap_key(user, &key, [3; 12]).unwrap();
+        world.change(|change| {
+            let id = write::create(change, name).unwrap();
+            let key =
+                NewKey { wrapped: &wrapped, own, format: KeyFormat::Raw, salt: 0, iterations: 0 };
+            write::encrypt(change, id, &key).unwrap();
+        });
+    };
+    add("tank/secret", 5, &old, true);
+    add("tank/secret/a", 6, &old, false);
+    // whose closed key is damaged
+    add("tank/secret/b", 7, &other, false);
+    let rewrap = Rewrap {
+        old: &old,
+        new: &new,
+        format: KeyFormat::Passphrase,
+        stretching: Stretching { salt: 7, iterations: 100_000 },
+        nonce: &|| [4; 12],
+    };
+    let place = Some("file:///root/key");
+    let refused = |name: &str| {
+        world.change(|change| write::change_key(change, name, &rewrap, place)).unwrap_err()
+    };
+    for name in ["tank/secret", "tank/secret/b"] {
+        assert!(matches!(refused(name), dsl::Error::Key { .. }), "{name}");
+        let tree = world.tree();
+        let told = tree.find(name).unwrap().property("keylocation").unwrap();
+        assert_eq!(told.unwrap().value, "none", "{name}: the key is where it was");
+    }
+    let tree = world.tree();
+    for (name, guid) in [("tank/secret", 5), ("tank/secret/a", 6)] {
+        let dataset = tree.find(name).unwrap();
+        tree.unlock(&dataset, &[1; 32]).unwrap();
+        assert_eq!(dataset.key().unwrap().unwrap().guid(), guid, "{name}");
+    }
 }
