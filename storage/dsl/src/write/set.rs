@@ -164,7 +164,10 @@ fn account(change: &Change<'_>, head: Head, property: &str, before: u64, after: 
         "reservation" => limits::set_reservation(change, head.dir, after),
         "refquota" => limits::judge_head_quota(change, head.dir, after),
         "refreservation" => limits::set_head_reservation(change, head.dir, before, after),
-        "filesystem_limit" | "snapshot_limit" => limits::begin_to_count(change, head.dir),
+        // nothing is counted for the sake of no limit
+        "filesystem_limit" | "snapshot_limit" if after != u64::MAX => {
+            limits::begin_to_count(change, head.dir)
+        }
         _ => Ok(()),
     }
 }

@@ -144,7 +144,15 @@ fn limits_begin_to_count() {
     for name in ["tank/a", "tank/a/b", "tank/c"] {
         world.change(|change| write::create(change, name)).unwrap();
     }
+    let feature = Feature::by_name("filesystem_limits").unwrap();
+    let is_used = || write::features::uses(&world.mos, feature).unwrap();
+    // to have none takes no counting
+    set(&world, "tank", "filesystem_limit", "none").unwrap();
+    set(&world, "tank/a", "snapshot_limit", "none").unwrap();
+    assert_eq!(is_used(), Some(0));
     set(&world, "tank", "filesystem_limit", "10").unwrap();
+    assert_eq!(is_used(), Some(1));
+    set(&world, "tank/a", "snapshot_limit", "none").unwrap();
     world.txg += 1;
     world.change(|change| write::snapshot(change, &["tank@s", "tank/a/b@s"])).unwrap();
     let counts = |name: &str| {
