@@ -70,6 +70,8 @@ pub struct Usage {
     pub allocated: u64,
     /// Bytes that were freed, and may not be used yet.
     pub deferred: u64,
+    /// Bytes that nobody has, of metaslabs whose maps could not be read.
+    pub out_of_reach: u64,
 }
 
 impl std::ops::AddAssign for Usage {
@@ -77,6 +79,7 @@ impl std::ops::AddAssign for Usage {
         self.capacity += other.capacity;
         self.allocated += other.allocated;
         self.deferred += other.deferred;
+        self.out_of_reach += other.out_of_reach;
     }
 }
 
@@ -93,6 +96,8 @@ pub struct Allocator {
     tops: RwLock<BTreeMap<VdevId, Arc<Top>>>,
     rotors: [Mutex<Rotor>; Class::ALL.len()],
     reader: RwLock<Option<Arc<dyn ReadMap>>>,
+    /// Held by who reads maps ahead.
+    reading: Mutex<()>,
     pins: Arc<Pins>,
     pub(crate) removed: RwLock<BTreeMap<VdevId, Arc<Removed>>>,
 }
@@ -232,7 +237,9 @@ impl Allocator {
     pub fn allocate(&self, want: &Want) -> Result<[Option<Dva>; 3], Error> {
         loop {
             match self.allocate_once(want) {
-                Err(Error::NotLoaded { vdev, metaslab }) => self.read_map(vdev, metaslab)?,
+                Err(Error::NotLoaded { vdev, metaslab }) => {
+                    self.read_map(vdev, metaslab, want.txg)?;
+                }
                 other => return other,
             }
         }
@@ -250,13 +257,13 @@ impl Allocator {
     /// Has maps read again that could not be read, when they are needed: drives may be back.
     pub fn try_again(&self) {
         for top in self.tops.read().values() {
-            top.state.lock().slabs.iter_mut().for_each(|slab| slab.unreadable = false);
+            top.state.lock().slabs.iter_mut().for_each(Slab::try_again);
         }
     }
 
     /// Reads the map of a metaslab and loads it, if there is somebody who can read maps. One that
-    /// cannot be read is left alone until it [may be tried again](Self::try_again).
-    fn read_map(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(), Error> {
+    /// cannot be read is left alone for some txgs, or until it [may be](Self::try_again).
+    fn read_map(&self, vdev: VdevId, metaslab: MetaslabId, txg: Txg) -> Result<(), Error> {
         let reader = self.reader.read().clone();
         let reader = reader.ok_or(Error::NotLoaded { vdev, metaslab })?;
         for _ in 0..MOST_READS {
@@ -270,8 +277,41 @@ impl Allocator {
         }
         let top = self.top(vdev)?;
         let at = place(vdev, metaslab, &top)?;
-        top.state.lock().slabs[at].unreadable = true;
+        let mut state = top.state.lock();
+        if !state.slabs[at].is_loaded() {
+            state.slabs[at].leave_alone(txg);
+        }
+        top.count(&state);
         Ok(())
+    }
+
+    /// Reads maps of a class, the best first, until so many bytes are known to be free or no map is
+    /// left that can be read: what is said of one that was not read is no promise.
+    pub fn make_sure_of(&self, class: Class, bytes: u64, txg: Txg) {
+        if self.known(class, txg).0 >= bytes {
+            return;
+        }
+        let _one = self.reading.lock();
+        loop {
+            let (known, next) = self.known(class, txg);
+            let Some((vdev, metaslab)) = next.filter(|_| known < bytes) else { return };
+            if self.read_map(vdev, metaslab, txg).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn known(&self, class: Class, txg: Txg) -> (u64, Option<(VdevId, MetaslabId)>) {
+        let tops = self.tops.read();
+        let of_class = tops.values().filter(|top| top.spec.class == class);
+        let open = of_class.filter(|top| top.open.load(Ordering::Relaxed));
+        let (mut bytes, mut next) = (0_u64, None);
+        for top in open {
+            let (known, unread) = top.state.lock().known(txg);
+            bytes = bytes.saturating_add(known);
+            next = next.or(unread.map(|metaslab| (top.spec.vdev, metaslab)));
+        }
+        (bytes, next)
     }
 
     fn allocate_in(&self, class: Class, want: &Want) -> Result<Option<[Option<Dva>; 3]>, Error> {
@@ -355,7 +395,7 @@ impl Allocator {
         let at = top.slab_of(&state, &range)?;
         if !state.slabs[at].is_loaded() {
             drop(state);
-            self.read_map(dva.vdev, id(at))?;
+            self.read_map(dva.vdev, id(at), txg)?;
             state = top.state.lock();
         }
         if !state.slabs[at].is_loaded() {
@@ -526,7 +566,7 @@ fn sum<'a>(slabs: impl Iterator<Item = &'a Slab>) -> Usage {
     let mut all = Usage::default();
     for slab in slabs {
         let (capacity, allocated, deferred) = (slab.size(), slab.allocated, slab.waiting());
-        all += Usage { capacity, allocated, deferred };
+        all += Usage { capacity, allocated, deferred, out_of_reach: slab.out_of_reach() };
     }
     all
 }

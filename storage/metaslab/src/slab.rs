@@ -37,8 +37,21 @@ pub(crate) struct Slab {
     dropped: Txg,
     /// log2 of the longest range, as was said of it before the map was read.
     pub(crate) hint: Option<u32>,
-    /// Its map cannot be read: nothing is allocated here.
-    pub(crate) unreadable: bool,
+    /// Its map could not be read: nothing is allocated here.
+    unreadable: Option<Unreadable>,
+}
+
+/// A map that could not be read is read again after a txg, then after two, and so on up to this: a
+/// drive that is gone for good must not cost a read in each, one that hiccuped may be whole at once.
+const MOST_WAITED: u64 = 64;
+
+/// How long a map that could not be read is left alone.
+#[derive(Clone, Copy, Debug)]
+struct Unreadable {
+    /// From which txg on it is tried again.
+    again: Txg,
+    /// How many txgs were waited for that.
+    waited: u64,
 }
 
 /// What happened in a metaslab and is in no map yet.
@@ -66,7 +79,7 @@ impl Slab {
             allocated: 0,
             dropped: Txg::ZERO,
             hint: None,
-            unreadable: false,
+            unreadable: None,
         }
     }
 
@@ -89,6 +102,30 @@ impl Slab {
             Some(free) => free.total(),
             None => self.size().saturating_sub(self.allocated).saturating_sub(self.waiting()),
         }
+    }
+
+    /// Its map could not be read.
+    pub(crate) fn leave_alone(&mut self, txg: Txg) {
+        let waited = self.unreadable.map_or(1, |before| (before.waited * 2).clamp(1, MOST_WAITED));
+        let again = Txg::new(txg.get().saturating_add(waited));
+        self.unreadable = Some(Unreadable { again, waited });
+    }
+
+    /// Its map may be read again at once.
+    pub(crate) fn try_again(&mut self) {
+        if let Some(unreadable) = &mut self.unreadable {
+            *unreadable = Unreadable { again: Txg::ZERO, waited: 0 };
+        }
+    }
+
+    /// Whether its map is still to be read, and may be in this txg.
+    pub(crate) fn may_be_read(&self, txg: Txg) -> bool {
+        !self.is_loaded() && self.unreadable.is_none_or(|unreadable| unreadable.again <= txg)
+    }
+
+    /// Bytes that nobody has, and that cannot be allocated as the map cannot be read.
+    pub(crate) fn out_of_reach(&self) -> u64 {
+        if self.unreadable.is_some() { self.available() } else { 0 }
     }
 
     /// log2 of the longest free range, as far as is known.
@@ -146,6 +183,7 @@ impl Slab {
         }
         self.allocated = self.size() - free.total() - self.waiting();
         self.free = Some(Box::new(Free::new(free, self.size())));
+        self.unreadable = None;
         true
     }
 

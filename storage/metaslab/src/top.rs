@@ -110,8 +110,9 @@ impl Top {
 
     /// Counts again what may be allocated.
     pub(crate) fn count(&self, state: &State) {
-        let log = state.log.and_then(|at| state.slabs.get(at)).map_or(0, Slab::available);
-        let all: u64 = state.slabs.iter().map(Slab::available).sum();
+        let of = |slab: &Slab| slab.available() - slab.out_of_reach();
+        let log = state.log.and_then(|at| state.slabs.get(at)).map_or(0, of);
+        let all: u64 = state.slabs.iter().map(of).sum();
         self.available[0].store(all - log, Ordering::Relaxed);
         self.available[1].store(log, Ordering::Relaxed);
     }
@@ -186,7 +187,7 @@ impl State {
             *known = size.min(*known);
         }
         let order = |at: &usize| self.rank(*at);
-        let unread = self.of_lane(log).filter(|at| self.may_hold(*at, size)).max_by_key(order);
+        let unread = self.of_lane(log).filter(|at| self.may_hold(*at, size, txg)).max_by_key(order);
         unread.map_or(Found::Full, |at| Found::Unread(id(at)))
     }
 
@@ -194,10 +195,18 @@ impl State {
         (0..self.slabs.len()).filter(move |at| (self.log == Some(*at)) == log)
     }
 
-    fn may_hold(&self, at: usize, size: u64) -> bool {
+    fn may_hold(&self, at: usize, size: u64, txg: Txg) -> bool {
         let slab = &self.slabs[at];
         let bucket = slab.largest_bucket().unwrap_or(0);
-        !slab.is_loaded() && !slab.unreadable && slab.available() >= size && bucket >= size.ilog2()
+        slab.may_be_read(txg) && slab.available() >= size && bucket >= size.ilog2()
+    }
+
+    /// Bytes that are known to be free, but for logs, and which metaslab to read to know of more.
+    pub(crate) fn known(&self, txg: Txg) -> (u64, Option<MetaslabId>) {
+        let loaded = self.of_lane(false).filter(|at| self.slabs[*at].is_loaded());
+        let bytes = loaded.map(|at| self.slabs[at].available()).sum();
+        let unread = self.of_lane(false).filter(|at| self.may_hold(*at, 1, txg));
+        (bytes, unread.max_by_key(|at| self.rank(*at)).map(id))
     }
 
     /// Looks through all loaded metaslabs, the best first, those that are far from other copies

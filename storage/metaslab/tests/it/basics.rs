@@ -1,7 +1,7 @@
 //! Each promise once, by hand.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use metaslab::{Allocator, Class, Error, Moved, Ranges, ReadMap, TopSpec, Want};
 use ondisk::Dva;
@@ -190,10 +190,12 @@ fn rows_that_no_metaslab_has_room_for_leave_none() {
 #[derive(Default)]
 struct Maps {
     mended: AtomicBool,
+    reads: AtomicUsize,
 }
 
 impl ReadMap for Maps {
     fn read(&self, _: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         let start = u64::from(metaslab.get()) << 20;
         let is_there = metaslab.get() != 1 || self.mended.load(Ordering::Relaxed);
         is_there.then(|| (Ranges::of(start + SECTOR..start + (1 << 20)), TXG))
@@ -215,6 +217,33 @@ fn maps_are_read_when_they_are_needed() {
     assert!(allocator.allocate(&want).is_err(), "it is not tried each time");
     allocator.try_again();
     assert_eq!(one(&allocator, &want).offset, (1 << 20) + SECTOR);
+}
+
+#[test]
+fn a_map_that_could_not_be_read_is_tried_again_and_is_no_room_until_then() {
+    let allocator = Allocator::new(vec![top(0, Class::Normal, 3 << 20)]);
+    let maps = Arc::new(Maps::default());
+    allocator.read_with(Arc::clone(&maps) as Arc<dyn ReadMap>);
+    let out_of_reach = || allocator.usage(Class::Normal).out_of_reach;
+    allocator.make_sure_of(Class::Normal, 1, TXG);
+    assert_eq!((allocator.unloaded().len(), out_of_reach()), (2, 0), "one is enough");
+    let all = 3 << 20;
+    allocator.make_sure_of(Class::Normal, all, TXG);
+    assert_eq!((allocator.unloaded().len(), out_of_reach()), (1, 1 << 20));
+    // once more in the next txg, in vain, and then in the second after that
+    for (txg, reads) in [(10, 3), (11, 4), (12, 4), (13, 5), (14, 5), (16, 5), (17, 6)] {
+        allocator.make_sure_of(Class::Normal, all, Txg::new(txg));
+        assert_eq!(maps.reads.load(Ordering::Relaxed), reads, "{txg}");
+    }
+    maps.mended.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        one(&allocator, &Want::new((1 << 20) - SECTOR, Txg::new(18)));
+    }
+    let want = Want::new(SECTOR, Txg::new(24));
+    assert!(allocator.allocate(&want).is_err(), "it is not time yet");
+    let want = Want::new(SECTOR, Txg::new(25));
+    assert_eq!(one(&allocator, &want).offset, (1 << 20) + SECTOR);
+    assert_eq!(out_of_reach(), 0);
 }
 
 #[test]

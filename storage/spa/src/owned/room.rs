@@ -69,13 +69,16 @@ impl Owned {
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
     /// back for frees.
     pub fn has_room(&self, bytes: u64) -> bool {
+        let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(self.worst);
+        let most = wanted.saturating_mul(MOST_COPIES);
+        // who has been told that there is room must not find, with the group, that no map of it can be read
+        self.space.allocator().make_sure_of(Class::Normal, most, self.groups.synced());
         let usage = self.space.allocator().usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
-        let left = usage.capacity.saturating_sub(taken);
-        let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(self.worst);
+        let left = usage.capacity.saturating_sub(taken).saturating_sub(usage.out_of_reach);
         // as a rule there is room for any number of copies, and none of the datasets need be asked
-        left >= wanted.saturating_mul(MOST_COPIES) || left >= wanted.saturating_mul(self.copies())
+        left >= most || left >= wanted.saturating_mul(self.copies())
     }
 
     /// The most copies that a dataset in use has of its data.
