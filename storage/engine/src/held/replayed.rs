@@ -137,7 +137,7 @@ fn promises(storm: &Storm) -> Held {
 fn flagged(dir: ObjectId) -> Create {
     const NODUMP: u32 = 0x100;
     let (crtime, scanstamp) = ([1_700_000_001, 5], [0; 32]);
-    let (requested, values) = (vec![NODUMP], NODUMP.into());
+    let (requested, values) = (Attributes::words(NODUMP), NODUMP.into());
     Create {
         kind: CreateKind::File,
         dir,

@@ -34,6 +34,9 @@
 //!  60+4n
 //! ```
 //!
+//! There are three words, of which the first is used: OpenZFS looks for the values behind three, whatever number
+//! is said.
+//!
 //! Learnt from: `zdb -ivv` of the fixtures `intent-log*`. Proved by: `golden_records`.
 
 use units::ObjectId;
@@ -231,6 +234,13 @@ pub struct Attributes {
     pub scanstamp: [u8; 32],
     /// The project, if that is what the stamp holds.
     pub project: u64,
+}
+
+impl Attributes {
+    /// Bits of those that are set, in as many words as OpenZFS wants.
+    pub fn words(requested: u32) -> Vec<u32> {
+        vec![requested, 0, 0]
+    }
 }
 
 /// An ACL as a record has it.

@@ -228,7 +228,7 @@ fn sizes_follow_writes_and_truncations() {
 #[test]
 fn attributes_are_set_by_the_mask() {
     let extra = Extra {
-        requested: vec![0x1 | 0x40 | 0x100 | 0x40000],
+        requested: Extra::words(0x1 | 0x40 | 0x100 | 0x40000),
         values: 0x40,
         crtime: [9, 9],
         scanstamp: [0; 32],

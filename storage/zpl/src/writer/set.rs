@@ -89,7 +89,8 @@ impl Writer {
     fn may_set(&self, draft: &Draft, set: &Set) -> Result<()> {
         let (objset, object) = (self.objset(), draft.id());
         let frees = set.flags.is_some_and(|(which, to)| which & !to & flag::IMMUTABLE != 0);
-        let others = Set { atime: None, flags: None, ..*set };
+        // as OpenZFS has it, a project is no part of what must not change
+        let others = Set { atime: None, flags: None, project: None, ..*set };
         if self.forbids(&draft.sheet, flag::IMMUTABLE) && !frees && others != Set::default() {
             return Err(self.forbidden(object, "the file is immutable"));
         }
@@ -268,7 +269,7 @@ fn extra(set: &Set) -> Extra {
         *to = from;
     }
     Extra {
-        requested: vec![u32::try_from(requested).unwrap_or(0)],
+        requested: Extra::words(u32::try_from(requested).unwrap_or(0)),
         values,
         crtime: set.crtime.unwrap_or_default().to_words(),
         scanstamp,

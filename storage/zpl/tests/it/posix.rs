@@ -370,6 +370,24 @@ fn all_that_is_done_is_promised_to_the_log() {
     assert_eq!(kinds.join(" "), wanted);
 }
 
+/// OpenZFS takes where the values are from its own number of words, whatever number is said.
+#[test]
+fn what_attributes_are_set_is_promised_in_three_words() {
+    let pool = Pool::new(Settings::default());
+    let (writer, top) = (&pool.writer, root(&pool));
+    let file = writer.make(&caller(2), top, b"file", &New::default()).expect("file").id;
+    *pool.host.promises.lock() = Some(Vec::new());
+    let flags = Some((flag::NODUMP | flag::IMMUTABLE, flag::NODUMP));
+    let set = Set { flags, project: Some(77), ..Set::default() };
+    writer.set(&caller(3), file, &set).expect("set");
+    let promises = pool.host.promises.lock().take().expect("promises");
+    let [entry] = promises.as_slice() else { panic!("{promises:?}") };
+    let ondisk::zil::Body::SetAttr(told) = &entry.record.body else { panic!("{entry:?}") };
+    let extra = told.attributes.as_ref().expect("attributes");
+    assert_eq!(extra.requested, [0x40 | 0x100 | 0x40000, 0, 0]);
+    assert_eq!((extra.values, extra.project), (0x100, 77));
+}
+
 #[test]
 fn only_directories_have_names_in_them() {
     let pool = Pool::new(Settings::default());
