@@ -1,6 +1,7 @@
 //! Datasets: listed, made, destroyed, changed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::dataset::{Dataset, Wanted, is_for};
 use engine::files::Partial;
@@ -319,9 +320,9 @@ impl House {
         if !dry && !names.is_empty() {
             let goes = |dataset: &str| names.iter().any(|name| name == dataset);
             let gone = pool.unmount(&goes, Unmount { force, keeps_folders: false })?;
-            if let Err(why) = pool.held.destroy_all(&names, doom.later) {
+            if let Err(why) = pool.destroy_all(&names, doom.later) {
                 pool.mount_again(&gone);
-                return Err(why.into());
+                return Err(why);
             }
         }
         give(&Destroyed { names })
@@ -450,6 +451,24 @@ pub(super) fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
     })?;
     // what cannot be seen cannot be judged
     trouble.map_or(Ok(found), |why| Err(Error::refused(why)))
+}
+
+/// How often it is looked again whether a volume is closed, and how long is waited between: the kernel
+/// tells a little after a program has done so.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(40);
+
+impl Pool {
+    /// Destroys datasets of which nothing is mounted any more.
+    pub(super) fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
+        for _ in 0..TRIES {
+            if !self.held.is_any_open(names)? {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(self.held.destroy_all(names, later)?)
+    }
 }
 
 fn exists(held: &Held, name: &str) -> Result<bool> {

@@ -80,7 +80,7 @@ impl Pool {
         gone.extend(within);
         let work = || -> Result<()> {
             if !back.newer.is_empty() {
-                self.held.destroy_all(&back.newer, false)?;
+                self.destroy_all(&back.newer, false)?;
             }
             Ok(self.held.rollback(back.head)?)
         };

@@ -519,3 +519,27 @@ fn what_is_encrypted_is_unlocked_to_be_mounted() {
     nas.good("zfs unmount -u -a");
     assert_eq!(nas.good(facts), "unavailable\nno\n");
 }
+
+#[test]
+fn volumes_that_are_open_are_not_destroyed() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = Nas::new("busy-volume", 1);
+    nas.create("tank", 1);
+    nas.good("zfs create tank/a");
+    nas.good("zfs create -V 8M tank/a/disk");
+    let path = nas.root().join("tank/a/.zfs/volume/disk");
+    let open = File::open(&path).unwrap();
+    for words in ["tank/a/disk", "-f tank/a/disk", "-r tank/a"] {
+        let why = nas.refused(&format!("zfs destroy {words}"), 1);
+        assert!(why.contains("busy") || why.contains("in use"), "{words}: {why}");
+    }
+    drop(open);
+    nas.good("zfs destroy tank/a/disk");
+    // who forces goes on, as the way to the volume goes with what is unmounted
+    nas.good("zfs create -V 8M tank/a/disk");
+    let mut open = File::open(&path).unwrap();
+    nas.good("zfs destroy -rf tank/a");
+    assert!(open.read(&mut [0]).is_err());
+}

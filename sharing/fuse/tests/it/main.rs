@@ -8,3 +8,4 @@ mod names;
 mod place;
 mod seen;
 mod standstill;
+mod volumes;

@@ -273,8 +273,8 @@ impl Live {
 
     /// Opens a file. It stays although it may lose its last name, until this is dropped.
     pub fn read(&self, number: u64) -> Result<Open> {
-        if self.volume(number)?.is_some() {
-            return Ok(Open::of_volume(self, number));
+        if let Some(in_use) = self.hold_volume(number)? {
+            return Ok(Open::of_volume(self, number, in_use));
         }
         let file = self.file(number)?;
         if file.facts().is_directory() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::files::{Content, File};
-use engine::held::{LiveFiles, LiveVolume};
+use engine::held::{InUse, LiveFiles, LiveVolume};
 use parking_lot::Mutex;
 use units::ObjectId;
 
@@ -33,8 +33,9 @@ enum How {
     Live(Hold),
     /// A file of a snapshot.
     Still(Arc<Reader>),
-    /// A volume, looked up anew each time: it may have been taken back to a snapshot, or be gone.
-    Volume,
+    /// A volume, looked up anew each time: it may have been taken back to a snapshot, or be called
+    /// otherwise by now.
+    Volume(#[expect(dead_code, reason = "its end tells that the volume is closed")] InUse),
     /// A file that is no more, as its file system was taken back to a snapshot.
     Gone,
 }
@@ -78,8 +79,8 @@ impl Open {
         Self::with(live, facts.id, How::Live(hold))
     }
 
-    pub(super) fn of_volume(live: &Live, number: u64) -> Self {
-        Self::with(live, number, How::Volume)
+    pub(super) fn of_volume(live: &Live, number: u64, in_use: InUse) -> Self {
+        Self::with(live, number, How::Volume(in_use))
     }
 
     fn volume(&self) -> Result<LiveVolume> {
@@ -106,7 +107,7 @@ impl Open {
 
     /// Whether it is a volume, which others may change than who asks here.
     pub fn is_volume(&self) -> bool {
-        matches!(self.how, How::Volume)
+        matches!(self.how, How::Volume(_))
     }
 
     /// Its number, while it is there.
@@ -150,7 +151,7 @@ impl Open {
                     bytes.len()
                 });
             }
-            How::Volume => return Ok(self.volume()?.read(offset, into)?),
+            How::Volume(_) => return Ok(self.volume()?.read(offset, into)?),
             How::Live(hold) => (&hold.content, &hold.ahead),
             How::Gone => return Err(Error::Stale),
         };
@@ -184,7 +185,7 @@ impl Open {
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         match &self.how {
             How::Still(reader) => reader.next_data(from),
-            How::Volume => {
+            How::Volume(_) => {
                 let size = self.volume()?.size();
                 Ok(Some(from).filter(|from| *from < size))
             }
@@ -196,7 +197,7 @@ impl Open {
     pub fn next_hole(&self, from: u64) -> Result<u64> {
         match &self.how {
             How::Still(reader) => reader.next_hole(from),
-            How::Volume => Ok(self.volume()?.size()),
+            How::Volume(_) => Ok(self.volume()?.size()),
             How::Live(_) | How::Gone => Ok(self.live.content(self.number()?)?.next_hole(from)?),
         }
     }
@@ -205,7 +206,7 @@ impl Open {
     pub fn size(&self) -> Result<u64> {
         match &self.how {
             How::Still(reader) => Ok(reader.size()),
-            How::Volume => Ok(self.volume()?.size()),
+            How::Volume(_) => Ok(self.volume()?.size()),
             How::Live(_) | How::Gone => Ok(self.live.attributes(self.number()?)?.size),
         }
     }

@@ -1,7 +1,7 @@
 //! The volumes just below a file system, each shown as a file that can be written, and whose size
 //! stays.
 
-use engine::held::{Held, LiveVolume};
+use engine::held::{Held, InUse, LiveVolume};
 use parking_lot::RwLock;
 
 use super::Live;
@@ -34,10 +34,21 @@ impl Volumes {
 
     /// The volume of a place, as long as it is there under its name.
     pub(super) fn open(&self, held: &Held, above: &str, place: Place) -> Result<LiveVolume> {
-        let at = usize::try_from(place.0).unwrap_or(usize::MAX);
-        let (name, guid) = self.0.read().get(at).cloned().ok_or(Error::Absent)?;
+        let (name, guid) = self.known(place)?;
         let volume = held.volume(&format!("{above}/{name}"))?;
         if volume.guid() == guid { Ok(volume) } else { Err(Error::Absent) }
+    }
+
+    /// The same, which is not destroyed meanwhile.
+    fn hold(&self, held: &Held, above: &str, place: Place) -> Result<InUse> {
+        let (name, guid) = self.known(place)?;
+        let (volume, in_use) = held.open_volume(&format!("{above}/{name}"))?;
+        if volume.guid() == guid { Ok(in_use) } else { Err(Error::Absent) }
+    }
+
+    fn known(&self, place: Place) -> Result<Known> {
+        let at = usize::try_from(place.0).unwrap_or(usize::MAX);
+        self.0.read().get(at).cloned().ok_or(Error::Absent)
     }
 }
 
@@ -51,6 +62,13 @@ impl Live {
     pub(super) fn volume(&self, number: u64) -> Result<Option<LiveVolume>> {
         let Node::Volume(place) = Self::node(number)? else { return Ok(None) };
         self.0.volumes.open(&self.0.held, &self.0.dataset, place).map(Some)
+    }
+
+    /// Keeps the volume that a number stands for from being destroyed; none: it stands for something
+    /// else.
+    pub(super) fn hold_volume(&self, number: u64) -> Result<Option<InUse>> {
+        let Node::Volume(place) = Self::node(number)? else { return Ok(None) };
+        self.0.volumes.hold(&self.0.held, &self.0.dataset, place).map(Some)
     }
 
     /// What there is to know of a volume.

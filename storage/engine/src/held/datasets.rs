@@ -9,7 +9,7 @@ use transform::crypt::WrappingKey;
 use units::ObjsetId;
 use zio::Key;
 
-use super::encrypt::{Keying, Wish, keying};
+use super::encrypt::{Keying, Wish, is_about_key, keying, usage};
 use super::history::{assignment, id_of, note, note_of};
 use super::naming::Naming;
 use super::owners::Limits;
@@ -120,10 +120,10 @@ impl Held {
     }
 
     /// Destroys them one after the other, all in one transaction group, up to the first on which
-    /// something depends that is not destroyed before it; none if a snapshot is held. One that is held
-    /// or cloned goes `later`, if that is wanted.
+    /// something depends that is not destroyed before it; none if a snapshot is held, or a volume open
+    /// ([`Held::open_volume`]). A snapshot that is held or cloned goes `later`, if that is wanted.
     pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
-        let all = names.to_vec();
+        let (all, used) = (names.to_vec(), self.0.used.clone());
         self.change_ending(names, move |owned, change| {
             for name in all.iter().filter(|name| name.contains('@') && !later) {
                 let failed = |error: dsl::Error| Error::of_dataset(name, &error);
@@ -131,6 +131,10 @@ impl Held {
                     let why = "it is held";
                     return Err(failed(dsl::Error::Busy { name: name.clone(), why }));
                 }
+            }
+            for name in all.iter().filter(|name| !name.contains(['@', '#'])) {
+                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
+                used.judge(change, name).map_err(failed)?;
             }
             for name in all.iter().filter(|name| !name.contains(['@', '#'])) {
                 let failed = |error: dsl::Error| Error::of_dataset(name, &error);
@@ -216,6 +220,11 @@ impl Held {
         if !snapshot.contains('@') {
             let what = format!("'{snapshot}' is no snapshot: clones are made of FS@NAME");
             return Err(Error::Usage { what });
+        }
+        if let Some((property, _)) = new.properties.iter().find(|(name, _)| is_about_key(name)) {
+            let why =
+                format!("a clone is as what it is a clone of, and has no {property} of its own");
+            return Err(usage(&new.name, &why));
         }
         let origin = self.find(snapshot)?;
         let failed = |why: dsl::Error| Error::of_dataset(snapshot, &why);

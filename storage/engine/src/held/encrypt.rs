@@ -77,6 +77,11 @@ fn suite(name: &str, word: &str) -> Result<Option<Suite>> {
     }))
 }
 
+/// Whether a property says how a dataset is encrypted.
+pub(super) fn is_about_key(property: &str) -> bool {
+    NAMES.contains(&property)
+}
+
 pub(super) fn usage(name: &str, why: &str) -> Error {
     Error::Usage { what: format!("'{name}' cannot be encrypted so: {why}") }
 }
@@ -87,7 +92,7 @@ impl Wish {
         let mut wish = Self::default();
         let (about, rest) = std::mem::take(&mut new.properties)
             .into_iter()
-            .partition(|(name, _)| NAMES.contains(&name.as_str()));
+            .partition(|(name, _)| is_about_key(name));
         new.properties = rest;
         for (name, value) in about {
             let place = match name.as_str() {
@@ -230,18 +235,32 @@ impl Held {
     }
 
     /// Locks a dataset again, and all that have their key from the same encryption root. None of
-    /// them is open afterwards.
+    /// them is open afterwards; it is refused while a program has one open as a volume.
     pub fn unload_key(&self, dataset: &str) -> Result<()> {
         self.sync()?;
+        // nobody opens one anew before its key is gone
+        self.close_while(|close| self.lock(dataset, close))
+    }
+
+    /// `close` lets go of a head.
+    fn lock(&self, dataset: &str, close: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
         let tree = self.tree()?;
         let failed = |error: dsl::Error| Error::of_dataset(dataset, &error);
         let found = tree.find(dataset).map_err(failed)?;
         let root = found.key_facts().map_err(failed)?.map(|facts| facts.root);
+        let mut names = Vec::new();
         for head in tree.heads().flatten() {
             if root.is_some() && head.key_facts().map_err(failed)?.map(|facts| facts.root) == root {
-                self.close(&head.name())?;
+                names.push(head.name());
             }
         }
+        for name in &names {
+            if self.is_any_open(std::slice::from_ref(name))? {
+                let what = format!("'{name}' is busy, as a program has it open");
+                return Err(Error::Refused { what });
+            }
+        }
+        names.iter().try_for_each(|name| close(name))?;
         tree.lock(&found).map_err(failed)
     }
 

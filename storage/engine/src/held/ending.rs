@@ -72,9 +72,23 @@ impl Held {
 
     /// Writes out what waits of a head, and lets go of it.
     pub(super) fn close(&self, name: &str) -> Result<()> {
+        self.close_while(|close| close(name))
+    }
+
+    /// Has work done that lets go of heads. Nobody opens one meanwhile.
+    pub(super) fn close_while<T>(
+        &self,
+        work: impl FnOnce(&mut dyn FnMut(&str) -> Result<()>) -> Result<T>,
+    ) -> Result<T> {
         let (mut files, mut volumes) = (self.0.files.lock(), self.0.volumes.lock());
-        files.remove(name);
-        volumes.remove(name);
+        work(&mut |name| {
+            files.remove(name);
+            volumes.remove(name);
+            self.let_go(name)
+        })
+    }
+
+    fn let_go(&self, name: &str) -> Result<()> {
         let id = self.find(name)?.id();
         let Some(set) = id.and_then(|id| self.0.owned.set(id)) else { return Ok(()) };
         set.retire();

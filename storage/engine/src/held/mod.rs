@@ -41,6 +41,7 @@ mod settings;
 mod slow;
 mod status;
 mod thick;
+mod used;
 mod volumes;
 mod world;
 
@@ -76,6 +77,7 @@ pub use scan::{Mended, Scan, ScanStatus, Watch};
 pub use spa::auxiliary::Role;
 pub use spa::design::{Groups, Purpose, Shape};
 pub use status::{DedupSums, PoolStatus, Sweep, VdevStatus};
+pub use used::InUse;
 pub use volumes::LiveVolume;
 pub use world::{Fill, World};
 pub use zpl::{MoveKind, Position, Stretch, XattrMode, without_set_id};
@@ -93,6 +95,8 @@ struct Inner {
     world: World,
     files: Mutex<HashMap<String, LiveFiles>>,
     volumes: Mutex<HashMap<String, LiveVolume>>,
+    /// The volumes that somebody has open.
+    used: used::Used,
     /// The keys that were given.
     keys: Arc<dsl::Keys>,
     /// Whoever wants to change something of a pool that stands still is told so at once, instead
@@ -137,10 +141,18 @@ impl Held {
         let goes_on = AtomicBool::new(false);
         let keys = keys.map(|known| known.0).unwrap_or_default();
         let scans = scan::Scans::default();
-        let broken_logs = Mutex::default();
-        let held =
-            Inner { owned, world, files, volumes, keys, goes_on, scans, rewound, broken_logs };
-        let held = Self(Arc::new(held));
+        let held = Self(Arc::new(Inner {
+            owned,
+            world,
+            files,
+            volumes,
+            used: used::Used::default(),
+            keys,
+            goes_on,
+            scans,
+            rewound,
+            broken_logs: Mutex::default(),
+        }));
         held.learn_failmode();
         held
     }

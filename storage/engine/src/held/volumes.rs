@@ -1,5 +1,6 @@
 //! Volumes that can be written.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use dmu::Objset;
@@ -44,6 +45,10 @@ impl LiveVolume {
     /// Tells it from another that had its name before.
     pub fn guid(&self) -> u64 {
         self.0.guid
+    }
+
+    pub(super) fn id(&self) -> ObjsetId {
+        self.0.set.objset.id()
     }
 
     /// Bytes of it.
@@ -199,7 +204,15 @@ impl Held {
 
     /// A volume by its full name, to be read and written.
     pub fn volume(&self, name: &str) -> Result<LiveVolume> {
-        let mut open = self.0.volumes.lock();
+        self.volume_among(&mut self.0.volumes.lock(), name)
+    }
+
+    /// The same, among those that were opened before.
+    pub(super) fn volume_among(
+        &self,
+        open: &mut HashMap<String, LiveVolume>,
+        name: &str,
+    ) -> Result<LiveVolume> {
         if let Some(volume) = open.get(name) {
             return Ok(volume.clone());
         }

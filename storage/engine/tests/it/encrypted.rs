@@ -284,3 +284,67 @@ fn what_is_made_below_a_key_that_changes_meanwhile_is_opened_by_it() {
         }
     }
 }
+
+#[test]
+fn a_clone_is_encrypted_as_what_it_is_a_clone_of() {
+    let folder = Folder::new("clone-keys", 1, 128 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    held.create_filesystem(&new("tank/plain", &[])).unwrap();
+    held.create_filesystem_with(&new("tank/secret", &ROOT), Some(SECRET)).unwrap();
+    for origin in ["tank/plain", "tank/secret"] {
+        let snapshot = format!("{origin}@one");
+        held.snapshot(std::slice::from_ref(&snapshot)).unwrap();
+        for wish in [
+            ("keylocation", "file:///root/key"),
+            ("keylocation", "none"),
+            ("keyformat", "raw"),
+            ("encryption", "on"),
+            ("encryption", "off"),
+            ("pbkdf2iters", "100000"),
+        ] {
+            let refused = held.clone_snapshot(&snapshot, &new("tank/clone", &[wish]));
+            assert!(matches!(refused, Err(Error::Usage { .. })), "{origin}: {wish:?}");
+        }
+    }
+    for wish in [("keylocation", "prompt"), ("encryption", "off")] {
+        let properties = [(wish.0.to_owned(), wish.1.to_owned())];
+        let refused = held.snapshot_with(&["tank/plain@two".to_owned()], &properties);
+        assert!(refused.is_err(), "{wish:?}");
+        assert!(held.set("tank/plain", wish.0, wish.1).is_err(), "{wish:?}");
+    }
+    held.set("tank/plain", "keylocation", "none").unwrap();
+}
+
+#[test]
+fn what_is_locked_cannot_be_opened_meanwhile() {
+    let folder = Folder::new("locked-meanwhile", 1, 256 << 20);
+    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
+    let own = [("encryption", "on"), ("keyformat", "raw")];
+    held.create_filesystem_with(&new("tank/secret", &own), Some(&[7; 32])).unwrap();
+    for inner in 0..20 {
+        held.create_filesystem(&new(&format!("tank/secret/{inner}"), &[])).unwrap();
+    }
+    held.create_volume_with(&new("tank/vol", &own), (8 << 20, 16384), true, Some(&[7; 32]))
+        .unwrap();
+    for _ in 0..10 {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Acquire) {
+                    drop(held.files("tank/secret/0"));
+                }
+            });
+            held.unload_key("tank/secret").unwrap();
+            stop.store(true, std::sync::atomic::Ordering::Release);
+        });
+        assert!(matches!(held.files("tank/secret/0"), Err(Error::Locked { .. })));
+        held.load_key("tank/secret", &[7; 32]).unwrap();
+    }
+    // who has a volume open keeps its key
+    let (volume, in_use) = held.open_volume("tank/vol").unwrap();
+    assert!(matches!(held.unload_key("tank/vol"), Err(Error::Refused { .. })));
+    volume.write(0, b"still open").unwrap();
+    drop((volume, in_use));
+    held.unload_key("tank/vol").unwrap();
+    assert!(held.volume("tank/vol").is_err());
+}

@@ -1,0 +1,82 @@
+//! Which volumes somebody has open: they are not destroyed, as with OpenZFS.
+//!
+//! A volume is known by its number, which it keeps when it is taken back or called otherwise.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dsl::write::{self, Change};
+use parking_lot::Mutex;
+use units::ObjsetId;
+
+use super::{Held, LiveVolume};
+use crate::{Error, Result};
+
+/// The volumes that are open, and how often.
+#[derive(Clone, Default)]
+pub(super) struct Used(Arc<Mutex<HashMap<ObjsetId, u64>>>);
+
+/// A volume that somebody has open: it is not destroyed before this is dropped.
+pub struct InUse {
+    used: Used,
+    id: ObjsetId,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut used = self.used.0.lock();
+        let left = used.get(&self.id).map_or(0, |count| count.saturating_sub(1));
+        if left == 0 {
+            used.remove(&self.id);
+        } else {
+            used.insert(self.id, left);
+        }
+    }
+}
+
+impl Used {
+    fn hold(&self, id: ObjsetId) -> InUse {
+        let mut used = self.0.lock();
+        let count = used.entry(id).or_default();
+        *count = count.saturating_add(1);
+        InUse { used: self.clone(), id }
+    }
+
+    fn has(&self, id: ObjsetId) -> bool {
+        self.0.lock().contains_key(&id)
+    }
+
+    /// Refuses to end a head that somebody has open as a volume. Nobody opens one meanwhile, as
+    /// that takes what whoever ends heads has locked.
+    pub(super) fn judge(&self, change: &Change<'_>, name: &str) -> dsl::Result<()> {
+        if self.has(write::head_of(change, name)?) {
+            let why = "it is busy, as a program has it open";
+            return Err(dsl::Error::Busy { name: name.to_owned(), why });
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    /// A volume by its full name, which is not destroyed before what comes with it is dropped.
+    pub fn open_volume(&self, name: &str) -> Result<(LiveVolume, InUse)> {
+        let mut open = self.0.volumes.lock();
+        let volume = self.volume_among(&mut open, name)?;
+        let in_use = self.0.used.hold(volume.id());
+        Ok((volume, in_use))
+    }
+
+    /// Whether somebody has any of these open as a volume.
+    pub fn is_any_open(&self, names: &[String]) -> Result<bool> {
+        for name in names.iter().filter(|name| !name.contains(['@', '#'])) {
+            let found = match self.find(name) {
+                Err(Error::NoSuchDataset { .. }) => continue,
+                found => found?,
+            };
+            if found.id().is_some_and(|id| self.0.used.has(id)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
