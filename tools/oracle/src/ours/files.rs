@@ -1,7 +1,7 @@
 //! Random work on the files of a file system. What is refused is left undone.
 
 use engine::files::{File, Kind, Reason, Time};
-use engine::held::{Caller, LiveFiles, Move, MoveKind, New, Position, Set, XattrMode};
+use engine::held::{Caller, LiveFiles, Move, MoveKind, New, Position, Set, Stretch, XattrMode};
 use sim::Seed;
 use units::ObjectId;
 
@@ -106,13 +106,18 @@ impl<'a> Churn<'a> {
             usize::try_from(self.chance.below(self.names.len() as u64)).unwrap_or(0)
         };
         let named = self.names[at].clone();
-        match self.chance.below(21) {
+        match self.chance.below(28) {
             20 => self.set(&named, |chance| {
                 // no dump, immutable; its project is inherited
                 let (project, flags) =
                     one(chance, &[(0, 0), (7, 0x40 | immutable(&named)), (4_000_000, 0x2000_0000)]);
                 Set { project: Some(project), flags: Some(flags), ..Set::default() }
             }),
+            21 | 22 => self.share(&named, &files),
+            23 => self.rename(at, MoveKind::Whiteout),
+            24 | 25 => self.access_list(&named),
+            26 => self.unnamed(),
+            27 => self.set(&named, |chance| Set { crtime: Some(time(chance)), ..Set::default() }),
             0..=3 => self.write(&named),
             4 => self.truncate(&named),
             5 => self.punch(&named),
@@ -298,6 +303,70 @@ impl<'a> Churn<'a> {
             self.live.set_xattr(&caller, file.id, name, Some(&value), any)?;
         }
         Ok(())
+    }
+
+    /// Has another file share blocks of this one.
+    fn share(&mut self, from: &Named, files: &[usize]) -> Done {
+        if from.kind != Kind::File {
+            return Ok(());
+        }
+        // what is new has no blocks of another size yet
+        let to = if self.chance.percent(60) {
+            let (dir, name) = self.place();
+            let caller = self.caller();
+            let id = self.live.make(&caller, dir, &name, &New::default())?.id();
+            let id = ObjectId::new(id);
+            self.names.push(Named { dir, name, id, kind: Kind::File });
+            id
+        } else {
+            self.names[one(self.chance, files)].id
+        };
+        let (size, record) = (self.live.files().facts(from.id.get())?.size, 1 << 17);
+        let start = record * self.chance.below(size.min(1 << 24) / record + 1);
+        let at = one(self.chance, &[start, 0, record, 5 * record]);
+        let length = one(self.chance, &[size.saturating_sub(start).min(1 << 24), record]);
+        let caller = self.caller();
+        self.live.share(&caller, &Stretch { from: from.id, start, to, at, length }).map(drop)
+    }
+
+    /// Gives a file a POSIX ACL, or a directory one for what is made in it.
+    fn access_list(&mut self, to: &Named) -> Done {
+        let is_for_new = to.kind == Kind::Directory && self.chance.percent(60);
+        let name: &[u8] =
+            if is_for_new { b"system.posix_acl_default" } else { b"system.posix_acl_access" };
+        let none = u32::MAX;
+        let user = u32::try_from(1000 + self.chance.below(5)).unwrap_or(0);
+        let rows = [(1, none), (2, user), (4, none), (8, 50), (16, none), (32, none)];
+        let mut value = 2_u32.to_le_bytes().to_vec();
+        for (tag, id) in rows {
+            let may = u16::try_from(self.chance.below(8)).unwrap_or(0);
+            value.extend([u16::to_le_bytes(tag), may.to_le_bytes()].concat());
+            value.extend(id.to_le_bytes());
+        }
+        let value = if self.chance.percent(85) { Some(value.as_slice()) } else { None };
+        let caller = self.caller();
+        self.live.set_xattr(&caller, to.id, name, value, XattrMode::Any)
+    }
+
+    /// Makes a file without a name, and mostly gives it one.
+    fn unnamed(&mut self) -> Done {
+        let (dir, name) = self.place();
+        let caller = self.caller();
+        let made = self.live.make_unnamed(&caller, dir, &New::default())?;
+        let id = ObjectId::new(made.id);
+        let named = Named { dir, name, id, kind: Kind::File };
+        let written = self.write(&named);
+        let done = if self.chance.percent(70) {
+            let caller = self.caller();
+            written.and_then(|()| self.live.link(&caller, id, dir, &named.name))
+        } else {
+            written
+        };
+        if done.is_ok() && self.live.files().facts(id.get())?.links > 0 {
+            self.names.push(named);
+        }
+        self.live.release(id)?;
+        done
     }
 
     fn no_xattr(&mut self, file: &Named) -> Done {
