@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -98,14 +98,27 @@ impl Mounted {
 
     /// Changes what may be done in it, whoever is in it; gives whether it could be: only root may.
     pub fn change(&self, options: &LiveOptions) -> bool {
-        remount(&self.dir, options).is_ok()
+        self.is_on_top() && remount(&self.dir, options).is_ok()
     }
 
-    /// Unmounts it if nobody is in it; gives whether it is unmounted. Then all questions are
+    /// Whether it is what the folder shows: what is done by the folder's path is done to that. Nobody is asked, as who
+    /// answers may stand still.
+    fn is_on_top(&self) -> bool {
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let shown = rustix::fs::statx(CWD, &self.dir, flags, StatxFlags::empty()).ok();
+        let shown = shown.map(|shown| format!("{}:{}", shown.stx_dev_major, shown.stx_dev_minor));
+        // who cannot be told apart is taken for it
+        shown.is_none() || self.device.is_none() || shown == self.device
+    }
+
+    /// Unmounts it if nobody is in it, and nothing else is mounted over it; gives whether it is unmounted. Then all questions are
     /// answered, and what they changed is with the pool.
     pub fn try_unmount(&mut self) -> bool {
         if !self.is_mounted(&MountTable::now()) {
             return true;
+        }
+        if !self.is_on_top() {
+            return false;
         }
         let is_done = (0..TRIES).any(|tried| {
             if tried > 0 {
@@ -124,9 +137,11 @@ impl Mounted {
         if self.try_unmount() {
             return true;
         }
-        flush(&self.dir);
-        // if this fails, it is not mounted any more
-        take_away(&self.dir, UnmountFlags::DETACH);
+        if self.is_on_top() {
+            flush(&self.dir);
+            // if this fails, it is not mounted any more
+            take_away(&self.dir, UnmountFlags::DETACH);
+        }
         if self.abort() {
             let _ = self.wait(LAST_ANSWERS);
         }

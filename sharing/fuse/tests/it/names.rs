@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fuse::LiveOptions;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -69,6 +70,27 @@ fn the_kernel_is_told_what_is_stale_and_looks_again() {
 }
 
 /// What else there may be than plain files and directories. Devices are for root.
+#[test]
+fn what_somebody_has_mounted_over_it_is_not_taken_away() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut place = Place::make("covered");
+    let (dir, flags) = (place.dir(), rustix::mount::MountFlags::empty());
+    if rustix::mount::mount("none", &dir, "tmpfs", flags, None).is_err() {
+        println!("skipped: nothing can be mounted here");
+        return place.end();
+    }
+    fs::write(dir.join("theirs"), b"what they have").unwrap();
+    let mounted = &mut place.mounted.as_mut().unwrap().0;
+    assert!(!mounted.try_unmount());
+    assert!(!mounted.change(&LiveOptions { read_only: true, ..LiveOptions::default() }));
+    assert_eq!(fs::read(dir.join("theirs")).unwrap(), b"what they have");
+    rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::empty()).unwrap();
+    fs::write(dir.join("ours"), b"it is there").unwrap();
+    place.end();
+}
+
 fn make_all(dir: &Path) -> Vec<std::path::PathBuf> {
     let names = ["pipe", "socket", "link", "device", "file"].map(|name| dir.join(name));
     let [pipe, socket, link, device, file] = &names;
