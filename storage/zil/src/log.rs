@@ -113,7 +113,8 @@ impl Log {
         self.state.lock().paused = paused;
     }
 
-    /// Notes what is done in a txg.
+    /// Notes what is done in a txg. What takes content away from a file is noted before that is done:
+    /// who reads the file for a promise just then must find the note.
     pub fn add(&self, tx: &Tx, item: Item) {
         self.pending.lock().add(tx.txg(), item);
     }
@@ -229,13 +230,7 @@ impl Log {
             return Err(Error::Stopped);
         };
         let mut plan = Plan::new(first.psize, turn.seq);
-        for (txg, item) in items {
-            if txg > synced
-                && let Some(item) = self.with_data(item)?
-            {
-                plan.add(txg, item);
-            }
-        }
+        self.fill(&mut plan, items, synced)?;
         if plan.seq() == turn.seq {
             return Ok(());
         }
@@ -272,6 +267,30 @@ impl Log {
         drop(state);
         drop(under_way);
         Ok(())
+    }
+
+    /// Plans items with their data. What was cut off while it was read was read as zeros: that it was
+    /// cut off is promised together with it.
+    fn fill(&self, plan: &mut Plan, mut items: Vec<(Txg, Item)>, synced: Txg) -> Result<(), Error> {
+        let mut read = BTreeSet::new();
+        for _ in 0..PATIENCE {
+            for (txg, item) in items {
+                if txg <= synced {
+                    continue;
+                }
+                if let Body::Write(write) = &item.body {
+                    read.insert(write.object);
+                }
+                if let Some(item) = self.with_data(item)? {
+                    plan.add(txg, item);
+                }
+            }
+            items = self.pending.lock().take_cuts(&read);
+            if items.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(Error::Stopped)
     }
 
     /// Room for all blocks but the first, which is there, and for the one to come.
@@ -413,6 +432,9 @@ impl Log {
         state.dirty.insert(tx.txg());
     }
 }
+
+/// A file that is cut each time while it is read waits for its txg instead.
+const PATIENCE: usize = 64;
 
 /// Bytes of data that may be worth a txg of their own.
 const MUCH: u64 = 8 << 20;

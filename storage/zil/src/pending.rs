@@ -1,6 +1,6 @@
 //! Records that wait to be promised, by txg, and by object where their order does not matter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ondisk::zil::Body;
 use units::{ObjectId, Txg};
@@ -85,6 +85,25 @@ impl Pending {
     /// A txg is on the drives.
     pub(crate) fn synced(&mut self, txg: Txg) {
         self.groups = self.groups.split_off(&Txg::new(txg.get().saturating_add(1)));
+    }
+
+    /// What was done to these objects since they were asked for, if it took content away from one.
+    pub(crate) fn take_cuts(&mut self, objects: &BTreeSet<ObjectId>) -> Vec<(Txg, Item)> {
+        let takes_away =
+            |item: &Item| matches!(item.body, Body::SetAttr(_) | Body::Truncate { .. });
+        let mut groups = self.groups.values();
+        let is_cut = groups.any(|group| {
+            let mut waiting = objects.iter().filter_map(|object| group.by_object.get(object));
+            waiting.any(|items| items.iter().any(takes_away))
+        });
+        let mut taken = Vec::new();
+        for (txg, group) in self.groups.iter_mut().filter(|_| is_cut) {
+            for object in objects {
+                let items = group.by_object.remove(object).unwrap_or_default();
+                taken.extend(items.into_iter().map(|item| (*txg, item)));
+            }
+        }
+        taken
     }
 
     /// What is to be promised if that object is asked for, or everything; in order.

@@ -219,6 +219,45 @@ fn many_may_wait_at_a_time() {
 }
 
 #[test]
+fn what_is_cut_off_while_it_is_promised_is_not_promised_as_zeros() {
+    const SIZE: usize = 512 << 10;
+    let house = house(9, false);
+    let data = vec![7; SIZE];
+    // a chain is there
+    house.log.add(&house.groups.begin().unwrap(), remove(0));
+    house.while_syncing(|| house.log.commit(None)).unwrap();
+    for round in 0..40 {
+        let tx = house.groups.begin().unwrap();
+        house.objset.object(FILE).unwrap().write(&tx, 0, &data).unwrap();
+        house.log.add(&tx, write(0, &data, false));
+        // so much that waits besides that it is better promised than written
+        tx.dirtied(64 << 20);
+        drop(tx);
+        let cut = || {
+            std::thread::sleep(std::time::Duration::from_micros(round * 20));
+            let tx = house.groups.begin().unwrap();
+            let body = Body::Truncate { object: FILE, offset: 0, length: 0 };
+            house.log.add(&tx, Item::of_object(body));
+            house.objset.object(FILE).unwrap().free_range(&tx, 0..u64::MAX).unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(cut);
+            house.while_syncing(|| house.log.commit(Some(FILE))).unwrap();
+        });
+        let left = house.cut(round);
+        let mut zeros = false;
+        for entry in left.log(&left.objset().header().log).0 {
+            match &entry.record.body {
+                Body::Write(write) => zeros |= write.data.as_ref().unwrap().contains(&0),
+                _ => zeros = false,
+            }
+        }
+        assert!(!zeros, "{round}");
+        house.sync();
+    }
+}
+
+#[test]
 fn what_is_gone_is_not_promised() {
     let house = house(9, false);
     let tx = house.groups.begin().unwrap();

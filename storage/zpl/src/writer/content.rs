@@ -168,28 +168,32 @@ impl Writer {
         if size > LARGEST {
             return Err(Error::TooLarge { objset: self.objset(), object: file });
         }
-        self.free_behind(&draft, size)?;
         let old = draft.size();
         draft.sheet.set_word(Attribute::Size, size);
         draft.sheet.touch_content(caller.now);
         let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
         self.settle(&mut draft.sheet)?;
+        let mode = if cleared { SetAttr::MODE } else { 0 };
+        // before anything is freed: who reads the file for a promise meanwhile promises this, too
+        let promise = |tx: &Tx| {
+            let body = set_promise(&draft, SetAttr::SIZE | SetAttr::MTIME | mode);
+            self.begin.promise(tx, Promise::Record(body));
+        };
+        self.free_behind(&draft, size, &promise)?;
         let tx = self.begin.begin(&Need { frees: size <= old, ..SMALL_NEED })?;
+        promise(&tx);
         if size < old {
             draft.object.free_range(&tx, size..u64::MAX)?;
         } else {
             self.grow_block(&tx, &draft, size)?;
         }
-        draft.store(&tx)?;
-        let mode = if cleared { SetAttr::MODE } else { 0 };
-        let body = set_promise(&draft, SetAttr::SIZE | SetAttr::MTIME | mode);
-        self.begin.promise(&tx, Promise::Record(body));
-        Ok(())
+        draft.store(&tx)
     }
 
     /// Frees most of what is behind a byte, from the end on, a bit at a time, so that no
-    /// transaction frees too much. The file may have a hole at its end for a while.
-    pub(super) fn free_behind(&self, draft: &Draft, start: u64) -> Result<()> {
+    /// transaction frees too much. The file may have a hole at its end for a while; `first` comes before
+    /// it has.
+    pub(super) fn free_behind(&self, draft: &Draft, start: u64, first: &dyn Fn(&Tx)) -> Result<()> {
         let step = u64::from(draft.object.block_size()).saturating_mul(BLOCKS_AT_ONCE);
         let mut starts = Vec::new();
         // what is a hole already may be far longer than all data
@@ -201,8 +205,11 @@ impl Writer {
                 None => None,
             };
         }
-        for from in starts.into_iter().skip(1).rev() {
+        for (count, from) in starts.into_iter().skip(1).rev().enumerate() {
             let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
+            if count == 0 {
+                first(&tx);
+            }
             draft.object.free_range(&tx, from..u64::MAX)?;
         }
         Ok(())
@@ -229,14 +236,14 @@ impl Writer {
         while start < end {
             let next = start.saturating_add(step).min(end);
             let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
-            draft.object.free_range(&tx, start..next)?;
-            draft.store(&tx)?;
             if cleared && start == range.start {
                 self.begin.promise(&tx, Promise::Record(set_promise(&draft, SetAttr::MODE)));
             }
             let length = next.saturating_sub(start);
             let body = Body::Truncate { object: file, offset: start, length };
             self.begin.promise(&tx, Promise::Record(body));
+            draft.object.free_range(&tx, start..next)?;
+            draft.store(&tx)?;
             start = draft.object.next_data(next)?.unwrap_or(end).max(next);
         }
         Ok(())

@@ -59,7 +59,7 @@ impl Writer {
             self.empty(&draft)?;
         }
         if draft.kind() == Kind::File {
-            self.free_behind(&draft, 0)?;
+            self.free_behind(&draft, 0, &|_| {})?;
         }
         let xattrs = ObjectId::new(draft.sheet.word(Attribute::Xattr));
         let hidden = if xattrs.exists() { Some(self.draft(xattrs)?) } else { None };
