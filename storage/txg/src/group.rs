@@ -34,6 +34,8 @@ struct State {
     dirty: BTreeMap<Txg, u64>,
     /// Bytes of each group that are on the drives already.
     stored: BTreeMap<Txg, u64>,
+    /// Blocks that are freed with each group, of those who free many.
+    freed: BTreeMap<Txg, u64>,
     /// A sync of this group was asked for.
     wanted: Txg,
     /// How many are there who write groups whenever one is due.
@@ -97,6 +99,24 @@ impl Tx {
         }
     }
 
+    /// Tells that a block of so many bytes more waits to be written: it counts as what it takes.
+    pub fn dirtied_block(&self, bytes: u64) {
+        self.dirtied(self.on_drive(bytes));
+    }
+
+    /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
+    pub fn on_drive(&self, bytes: u64) -> u64 {
+        let sector = self.group.as_ref().map_or(1, |group| group.0.limits.sector);
+        bytes.checked_next_multiple_of(sector).unwrap_or(bytes)
+    }
+
+    /// Tells that so many blocks are freed with this group, of somebody who frees many.
+    pub fn freed(&self, blocks: u64) {
+        if let Some(group) = &self.group {
+            group.freed(self.txg, blocks);
+        }
+    }
+
     /// Tells that so many bytes more are on the drives before this group is.
     pub fn stored(&self, bytes: u64) {
         if let Some(group) = &self.group {
@@ -143,6 +163,7 @@ impl Groups {
             holds: BTreeMap::new(),
             dirty: BTreeMap::new(),
             stored: BTreeMap::new(),
+            freed: BTreeMap::new(),
             wanted: Txg::ZERO,
             writers: 0,
             stopped: false,
@@ -187,6 +208,27 @@ impl Groups {
         let holds = state.holds.entry(txg).or_default();
         *holds = holds.saturating_add(1);
         Some(Tx { txg, group: Some(self.clone()) })
+    }
+
+    /// Waits until many blocks may be freed with the open group; it is written for that. Called before the
+    /// [`Tx`] is begun that frees them, and tells of them by [`Tx::freed`].
+    pub fn wait_to_free(&self) {
+        let mut state = self.0.state.lock();
+        while !state.ends()
+            && state.freed.get(&state.open).is_some_and(|freed| *freed >= self.0.limits.freed)
+        {
+            if state.wanted < state.open {
+                state.wanted = state.open;
+                self.0.changed.notify_all();
+            }
+            self.drive(&mut state);
+        }
+    }
+
+    fn freed(&self, txg: Txg, blocks: u64) {
+        let mut state = self.0.state.lock();
+        let freed = state.freed.entry(txg).or_default();
+        *freed = freed.saturating_add(blocks);
     }
 
     fn dirtied(&self, txg: Txg, bytes: u64) {
@@ -272,6 +314,7 @@ impl Groups {
         state.synced = txg;
         state.dirty.remove(&txg);
         state.stored.remove(&txg);
+        state.freed.remove(&txg);
         self.0.changed.notify_all();
     }
 
@@ -384,6 +427,31 @@ mod tests {
         groups.finish(txg);
         assert!(waiting.join().unwrap());
         assert_eq!(groups.synced(), Txg::new(2));
+    }
+
+    #[test]
+    fn who_frees_much_goes_on_with_the_next_group() {
+        let groups = Groups::new(Txg::new(1), Limits { freed: 10, ..Limits::default() });
+        for blocks in [4, 5, 6] {
+            groups.wait_to_free();
+            let tx = groups.begin().unwrap();
+            assert_eq!(tx.txg(), Txg::new(2));
+            tx.freed(blocks);
+        }
+        let freeing = thread::spawn({
+            let groups = groups.clone();
+            move || {
+                groups.wait_to_free();
+                groups.begin().unwrap().txg()
+            }
+        });
+        while !groups.wait_due(Duration::from_secs(1)) {}
+        // others need not wait
+        assert_eq!(groups.begin().unwrap().txg(), Txg::new(2));
+        groups.finish(groups.quiesce());
+        assert_eq!(freeing.join().unwrap(), Txg::new(3));
+        groups.halt(true);
+        groups.wait_to_free();
     }
 
     #[test]

@@ -8,12 +8,17 @@ pub struct Limits {
     /// Bytes from which on the group is closed early, so that writing starts before memory is
     /// short.
     pub start: u64,
+    /// Blocks that may be freed with one group; who would free more waits for the next.
+    pub freed: u64,
+    /// Bytes that a block takes at least, a power of two: a sector of the drives.
+    pub sector: u64,
 }
 
 impl Limits {
-    /// For so much memory: writing starts at a third.
+    /// For so much memory: writing starts at a third. Blocks that are freed take no memory, but time: their
+    /// pointers are read when the group is written, some thousand times as many as are read for so many.
     pub const fn of(dirty: u64) -> Self {
-        Self { dirty, start: dirty / 3 }
+        Self { dirty, start: dirty / 3, freed: 1 << 19, sector: 512 }
     }
 }
 

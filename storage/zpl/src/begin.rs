@@ -31,6 +31,9 @@ pub struct Need {
     pub objects: u64,
     /// In the end there will be more space than before: must go through on a full pool.
     pub frees: bool,
+    /// Blocks that it may free, of an operation that frees many and takes several transactions for it:
+    /// others' groups are not to take for ever.
+    pub blocks: u64,
     /// Whose quotas must have room for it, as stored: user, group and project.
     pub owners: [Option<u64>; 3],
     /// It only makes ready for what was asked for, which comes with another transaction.

@@ -7,7 +7,7 @@ use dmu::{NewObject, Object, Objset};
 use ondisk::objset::Kind;
 use ondisk::zil::{Body, Write};
 use ondisk::{Blkptr, ObjectType};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use txg::{Groups, Tx};
 use units::BlockId;
 use zap::{NewTable, Zap};
@@ -65,10 +65,14 @@ pub struct LiveVolume {
     /// Bytes of it. Writers share the lock; who takes content away has it alone, so that what the
     /// log says of a range is in the order in which it was done.
     size: RwLock<u64>,
+    /// Held by who makes it longer or shorter.
+    resizing: Mutex<()>,
 }
 
 /// The most that is written with one hold on a txg.
 const STEP: usize = 4 << 20;
+/// And so many blocks are freed.
+const BLOCKS_AT_ONCE: u64 = 32768;
 
 impl LiveVolume {
     /// Opens the volume that a live object set holds. What its log has found must be replayed
@@ -81,7 +85,7 @@ impl LiveVolume {
         let table = Zap::open(objset.object(PROPERTIES)?)?;
         let size = table.lookup_u64(SIZE)?.ok_or(Error::NoSize { objset: id })?;
         let data = objset.object(DATA)?;
-        Ok(Self { objset, data, groups, log, size: RwLock::new(size) })
+        Ok(Self { objset, data, groups, log, size: RwLock::new(size), resizing: Mutex::default() })
     }
 
     /// Bytes of it (volsize).
@@ -137,9 +141,8 @@ impl LiveVolume {
     /// The content of a range is of no use any more: whole blocks in it become holes. What of it
     /// is not a whole block stays.
     pub fn discard(&self, range: Range<u64>) -> Result<()> {
-        let size = self.size.write();
         let block = u64::from(self.block_size());
-        let end = range.end.min(*size);
+        let end = range.end.min(*self.size.read());
         let Some(start) = range.start.checked_next_multiple_of(block) else { return Ok(()) };
         let end = end.saturating_sub(end.checked_rem(block).unwrap_or(0));
         self.zero(start, end)
@@ -147,20 +150,28 @@ impl LiveVolume {
 
     /// Makes zeros of a range, as holes where whole blocks are in it.
     pub fn write_zeros(&self, range: Range<u64>) -> Result<()> {
-        let size = self.size.write();
         let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        self.within(range.start, length, *size)?;
+        self.within(range.start, length, *self.size.read())?;
         self.zero(range.start, range.end)
     }
 
-    fn zero(&self, start: u64, end: u64) -> Result<()> {
-        if start >= end {
-            return Ok(());
+    /// A bit at a time: others read and write meanwhile, and no group frees too much.
+    fn zero(&self, mut start: u64, end: u64) -> Result<()> {
+        let step = u64::from(self.block_size()).saturating_mul(BLOCKS_AT_ONCE);
+        while let Some(from) = self.data.next_data(start)?.map(|from| from.max(start))
+            && from < end
+        {
+            self.groups.wait_to_free();
+            // nobody writes a part of a block meanwhile
+            let _size = self.size.write();
+            let to = from.saturating_add(step).min(end);
+            let tx = self.begin()?;
+            tx.freed(BLOCKS_AT_ONCE);
+            let (object, length) = (DATA, to.saturating_sub(from));
+            self.log.add(&tx, Item::of_object(Body::Truncate { object, offset: from, length }));
+            self.data.free_range(&tx, from..to)?;
+            start = to;
         }
-        let tx = self.begin()?;
-        self.data.free_range(&tx, start..end)?;
-        let (object, length) = (DATA, end.saturating_sub(start));
-        self.log.add(&tx, Item::of_object(Body::Truncate { object, offset: start, length }));
         Ok(())
     }
 
@@ -168,17 +179,33 @@ impl LiveVolume {
     /// the drives, for the log does not tell of it.
     pub fn resize(&self, bytes: u64) -> Result<()> {
         fitting(bytes, self.block_size())?;
+        let _one = self.resizing.lock();
+        // what lies beyond the end: a power cut may have left it there when the volume became shorter
+        self.free_behind(*self.size.read())?;
         let mut size = self.size.write();
         let tx = self.begin()?;
         Zap::open(self.objset.object(PROPERTIES)?)?.update_u64(&tx, SIZE, bytes)?;
-        if bytes < *size {
-            self.data.free_range(&tx, bytes..u64::MAX)?;
-        }
         let txg = tx.txg();
         drop(tx);
         *size = bytes;
         drop(size);
+        self.free_behind(bytes)?;
         if self.groups.wait_for(txg) { Ok(()) } else { Err(Error::Stopped) }
+    }
+
+    /// Frees what is behind the end, which is there.
+    fn free_behind(&self, end: u64) -> Result<()> {
+        let step = u64::from(self.block_size()).saturating_mul(BLOCKS_AT_ONCE);
+        while let Some(from) = self.data.next_data(end)?.map(|from| from.max(end)) {
+            self.groups.wait_to_free();
+            let _size = self.size.write();
+            let tx = self.begin()?;
+            tx.freed(BLOCKS_AT_ONCE);
+            let to = from.saturating_add(step);
+            let is_last = self.data.next_data(to)?.is_none();
+            self.data.free_range(&tx, from..if is_last { u64::MAX } else { to })?;
+        }
+        Ok(())
     }
 
     /// Returns when all that was written will outlast a power cut.

@@ -156,7 +156,9 @@ impl Object {
             version.clone_from(&block);
         }
         drop(state);
-        tx.dirtied(content.map_or(SMALL, |bytes| u64::try_from(bytes.len()).unwrap_or(SMALL)));
+        tx.dirtied_block(
+            content.map_or(SMALL, |bytes| u64::try_from(bytes.len()).unwrap_or(SMALL)),
+        );
         live.soil(tx.txg(), entry);
         Ok(())
     }
@@ -227,7 +229,7 @@ pub(super) fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
     let fresh = Content::Bytes(Block::copied(bytes, Order::Little));
     let made = put(&mut entry.state.write(), tx.txg(), block, &fresh);
     if made {
-        tx.dirtied(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        tx.dirtied_block(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 }
 
@@ -272,7 +274,7 @@ fn change_block(
     }
     drop(state);
     if made {
-        tx.dirtied(u64::try_from(size).unwrap_or(u64::MAX));
+        tx.dirtied_block(u64::try_from(size).unwrap_or(u64::MAX));
     }
     Ok(())
 }

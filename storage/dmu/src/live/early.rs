@@ -220,7 +220,8 @@ impl<'a, T: Borrow<Tx>> Underway<'a, T> {
                 let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
                 let is_stored = matches!(content, Content::Stored(_));
                 stored = stored.saturating_add(if is_stored { length } else { 0 });
-                waiting = waiting.saturating_add(if is_stored { SMALL } else { length });
+                waiting =
+                    waiting.saturating_add(if is_stored { SMALL } else { tx.on_drive(length) });
             }
             run.arrive(&self.entry, contents);
             tx.stored(stored);

@@ -72,7 +72,11 @@ impl Begin for Beginner {
             }
             self.rooms.judge(&self.owned, &self.set, need)?;
         }
+        if need.blocks > 0 {
+            self.owned.groups().wait_to_free();
+        }
         let tx = self.owned.begin().map_err(|_| Error::Stopped { objset })?;
+        tx.freed(need.blocks);
         if let Some(seq) = self.replaying.done_with(need) {
             self.log.replayed(&tx, seq);
         }

@@ -463,3 +463,39 @@ fn what_is_read_only_stays_as_it_is() {
     unlink(&held, "tank", "there");
     held.export().unwrap();
 }
+
+/// A block takes a sector at least, however small it is: what waits to be written takes more than it has
+/// bytes. Were that not counted, a group would be too large for the pool, which would stand still.
+#[test]
+fn blocks_that_are_smaller_than_a_sector_are_not_let_in_without_room() {
+    for (shape, drives, name) in [(Shape::Single, 1, "one"), (Shape::Raidz(2), 4, "raidz2")] {
+        let folder = Folder::new(&format!("small-blocks-{name}"), drives, 256 * MIB);
+        let held = engine::held::create(&new_pool(&folder, shape, drives), &world()).unwrap();
+        held.set("tank", "compression", "off").unwrap();
+        held.set("tank", "recordsize", "512").unwrap();
+        let live = held.files("tank").unwrap();
+        let make = |name: &[u8]| live.make(&caller(), root(&live), name, &New::default());
+        let file = ObjectId::new(make(b"large").unwrap().id());
+        let why = (0_u32..).find_map(|written| {
+            let at = Position::At(u64::from(written) * MIB);
+            live.write(&caller(), file, at, &noise(written + 1, 1 << 20)).err()
+        });
+        assert_eq!(why.unwrap().reason(), Reason::NoSpace, "{name}");
+        held.sync().unwrap();
+        unlink(&held, "tank", "large");
+        held.sync().unwrap();
+        // small files have small blocks, whatever the records are
+        held.set("tank", "recordsize", "128K").unwrap();
+        let why = (0_u32..).find_map(|number| {
+            let file = match make(format!("small-{number}").as_bytes()) {
+                Ok(file) => ObjectId::new(file.id()),
+                Err(why) => return Some(why),
+            };
+            live.write(&caller(), file, Position::End, &noise(number + 1, 300)).err()
+        });
+        assert_eq!(why.unwrap().reason(), Reason::NoSpace, "{name}");
+        held.sync().unwrap();
+        live.unlink(&caller(), root(&live), b"small-0").unwrap();
+        held.sync().unwrap();
+    }
+}

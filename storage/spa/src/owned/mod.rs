@@ -270,7 +270,8 @@ impl Owned {
         let (bare, usable) = (capacity::bare(&pool), capacity::usable(&pool));
         mos.keep();
         let signs = signs::Signs::of(&pool.directory)?;
-        let groups = Groups::new(pool.uberblock.txg, world.limits);
+        let limits = Limits { sector: room::sector(&pool), ..world.limits };
+        let groups = Groups::new(pool.uberblock.txg, limits);
         let standstill = Arc::new(standstill::Standstill::new(groups.clone()));
         pool.reader.set_patience(Arc::clone(&standstill) as Arc<dyn zio::Patience>);
         let settled = groups.clone();

@@ -7,7 +7,7 @@ use dsl::write::{Change, Room};
 use metaslab::Class;
 use ondisk::Blkptr;
 use txg::Tx;
-use units::{ObjsetId, VdevId};
+use units::{Ashift, ObjsetId, VdevId};
 use zio::Source;
 
 use super::Owned;
@@ -28,6 +28,12 @@ pub(super) fn worst(pool: &Pool) -> u64 {
     let tops = pool.config.tree.iter().flat_map(|root| &root.children);
     let parity = tops.filter_map(|top| top.nparity).max().unwrap_or(0).min(MOST_PARITY);
     parity.saturating_add(1).saturating_mul(WITH_METADATA)
+}
+
+/// Bytes that a block takes at least, wherever it goes.
+pub(super) fn sector(pool: &Pool) -> u64 {
+    let tops = pool.config.tree.iter().flat_map(|root| &root.children);
+    tops.filter_map(|top| Ashift::new(top.ashift?)).map(Ashift::bytes).max().unwrap_or(512)
 }
 
 impl Owned {

@@ -27,6 +27,7 @@ const LARGEST: u64 = i64::MAX as u64;
 const AT_ONCE: usize = 4 << 20;
 /// So many blocks at most are freed within one transaction.
 const BLOCKS_AT_ONCE: u64 = 32768;
+const MANY_FREED: Need = Need { frees: true, blocks: BLOCKS_AT_ONCE, ..SMALL_NEED };
 const SECTOR: u64 = 512;
 
 impl Writer {
@@ -206,7 +207,7 @@ impl Writer {
             };
         }
         for (count, from) in starts.into_iter().skip(1).rev().enumerate() {
-            let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
+            let tx = self.begin.begin(&MANY_FREED)?;
             if count == 0 {
                 first(&tx);
             }
@@ -235,7 +236,7 @@ impl Writer {
         self.settle(&mut draft.sheet)?;
         while start < end {
             let next = start.saturating_add(step).min(end);
-            let tx = self.begin.begin(&Need { frees: true, ..SMALL_NEED })?;
+            let tx = self.begin.begin(&MANY_FREED)?;
             if cleared && start == range.start {
                 self.begin.promise(&tx, Promise::Record(set_promise(&draft, SetAttr::MODE)));
             }

@@ -65,6 +65,7 @@ pub(super) const SMALL_NEED: Need = Need {
     shared: 0,
     objects: 0,
     frees: false,
+    blocks: 0,
     owners: [None; 3],
     ahead: false,
 };
