@@ -106,8 +106,7 @@ impl Tx {
 
     /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
     pub fn on_drive(&self, bytes: u64) -> u64 {
-        let sector = self.group.as_ref().map_or(1, |group| group.0.limits.sector);
-        bytes.checked_next_multiple_of(sector).unwrap_or(bytes)
+        self.group.as_ref().map_or(bytes, |group| group.on_drive(bytes))
     }
 
     /// Tells that so many blocks are freed with this group, of somebody who frees many.
@@ -253,6 +252,11 @@ impl Groups {
         if !was_due && due(&state, self.0.limits) {
             self.0.changed.notify_all();
         }
+    }
+
+    /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
+    pub fn on_drive(&self, bytes: u64) -> u64 {
+        bytes.checked_next_multiple_of(self.0.limits.sector).unwrap_or(bytes)
     }
 
     /// Bytes that wait to be written.

@@ -10,7 +10,7 @@ pub struct Limits {
     pub start: u64,
     /// Blocks that may be freed with one group; who would free more waits for the next.
     pub freed: u64,
-    /// Bytes that a block takes at least, a power of two: a sector of the drives.
+    /// Bytes that a block takes at least: a sector of the drives.
     pub sector: u64,
 }
 

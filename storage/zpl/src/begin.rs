@@ -25,6 +25,8 @@ pub struct Caller {
 pub struct Need {
     /// Bytes of content and of metadata.
     pub bytes: u64,
+    /// They come in blocks of so many bytes; 0: in blocks of any size.
+    pub piece: u64,
     /// Bytes of blocks that are there already: they count for quotas, and take no space.
     pub shared: u64,
     /// Objects.

@@ -42,14 +42,15 @@ impl Rooms {
         }
         let objset = set.objset.id();
         let stopped = |_| Error::Stopped { objset };
+        let takes = on_drives(owned, need);
         for _ in 0..PATIENCE {
-            if owned.has_room(need.bytes) || !owned.awaits_room() {
+            if owned.has_room(takes) || !owned.awaits_room() {
                 break;
             }
             owned.make_room();
             owned.sync().map_err(stopped)?;
         }
-        if !owned.has_room(need.bytes) {
+        if !owned.has_room(takes) {
             return Err(Error::NoSpace { objset });
         }
         let mut known = self.known(owned, set)?;
@@ -87,6 +88,17 @@ impl Rooms {
         let known = Known { room, owners: is_of_files(set) && zpl::has_quotas(&set.objset)? };
         *self.0.lock() = Some((synced, known));
         Ok(known)
+    }
+}
+
+/// Bytes that it takes where every block takes whole sectors, parity and copies left aside.
+fn on_drives(owned: &Owned, need: &Need) -> u64 {
+    match need.bytes.checked_div(need.piece) {
+        Some(pieces) => {
+            let block = owned.groups().on_drive(need.piece);
+            pieces.saturating_add(1).saturating_mul(block).max(need.bytes)
+        }
+        None => need.bytes,
     }
 }
 

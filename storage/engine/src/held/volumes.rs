@@ -69,7 +69,8 @@ impl LiveVolume {
     /// Writes all of `bytes` at `offset`.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> files::Result<()> {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        self.judge(Need { bytes: count.saturating_add(SMALL), ..Need::default() })?;
+        let piece = self.block_size().into();
+        self.judge(Need { bytes: count.saturating_add(SMALL), piece, ..Need::default() })?;
         self.0.volume.write(offset, bytes)?;
         self.done()
     }

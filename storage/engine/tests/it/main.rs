@@ -1,6 +1,7 @@
 //! Pools through the door: made, filled, left and taken over again.
 
 mod back;
+mod brim;
 mod cache_drives;
 mod cloning;
 mod early;

@@ -7,7 +7,7 @@ use dsl::write::{Change, Room};
 use metaslab::Class;
 use ondisk::Blkptr;
 use txg::Tx;
-use units::{Ashift, ObjsetId, VdevId};
+use units::{ObjsetId, Txg, VdevId};
 use zio::Source;
 
 use super::Owned;
@@ -17,6 +17,8 @@ use crate::{Error, Pool};
 const MOST_COPIES: u64 = 3;
 /// No vdev has more drives for parity.
 const MOST_PARITY: u64 = 3;
+/// No block is smaller.
+const SMALLEST: u64 = 512;
 /// As much again is for metadata.
 const WITH_METADATA: u64 = 2;
 
@@ -30,10 +32,16 @@ pub(super) fn worst(pool: &Pool) -> u64 {
     parity.saturating_add(1).saturating_mul(WITH_METADATA)
 }
 
-/// Bytes that a block takes at least, wherever it goes.
+/// Bytes that a block takes at least, wherever it goes, without its parity: a sector, or in a dRAID a row of its
+/// group.
 pub(super) fn sector(pool: &Pool) -> u64 {
     let tops = pool.config.tree.iter().flat_map(|root| &root.children);
-    tops.filter_map(|top| Ashift::new(top.ashift?)).map(Ashift::bytes).max().unwrap_or(512)
+    let least = tops.filter_map(|top| {
+        let with_parity = pool.tree().asize(top.id, SMALLEST, Txg::ZERO)?;
+        let parity = top.nparity.unwrap_or(0).min(MOST_PARITY);
+        Some(with_parity.div_ceil(parity.saturating_add(1)))
+    });
+    least.max().unwrap_or(0).max(SMALLEST)
 }
 
 impl Owned {

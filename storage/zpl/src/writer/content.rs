@@ -126,7 +126,9 @@ impl Writer {
         let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
         self.settle(&mut draft.sheet)?;
         let bytes_needed = SMALL.saturating_add(count.saturating_mul(2));
-        let tx = self.begin.begin(&Need { bytes: bytes_needed, ..draft.need_of_owners() })?;
+        let piece = self.piece(draft).into();
+        let tx =
+            self.begin.begin(&Need { bytes: bytes_needed, piece, ..draft.need_of_owners() })?;
         self.grow_block(&tx, draft, size.max(reach))?;
         let underway = draft.object.begin_write(tx, offset, bytes)?;
         let tx = underway.tx();
@@ -136,6 +138,12 @@ impl Writer {
         }
         self.begin.promise(tx, Promise::Write { object: draft.id(), offset, bytes });
         Ok(underway)
+    }
+
+    /// Bytes of the blocks in which a file's content comes: the only one may still grow.
+    fn piece(&self, draft: &Draft) -> u32 {
+        let has_more = draft.object.max_block().get() > 0;
+        if has_more { draft.object.block_size() } else { self.settings.read().record_size }
     }
 
     /// Makes the file's first block as large as a file that ends at `end` is to have it, while it

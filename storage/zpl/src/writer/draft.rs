@@ -62,6 +62,7 @@ impl Draft {
 /// A small change of a file that makes nothing new: whoever is over a quota may do that.
 pub(super) const SMALL_NEED: Need = Need {
     bytes: super::SMALL,
+    piece: 0,
     shared: 0,
     objects: 0,
     frees: false,
