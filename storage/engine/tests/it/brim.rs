@@ -59,7 +59,9 @@ impl Brim {
             ("dedup", one(&mut chance, &["off", "off", "off", "on"])),
             ("dnodesize", one(&mut chance, &["legacy", "auto", "16k"])),
         ];
-        set.iter().for_each(|(name, value)| held.set("tank", name, value).unwrap());
+        for (name, value) in &set {
+            held.set("tank", name, value).unwrap();
+        }
         let block = one(&mut chance, &[512, 4096, 16384]);
         let volume = chance.percent(50);
         if volume {
@@ -78,7 +80,6 @@ impl Brim {
     /// Does something; false: there is no room for it.
     fn fill(&mut self) -> bool {
         let done = match self.chance.below(12) {
-            0..=3 => self.make(),
             4..=6 => self.write(),
             7 if self.volume => self.write_volume(),
             8 => self.xattr(),
