@@ -56,17 +56,16 @@ pub(crate) fn wished(
         let bytes = given.get(at..)?.first_chunk()?;
         Some(u32::from_ne_bytes(*bytes))
     };
+    let first = || word(0).ok_or(Errno::INVAL);
     let (flags, project) = match command {
-        SETFLAGS | SETFLAGS_32 => (word(0).ok_or(Errno::INVAL)?, None),
+        SETFLAGS | SETFLAGS_32 => (translated(first()?, |pair| (pair.0, pair.0)), None),
         FSSETXATTR => {
-            let flags = flags_of(word(0).ok_or(Errno::INVAL)?)?;
-            (flags, Some(word(PROJECT_AT).ok_or(Errno::INVAL)?))
+            let project = word(PROJECT_AT).ok_or(Errno::INVAL)?;
+            (translated(first()?, |pair| (pair.1, pair.0)), Some(project))
         }
         _ => return Err(Errno::NOTTY),
     };
-    if flags & !PAIRS.iter().fold(0, |all, pair| all | pair.0) != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
+    let flags = flags.ok_or(Errno::OPNOTSUPP)?;
     // kernels before 5.13 leave to us who may
     let is_for_root = (flags ^ of.flags) & (IMMUTABLE | APPEND_ONLY) != 0;
     if by.uid != 0 && (by.uid != of.uid || is_for_root) {
@@ -78,17 +77,17 @@ pub(crate) fn wished(
     Ok(Some(set).filter(|set| *set != Set::default()))
 }
 
-/// The one word of flags by the other.
-fn flags_of(wanted: u32) -> Result<u32, Errno> {
-    if wanted & !PAIRS.iter().fold(0, |all, pair| all | pair.1) != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
-    Ok(PAIRS.iter().filter(|pair| wanted & pair.1 != 0).fold(0, |all, pair| all | pair.0))
+/// The flags of one word as another has them, `way` giving the bits of a flag in both; none: there are others
+/// among them.
+fn translated(word: u32, way: impl Fn((u32, u32)) -> (u32, u32)) -> Option<u32> {
+    let (known, out) = PAIRS.into_iter().map(way).fold((0, 0), |(known, out), (from, to)| {
+        (known | from, if word & from != 0 { out | to } else { out })
+    });
+    (word & !known == 0).then_some(out)
 }
 
 fn fsxattr(of: &Attributes) -> [u8; 28] {
-    let flags = PAIRS.iter().filter(|pair| of.flags & pair.0 != 0);
-    let flags: u32 = flags.map(|pair| pair.1).sum();
+    let flags = translated(of.flags, |pair| pair).unwrap_or(0);
     let project = u32::try_from(of.project).unwrap_or(u32::MAX);
     let mut out = [0; 28];
     for (at, word) in [(0, flags), (PROJECT_AT, project)] {

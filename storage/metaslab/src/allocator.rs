@@ -288,30 +288,29 @@ impl Allocator {
     /// Reads maps of a class, the best first, until so many bytes are known to be free or no map is
     /// left that can be read: what is said of one that was not read is no promise.
     pub fn make_sure_of(&self, class: Class, bytes: u64, txg: Txg) {
-        if self.known(class, txg).0 >= bytes {
+        if self.known(class) >= bytes {
             return;
         }
         let _one = self.reading.lock();
-        loop {
-            let (known, next) = self.known(class, txg);
-            let Some((vdev, metaslab)) = next.filter(|_| known < bytes) else { return };
-            if self.read_map(vdev, metaslab, txg).is_err() {
-                return;
-            }
-        }
+        while self.known(class) < bytes
+            && let Some((vdev, metaslab)) = self.unread(class, txg)
+            && self.read_map(vdev, metaslab, txg).is_ok()
+        {}
     }
 
-    fn known(&self, class: Class, txg: Txg) -> (u64, Option<(VdevId, MetaslabId)>) {
+    /// Bytes that are known to be free.
+    fn known(&self, class: Class) -> u64 {
         let tops = self.tops.read();
-        let of_class = tops.values().filter(|top| top.spec.class == class);
-        let open = of_class.filter(|top| top.open.load(Ordering::Relaxed));
-        let (mut bytes, mut next) = (0_u64, None);
-        for top in open {
-            let (known, unread) = top.state.lock().known(txg);
-            bytes = bytes.saturating_add(known);
-            next = next.or(unread.map(|metaslab| (top.spec.vdev, metaslab)));
-        }
-        (bytes, next)
+        tops.values().filter(|top| top.is_open_to(class)).map(|top| top.state.lock().known()).sum()
+    }
+
+    /// A map that would tell of more.
+    fn unread(&self, class: Class, txg: Txg) -> Option<(VdevId, MetaslabId)> {
+        let tops = self.tops.read();
+        tops.values().filter(|top| top.is_open_to(class)).find_map(|top| {
+            let metaslab = top.state.lock().best_unread(false, 1, txg)?;
+            Some((top.spec.vdev, metaslab))
+        })
     }
 
     fn allocate_in(&self, class: Class, want: &Want) -> Result<Option<[Option<Dva>; 3]>, Error> {

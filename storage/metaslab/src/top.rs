@@ -99,6 +99,11 @@ impl Top {
         top
     }
 
+    /// Whether anything of a class may be allocated here.
+    pub(crate) fn is_open_to(&self, class: Class) -> bool {
+        self.spec.class == class && self.open.load(Ordering::Relaxed)
+    }
+
     /// Bytes that may be allocated for a class, about.
     pub(crate) fn available(&self, class: Class) -> u64 {
         self.available[lane(class)].load(Ordering::Relaxed)
@@ -186,9 +191,13 @@ impl State {
             let known = &mut self.too_large[usize::from(log)];
             *known = size.min(*known);
         }
-        let order = |at: &usize| self.rank(*at);
-        let unread = self.of_lane(log).filter(|at| self.may_hold(*at, size, txg)).max_by_key(order);
-        unread.map_or(Found::Full, |at| Found::Unread(id(at)))
+        self.best_unread(log, size, txg).map_or(Found::Full, Found::Unread)
+    }
+
+    /// The best metaslab that may hold so much, as far as is known without its map.
+    pub(crate) fn best_unread(&self, log: bool, size: u64, txg: Txg) -> Option<MetaslabId> {
+        let all = self.of_lane(log).filter(|at| self.may_hold(*at, size, txg));
+        all.max_by_key(|at| self.rank(*at)).map(id)
     }
 
     fn of_lane(&self, log: bool) -> impl Iterator<Item = usize> + '_ {
@@ -201,12 +210,10 @@ impl State {
         slab.may_be_read(txg) && slab.available() >= size && bucket >= size.ilog2()
     }
 
-    /// Bytes that are known to be free, but for logs, and which metaslab to read to know of more.
-    pub(crate) fn known(&self, txg: Txg) -> (u64, Option<MetaslabId>) {
+    /// Bytes that are known to be free, but for logs.
+    pub(crate) fn known(&self) -> u64 {
         let loaded = self.of_lane(false).filter(|at| self.slabs[*at].is_loaded());
-        let bytes = loaded.map(|at| self.slabs[at].available()).sum();
-        let unread = self.of_lane(false).filter(|at| self.may_hold(*at, 1, txg));
-        (bytes, unread.max_by_key(|at| self.rank(*at)).map(id))
+        loaded.map(|at| self.slabs[at].available()).sum()
     }
 
     /// Looks through all loaded metaslabs, the best first, those that are far from other copies

@@ -15,8 +15,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For so much memory: writing starts at a third. Blocks that are freed take no memory, but time: their
-    /// pointers are read when the group is written, some thousand times as many as are read for so many.
+    /// For so much memory: writing starts at a third. Blocks that are freed take time instead: the blocks that
+    /// their pointers are in, one for a thousand of them or so, are read when the group is written.
     pub const fn of(dirty: u64) -> Self {
         Self { dirty, start: dirty / 3, freed: 1 << 19, sector: 512 }
     }

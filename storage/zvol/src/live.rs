@@ -145,30 +145,34 @@ impl LiveVolume {
         let end = range.end.min(*self.size.read());
         let Some(start) = range.start.checked_next_multiple_of(block) else { return Ok(()) };
         let end = end.saturating_sub(end.checked_rem(block).unwrap_or(0));
-        self.zero(start, end)
+        self.free(start, end, true)
     }
 
     /// Makes zeros of a range, as holes where whole blocks are in it.
     pub fn write_zeros(&self, range: Range<u64>) -> Result<()> {
         let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
         self.within(range.start, length, *self.size.read())?;
-        self.zero(range.start, range.end)
+        self.free(range.start, range.end, true)
     }
 
-    /// A bit at a time: others read and write meanwhile, and no group frees too much.
-    fn zero(&self, mut start: u64, end: u64) -> Result<()> {
+    /// Makes a hole, a bit at a time: others read and write meanwhile, and no group frees too much.
+    /// `is_told`: the log tells of it.
+    fn free(&self, mut start: u64, end: u64, is_told: bool) -> Result<()> {
         let step = u64::from(self.block_size()).saturating_mul(BLOCKS_AT_ONCE);
-        while let Some(from) = self.data.next_data(start)?.map(|from| from.max(start))
+        while let Some(from) = self.data.next_data(start)?
             && from < end
         {
             self.groups.wait_to_free();
             // nobody writes a part of a block meanwhile
             let _size = self.size.write();
-            let to = from.saturating_add(step).min(end);
+            let next = self.data.next_data(from.saturating_add(step))?.unwrap_or(end);
+            let to = next.min(end);
             let tx = self.begin()?;
             tx.freed(BLOCKS_AT_ONCE);
-            let (object, length) = (DATA, to.saturating_sub(from));
-            self.log.add(&tx, Item::of_object(Body::Truncate { object, offset: from, length }));
+            if is_told {
+                let (object, length) = (DATA, to.saturating_sub(from));
+                self.log.add(&tx, Item::of_object(Body::Truncate { object, offset: from, length }));
+            }
             self.data.free_range(&tx, from..to)?;
             start = to;
         }
@@ -181,7 +185,8 @@ impl LiveVolume {
         fitting(bytes, self.block_size())?;
         let _one = self.resizing.lock();
         // what lies beyond the end: a power cut may have left it there when the volume became shorter
-        self.free_behind(*self.size.read())?;
+        let end = *self.size.read();
+        self.free(end, u64::MAX, false)?;
         let mut size = self.size.write();
         let tx = self.begin()?;
         Zap::open(self.objset.object(PROPERTIES)?)?.update_u64(&tx, SIZE, bytes)?;
@@ -189,23 +194,8 @@ impl LiveVolume {
         drop(tx);
         *size = bytes;
         drop(size);
-        self.free_behind(bytes)?;
+        self.free(bytes, u64::MAX, false)?;
         if self.groups.wait_for(txg) { Ok(()) } else { Err(Error::Stopped) }
-    }
-
-    /// Frees what is behind the end, which is there.
-    fn free_behind(&self, end: u64) -> Result<()> {
-        let step = u64::from(self.block_size()).saturating_mul(BLOCKS_AT_ONCE);
-        while let Some(from) = self.data.next_data(end)?.map(|from| from.max(end)) {
-            self.groups.wait_to_free();
-            let _size = self.size.write();
-            let tx = self.begin()?;
-            tx.freed(BLOCKS_AT_ONCE);
-            let to = from.saturating_add(step);
-            let is_last = self.data.next_data(to)?.is_none();
-            self.data.free_range(&tx, from..if is_last { u64::MAX } else { to })?;
-        }
-        Ok(())
     }
 
     /// Returns when all that was written will outlast a power cut.

@@ -9,7 +9,7 @@ use fusedev::{
 use rustix::io::Errno;
 use vfs::Error;
 
-use super::{LiveServer, SHORT};
+use super::{LiveServer, SHORT, is_writing};
 use crate::convert::{attributes, kind_bits, told};
 use crate::ioctl;
 use crate::server::{SEEK_DATA, SEEK_HOLE, names, xattr};
@@ -110,7 +110,12 @@ impl LiveServer {
                 Answer::statx(&attributes(&found), self.keeps(&found))
             }
             Ask::Readlink => Answer::bytes(self.live.target(node)?),
-            Ask::Open { flags } => Answer::opened(self.open_file(node, flags)?),
+            Ask::Open { flags } => {
+                if is_writing(flags) {
+                    Self::may_open(&self.attributes(node)?, flags)?;
+                }
+                Answer::opened(self.open_file(node, flags)?)
+            }
             Ask::Flush => Answer::done(),
             Ask::Release { handle } => {
                 self.files.remove(handle);

@@ -171,6 +171,7 @@ impl LiveServer {
         };
         let settle = || self.live.settle().and_then(|()| self.live.lookup(dir, name));
         let found = self.patiently_once(asker, make, settle)?;
+        told(Self::may_open(&found, flags))?;
         let file = told(self.open_file(found.number, flags))?;
         Ok(self.created(&found, file))
     }

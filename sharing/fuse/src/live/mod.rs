@@ -145,7 +145,6 @@ impl LiveServer {
     }
 
     fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
-        self.may_open(number, flags)?;
         let file = self.live.read(number)?;
         let file = if flags & O_NOATIME == 0 { file } else { file.in_secret() };
         // what the kernel keeps it reads without a word to us
@@ -157,11 +156,8 @@ impl LiveServer {
     }
 
     /// The kernel knows of no flags that forbid writing.
-    fn may_open(&self, number: u64, flags: i32) -> Result<(), Error> {
-        if flags & O_ACCMODE == 0 {
-            return Ok(());
-        }
-        let has = self.attributes(number)?.flags;
+    fn may_open(found: &Attributes, flags: i32) -> Result<(), Error> {
+        let has = if is_writing(flags) { found.flags } else { 0 };
         let is_appended_to = flags & (O_APPEND | O_TRUNC) == O_APPEND;
         if has & ioctl::IMMUTABLE != 0 || has & ioctl::APPEND_ONLY != 0 && !is_appended_to {
             return Err(Error::Refused { reason: Reason::NotPermitted });
@@ -176,6 +172,10 @@ impl LiveServer {
         let only_written = flags & O_ACCMODE == O_WRONLY;
         if only_written && self.direct.load(Relaxed) { file.direct() } else { file }
     }
+}
+
+fn is_writing(flags: i32) -> bool {
+    flags & O_ACCMODE != 0
 }
 
 /// Who asks, to make something: what it is to have of set-id bits the kernel has seen to.

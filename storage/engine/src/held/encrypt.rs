@@ -252,12 +252,10 @@ impl Held {
         for head in tree.heads().flatten() {
             if root.is_some() && head.key_facts().map_err(failed)?.map(|facts| facts.root) == root {
                 names.push(head.name());
-            }
-        }
-        for name in &names {
-            if self.is_any_open(std::slice::from_ref(name))? {
-                let what = format!("'{name}' is busy, as a program has it open");
-                return Err(Error::Refused { what });
+                if head.id().is_some_and(|id| self.0.used.has(id)) {
+                    let what = format!("'{}' is busy, as a program has it open", head.name());
+                    return Err(Error::Refused { what });
+                }
             }
         }
         names.iter().try_for_each(|name| close(name))?;

@@ -42,7 +42,7 @@ impl Used {
         InUse { used: self.clone(), id }
     }
 
-    fn has(&self, id: ObjsetId) -> bool {
+    pub(super) fn has(&self, id: ObjsetId) -> bool {
         self.0.lock().contains_key(&id)
     }
 

@@ -150,9 +150,8 @@ impl<'a> Fat<'a> {
 
     /// Sees to it that the header can be saved, and that what is changed now can be changed back in
     /// this group without reading anything.
-    fn touch_header(&mut self) -> Result<()> {
-        self.unsaved = true;
-        self.save()
+    fn touch_header(&self) -> Result<()> {
+        Ok(self.object.change(self.tx, BlockId::new(0), &mut |_| {})?)
     }
 
     /// Writes the header, if it has changed.
