@@ -29,6 +29,12 @@ pub enum Error {
         /// Its path.
         path: String,
     },
+    /// It is to be written, and the device, the medium or its file system is write-protected.
+    #[error("{path}: it is write-protected")]
+    WriteProtected {
+        /// Its path.
+        path: String,
+    },
     /// The system reported an error.
     #[error("{device}: reading {length} bytes at {offset}: {reason}")]
     Read {

@@ -7,7 +7,7 @@
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -222,12 +222,26 @@ fn take(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Handle>, u
         let flag = rustix::fs::OFlags::EXCL.bits();
         options.custom_flags(i32::try_from(flag).unwrap_or_default());
     }
+    if is_write_protected(facts) {
+        return Err(Error::WriteProtected { path: name.to_owned() });
+    }
     let (handle, size) = open(path, name, &options)?;
     match lock(&handle) {
         Ok(()) => Ok((Arc::new(handle.into()), size)),
         Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(Error::InUse { path: name.to_owned() }),
         Err(errno) => Err(Error::Open { path: name.to_owned(), reason: plain(&errno.into()) }),
     }
+}
+
+/// Whether it is a block device that takes no writes. Linux opens such a device for writing all the same,
+/// and fails each write.
+fn is_write_protected(facts: &fs::Metadata) -> bool {
+    if !facts.file_type().is_block_device() {
+        return false;
+    }
+    let (major, minor) = (rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()));
+    let flag = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    flag.is_ok_and(|flag| flag.trim() == "1")
 }
 
 /// Locks it for this handle alone: with two kinds of lock, since programs look for one or the other.
@@ -240,10 +254,11 @@ fn lock(handle: &fs::File) -> rustix::io::Result<()> {
 fn open(path: &Path, name: &str, options: &fs::OpenOptions) -> Result<(fs::File, u64), Error> {
     let failed = |error: io::Error| {
         let path = name.to_owned();
-        if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
-            return Error::InUse { path };
+        match Errno::from_io_error(&error) {
+            Some(Errno::BUSY) => Error::InUse { path },
+            Some(Errno::ROFS) => Error::WriteProtected { path },
+            _ => Error::Open { path, reason: plain(&error) },
         }
-        Error::Open { path, reason: plain(&error) }
     };
     let kind = facts(path, name)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {

@@ -324,6 +324,15 @@ pub enum Error {
         /// The device.
         path: String,
     },
+    /// A device is to be written and cannot be.
+    #[error(
+        "'{path}' is write-protected: nothing was changed; take the protection off, or read its pool with \
+         `zpool import -o readonly=on`"
+    )]
+    WriteProtected {
+        /// The device.
+        path: String,
+    },
     /// There is no such dataset.
     #[error("there is no dataset '{name}'")]
     NoSuchDataset {
@@ -386,6 +395,7 @@ impl Error {
             | Self::NoLabel { .. }
             | Self::Truncated { .. } => 10,
             Self::InUse { .. }
+            | Self::WriteProtected { .. }
             | Self::Taken { .. }
             | Self::Filled { .. }
             | Self::LivesElsewhere { .. }
@@ -429,6 +439,7 @@ impl Error {
             device::Error::Busy { path } | device::Error::InUse { path } => {
                 Self::InUse { path: path.clone() }
             }
+            device::Error::WriteProtected { path } => Self::WriteProtected { path: path.clone() },
             device::Error::Open { path, reason } => {
                 Self::Path { path: path.clone(), reason: reason.clone() }
             }

@@ -41,6 +41,17 @@ pub enum Event {
         /// The newest transaction group that it knows.
         txg: u64,
     },
+    /// Two devices have the same label.
+    #[error(
+        "'{path}' is labelled as the same drive as '{used}', which is used: it is a copy of it or another \
+         path to it, and is left alone"
+    )]
+    Duplicate {
+        /// The device that is left alone.
+        path: String,
+        /// The device that is used.
+        used: String,
+    },
     /// Not the newest state is read.
     #[error("the pool is read as of txg {txg}, not of txg {newest}, which is its newest")]
     Older {
@@ -63,4 +74,11 @@ pub enum Event {
         /// Why not.
         why: String,
     },
+}
+
+impl Event {
+    pub(crate) fn duplicate(duplicate: &spa::Duplicate) -> Self {
+        let path = duplicate.device.device.name().to_owned();
+        Self::Duplicate { path, used: duplicate.used.clone() }
+    }
 }

@@ -1,6 +1,6 @@
 //! Looking for pools: from paths to what can be opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::Device;
@@ -166,6 +166,22 @@ impl Search {
         })
     }
 
+    /// Refuses a pool of which another program has a drive open, by the path that the label remembers: a
+    /// copy of that drive must not take its place.
+    pub(crate) fn check_originals_free(&self, candidate: &Candidate) -> Result<()> {
+        let trees = summary::trees(candidate, None);
+        let leaves = trees.iter().flat_map(|tree| candidate.leaves(tree));
+        let remembered: Vec<String> = leaves.map(|leaf| leaf.path).collect();
+        for refused in &self.found.refused {
+            let device::Error::Busy { path } = refused else { continue };
+            let is_it = |leaf: &String| device::is_same(Path::new(leaf), Path::new(path));
+            if remembered.iter().any(is_it) {
+                return Err(Error::InUse { path: path.clone() });
+            }
+        }
+        Ok(())
+    }
+
     fn open_found(candidate: &Candidate, options: &OpenOptions) -> Result<Pool> {
         let opened = candidate.open(&options.below());
         let opened = opened.map_err(|error| explain(candidate, error))?;
@@ -205,6 +221,7 @@ fn events(candidate: &Candidate, pool: &spa::Pool) -> Vec<Event> {
             events.push(Event::Stale { path, txg: device.synced().get() });
         }
     }
+    events.extend(candidate.duplicates.iter().map(Event::duplicate));
     let newest = candidate.newest().map_or(0, |uberblock| uberblock.txg.get());
     if pool.txg().get() < newest {
         events.push(Event::Older { txg: pool.txg().get(), newest });

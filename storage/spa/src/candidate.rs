@@ -10,14 +10,17 @@ use units::{Guid, Txg, VdevId};
 use vdev::FoundLeaf;
 
 use crate::labels::{self, Labelled};
+use crate::same_leaf::{self, Duplicate};
 
 /// A pool of which devices were found.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The pool's identity.
     pub guid: Guid,
-    /// Its devices, in the order in which they were given.
+    /// Its devices, one for each leaf, in the order in which they were given.
     pub devices: Vec<Labelled>,
+    /// Devices with the label of one of these, which are left alone.
+    pub duplicates: Vec<Duplicate>,
 }
 
 /// What is known of one leaf before the pool is opened.
@@ -46,8 +49,11 @@ pub fn scan(devices: &[Arc<dyn Device>]) -> (Vec<Candidate>, Vec<Labelled>) {
             _ => others.push(labelled),
         }
     }
-    let mut found: Vec<_> =
-        pools.into_iter().map(|(guid, devices)| Candidate { guid, devices }).collect();
+    let candidate = |(guid, devices)| {
+        let (devices, duplicates) = same_leaf::choose(devices);
+        Candidate { guid, devices, duplicates }
+    };
+    let mut found: Vec<_> = pools.into_iter().map(candidate).collect();
     found.sort_by(|a, b| (a.name(), a.guid).cmp(&(b.name(), b.guid)));
     (found, others)
 }
@@ -106,8 +112,7 @@ impl Candidate {
     /// its top-level vdev know newer ones: not every vdev is told of every txg, but of those that
     /// it is told of, all of its leaves are.
     pub(crate) fn find(&self, leaf: Guid) -> Option<FoundLeaf> {
-        let same = self.devices.iter().filter(|device| device.guid() == leaf);
-        let device = same.max_by_key(|device| device.synced())?;
+        let device = self.devices.iter().find(|device| device.guid() == leaf)?;
         let top = device.config.top_guid;
         let siblings = self.devices.iter().filter(|other| other.config.top_guid == top);
         let newest = siblings.map(Labelled::synced).max().unwrap_or(Txg::ZERO);

@@ -21,6 +21,7 @@ mod open;
 mod owned;
 mod pool;
 mod removed;
+mod same_leaf;
 mod scan;
 mod space;
 
@@ -41,5 +42,6 @@ pub use owned::{
     World,
 };
 pub use pool::Pool;
+pub use same_leaf::Duplicate;
 pub use scan::{Damage, Mended, Watch};
 pub use space::{Space, TopSpace, space_map_entries};

@@ -197,10 +197,13 @@ impl House {
         Ok((done, warnings))
     }
 
-    /// Tells of intent logs that could not be done again; gives it as warnings for who asked.
+    /// Logs what the imports of pools found, such as intent logs that could not be replayed, and gives it
+    /// as warnings for the client.
     pub(super) fn tell_broken(&self, pools: &[Arc<super::Pool>]) -> Vec<String> {
         let broken = pools.iter().flat_map(|pool| pool.held.take_broken_logs());
-        let told: Vec<String> = broken.map(|log| log.to_string()).collect();
+        let mut told: Vec<String> = broken.map(|log| log.to_string()).collect();
+        let events = pools.iter().flat_map(|pool| pool.held.take_events());
+        told.extend(events.map(|event| event.to_string()));
         for what in &told {
             self.log.say(what);
         }

@@ -163,8 +163,9 @@ impl LiveServer {
         let Ask::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
         let (kind, mode) = (Kind::File, mode & PERMISSIONS);
         let new = New { kind, mode, umask, device: (0, 0), target: b"" };
+        let opens = flags & O_EXCL == 0 && !self.live.is_control_name(dir, name);
         let make = || match self.live.make(by(asker), dir, name, &new) {
-            Err(Error::Refused { reason: vfs::Reason::Exists }) if flags & O_EXCL == 0 => {
+            Err(Error::Refused { reason: vfs::Reason::Exists }) if opens => {
                 self.live.lookup(dir, name)
             }
             made => made,

@@ -1,6 +1,7 @@
 //! Pools mounted, and looked at through the kernel.
 
 mod back;
+mod control;
 mod flags;
 mod live;
 mod mounted;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use engine::held::{Caller, Move, MoveKind, Position, Set, Stretch, XattrMode, without_set_id};
 
 use super::{HEAD, Live, Open, shown, volumes};
-use crate::{Attributes, Error, Kind, Reason, Result};
+use crate::{Attributes, Error, Kind, Reason, Result, control};
 
 /// Who asks for a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +45,23 @@ impl Live {
         Caller { uid: by.uid, gid: by.gid, now: self.now(), keeps_setid: by.keeps_setid }
     }
 
+    /// Whether a name is that of the control directory `.zfs` in the root, shown or not.
+    pub fn is_control_name(&self, dir: u64, name: &[u8]) -> bool {
+        name == control::NAME && dir == self.root()
+    }
+
+    /// Refuses `.zfs` in the root with EEXIST, as OpenZFS does whatever `snapdir` says: an entry of
+    /// that name would hide behind the control directory as soon as that is shown.
+    fn check_not_control(&self, dir: u64, name: &[u8]) -> Result<()> {
+        if self.is_control_name(dir, name) {
+            return Err(Error::Refused { reason: Reason::Exists });
+        }
+        Ok(())
+    }
+
     /// Makes a file of any kind under a name.
     pub fn make(&self, by: By, dir: u64, name: &[u8], new: &New<'_>) -> Result<Attributes> {
+        self.check_not_control(dir, name)?;
         let New { kind, mode, umask, device, target } = *new;
         let new = engine::held::New { kind, mode, umask, device, target };
         let object = Self::object(dir)?;
@@ -66,6 +81,7 @@ impl Live {
 
     /// Gives a file one more name.
     pub fn link(&self, by: By, file: u64, (dir, name): (u64, &[u8])) -> Result<Attributes> {
+        self.check_not_control(dir, name)?;
         let (object, to) = (Self::object(file)?, Self::object(dir)?);
         let link = || self.0.files().link(&self.caller(by), object, to, name);
         self.0.versions.changing(&[dir], link)?;
@@ -74,6 +90,7 @@ impl Live {
 
     /// Takes a name from a file that is no directory.
     pub fn unlink(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
+        self.check_not_control(dir, name)?;
         let object = Self::object(dir)?;
         let unlink = || self.0.files().unlink(&self.caller(by), object, name);
         Ok(self.0.versions.changing(&[dir], unlink)?)
@@ -81,6 +98,7 @@ impl Live {
 
     /// Removes a directory, which must be empty.
     pub fn rmdir(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
+        self.check_not_control(dir, name)?;
         let object = Self::object(dir)?;
         let rmdir = || self.0.files().rmdir(&self.caller(by), object, name);
         Ok(self.0.versions.changing(&[dir], rmdir)?)
@@ -94,6 +112,8 @@ impl Live {
         (to_dir, to): (u64, &[u8]),
         kind: MoveKind,
     ) -> Result<()> {
+        self.check_not_control(from_dir, from)?;
+        self.check_not_control(to_dir, to)?;
         let dirs = [from_dir, to_dir];
         let (from_dir, to_dir) = (Self::object(from_dir)?, Self::object(to_dir)?);
         let how = Move { from_dir, from, to_dir, to, kind };

@@ -1,6 +1,6 @@
 //! The spares and cache drives of a held pool.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,27 +12,58 @@ use super::Held;
 use super::create::{NewVdev, drive, free_drive};
 use super::history::note_of_pool;
 use super::status::VdevStatus;
+use crate::event::Event;
 use crate::{Error, Result};
 
-/// Opens the device of a drive that is none of the pool's vdevs, by its identity.
-pub(super) type Opens<'a> = &'a dyn Fn(Guid) -> Option<Arc<dyn Device>>;
+/// Opens the device of a spare or cache drive.
+pub(super) type Opens<'a> = &'a dyn Fn(&Named) -> Option<Arc<dyn Device>>;
 
-/// Spares and cache drives that were found, of whatever pool, by their identity.
-pub(super) fn found(search: &crate::Search) -> BTreeMap<Guid, PathBuf> {
-    let found = search.others_found().iter().rev();
-    found.map(|other| (other.guid(), PathBuf::from(other.device.name()))).collect()
+/// A spare or cache drive that was found, of whatever pool.
+pub(super) struct FoundDrive {
+    guid: Guid,
+    path: PathBuf,
+}
+
+/// The spares and cache drives that were found, in search order.
+pub(super) fn found(search: &crate::Search) -> Vec<FoundDrive> {
+    let found = search.others_found().iter();
+    found
+        .map(|other| FoundDrive { guid: other.guid(), path: PathBuf::from(other.device.name()) })
+        .collect()
+}
+
+/// The found drives with the label of a spare or cache drive, the one to use first: the one whose path is
+/// most like the one that the pool remembers. Their labels remember none.
+fn ranked<'a>(found: &'a [FoundDrive], named: &Named) -> Vec<&'a FoundDrive> {
+    let mut same: Vec<_> = found.iter().filter(|drive| drive.guid == named.guid).collect();
+    same.sort_by_key(|drive| Reverse(device::path_fit(Path::new(&named.path), &drive.path)));
+    same
 }
 
 /// Opens one of them for this program alone. One that cannot be opened is one that is not there.
-pub(super) fn open(found: &BTreeMap<Guid, PathBuf>, guid: Guid) -> Option<Arc<dyn Device>> {
-    let file = File::open_exclusive(found.get(&guid)?).ok()?;
+pub(super) fn open(found: &[FoundDrive], named: &Named) -> Option<Arc<dyn Device>> {
+    let file = File::open_exclusive(&ranked(found, named).first()?.path).ok()?;
     Some(Arc::new(file))
+}
+
+/// The copies of the pool's spares and cache drives, which are left alone.
+pub(super) fn duplicates(owned: &spa::Owned, found: &[FoundDrive]) -> Vec<Event> {
+    let shown = |drive: &FoundDrive| drive.path.display().to_string();
+    let mut events = Vec::new();
+    for (named, _) in owned.auxiliary() {
+        if let [used, copies @ ..] = ranked(found, &named).as_slice() {
+            let duplicate =
+                |copy: &&FoundDrive| Event::Duplicate { path: shown(copy), used: shown(used) };
+            events.extend(copies.iter().map(duplicate));
+        }
+    }
+    events
 }
 
 /// Has the pool take those of its spares and cache drives that are there.
 pub(super) fn take(owned: &spa::Owned, opens: Opens<'_>) {
     for (named, _) in owned.auxiliary() {
-        if let Some(device) = opens(named.guid) {
+        if let Some(device) = opens(&named) {
             owned.open_auxiliary(named.guid, device);
         }
     }

@@ -1,22 +1,23 @@
 //! Making pools, and taking pools over.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, File};
 use ondisk::label::PoolState;
-use spa::auxiliary::Auxiliary;
+use spa::auxiliary::{Auxiliary, Named};
 use spa::design::{Drive, Groups, Purpose, Shape};
 use spa::{Candidate, Owned};
 use units::{Ashift, Guid};
 
 use super::accounts::Accountant;
+use super::auxiliary::FoundDrive;
 use super::datasets::judge;
 use super::encrypt::{Keying, keying};
 use super::naming::Naming;
 use super::rewind::{Chosen, Judging, Rewind, Rewound, choose};
-use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary, slow};
+use super::{Held, KnownKeys, NewDataset, Wishes, World, auxiliary, pool_name, slow};
+use crate::event::Event;
 use crate::{Error, Result, summary};
 
 /// A top-level vdev that is to be.
@@ -323,10 +324,13 @@ pub fn hold_as(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -
     if let Some(name) = &how.new_name {
         check_name(name)?;
     }
-    let Seen { pool, members, others } = drives_of(paths, wanted, how, world)?;
+    let Seen { pool, members, duplicates, others } = drives_of(paths, wanted, how, world)?;
     let devices = open_all(&members, how.read_only)?;
-    let opens = |guid| auxiliary::open(&others, guid);
-    take(&devices, &pool.to_string(), how, &opens, world)
+    let opens = |named: &Named| auxiliary::open(&others, named);
+    let held = take(&devices, &pool.to_string(), how, &opens, world)?;
+    held.note_events(duplicates);
+    held.note_events(auxiliary::duplicates(&held.0.owned, &others));
+    Ok(held)
 }
 
 fn open_all(paths: &[PathBuf], read_only: bool) -> Result<Vec<Arc<dyn Device>>> {
@@ -355,9 +359,9 @@ pub fn hold_on_as(
     world: &World,
 ) -> Result<Held> {
     let search = crate::search_on(devices);
-    let opens = |guid| {
+    let opens = |named: &Named| {
         let mut others = search.others_found().iter();
-        others.find(|other| other.guid() == guid).map(|other| Arc::clone(&other.device))
+        others.find(|other| other.guid() == named.guid).map(|other| Arc::clone(&other.device))
     };
     take(devices, wanted, how, &opens, world)
 }
@@ -374,6 +378,9 @@ fn take(
     let chosen = choose(candidate, (how.rewind, &how.judging), (&world.cache, world.workers))?;
     let Chosen { mut pool, rewound } = chosen;
     judge_lacking(candidate, &pool)?;
+    if let Some(name) = &how.new_name {
+        pool_name::check_fits(&pool, name)?;
+    }
     match &how.new_name {
         Some(name) if how.temporary => pool.call(name),
         Some(name) => pool.rename(name),
@@ -432,14 +439,17 @@ fn judge_lacking(candidate: &Candidate, pool: &spa::Pool) -> Result<()> {
 struct Seen {
     pool: Guid,
     members: Vec<PathBuf>,
+    /// Copies of the drives, which are left alone.
+    duplicates: Vec<Event>,
     /// Spares and cache drives, of whatever pool.
-    others: BTreeMap<Guid, PathBuf>,
+    others: Vec<FoundDrive>,
 }
 
 /// The drives of a pool, and which it is; nothing of it stays open.
 fn drives_of(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -> Result<Seen> {
     let search = crate::search(paths).only(how.destroyed);
     let candidate = search.choose(wanted)?;
+    search.check_originals_free(candidate)?;
     let newest = candidate.devices.iter().max_by_key(|device| device.synced());
     if let Some(pool) = newest.map(|device| &device.config.pool) {
         let foreign = pool.host_id.is_some_and(|host| host != world.host.0);
@@ -454,5 +464,6 @@ fn drives_of(paths: &[PathBuf], wanted: &str, how: &TakeOver, world: &World) -> 
     }
     let paths = candidate.devices.iter().map(|device| PathBuf::from(device.device.name()));
     let others = auxiliary::found(&search);
-    Ok(Seen { pool: candidate.guid, members: paths.collect(), others })
+    let duplicates = candidate.duplicates.iter().map(Event::duplicate).collect();
+    Ok(Seen { pool: candidate.guid, members: paths.collect(), duplicates, others })
 }

@@ -27,6 +27,7 @@ mod naming;
 mod own;
 mod owners;
 mod partial;
+mod pool_name;
 mod rekey;
 #[cfg(test)]
 mod replayed;
@@ -56,6 +57,7 @@ use ondisk::label::PoolState;
 use parking_lot::Mutex;
 use spa::Owned;
 
+use crate::event::Event;
 use crate::{Error, Result};
 pub use arc::Memory;
 pub use broken::BrokenLog;
@@ -108,6 +110,8 @@ struct Inner {
     rewound: Option<Rewound>,
     /// Of which the user is to be told.
     broken_logs: Mutex<Vec<BrokenLog>>,
+    /// What the import found that the user is to be told.
+    events: Mutex<Vec<Event>>,
 }
 
 impl std::fmt::Debug for Held {
@@ -152,6 +156,7 @@ impl Held {
             scans,
             rewound,
             broken_logs: Mutex::default(),
+            events: Mutex::default(),
         }));
         held.learn_failmode();
         held
@@ -175,6 +180,15 @@ impl Held {
     /// To where it was taken back when it was taken over, if it was.
     pub fn rewound(&self) -> Option<Rewound> {
         self.0.rewound
+    }
+
+    fn note_events(&self, events: Vec<Event>) {
+        self.0.events.lock().extend(events);
+    }
+
+    /// What the import found that the user is to be told, as far as nobody was told of it yet.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.0.events.lock())
     }
 
     /// The last transaction group that is on the drives.

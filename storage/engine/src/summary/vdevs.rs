@@ -43,10 +43,9 @@ pub(crate) fn vdev_name(config: &VdevConfig) -> String {
     }
 }
 
-/// The device of a leaf, the newest if there are several.
+/// The device of a leaf.
 fn device(candidate: &Candidate, leaf: Guid) -> Option<&Labelled> {
-    let same = candidate.devices.iter().filter(|device| device.guid() == leaf);
-    same.max_by_key(|device| device.synced())
+    candidate.devices.iter().find(|device| device.guid() == leaf)
 }
 
 /// The newest txg that any device of the same top-level vdev knows.

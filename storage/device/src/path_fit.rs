@@ -1,0 +1,43 @@
+//! How well the path of a device fits the one that a label remembers.
+//!
+//! Copies of one image carry the same label; the path in it says which of them the pool had.
+
+use std::path::Path;
+
+/// The number of trailing components that two paths have in common; `usize::MAX` where both lead to the
+/// same file or device, also through links such as those of `/dev/disk/by-id`.
+pub fn path_fit(remembered: &Path, found: &Path) -> usize {
+    if is_same(remembered, found) {
+        return usize::MAX;
+    }
+    let both = remembered.components().rev().zip(found.components().rev());
+    both.take_while(|(one, other)| one == other).count()
+}
+
+/// Whether two paths lead to the same file or device.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    one == other || real(one).is_some_and(|path| Some(path) == real(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_fit;
+    use std::path::Path;
+
+    #[test]
+    fn more_trailing_components_fit_better() {
+        let fit = |found| path_fit(Path::new("/pool/a/d0"), Path::new(found));
+        assert_eq!(fit("/pool/a/d0"), usize::MAX);
+        assert_eq!(fit("/copy/a/d0"), 2);
+        assert_eq!(fit("/pool/b/d0"), 1);
+        assert_eq!(fit("/pool/a/d0.bak"), 0);
+    }
+
+    #[test]
+    fn a_link_to_the_device_is_the_device() {
+        let null = Path::new("/proc/self/../self/exe");
+        let exe = std::env::current_exe().expect("a path");
+        assert_eq!(path_fit(null, &exe), usize::MAX);
+    }
+}

@@ -1,0 +1,68 @@
+//! Several devices whose labels claim to be one leaf: an image and its copies, a disk and its clone, the
+//! two paths to one disk. The pool uses one of them; writing to another would fork its history.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ondisk::label::VdevConfig;
+use units::{Guid, Txg};
+
+use crate::labels::{LabelCopy, Labelled};
+
+/// A device that is not used, as another one with the same label is.
+#[derive(Clone, Debug)]
+pub struct Duplicate {
+    /// The device that is left alone.
+    pub device: Labelled,
+    /// The name of the device that is used.
+    pub used: String,
+}
+
+/// What speaks for a device, the weightiest first: the newest txg, the path that its label remembers,
+/// and the number of its valid labels.
+type Rank = (Txg, usize, usize);
+
+fn rank(device: &Labelled) -> Rank {
+    let tree = device.config.pool.tree.as_ref();
+    let mut leaves = tree.into_iter().flat_map(VdevConfig::leaves);
+    let leaf = leaves.find(|leaf| leaf.guid == device.guid());
+    let in_label = || device.config.nvlist.text("path");
+    let remembered = leaf.and_then(|leaf| leaf.path.clone()).or_else(in_label);
+    let found = device.device.path().unwrap_or(Path::new(device.device.name()));
+    let fit = remembered.map_or(0, |path| device::path_fit(Path::new(&path), found));
+    let valid = device.copies.iter().filter(|copy| matches!(copy, LabelCopy::Good(_))).count();
+    (device.synced(), fit, valid)
+}
+
+/// Splits devices into those that are used, one for each leaf, and the duplicates of these. Of equals the
+/// first one is used. The order stays.
+pub(crate) fn choose(devices: Vec<Labelled>) -> (Vec<Labelled>, Vec<Duplicate>) {
+    let mut best: BTreeMap<Guid, (usize, Rank)> = BTreeMap::new();
+    for (index, device) in devices.iter().enumerate() {
+        let new = rank(device);
+        best.entry(device.guid())
+            .and_modify(|known| {
+                if known.1 < new {
+                    *known = (index, new);
+                }
+            })
+            .or_insert((index, new));
+    }
+    let names: BTreeMap<Guid, String> = best
+        .iter()
+        .filter_map(|(guid, (index, _))| {
+            Some((*guid, devices.get(*index)?.device.name().to_owned()))
+        })
+        .collect();
+    let (mut used, mut duplicates) = (Vec::new(), Vec::new());
+    for (index, device) in devices.into_iter().enumerate() {
+        let guid = device.guid();
+        match (best.get(&guid), names.get(&guid)) {
+            (Some((chosen, _)), Some(name)) if *chosen != index => {
+                duplicates.push(Duplicate { device, used: name.clone() });
+            }
+            _ => used.push(device),
+        }
+    }
+    (used, duplicates)
+}
