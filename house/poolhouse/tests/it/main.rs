@@ -15,6 +15,7 @@ mod names;
 mod nas;
 mod parts;
 mod poolhouse;
+mod protected;
 mod readonly;
 mod rewind;
 mod status;

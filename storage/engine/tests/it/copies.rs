@@ -64,7 +64,9 @@ fn the_image_that_the_label_remembers_is_used_and_the_copy_left_alone() {
         }
         let after = copies.clone().map(|copy| fs::read(copy).unwrap());
         assert!(before == after, "a copy was written to");
-        copies.iter().for_each(|copy| fs::remove_file(copy).unwrap());
+        for copy in &copies {
+            fs::remove_file(copy).unwrap();
+        }
         assert_eq!(faults(&folder, "tank"), [""; 0]);
     }
 }
