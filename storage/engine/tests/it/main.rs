@@ -6,6 +6,7 @@ mod cache_drives;
 mod cloning;
 mod early;
 mod encrypted;
+mod features;
 mod healing;
 mod held;
 mod history;

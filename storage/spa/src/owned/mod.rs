@@ -31,6 +31,7 @@ use arc::{Cache, L2arc, Memory};
 use dmu::{Changed, Objset};
 use dsl::write::Moment;
 use ondisk::dnode::Flags;
+use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
@@ -102,6 +103,8 @@ pub struct Set {
     pub log: OnceLock<Arc<zil::Log>>,
     /// Changes to its root block that wait for the next sync.
     edits: Mutex<Vec<Edit>>,
+    /// Features that changes of open txgs begin to use.
+    features: Mutex<Vec<(Txg, &'static Feature)>>,
     /// Nothing of it is written any more.
     retired: AtomicBool,
 }
@@ -117,6 +120,24 @@ impl Set {
         change: impl FnOnce(&mut ondisk::objset::ObjsetHeader) + Send + 'static,
     ) {
         self.edits.lock().push((tx.txg(), Box::new(change)));
+    }
+
+    /// Notes that a change in the txg of `tx` uses a per-dataset feature that no block pointer and no
+    /// dnode tells of. The sync of that txg makes the feature active for the dataset.
+    pub fn activate_feature(&self, tx: &Tx, feature: &'static Feature) {
+        let new = (tx.txg(), feature);
+        let mut features = self.features.lock();
+        if !features.contains(&new) {
+            features.push(new);
+        }
+    }
+
+    /// Removes and returns the features that changes up to a txg use.
+    fn take_features(&self, txg: Txg) -> Vec<&'static Feature> {
+        let mut features = self.features.lock();
+        let (due, later) = features.drain(..).partition(|(known, _)| *known <= txg);
+        *features = later;
+        due.into_iter().map(|(_, feature)| feature).collect()
     }
 
     /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
@@ -410,9 +431,14 @@ impl Owned {
             writers: Arc::clone(&self.writers),
             workers: self.world.workers,
         }));
-        let (edits, log) = (Mutex::default(), OnceLock::new());
-        let retired = AtomicBool::new(false);
-        let set = Arc::new(Set { objset, settings, log, edits, retired });
+        let set = Arc::new(Set {
+            objset,
+            settings,
+            log: OnceLock::new(),
+            edits: Mutex::default(),
+            features: Mutex::default(),
+            retired: AtomicBool::new(false),
+        });
         self.sets.lock().insert(id, Arc::clone(&set));
         set
     }
