@@ -12,6 +12,7 @@ mod held;
 mod history;
 mod lasting;
 mod naming;
+mod old;
 mod own;
 mod refused;
 mod replace;

@@ -35,6 +35,7 @@ use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
+use ondisk::version;
 use parking_lot::{Mutex, RwLock};
 use txg::{Groups, Limits, Tx};
 use units::{Guid, ObjsetId, Txg};
@@ -303,7 +304,7 @@ impl Owned {
         let auxiliary = Mutex::new(auxiliary::Kept::of(&pool.directory)?);
         Ok(Self {
             groups,
-            allowed: Allowed::of(&pool.features),
+            allowed: Allowed::of(&pool.features, pool.uberblock.version),
             bare,
             worst: room::worst(&pool),
             saved: AtomicU64::new(usable.saturating_sub(bare)),
@@ -476,6 +477,9 @@ impl Owned {
         let claimed = zil::claim(&self.writer, set.objset.id(), &header, (first, forgives))?;
         let (writer, groups) = (Arc::clone(&self.writer), self.groups.clone());
         let log = zil::Log::new(writer, groups, set.objset.clone(), claimed);
+        if self.uberblock.read().version < version::SLIM_ZIL {
+            log.disable();
+        }
         Ok(Arc::clone(set.log.get_or_init(|| Arc::new(log))))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc::Written;
-use dmu::{Ledger, Objset, Synced, Syncing};
+use dmu::{Form, Ledger, Objset, Synced, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::dnode::Dnode;
 use ondisk::feature::Feature;
@@ -178,6 +178,7 @@ impl Owned {
             ledger: &ledger,
             policy: &policy,
             workers: self.world.workers,
+            form: self.form(),
         };
         let edits: Vec<_> = {
             let mut edits = set.edits.lock();
@@ -215,6 +216,10 @@ impl Owned {
         Ok(())
     }
 
+    fn form(&self) -> Form {
+        Form::of(self.uberblock.read().version, self.allowed.projects)
+    }
+
     /// The feature that a file system uses while it has an intent log, since packed attributes may
     /// stand in it; none where they may not.
     fn logged_attributes(&self, set: &Set) -> Option<&'static Feature> {
@@ -244,6 +249,7 @@ impl Owned {
                 ledger: &ledger,
                 policy: &policy,
                 workers: self.world.workers,
+                form: self.form(),
             };
             root = self.mos.sync(&syncing, &mut |_| {})?.root;
             let mut growth = self.mos_growth.lock();
