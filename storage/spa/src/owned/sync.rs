@@ -12,7 +12,7 @@ use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::uberblock::Uberblock;
-use ondisk::{Blkptr, Dva};
+use ondisk::{Blkptr, Dva, Order};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjsetId, Txg};
@@ -259,8 +259,9 @@ impl Owned {
     }
 
     fn commit_group(&self, txg: Txg, seconds: u64, root: Blkptr) -> Result<(), Error> {
+        let order = Order::Little;
         let uberblock =
-            Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
+            Uberblock { order, txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
         let (multihost, checkpoint_txg) = (Some(self.signs.common()), Txg::ZERO);
         let config = self.config.lock().written.take();
         // signs of life, which lead to the state before, keep the sum of the vdevs that that has
