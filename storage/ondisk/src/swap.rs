@@ -172,7 +172,7 @@ mod tests {
     use super::to_little;
     use crate::dnode::Dnode;
     use crate::object_type::ObjectType;
-    use crate::zap::Micro;
+    use crate::zap::micro::Micro;
     use crate::{Order, Reader};
 
     #[test]

@@ -12,6 +12,7 @@ use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
 
 use super::change::Change;
+use super::deadlist;
 use super::list::{self, Item};
 use super::space::Space;
 use crate::lists::walk_bpobj;
@@ -94,7 +95,7 @@ pub(crate) fn snapshot_goes(change: &Change<'_>, snapshot: &DatasetPhys) -> Resu
             freed = freed + change.space_of(&item.pointer);
             (change.free)(&item.pointer);
         }
-        list::append(change, snapshot.deadlist, &kept)
+        deadlist::insert(change, snapshot.deadlist, kept)
     })?;
     change.change_dataset(snapshot.next, |next| next.deadlist = snapshot.deadlist)?;
     list::release(change, next)?;

@@ -186,3 +186,113 @@ fn enabled_label_feature_is_named_in_labels() {
     assert_eq!(now, ["com.delphix:embedded_data", "com.klarasystems:vdev_zaps_v2"]);
     assert_uses(&folder, "embedded_data", 1);
 }
+
+/// One dataset for each of these, which writes blocks in this way.
+const BLOCKS: [(&str, &str, &str); 7] = [
+    ("large_blocks", "recordsize", "1M"),
+    ("sha512", "checksum", "sha512"),
+    ("skein", "checksum", "skein"),
+    ("edonr", "checksum", "edonr"),
+    ("blake3", "checksum", "blake3"),
+    ("zstd_compress", "compression", "zstd"),
+    ("userobj_accounting", "atime", "off"),
+];
+
+#[test]
+fn blocks_activate_the_feature_of_their_form() {
+    let noise: Vec<u8> =
+        (0..300_000_u32).flat_map(|n| (n.wrapping_mul(0x9e37_79b9) >> 9).to_le_bytes()).collect();
+    let folder = made("block-features", &[], |held| {
+        for (feature, property, value) in BLOCKS {
+            let name = format!("tank/{feature}");
+            let properties = properties(&[(property, value)]);
+            held.create_filesystem(&NewDataset { name: name.clone(), properties }).unwrap();
+            write_file(held, &name, "file", &noise);
+        }
+    });
+    for (feature, ..) in BLOCKS {
+        // every file system counts objects by owner
+        let wanted = if feature == "userobj_accounting" { BLOCKS.len() as u64 + 1 } else { 1 };
+        assert_eq!(uses(folder.path()).get(feature), Some(&wanted), "{feature}");
+    }
+    assert_uses(&folder, "project_quota", BLOCKS.len() as u64 + 1);
+    let names: Vec<String> = BLOCKS.iter().map(|(feature, ..)| format!("tank/{feature}")).collect();
+    destroy_all(&folder, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for (feature, ..) in BLOCKS {
+        let wanted = u64::from(feature == "userobj_accounting");
+        assert_uses(&folder, feature, wanted);
+    }
+}
+
+#[test]
+fn datasets_activate_features_of_the_pool() {
+    let folder = made("pool-features", &[], |held| {
+        create(held, &[("filesystem_limit", "5")]);
+        write_file(held, "tank/a", "file", &vec![7; 300_000]);
+        held.snapshot(&["tank/a@s".to_owned()]).unwrap();
+        held.snapshot(&["tank/a@t".to_owned()]).unwrap();
+        held.bookmark("tank/a@s", "tank/a#s").unwrap();
+        held.bookmark("tank/a@t", "tank/a#t").unwrap();
+        let clone = NewDataset { name: "tank/c".to_owned(), properties: Vec::new() };
+        held.clone_snapshot("tank/a@s", &clone).unwrap();
+    });
+    let now = uses(folder.path());
+    for (feature, wanted) in [
+        ("filesystem_limits", 1),
+        // a file system with bookmarks, and each of its bookmarks
+        ("bookmarks", 1),
+        ("bookmark_v2", 2),
+        ("bookmark_written", 2),
+        ("livelist", 1),
+        ("log_spacemap", 1),
+        ("async_destroy", 0),
+        ("encryption", 0),
+        ("redacted_datasets", 0),
+    ] {
+        assert_eq!(now.get(feature), Some(&wanted), "{feature}");
+    }
+    assert!(now["empty_bpobj"] > 0 && now["extensible_dataset"] > 0);
+    destroy_all(&folder, &["tank/c", "tank/a#s", "tank/a#t", "tank/a@s", "tank/a@t", "tank/a"]);
+    let now = uses(folder.path());
+    for (feature, wanted) in [
+        // counting goes on for good, as with OpenZFS
+        ("filesystem_limits", 1),
+        ("bookmarks", 0),
+        ("bookmark_v2", 0),
+        ("bookmark_written", 0),
+        ("livelist", 0),
+        ("async_destroy", 0),
+    ] {
+        assert_eq!(now.get(feature), Some(&wanted), "{feature}");
+    }
+    assert_uses(&folder, "livelist", 0);
+}
+
+#[test]
+fn encryption_counts_datasets() {
+    let folder = made("encryption-feature", &[], |held| {
+        let secret = properties(&[("encryption", "on"), ("keyformat", "passphrase")]);
+        let new = NewDataset { name: "tank/a".to_owned(), properties: secret };
+        held.create_filesystem_with(&new, Some(b"correct horse")).unwrap();
+        held.snapshot(&["tank/a@s".to_owned()]).unwrap();
+    });
+    assert_uses(&folder, "encryption", 2);
+    destroy_all(&folder, &["tank/a@s", "tank/a"]);
+    assert_uses(&folder, "encryption", 0);
+}
+
+#[test]
+fn vdevs_activate_features_of_the_pool() {
+    let folder = Folder::new("vdev-features", 4, 128 << 20);
+    let mut new =
+        new_pool(&folder, Shape::Draid(held::Groups { parity: 1, data: 1, spares: 0 }), 3);
+    let drives = vec![folder.drives(4)[3].clone()];
+    let purpose = held::Purpose::Special;
+    new.vdevs.push(held::NewVdev { shape: Shape::Single, drives, purpose });
+    new.force = true;
+    held::create(&new, &world()).unwrap().export().unwrap();
+    for feature in ["draid", "allocation_classes", "vdev_zaps_v2"] {
+        assert_eq!(uses(folder.path()).get(feature), Some(&1), "{feature}");
+    }
+    assert_uses(&folder, "device_removal", 0);
+}

@@ -1,7 +1,7 @@
 //! What the pool's description and the maps' heads say of each vdev's space.
 
-use ondisk::{Order, Reader};
 use ondisk::label::VdevConfig;
+use ondisk::{Order, Reader};
 use units::{Guid, ObjectId, VdevId};
 
 use crate::space::map::header;
