@@ -76,6 +76,7 @@ impl Inner {
                 continue;
             }
             let mut bonus = ondisk::Reader::new("dataset", &dnode.bonus, dnode.order);
+            self.declared_features(mos, id);
             match Dataset::read(&mut bonus) {
                 Ok(dataset) => tasks.push(Task {
                     id: ObjsetId::new(id.get()),
@@ -87,6 +88,18 @@ impl Inner {
                 Err(error) => self.fault(format!("dataset {id} is left out: {error}")),
             }
         }
+    }
+
+    /// Notes which features a dataset of the present state declares.
+    fn declared_features(&self, mos: &Objset, id: ObjectId) {
+        if self.checkpoint.load(Relaxed) {
+            return;
+        }
+        let mut tally = Tally::default();
+        if let Err(error) = tally.features.declare(mos, id) {
+            tally.note(true, format!("the features of dataset {id} cannot be read: {error}"));
+        }
+        self.tally.lock().merge(tally);
     }
 
     /// What waits to be freed: allocated, and nobody's.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use job::Work;
-use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
+use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
 use units::Place;
 use vdev::LeafFault;
 use zio::{Block, Error, Key, Reader, Source};
 
 use crate::Inner;
+use crate::features::FeatureSet;
 use crate::tally::{Tally, allocated};
 
 /// So many extents are gathered before they are put into the sets.
@@ -157,6 +158,10 @@ impl Source for Examiner {
         let bytes = self.inner.inspect(&item, &mut self.tally.lock());
         let bytes = bytes.ok_or(Error::Unreadable { place, faults: Vec::new() })?;
         let content = self.inner.reader.content(block, bytes, place, key)?;
+        if block.kind == ObjectType::DNODE && place.level.get() == 0 {
+            let used = FeatureSet::of_dnodes(&content);
+            self.tally.lock().features.use_in(place.objset, used);
+        }
         Ok(Block::new(content, block.order))
     }
 }

@@ -21,6 +21,7 @@ mod bits;
 mod datasets;
 mod error;
 mod examine;
+mod features;
 mod files;
 mod log;
 pub mod report;
@@ -38,7 +39,7 @@ use job::{Job, Queue};
 use ondisk::Blkptr;
 use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
-use spa::Pool;
+use spa::{FeatureState, Pool};
 use units::{Guid, Txg};
 use vdev::{Tree, Trouble};
 use zio::Reader;
@@ -90,6 +91,7 @@ pub(crate) struct Facts {
     mos: Objset,
     tree: Arc<Tree>,
     checkpoint: Result<Option<Uberblock>, spa::Error>,
+    features: Vec<FeatureState>,
 }
 
 impl Check {
@@ -124,6 +126,7 @@ impl Check {
                 mos: pool.mos().clone(),
                 tree: Arc::clone(pool.tree()),
                 checkpoint: pool.checkpoint(),
+                features: pool.features().to_vec(),
             },
             job,
             space,
@@ -192,6 +195,7 @@ impl Inner {
             return;
         }
         report.space = self.space.compare();
+        std::mem::take(&mut tally.features).compare(&self.pool.features, tally);
         if let (wrong, Some((vdev, offset, told, found))) = self.shared.differences() {
             let what = format!(
                 "{wrong} shared blocks are counted wrongly: that at {vdev}:{offset:x}, to give one, is \

@@ -7,6 +7,7 @@ use ondisk::blkptr::Regular;
 use units::{Guid, Level, Place};
 use vdev::{LeafFault, Trouble};
 
+use crate::features::Features;
 use crate::report::{Counts, Note};
 use crate::space::Extent;
 
@@ -47,6 +48,7 @@ pub(crate) struct Tally {
     pub(crate) notes: Vec<Note>,
     /// Ranges that are to be noted as referred to.
     pub(crate) extents: Vec<Extent>,
+    pub(crate) features: Features,
 }
 
 /// Bytes that a block takes, as its addresses say.
@@ -164,6 +166,7 @@ impl Tally {
             self.note(note.is_fault, note.what);
         }
         self.extents.extend(other.extents);
+        self.features.merge(other.features);
     }
 }
 

@@ -11,6 +11,7 @@ use zio::Source;
 
 use crate::Inner;
 use crate::examine::{Batch, Examiner};
+use crate::features::FeatureSet;
 use crate::tally::{Damage, Tally};
 
 /// Blocks in a batch.
@@ -37,6 +38,8 @@ pub(crate) struct Task {
 struct Gathered {
     batch: Batch,
     bytes: u64,
+    /// The per-dataset features that blocks met so far use.
+    features: FeatureSet,
 }
 
 impl Inner {
@@ -77,6 +80,9 @@ impl Inner {
             self.found(place, &found, examiner, &mut gathered, &mut own)
         });
         self.flush(&mut gathered, &mut own);
+        if !self.checkpoint.load(Relaxed) {
+            own.features.use_in(task.id, gathered.features);
+        }
         if task.log {
             let header: &LogHeader = &objset.header().log;
             self.log(task.id, header, &mut own);
@@ -114,6 +120,7 @@ impl Inner {
                 return Next::Deeper;
             }
         };
+        gathered.features.merge(FeatureSet::of_block(pointer));
         let block = match pointer {
             Blkptr::Regular(block) => block,
             Blkptr::Embedded(_) => {
@@ -158,7 +165,8 @@ impl Inner {
 
     /// Hands over what was gathered, or examines it here where enough is waiting.
     fn flush(&self, gathered: &mut Gathered, own: &mut Tally) {
-        let Gathered { batch, .. } = std::mem::take(gathered);
+        let batch = std::mem::take(&mut gathered.batch);
+        gathered.bytes = 0;
         if !batch.is_empty()
             && let Some(batch) = self.queue.offer(batch)
         {

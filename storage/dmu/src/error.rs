@@ -57,12 +57,6 @@ pub enum Error {
         /// The object.
         place: Place,
     },
-    /// The block was written by a machine of the other byte order (Unsupported to be changed).
-    #[error("{place}: the pool was written by a big-endian machine and can be read only")]
-    OtherOrder {
-        /// The block.
-        place: Place,
-    },
     /// The size of blocks can be changed while there is one at most.
     #[error("{place}: the object has more than one block, their size is fixed")]
     TooLate {
@@ -88,7 +82,6 @@ impl Error {
             | Self::NoSuchObject { place }
             | Self::Exists { place }
             | Self::ReadOnly { place }
-            | Self::OtherOrder { place }
             | Self::TooLate { place }
             | Self::NoContent { place } => *place,
         }

@@ -31,7 +31,7 @@ pub(crate) use objset::live_place;
 pub use objset::{Objset, Special};
 pub use pieces::{Piece, Pieces};
 pub use recent::Recent;
-pub use sync::{Changed, Ledger, Synced, Syncing, Wanted};
+pub use sync::{Changed, Form, Ledger, Synced, Syncing, Wanted};
 pub use walk::{Found, Next, Plan};
 
 /// What asking for something of an object set gives.

@@ -75,7 +75,14 @@ impl Memory {
     pub fn sync(&self, objset: &Objset, txg: Txg) -> Result<Synced> {
         let policy = |_| Policy::default();
         let ledger = Frees { memory: self, txg };
-        let syncing = Syncing { txg, sink: self, ledger: &ledger, policy: &policy, workers: 2 };
+        let syncing = Syncing {
+            txg,
+            sink: self,
+            ledger: &ledger,
+            policy: &policy,
+            workers: 2,
+            form: crate::Form::default(),
+        };
         let synced = objset.sync(&syncing, &mut |_| {});
         let mut late = self.late.lock();
         late.1 = std::mem::take(&mut late.0);

@@ -4,6 +4,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 
 use ondisk::dnode::Dnode;
+use ondisk::object_type::Content;
 use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Place};
 use zio::{Block, Sought};
@@ -213,7 +214,12 @@ impl Object {
             Some(entry) => see::tree_of(entry, block)?.find(0, block),
             None => self.tree.find(0, block),
         };
-        pointer.ok().map(|spot| spot.pointer).filter(|pointer| !pointer.is_hole())
+        let pointer = pointer.ok().map(|spot| spot.pointer).filter(|pointer| !pointer.is_hole());
+        // a block that must be turned after it was read goes the longer way
+        let as_it_is = |pointer: &Blkptr| {
+            self.dnode().kind.content() == Content::Bytes || pointer.order() == Order::Little
+        };
+        pointer.filter(as_it_is)
     }
 
     /// The content of a run of blocks, a piece at a time, without a copy; holes of any size are

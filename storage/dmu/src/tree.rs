@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ondisk::dnode::Dnode;
-use ondisk::{Blkptr, Order};
+use ondisk::{Blkptr, Order, swap};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place};
 use zio::{Block, Key, Source};
 
@@ -109,7 +109,17 @@ impl Tree {
     pub(crate) fn fetch(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<Block> {
         let read = self.source.read(pointer, self.place(level, block), self.key.as_ref())?;
         self.judge_length(read.len(), level, block)?;
-        Ok(read)
+        Ok(self.in_native_order(read, level))
+    }
+
+    /// A block as this machine would have written it: above this floor all blocks are little-endian.
+    fn in_native_order(&self, block: Block, level: u8) -> Block {
+        if block.order() == Order::Little {
+            return block;
+        }
+        let mut bytes = block.to_vec();
+        swap::to_little(self.dnode.kind, level, &mut bytes);
+        Block::new(bytes, Order::Little)
     }
 
     /// Whether a block is as long as the dnode says.
@@ -156,7 +166,7 @@ impl Tree {
         let (place, key) = (self.place(0, block), self.key.as_ref());
         let found = read(&*self.source, &spot.pointer, place, key)?;
         self.judge_length(found.len(), 0, block)?;
-        Ok(Some(found))
+        Ok(Some(self.in_native_order(found, 0)))
     }
 
     /// The same, for who will not ask for it again.
@@ -174,6 +184,11 @@ impl Tree {
         let (place, key) = (self.place(0, block), self.key.as_ref());
         let length = self.source.read_into(&spot.pointer, place, key, into)?;
         self.judge_length(length, 0, block)?;
+        if spot.pointer.order() == Order::Big
+            && let Some(read) = into.get_mut(..length)
+        {
+            swap::to_little(self.dnode.kind, 0, read);
+        }
         Ok(Some(length))
     }
 

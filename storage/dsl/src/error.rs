@@ -145,11 +145,13 @@ pub enum Error {
         /// The feature.
         guid: &'static str,
     },
-    /// The pool is of a version whose lists of freed blocks are not written (Unsupported).
-    #[error("a pool of version {version} cannot be changed: upgrade it")]
+    /// The pool's version is older than what is asked for (Unsupported).
+    #[error("this requires pool version {needed}, and the pool has version {version}")]
     OldPool {
-        /// The version.
+        /// The pool's version.
         version: u64,
+        /// The first version that has what is asked for.
+        needed: u64,
     },
     /// A deadlist has no stretch where it must have one (Corrupt).
     #[error("pool object {object}: a deadlist without a stretch from txg {txg} on")]
@@ -206,6 +208,7 @@ impl Error {
                 | Self::NotOfThis { .. }
                 | Self::OtherKey { .. }
                 | Self::FeatureDisabled { .. }
+                | Self::OldPool { .. }
                 | Self::BadProperty { .. }
                 | Self::BadValue { .. }
         )

@@ -308,6 +308,15 @@ impl Blkptr {
     pub const EMPTY: Self =
         Self::Hole(Hole { birth: Txg::ZERO, level: Level::new(0), lsize: 0, kind: ObjectType(0) });
 
+    /// The byte order of the block's content; a hole has none, and counts as little-endian.
+    pub const fn order(&self) -> Order {
+        match self {
+            Self::Regular(block) => block.order,
+            Self::Embedded(block) => block.order,
+            Self::Hole(_) | Self::Redacted(_) => Order::Little,
+        }
+    }
+
     /// Reads one pointer (blkptr_t).
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let at = reader.at();

@@ -108,6 +108,9 @@ fn metaslab(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
 
 /// Bytes of blocks that `space` bytes of a vdev hold.
 fn deflated(tree: &Tree, top: &VdevConfig, space: u64) -> u64 {
+    if tree.counts_parity() {
+        return space;
+    }
     let sectors = tree.asize(top.id, TYPICAL, units::Txg::ZERO).or_else(|| {
         let ashift = Ashift::new(top.ashift.unwrap_or(9))?;
         Some(ashift.round_up(TYPICAL))

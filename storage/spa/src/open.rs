@@ -204,6 +204,9 @@ impl Opened {
         {
             reader.set_salt(salt);
         }
+        if directory.number("deflate")?.is_none() {
+            tree.count_parity();
+        }
         Ok(Self { tree, reader, cache, mos, directory })
     }
 }

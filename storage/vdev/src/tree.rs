@@ -1,6 +1,7 @@
 //! The pool's vdevs, by their place in addresses.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use geometry::{Block, Draid, Map};
 use parking_lot::{Mutex, RwLock};
@@ -44,13 +45,25 @@ pub(crate) struct Top {
 #[derive(Debug)]
 pub struct Tree {
     tops: RwLock<Vec<Top>>,
+    counts_parity: AtomicBool,
 }
 
 impl Tree {
     /// From the top-level vdevs in the order of their ids.
     pub fn new(nodes: Vec<Node>) -> Self {
         let top = |node| Top { node: Arc::new(node), suspects: Arc::default() };
-        Self { tops: RwLock::new(nodes.into_iter().map(top).collect()) }
+        let tops = RwLock::new(nodes.into_iter().map(top).collect());
+        Self { tops, counts_parity: AtomicBool::new(false) }
+    }
+
+    /// Has datasets be charged with parity, as in pools before version 3.
+    pub fn count_parity(&self) {
+        self.counts_parity.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether datasets are charged with parity.
+    pub fn counts_parity(&self) -> bool {
+        self.counts_parity.load(Ordering::Relaxed)
     }
 
     /// Has a top-level vdev be made up otherwise, which lays out blocks as it did.

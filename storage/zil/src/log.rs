@@ -64,6 +64,8 @@ struct State {
     links: VecDeque<Link>,
     /// Nothing is written on.
     paused: bool,
+    /// The pool is of a version whose form of log blocks is not written.
+    disabled: bool,
     /// The chain cannot go on: its blocks are given up as soon as may be.
     broken: bool,
     /// The txg whose root block first leads to the chain.
@@ -111,6 +113,12 @@ impl Log {
     pub fn pause(&self, paused: bool) {
         let _turn = self.turn.lock();
         self.state.lock().paused = paused;
+    }
+
+    /// Has all commits wait for their txgs, for good: nothing is written to the log.
+    pub fn disable(&self) {
+        let _turn = self.turn.lock();
+        self.state.lock().disabled = true;
     }
 
     /// Notes what is done in a txg. What takes content away from a file is noted before that is done:
@@ -180,7 +188,7 @@ impl Log {
     /// is none, room for one is had.
     fn has_chain(&self) -> Result<bool, Error> {
         let state = self.state.lock();
-        if state.paused || state.broken || state.found.is_some() {
+        if state.paused || state.disabled || state.broken || state.found.is_some() {
             return Ok(false);
         }
         if !state.links.is_empty() {

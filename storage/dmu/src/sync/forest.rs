@@ -122,11 +122,7 @@ impl<'a> Forest<'a> {
         if pointer.is_hole() {
             return Ok(vec![0; self.indirect_size()]);
         }
-        let block = self.below.fetch(pointer, seat.0, seat.1)?;
-        if block.order() == Order::Big {
-            return Err(Error::OtherOrder { place: self.below.place(seat.0, seat.1) });
-        }
-        Ok(block.to_vec())
+        Ok(self.below.fetch(pointer, seat.0, seat.1)?.to_vec())
     }
 
     fn set(&mut self, level: u8, block: u64, pointer: Blkptr) -> Result<()> {

@@ -51,7 +51,7 @@ pub(super) fn write(
     dnode.pointers = std::mem::take(&mut forest.roots);
     dnode.levels = forest.levels;
     dnode.used_bytes = dnode.used_bytes.saturating_add_signed(forest.grown);
-    dnode.flags.0 |= 1;
+    syncing.form.mark(dnode);
     Ok(())
 }
 
@@ -59,9 +59,6 @@ pub(super) fn write(
 fn patched(below: &Tree, block: u64, first: u64, written: &[&Written]) -> Result<Vec<u8>> {
     let size = usize::try_from(below.dnode.block_size).unwrap_or(0);
     let mut content = match below.block(block)? {
-        Some(old) if old.order() == Order::Big => {
-            return Err(Error::OtherOrder { place: below.place(0, block) });
-        }
         Some(old) => old.to_vec(),
         None => vec![0; size],
     };

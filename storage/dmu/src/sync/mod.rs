@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ondisk::dnode::Dnode;
 use ondisk::objset::ObjsetHeader;
-use ondisk::{Blkptr, ObjectType, Order};
+use ondisk::{Blkptr, ObjectType, version};
 use units::{Level, ObjectId, Place, Txg};
 use zio::{Policy, Sink, WriteRequest};
 
@@ -65,6 +65,41 @@ pub struct Syncing<'a> {
     pub policy: &'a (dyn Fn(Wanted) -> Policy + Sync),
     /// How many threads may work.
     pub workers: usize,
+    /// What the pool's version and features say of the form of dnodes and root blocks.
+    pub form: Form,
+}
+
+/// The form of what a sync writes, which depends on the pool's version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Form {
+    /// Bytes of a root block; one that is larger stays so.
+    pub root_size: usize,
+    /// Dnodes count their space in bytes; in sectors otherwise.
+    pub used_in_bytes: bool,
+}
+
+impl Default for Form {
+    /// As pools of today have it.
+    fn default() -> Self {
+        Self { root_size: ObjsetHeader::SIZE, used_in_bytes: true }
+    }
+}
+
+impl Form {
+    /// The form that a pool's version has, and whether accounts by project are enabled.
+    pub const fn of(version: u64, projects: bool) -> Self {
+        let root_size = match version {
+            ..version::USERSPACE => ObjsetHeader::OLDEST_SIZE,
+            _ if projects => ObjsetHeader::SIZE,
+            _ => ObjsetHeader::OLD_SIZE,
+        };
+        Self { root_size, used_in_bytes: version >= version::DEFLATE }
+    }
+
+    /// Has a dnode say in what it counts its space.
+    fn mark(self, dnode: &mut Dnode) {
+        dnode.flags.0 = dnode.flags.0 & !1 | u8::from(self.used_in_bytes);
+    }
 }
 
 /// What became of an object in a group.
@@ -142,13 +177,10 @@ fn put_special(header: &mut ObjsetHeader, written: &Written) {
 }
 
 fn write_root(base: &Objset, syncing: &Syncing<'_>, header: &ObjsetHeader) -> Result<Blkptr> {
-    /// Bytes of the root block, as all pools have it since projects are counted.
-    const SIZE: usize = 4096;
     let place = Place::root(base.id());
-    if header.meta.as_ref().is_some_and(|meta| meta.order == Order::Big) {
-        return Err(Error::OtherOrder { place });
-    }
-    let data = header.encode(SIZE);
+    let before = usize::try_from(base.root().lsize()).unwrap_or(0);
+    let size = if base.root().is_hole() { 0 } else { before };
+    let data = header.encode(size.max(syncing.form.root_size));
     let roots = header.meta.as_ref().map_or(&[][..], |meta| &meta.pointers);
     let fill = roots.iter().fold(0_u64, |sum, pointer| sum.saturating_add(pointer.fill()));
     let (kind, level) = (ObjectType::OBJSET, Level::new(0));

@@ -145,7 +145,8 @@ fn write_content(
         dnode.spill = content.as_ref().map(|_| now);
     }
     dnode.used_bytes = dnode.used_bytes.saturating_add_signed(grown);
-    dnode.flags.0 = (dnode.flags.0 | 1) & !4 | if dnode.spill.is_some() { 4 } else { 0 };
+    dnode.flags.0 = dnode.flags.0 & !4 | if dnode.spill.is_some() { 4 } else { 0 };
+    syncing.form.mark(&mut dnode);
     Ok(dnode)
 }
 

@@ -77,6 +77,12 @@ const SMALL_BLOCK: u32 = 512;
 const FIRST: u64 = 4;
 
 impl Change<'_> {
+    /// Refuses what the pool's version lacks.
+    pub(crate) fn require_version(&self, needed: u64) -> Result<()> {
+        let version = self.version;
+        if version < needed { Err(Error::OldPool { version, needed }) } else { Ok(()) }
+    }
+
     /// The group that is being written.
     pub(crate) fn txg(&self) -> Txg {
         self.tx.txg()

@@ -5,7 +5,7 @@
 
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use ondisk::feature::Feature;
-use ondisk::{Blkptr, ObjectType};
+use ondisk::{Blkptr, ObjectType, version};
 use units::{ObjectId, ObjsetId, Txg};
 
 use super::change::{Change, DIRECTORY, log_of};
@@ -103,7 +103,7 @@ pub(crate) fn new_dir(change: &Change<'_>, parent: ObjectId, part: &str) -> Resu
     let mut new = DirPhys {
         creation_time: change.now.seconds,
         parent,
-        flags: DirPhys::BREAKDOWN,
+        flags: if change.version >= version::USED_BREAKDOWN { DirPhys::BREAKDOWN } else { 0 },
         ..DirPhys::default()
     };
     let dir = change.new_record(ObjectType::DSL_DIR, new.encode())?;
@@ -137,7 +137,7 @@ pub(crate) fn new_dataset(
         guid: change.new_guid(),
         creation_time: change.now.seconds,
         creation_txg: change.creation_txg(),
-        flags: DatasetPhys::UNIQUE_ACCURATE,
+        flags: flags_of_head(change),
         ..empty()
     };
     let dataset = change.new_record(ObjectType::DSL_DATASET, new.encode())?;
@@ -149,6 +149,11 @@ pub(crate) fn new_dataset(
     change.change_dataset(dataset, |dataset| *dataset = new)?;
     change.change_dir(dir, |dir| dir.head = dataset)?;
     Ok(dataset)
+}
+
+/// The flags of a head of which all that only it reaches was counted.
+pub(crate) fn flags_of_head(change: &Change<'_>) -> u64 {
+    if change.version >= version::UNIQUE_ACCURATE { DatasetPhys::UNIQUE_ACCURATE } else { 0 }
 }
 
 /// A dataset of which nothing is known.
@@ -205,17 +210,20 @@ fn begin_as_clone(
     new.flags |= from.flags & (DatasetPhys::INCONSISTENT | DatasetPhys::CASELESS);
     copy_features(change, origin, dataset)?;
     let origin_head = change.dataset(change.dir(from.dir)?.head)?;
-    new.deadlist = deadlist::create_like(change, origin_head.deadlist, Some(new.previous_txg))?;
-    let next_clones = change.table_or_new(from.next_clones, ObjectType::NEXT_CLONES)?;
-    change.insert_member(next_clones, dataset.get())?;
-    change.change_dataset(origin, |origin| {
-        origin.children = origin.children.saturating_add(1);
-        origin.next_clones = next_clones;
-    })?;
+    let end = Some(new.previous_txg);
+    new.deadlist = deadlist::create_like(change, origin_head.deadlist, end, origin)?;
+    change.change_dataset(origin, |it| it.children = it.children.saturating_add(1))?;
     change.change_dir(dir, |dir| dir.origin = origin)?;
-    let clones = change.table_or_new(change.dir(from.dir)?.clones, ObjectType::DSL_CLONES)?;
-    change.insert_member(clones, dataset.get())?;
-    change.change_dir(from.dir, |dir| dir.clones = clones)?;
+    if change.version >= version::NEXT_CLONES {
+        let next_clones = change.table_or_new(from.next_clones, ObjectType::NEXT_CLONES)?;
+        change.insert_member(next_clones, dataset.get())?;
+        change.change_dataset(origin, |origin| origin.next_clones = next_clones)?;
+    }
+    if change.version >= version::DEADLISTS {
+        let clones = change.table_or_new(change.dir(from.dir)?.clones, ObjectType::DSL_CLONES)?;
+        change.insert_member(clones, dataset.get())?;
+        change.change_dir(from.dir, |dir| dir.clones = clones)?;
+    }
     keys::share(change, from.dir, dir)
 }
 

@@ -6,29 +6,44 @@
 
 use std::collections::BTreeMap;
 
-use ondisk::ObjectType;
 use ondisk::dsl::Deadlist;
+use ondisk::{ObjectType, version};
 use units::{ObjectId, Txg};
 
 use super::change::{Change, digits};
 use super::list::{self, Item};
+use super::old_deadlist as old;
 use super::space::Space;
 use crate::lists::deadlist_parts;
 use crate::{Error, Result};
 
-/// Makes a deadlist without any stretch.
+/// Makes a deadlist without any stretch, or of the old form where the pool's version wants that.
 pub(crate) fn create(change: &Change<'_>) -> Result<ObjectId> {
+    if change.version < version::DEADLISTS {
+        return list::create(change);
+    }
     let header = Deadlist::default().encode();
     change.new_table_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER, header)
 }
 
-/// Makes an empty deadlist with the stretches of another that begin before `end`.
+/// Makes an empty deadlist with the stretches of another that begin before `end`. Where the other is
+/// of the old form, which has none, there is one for each snapshot from `latest` back.
 pub(crate) fn create_like(
     change: &Change<'_>,
     other: ObjectId,
     end: Option<Txg>,
+    latest: ObjectId,
 ) -> Result<ObjectId> {
     let new = create(change)?;
+    if old::is_old(change, new)? {
+        return Ok(new);
+    }
+    if old::is_old(change, other)? {
+        for start in old::stretches(change, latest)? {
+            add_stretch(change, new, start)?;
+        }
+        return Ok(new);
+    }
     for (start, _) in parts(change, other)? {
         if end.is_none_or(|end| start < end) {
             add_stretch(change, new, start)?;
@@ -39,6 +54,9 @@ pub(crate) fn create_like(
 
 /// Frees a deadlist with its lists, but not the blocks in them.
 pub(crate) fn release(change: &Change<'_>, id: ObjectId) -> Result<()> {
+    if old::is_old(change, id)? {
+        return list::release(change, id);
+    }
     for (_, list) in parts(change, id)? {
         list::release(change, list)?;
     }
@@ -47,14 +65,14 @@ pub(crate) fn release(change: &Change<'_>, id: ObjectId) -> Result<()> {
 
 /// The stretches: after which txg each begins, and its list.
 pub(crate) fn parts(change: &Change<'_>, id: ObjectId) -> Result<Vec<(Txg, ObjectId)>> {
-    if change.object(id)?.dnode().kind != ObjectType::DEADLIST {
-        return Err(Error::OldPool { version: change.version });
-    }
     deadlist_parts(change.mos, id)
 }
 
 /// All its space.
 pub(crate) fn space(change: &Change<'_>, id: ObjectId) -> Result<Space> {
+    if old::is_old(change, id)? {
+        return list::space(change, id);
+    }
     let header = header(change, id)?;
     Ok(Space::from_counts([header.used, header.compressed, header.uncompressed]))
 }
@@ -66,6 +84,9 @@ pub(crate) fn space_between(
     from: Txg,
     to: Option<Txg>,
 ) -> Result<Space> {
+    if old::is_old(change, id)? {
+        return old::space_between(change, id, from, to);
+    }
     let mut sum = Space::default();
     for (start, list) in parts(change, id)? {
         if start >= from && to.is_none_or(|to| start < to) {
@@ -91,12 +112,18 @@ fn add_to_header(change: &Change<'_>, id: ObjectId, delta: Space) -> Result<()> 
 
 /// Begins a stretch after a txg.
 pub(crate) fn add_stretch(change: &Change<'_>, id: ObjectId, start: Txg) -> Result<()> {
+    if old::is_old(change, id)? {
+        return Ok(());
+    }
     let list = list::create_empty(change)?;
     change.insert(id, &digits(start.get()), list.get())
 }
 
 /// Joins a stretch with the one before it.
 pub(crate) fn join_stretch(change: &Change<'_>, id: ObjectId, start: Txg) -> Result<()> {
+    if old::is_old(change, id)? {
+        return Ok(());
+    }
     let all = parts(change, id)?;
     let at = all.partition_point(|(other, _)| *other < start);
     let found = all.get(at).filter(|(other, _)| *other == start);
@@ -126,6 +153,9 @@ fn put_list(
 pub(crate) fn insert(change: &Change<'_>, id: ObjectId, items: Vec<Item>) -> Result<()> {
     if items.is_empty() {
         return Ok(());
+    }
+    if old::is_old(change, id)? {
+        return list::append(change, id, &items);
     }
     let all = parts(change, id)?;
     let mut sum = Space::default();
@@ -180,6 +210,9 @@ pub(crate) fn move_to_list(
 
 /// Moves all that is in `other` into the stretches of `id`; `other` is then empty.
 pub(crate) fn merge(change: &Change<'_>, id: ObjectId, other: ObjectId) -> Result<()> {
+    if old::is_old(change, other)? {
+        return old::for_each_run(change, other, &mut |items| insert(change, id, items));
+    }
     for (start, list) in parts(change, other)? {
         let all = parts(change, id)?;
         let at = all.partition_point(|(begin, _)| *begin <= start).saturating_sub(1);

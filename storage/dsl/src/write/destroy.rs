@@ -2,6 +2,7 @@
 //! whose whole tree is freed afterwards.
 
 use ondisk::dsl::Dataset as DatasetPhys;
+use ondisk::version;
 use units::{ObjectId, Txg};
 
 use super::change::{Change, free_log};
@@ -11,7 +12,8 @@ use super::pool::{FREE_LIST, own_dir};
 use super::pool_property::{pool_number, unset_pool_property};
 use super::space::{For, Space, signed};
 use super::{
-    bookmark, create, deadlist, holds, keys, limits, livelist, release, remapped, snapshot,
+    bookmark, create, deadlist, holds, keys, limits, livelist, old_deadlist, release, remapped,
+    snapshot,
 };
 use crate::{Error, Result};
 
@@ -52,6 +54,7 @@ pub fn destroy_snapshot(change: &Change<'_>, name: &str, later: bool) -> Result<
     let held = change.count(record.holds)? != 0;
     let cloned = record.children > 1;
     if (held || cloned) && later {
+        change.require_version(version::HOLDS)?;
         return change.change_dataset(id, |it| it.flags |= DatasetPhys::DEFER_DESTROY);
     }
     if held {
@@ -157,6 +160,10 @@ fn move_blocks(
         let gained = deadlist::space_between(change, next, from, Some(begin))?.used;
         change.change_dataset(id, |previous| add(&mut previous.unique, gained))?;
     }
+    if old_deadlist::is_old(change, next)? {
+        let freed = old_deadlist::snapshot_goes(change, record)?;
+        return change.add_space(record.dir, For::Snapshots, -freed);
+    }
     let freed = deadlist::space_between(change, next, begin, None)?;
     change.add_space(record.dir, For::Snapshots, -freed)?;
     let list = change.number(super::change::DIRECTORY, FREE_LIST)?;
@@ -180,7 +187,7 @@ fn count_head_anew(change: &Change<'_>, dir: ObjectId, head: ObjectId) -> Result
     let unique = record.referenced.saturating_sub(shared);
     change.change_dataset(head, |head| {
         head.unique = unique;
-        head.flags |= DatasetPhys::UNIQUE_ACCURATE;
+        head.flags |= create::flags_of_head(change);
     })?;
     let reservation = limits::of_head(change, dir)?.reservation;
     if record.unique < reservation {
@@ -258,21 +265,20 @@ fn leave_origin(
 fn hand_over_blocks(change: &Change<'_>, dir: ObjectId, head: &DatasetPhys) -> Result<()> {
     let used = change.dir(dir)?;
     let own = Space::from_counts([used.used, used.compressed, used.uncompressed]);
-    let free = own_dir(change, "$FREE")?;
     if let Some(livelist) = livelist::of(change, dir)? {
         // a livelist does not know of blocks that stand in their pointers
         let listed = deadlist::space(change, livelist)?;
         let delta = Space { uncompressed: own.uncompressed, ..listed };
         livelist::hand_over(change, dir, livelist)?;
         change.add_space(dir, For::Head, -delta)?;
-        return change.add_space(free, For::Head, listed);
+        return change.add_space(own_dir(change, "$FREE")?, For::Head, listed);
     }
     if !features::is_enabled(change, guid::ASYNC_DESTROY)? {
         return release::free_tree_now(change, dir, head);
     }
     release::add_tree(change, head, own)?;
     change.add_space(dir, For::Head, -own)?;
-    change.add_space(free, For::Head, own)
+    change.add_space(own_dir(change, "$FREE")?, For::Head, own)
 }
 
 /// Removes a directory without a head.

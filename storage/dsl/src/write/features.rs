@@ -21,6 +21,7 @@ pub(crate) mod guid {
     pub(crate) const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
     pub(crate) const ENABLED_TXG: &str = "com.delphix:enabled_txg";
     pub(crate) const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
+    pub(crate) const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
     pub(crate) const LIMITS: &str = "com.joyent:filesystem_limits";
     pub(crate) const LIVELIST: &str = "com.delphix:livelist";
     pub(crate) const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
@@ -67,6 +68,18 @@ pub fn enable(change: &Change<'_>, feature: &Feature) -> Result<()> {
         };
         add(change, guid::ENABLED_TXG)?;
         change.insert(times, feature.guid, change.txg().get())?;
+    }
+    if feature.guid == guid::HEAD_ERRLOG { drop_error_logs(change) } else { Ok(()) }
+}
+
+/// Removes the pool's lists of damaged blocks. With `head_errlog` their entries have another form; the
+/// next scrub makes new ones.
+fn drop_error_logs(change: &Change<'_>) -> Result<()> {
+    for name in ["errlog_last", "errlog_scrub"] {
+        if let Some(log) = change.number(DIRECTORY, name)? {
+            change.remove(DIRECTORY, name)?;
+            change.free_if_any(ObjectId::new(log))?;
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Holds on snapshots: who has one keeps the snapshot from being destroyed.
 
-use ondisk::ObjectType;
+use ondisk::{ObjectType, version};
 use units::ObjectId;
 
 use super::change::Change;
@@ -15,6 +15,7 @@ pub fn hold(change: &Change<'_>, snapshot: &str, tag: &str) -> Result<()> {
     if tag.is_empty() || tag.len() >= LONGEST {
         return Err(names::bad(tag, "a hold's tag has 1 to 255 bytes"));
     }
+    change.require_version(version::HOLDS)?;
     let (_, id) = change.find_snapshot(snapshot)?;
     let record = change.dataset(id)?;
     if change.number(record.holds, tag)?.is_some() {

@@ -181,6 +181,8 @@ impl Ledger for DatasetLedger<'_> {
         let more = self.space_of(now) - self.space_of(before);
         let mut sums = self.sums.lock();
         sums.born = sums.born + more;
+        // the block may be compressed or checked in another way than the one it replaces
+        sums.features.extend(features_of_block(now));
         if listed && more != Space::default() {
             sums.allocated.push(Item { pointer: now.clone(), freed: false });
             sums.released.push(Item { pointer: before.clone(), freed: true });

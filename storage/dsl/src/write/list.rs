@@ -8,22 +8,19 @@
 
 use dmu::Object;
 use ondisk::dsl::Bpobj;
-use ondisk::{Blkptr, ObjectType};
+use ondisk::{Blkptr, ObjectType, version};
 use units::ObjectId;
 
 use super::change::{Change, DIRECTORY, LIST_BLOCK};
 use super::features::{self, guid};
 use super::space::Space;
+use crate::Result;
 use crate::lists::bpobj_header;
-use crate::{Error, Result};
 
 /// The name of the list that all empty lists are.
 const EMPTY: &str = "empty_bpobj";
 const NUMBER: u64 = 8;
 const POINTER: u64 = 128;
-
-/// Pools have lists with sublists since this version.
-const VERSION_SUBLISTS: u64 = 26;
 
 /// A pointer for a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,11 +32,12 @@ pub(crate) struct Item {
 
 /// Makes a list of its own.
 pub(crate) fn create(change: &Change<'_>) -> Result<ObjectId> {
-    if change.version < VERSION_SUBLISTS {
-        return Err(Error::OldPool { version: change.version });
-    }
-    let livelists = features::is_active(change, guid::LIVELIST)?;
-    let size = if livelists { Bpobj::SIZE } else { Bpobj::SIZE_PLAIN };
+    let size = match change.version {
+        ..version::DEFLATE => Bpobj::SIZE_FIRST,
+        ..version::DEADLISTS => Bpobj::SIZE_WITHOUT_SUBLISTS,
+        _ if features::is_active(change, guid::LIVELIST)? => Bpobj::SIZE,
+        _ => Bpobj::SIZE_PLAIN,
+    };
     let header = Bpobj::default().encode(size);
     change.new_object(ObjectType::BPOBJ, LIST_BLOCK, ObjectType::BPOBJ_HEADER, header)
 }

@@ -18,6 +18,7 @@ mod limits;
 mod list;
 mod livelist;
 mod names;
+mod old_deadlist;
 pub mod pool;
 mod pool_property;
 mod promote;

@@ -1,8 +1,8 @@
 //! A clone and what it was made from change places: the snapshots up to the origin become the
 //! clone's, and the other becomes a clone of the latest of them.
 
-use ondisk::ObjectType;
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
+use ondisk::{ObjectType, version};
 use units::{ObjectId, Txg};
 
 use super::change::{Change, words};
@@ -230,6 +230,10 @@ impl Plan {
     }
 
     fn change_clone_tables(&self, change: &Change<'_>) -> Result<()> {
+        if change.version < version::DEADLISTS {
+            // directories list no clones
+            return Ok(());
+        }
         let [clone, other] = [self.clone.dataset, self.other.dataset].map(ObjectId::get);
         change.remove_member(change.dir(self.other.dir)?.clones, clone)?;
         if let Some(first) = self.first {
@@ -271,7 +275,7 @@ impl Plan {
             change.change_dataset(*id, |it| it.dir = self.clone.dir)?;
             let next_clones = change.dataset(*id)?.next_clones;
             for next in change.numbers(next_clones)?.into_iter().map(ObjectId::new) {
-                if Some(next) != moved {
+                if Some(next) != moved && change.version >= version::DEADLISTS {
                     self.move_clone(change, next)?;
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dmu::{Found, Next, Objset, Plan, Special};
 use ondisk::dsl::{Bptree, BptreeEntry, Dataset as DatasetPhys};
-use ondisk::{Blkptr, ObjectType};
+use ondisk::{Blkptr, ObjectType, version};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
 
 use super::change::{Change, DIRECTORY, LIST_BLOCK, NUMBERS};
@@ -41,6 +41,10 @@ pub struct Released {
 
 /// Frees some of what waits to be freed, `most` blocks or so.
 pub fn release(change: &Change<'_>, most: u64) -> Result<Released> {
+    if change.version < version::DEADLISTS {
+        // such a pool frees at once, and has no directory to count what waits
+        return Ok(Released::default());
+    }
     let mut work = Work { change, left: most, freed: Space::default(), blocks: 0, stuck: false };
     work.list()?;
     work.obsolete()?;

@@ -79,8 +79,8 @@ pub(crate) fn join_stretch(change: &Change<'_>, head: ObjectId, start: Txg) -> R
 
 /// Makes the list of a dataset: it has the stretches of its deadlist.
 fn begin(change: &Change<'_>, dataset: ObjectId) -> Result<ObjectId> {
-    let like = change.dataset(dataset)?.deadlist;
-    let list = deadlist::create_like(change, like, None)?;
+    let record = change.dataset(dataset)?;
+    let list = deadlist::create_like(change, record.deadlist, None, record.previous)?;
     change.set_field(dataset, FIELD, &[list.get()])?;
     features::add(change, guid::OBSOLETE_COUNTS)?;
     Ok(list)

@@ -3,8 +3,8 @@
 //! Some properties are more than an entry in a table: quotas and reservations stand in the
 //! directory's record and change what is accounted.
 
-use ondisk::ObjectType;
 use ondisk::feature::Feature;
+use ondisk::{ObjectType, version};
 use units::ObjectId;
 use zap::Value;
 
@@ -92,6 +92,7 @@ enum Entry<'a> {
 
 fn apply(change: &Change<'_>, name: &str, property: &str, entry: &Entry<'_>) -> Result<()> {
     if name.contains('@') {
+        change.require_version(version::SNAPSHOT_PROPERTIES)?;
         let (_, snapshot) = change.find_snapshot(name)?;
         return apply_to_snapshot(change, snapshot, property, entry);
     }
@@ -221,9 +222,23 @@ fn stored(value: &Setting) -> Value {
     }
 }
 
+/// The first pool version that knows a property with such a value.
+fn version_of(property: &str, number: u64) -> u64 {
+    match (property, number & 0x7f) {
+        ("compression", 5..=13) => version::GZIP,
+        ("compression", 14) => version::ZLE,
+        ("copies", 2..) => version::DITTO_BLOCKS,
+        ("refquota" | "refreservation", _) => version::UNIQUE_ACCURATE,
+        ("aclinherit", 5) => version::ACL_PASSTHROUGH_X,
+        ("dedup", 1..) => version::DEDUP,
+        _ => 1,
+    }
+}
+
 /// Refuses a value that writes what the pool has not enabled.
 fn judge_features(change: &Change<'_>, property: &str, value: &Setting) -> Result<()> {
     let Setting::Number(number) = *value else { return Ok(()) };
+    change.require_version(version_of(property, number))?;
     let checksum = |number: u64| match number & 0xff {
         11 => Some("org.illumos:sha512"),
         12 => Some("org.illumos:skein"),

@@ -90,7 +90,7 @@ fn take_at(change: &Change<'_>, head: ObjectId, part: &str, txg: Txg) -> Result<
         head.previous = snapshot;
         head.previous_txg = txg;
         head.unique = 0;
-        head.flags |= DatasetPhys::UNIQUE_ACCURATE;
+        head.flags |= create::flags_of_head(change);
     })?;
     change.insert(now.snapshot_names, part, snapshot.get())?;
     note_snapshots_changed(change, now.dir)?;
@@ -116,7 +116,7 @@ fn follow(
 
 /// The snapshot keeps the head's deadlist; the head gets a new one with one stretch more.
 fn begin_deadlist(change: &Change<'_>, head: ObjectId, now: &DatasetPhys) -> Result<()> {
-    let new = deadlist::create_like(change, now.deadlist, None)?;
+    let new = deadlist::create_like(change, now.deadlist, None, now.previous)?;
     change.change_dataset(head, |head| head.deadlist = new)?;
     deadlist::add_stretch(change, new, now.previous_txg)?;
     bookmark::add_stretches(change, head, new, now.previous_txg)

@@ -7,6 +7,7 @@ mod keys;
 mod leftovers;
 mod lists;
 mod model;
+mod old_deadlists;
 mod random;
 mod real;
 mod room;

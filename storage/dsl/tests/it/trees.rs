@@ -244,7 +244,8 @@ fn file() -> NewObject {
 
 fn write_out(objset: &Objset, txg: Txg, sink: &dyn Sink, ledger: &dyn Ledger) -> Blkptr {
     let policy = |_| Policy::default();
-    let syncing = Syncing { txg, sink, ledger, policy: &policy, workers: 1 };
+    let syncing =
+        Syncing { txg, sink, ledger, policy: &policy, workers: 1, form: dmu::Form::default() };
     objset.sync(&syncing, &mut |_| {}).unwrap().root
 }
 

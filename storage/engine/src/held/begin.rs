@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ondisk::Blkptr;
+use ondisk::feature::Feature;
 use ondisk::zil::{Body, Write};
 use spa::{Owned, Set};
 use txg::Tx;
@@ -117,6 +118,12 @@ impl Begin for Beginner {
 
     fn gone(&self, object: ObjectId) {
         self.log.forget(object);
+    }
+
+    fn has_long_name(&self, tx: &Tx) {
+        if let Some(feature) = Feature::by_name("longname") {
+            self.set.activate_feature(tx, feature);
+        }
     }
 
     fn random(&self) -> u64 {

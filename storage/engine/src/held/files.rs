@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dsl::KeyStatus;
+use ondisk::version;
 use ondisk::znode::Time;
-use ondisk::{Blkptr, Order};
 use spa::{Owned, Set};
 use txg::Tx;
 use units::{ObjectId, ObjsetId};
@@ -122,9 +122,9 @@ impl LiveFiles {
 }
 
 /// What a new file system is, where nothing else is said.
-fn new_fs(now: Time, naming: Naming, projects: bool) -> NewFs {
+fn new_fs(now: Time, naming: Naming, projects: bool, version: u64) -> NewFs {
     let Naming { case, normalization, utf8_only } = naming;
-    NewFs { case, normalization, utf8_only, owner: (0, 0), now, projects, slots: 1, version: 5 }
+    NewFs { case, normalization, utf8_only, owner: (0, 0), now, projects, slots: 1, version }
 }
 
 /// Makes the content of a new file system.
@@ -136,7 +136,8 @@ pub(super) fn fill(
 ) -> zpl::Result<()> {
     let flags = Accountant::of(owned, world).flags();
     set.edit(tx, move |header| header.flags = flags);
-    let new = new_fs(world.time(), naming, has(owned.mos(), "project_quota"));
+    let version = version::filesystem(owned.config().version);
+    let new = new_fs(world.time(), naming, has(owned.mos(), "project_quota"), version);
     zpl::create(&set.objset, tx, &new, &mut || world.number())
 }
 
@@ -178,16 +179,6 @@ impl Held {
         } else {
             let name = dataset.name();
             let objset = dataset.open().map_err(|error| Error::of_dataset(&name, &error))?;
-            let of_others =
-                matches!(objset.root(), Blkptr::Regular(block) if block.order == Order::Big);
-            if of_others && !owned.is_still() {
-                return Err(Error::Refused {
-                    what: format!(
-                        "'{name}' was written by a big-endian machine and can be read only: \
-                         import the pool with -o readonly=on, or see it with `poolhouse rescue mount`"
-                    ),
-                });
-            }
             owned.adopt(objset.to_live(), settings::of_blocks(dataset))
         };
         owned.l2arc().set_kept(id, settings::of_caching(dataset));

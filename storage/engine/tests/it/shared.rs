@@ -17,9 +17,13 @@ const POOLS: [&str; 6] =
 
 /// What zdb says of a pool in a folder; nothing where it is not installed.
 pub(crate) fn zdb(folder: &Path, options: &[&str]) -> String {
+    zdb_of(folder, "tank", options)
+}
+
+/// The same of a pool of another name.
+pub(crate) fn zdb_of(folder: &Path, pool: &str, options: &[&str]) -> String {
     let mut command = fixtures::zdb();
-    let Ok(output) = command.args(options).args(["-e", "-p"]).arg(folder).arg("tank").output()
-    else {
+    let Ok(output) = command.args(options).args(["-e", "-p"]).arg(folder).arg(pool).output() else {
         eprintln!("zdb is not installed: {options:?} was not asked");
         return String::new();
     };

@@ -73,6 +73,10 @@ impl Bpobj {
     pub const SIZE: usize = 56;
     /// Bytes of the form without `freed`, which pools without livelists have.
     pub const SIZE_PLAIN: usize = 48;
+    /// Bytes of the form that pools before version 26 have.
+    pub const SIZE_WITHOUT_SUBLISTS: usize = 32;
+    /// Bytes of the form that pools before version 3 have.
+    pub const SIZE_FIRST: usize = 16;
 
     /// Reads what there is; fields that an older form lacks are 0.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {

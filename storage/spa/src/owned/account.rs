@@ -27,6 +27,9 @@ pub(super) fn deflated(tree: &Tree, pointer: &Blkptr) -> u64 {
 
 /// How much of it one copy takes.
 pub(crate) fn deflated_copy(tree: &Tree, dva: Dva) -> u64 {
+    if tree.counts_parity() {
+        return dva.asize;
+    }
     let typical = tree.asize(dva.vdev, TYPICAL, units::Txg::ZERO).unwrap_or(TYPICAL);
     let ratio = TYPICAL.checked_div(typical >> 9).unwrap_or(0);
     (dva.asize >> 9).saturating_mul(ratio)

@@ -9,10 +9,13 @@ use vdev::TxgRanges;
 
 use super::Owned;
 use crate::Error;
+use crate::features::{self, Uses};
 use crate::space::MapWriter;
 
 /// Bytes of the blocks of such a map.
 const BLOCK: u32 = 4096;
+/// Active while the resilver of a leaf waits for the one before it.
+const RESILVER_DEFER: &str = "com.datto:resilver_defer";
 
 impl Owned {
     /// Writes the maps of drives that have missed more, or less, than is noted; gives whether there
@@ -45,6 +48,12 @@ impl Owned {
                 entry.dtl = Some(map);
             }
             config.changed = true;
+            let no_longer_deferred = away.is_empty()
+                && config.now.tree.as_mut().is_some_and(|root| end_deferral(root, leaf.guid()));
+            drop(config);
+            if no_longer_deferred {
+                features::count(&self.mos, tx, RESILVER_DEFER, Uses::Just(0))?;
+            }
             *known = away;
             any = true;
         }
@@ -79,9 +88,37 @@ impl Owned {
     }
 }
 
+/// A leaf has what it missed: a resilver of it is deferred no longer. Whether it was, and no other is.
+fn end_deferral(root: &mut VdevConfig, guid: Guid) -> bool {
+    let deferred = |leaf: &mut VdevConfig| std::mem::take(&mut leaf.state.resilver_deferred);
+    let was_deferred = leaf_of(root, guid).is_some_and(deferred);
+    was_deferred && !root.leaves().any(|leaf| leaf.state.resilver_deferred)
+}
+
 fn leaf_of(vdev: &mut VdevConfig, guid: Guid) -> Option<&mut VdevConfig> {
     if vdev.guid == guid && vdev.children.is_empty() {
         return Some(vdev);
     }
     vdev.children.iter_mut().find_map(|child| leaf_of(child, guid))
+}
+
+#[cfg(test)]
+mod tests {
+    use ondisk::label::{VdevConfig, VdevKind};
+    use units::Guid;
+
+    use super::end_deferral;
+
+    #[test]
+    fn last_deferred_leaf_ends_deferral() {
+        let mut root = VdevConfig::new(VdevKind::Root);
+        for guid in 1..=3 {
+            let mut leaf = VdevConfig::new(VdevKind::Disk);
+            leaf.guid = Guid::new(guid);
+            leaf.state.resilver_deferred = guid > 1;
+            root.children.push(leaf);
+        }
+        let ended = [1, 2, 3, 3].map(|guid| end_deferral(&mut root, Guid::new(guid)));
+        assert_eq!(ended, [false, false, true, false]);
+    }
 }

@@ -8,6 +8,7 @@ use txg::Tx;
 use zap::Zap;
 
 use super::Owned;
+use crate::create::in_labels;
 use crate::directory::DIRECTORY;
 use crate::{Directory, Error};
 
@@ -15,6 +16,20 @@ use crate::{Directory, Error};
 const BLOCK: u32 = 16 << 10;
 
 impl Owned {
+    /// Has the labels name the active features without which not even the MOS can be read. A feature
+    /// that becomes active when it is enabled is one more.
+    pub(super) fn update_label_features(&self) -> Result<(), Error> {
+        let active = in_labels(&self.mos)?;
+        let mut config = self.config.lock();
+        let named = &config.now.features_for_read;
+        let same = named.len() == active.len() && active.iter().all(|guid| named.contains(guid));
+        if !same {
+            config.now.features_for_read = active;
+            config.changed = true;
+        }
+        Ok(())
+    }
+
     /// Writes the configuration if it changed.
     pub(super) fn write_config(&self, tx: &Tx) -> Result<(), Error> {
         let config = {

@@ -7,7 +7,7 @@
 use dmu::{NewObject, Object, Objset};
 use dsl::write::Change;
 use ondisk::history::{Entry, HistoryHeader};
-use ondisk::{ObjectType, Reader};
+use ondisk::{ObjectType, Reader, version};
 use txg::Tx;
 
 use super::Owned;
@@ -58,6 +58,9 @@ pub(crate) fn write_down(
     host: &str,
     entry: &Entry<'_>,
 ) -> Result<(), Error> {
+    if change.version < version::HISTORY {
+        return Ok(());
+    }
     let record = entry.record(change.tx.txg(), change.now.seconds, host);
     let is_command = matches!(entry, Entry::Command { .. });
     append(change.mos, change.tx, space, (&record, is_command))

@@ -31,9 +31,11 @@ use arc::{Cache, L2arc, Memory};
 use dmu::{Changed, Objset};
 use dsl::write::Moment;
 use ondisk::dnode::Flags;
+use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
+use ondisk::version;
 use parking_lot::{Mutex, RwLock};
 use txg::{Groups, Limits, Tx};
 use units::{Guid, ObjsetId, Txg};
@@ -102,6 +104,8 @@ pub struct Set {
     pub log: OnceLock<Arc<zil::Log>>,
     /// Changes to its root block that wait for the next sync.
     edits: Mutex<Vec<Edit>>,
+    /// Features that changes of open txgs begin to use.
+    features: Mutex<Vec<(Txg, &'static Feature)>>,
     /// Nothing of it is written any more.
     retired: AtomicBool,
 }
@@ -117,6 +121,24 @@ impl Set {
         change: impl FnOnce(&mut ondisk::objset::ObjsetHeader) + Send + 'static,
     ) {
         self.edits.lock().push((tx.txg(), Box::new(change)));
+    }
+
+    /// Notes that a change in the txg of `tx` uses a per-dataset feature that no block pointer and no
+    /// dnode tells of. The sync of that txg makes the feature active for the dataset.
+    pub fn activate_feature(&self, tx: &Tx, feature: &'static Feature) {
+        let new = (tx.txg(), feature);
+        let mut features = self.features.lock();
+        if !features.contains(&new) {
+            features.push(new);
+        }
+    }
+
+    /// Removes and returns the features that changes up to a txg use.
+    fn take_features(&self, txg: Txg) -> Vec<&'static Feature> {
+        let mut features = self.features.lock();
+        let (due, later) = features.drain(..).partition(|(known, _)| *known <= txg);
+        *features = later;
+        due.into_iter().map(|(_, feature)| feature).collect()
     }
 
     /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
@@ -282,7 +304,7 @@ impl Owned {
         let auxiliary = Mutex::new(auxiliary::Kept::of(&pool.directory)?);
         Ok(Self {
             groups,
-            allowed: Allowed::of(&pool.features),
+            allowed: Allowed::of(&pool.features, pool.uberblock.version),
             bare,
             worst: room::worst(&pool),
             saved: AtomicU64::new(usable.saturating_sub(bare)),
@@ -410,9 +432,14 @@ impl Owned {
             writers: Arc::clone(&self.writers),
             workers: self.world.workers,
         }));
-        let (edits, log) = (Mutex::default(), OnceLock::new());
-        let retired = AtomicBool::new(false);
-        let set = Arc::new(Set { objset, settings, log, edits, retired });
+        let set = Arc::new(Set {
+            objset,
+            settings,
+            log: OnceLock::new(),
+            edits: Mutex::default(),
+            features: Mutex::default(),
+            retired: AtomicBool::new(false),
+        });
         self.sets.lock().insert(id, Arc::clone(&set));
         set
     }
@@ -450,6 +477,9 @@ impl Owned {
         let claimed = zil::claim(&self.writer, set.objset.id(), &header, (first, forgives))?;
         let (writer, groups) = (Arc::clone(&self.writer), self.groups.clone());
         let log = zil::Log::new(writer, groups, set.objset.clone(), claimed);
+        if self.uberblock.read().version < version::SLIM_ZIL {
+            log.disable();
+        }
         Ok(Arc::clone(set.log.get_or_init(|| Arc::new(log))))
     }
 

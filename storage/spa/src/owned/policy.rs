@@ -4,7 +4,7 @@
 //! objects have three copies.
 
 use dmu::Wanted;
-use ondisk::{Checksum, Compression, ObjectType};
+use ondisk::{Checksum, Compression, ObjectType, version};
 use zio::{Class, Key, Policy};
 
 use crate::FeatureState;
@@ -62,24 +62,37 @@ pub struct Allowed {
     pub lz4: bool,
     /// Packed attributes in the intent log (zilsaxattr).
     pub packed_logs: bool,
+    /// Accounts by project (project_quota).
+    pub projects: bool,
+    /// More copies of a block than one (pool version 2).
+    pub ditto: bool,
 }
 
 impl Allowed {
-    /// By the features that a pool has enabled.
-    pub(crate) fn of(features: &[FeatureState]) -> Self {
+    /// By the features that a pool has enabled, and its version.
+    pub(crate) fn of(features: &[FeatureState], version: u64) -> Self {
         let has = |guid| features.iter().any(|feature| feature.guid == guid);
         Self {
             embedded: has("com.delphix:embedded_data"),
             hole_birth: has("com.delphix:hole_birth"),
             lz4: has("org.illumos:lz4_compress"),
             packed_logs: has("org.openzfs:zilsaxattr"),
+            projects: has("org.zfsonlinux:project_quota"),
+            ditto: version >= version::DITTO_BLOCKS,
         }
     }
 }
 
 impl Default for Allowed {
     fn default() -> Self {
-        Self { embedded: true, hole_birth: true, lz4: true, packed_logs: true }
+        Self {
+            embedded: true,
+            hole_birth: true,
+            lz4: true,
+            packed_logs: true,
+            projects: true,
+            ditto: true,
+        }
     }
 }
 
@@ -132,12 +145,13 @@ impl Settings {
         let shareable = !metadata && (self.key.is_none() || wanted.kind.is_encrypted());
         let dedup = self.dedup.filter(|_| shareable);
         let checksum = dedup.unwrap_or(checksum);
+        let most_copies = if self.features.ditto { 3 } else { 1 };
         let nopwrite = !metadata && dedup.is_none() && self.key.is_none();
         Policy {
             checksum: if metadata { metadata_checksum(checksum) } else { checksum },
             compression: if metadata { self.metadata_compression() } else { compression },
             zstd_level: self.zstd_level,
-            copies: self.copies.saturating_add(one_more.into()).clamp(1, 3),
+            copies: self.copies.saturating_add(one_more.into()).clamp(1, most_copies),
             nopwrite,
             dedup: dedup.is_some(),
             verify: self.verify,
@@ -195,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_pool_without_features_gets_nothing_that_it_does_not_know() {
-        let none = Allowed { embedded: false, hole_birth: false, lz4: false, packed_logs: false };
+        let none = Allowed::of(&[], 28);
         let settings =
             Settings { compression: Compression::On, features: none, ..Settings::default() };
         for kind in [ObjectType::PLAIN_FILE, ObjectType::DIRECTORY] {

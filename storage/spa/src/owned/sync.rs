@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc::Written;
-use dmu::{Ledger, Objset, Syncing};
+use dmu::{Form, Ledger, Objset, Synced, Syncing};
 use dsl::write::{Change, DatasetLedger, Space};
+use ondisk::dnode::Dnode;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::uberblock::Uberblock;
-use ondisk::{Blkptr, Dva};
+use ondisk::{Blkptr, Dva, Order};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjsetId, Txg};
@@ -96,7 +97,9 @@ impl Owned {
         };
         self.share_clones(txg)?;
         self.write_sets(&change, &|set| set.is_dirty(txg))?;
-        for task in self.tasks.take(txg) {
+        let tasks: Vec<_> = self.tasks.take(txg).collect();
+        let may_enable_features = !tasks.is_empty();
+        for task in tasks {
             task(self, &change);
             // only what the task itself made: a head that it took a snapshot of is not written again
             // in this group, whatever its intent log has to say, or the snapshot would change with it
@@ -106,6 +109,9 @@ impl Owned {
         dsl::write::release(&change, MOST_FREED)?;
         dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
         self.write_away(&tx)?;
+        if may_enable_features {
+            self.update_label_features()?;
+        }
         self.write_config(&tx)?;
         let root = self.write_mos(&change)?;
         self.commit_group(txg, now.seconds, root)
@@ -172,6 +178,7 @@ impl Owned {
             ledger: &ledger,
             policy: &policy,
             workers: self.world.workers,
+            form: self.form(),
         };
         let edits: Vec<_> = {
             let mut edits = set.edits.lock();
@@ -190,6 +197,9 @@ impl Owned {
         };
         let mut synced = set.objset.sync(&syncing, &mut edit)?;
         logged?;
+        for feature in set.take_features(txg).into_iter().chain(large_dnode(&synced)) {
+            ledger.uses(feature);
+        }
         if let Some(accounts) = self.accounts.read().clone() {
             accounts.account(&set.objset, change.tx, &synced.changed)?;
             if set.objset.is_dirty(txg) {
@@ -204,6 +214,10 @@ impl Owned {
         }
         ledger.finish(change, &synced.root)?;
         Ok(())
+    }
+
+    fn form(&self) -> Form {
+        Form::of(self.uberblock.read().version, self.allowed.projects)
     }
 
     /// The feature that a file system uses while it has an intent log, since packed attributes may
@@ -235,6 +249,7 @@ impl Owned {
                 ledger: &ledger,
                 policy: &policy,
                 workers: self.world.workers,
+                form: self.form(),
             };
             root = self.mos.sync(&syncing, &mut |_| {})?.root;
             let mut growth = self.mos_growth.lock();
@@ -244,8 +259,9 @@ impl Owned {
     }
 
     fn commit_group(&self, txg: Txg, seconds: u64, root: Blkptr) -> Result<(), Error> {
+        let order = Order::Little;
         let uberblock =
-            Uberblock { txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
+            Uberblock { order, txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
         let (multihost, checkpoint_txg) = (Some(self.signs.common()), Txg::ZERO);
         let config = self.config.lock().written.take();
         // signs of life, which lead to the state before, keep the sum of the vdevs that that has
@@ -300,6 +316,13 @@ impl Owned {
         self.faults.lock().append(&mut faults);
         result
     }
+}
+
+/// The feature `large_dnode`, if a sync wrote a dnode of more than one slot.
+fn large_dnode(synced: &Synced) -> Option<&'static Feature> {
+    let is_large = |dnode: &Dnode| dnode.size() > Dnode::SLOT;
+    let written = synced.changed.iter().filter_map(|changed| changed.after.as_ref());
+    written.into_iter().any(is_large).then(|| Feature::by_name("large_dnode")).flatten()
 }
 
 /// The features that a set uses because of what is accounted in it.

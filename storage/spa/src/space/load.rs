@@ -246,8 +246,6 @@ pub(crate) fn judge(pool: &Pool) -> Result<(), Error> {
     } else if let Some(spare) = super::unfinished_spare(pool) {
         let number = spare.spare_id.unwrap_or_default();
         format!("the distributed spare {number} has not all yet that it is to have")
-    } else if pool.uberblock().order == ondisk::Order::Big {
-        "it was last written by a machine of the other byte order".to_owned()
     } else {
         return Ok(());
     };

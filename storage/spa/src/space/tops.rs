@@ -1,7 +1,7 @@
 //! What the pool's description and the maps' heads say of each vdev's space.
 
-use ondisk::Reader;
 use ondisk::label::VdevConfig;
+use ondisk::{Order, Reader};
 use units::{Guid, ObjectId, VdevId};
 
 use crate::space::map::header;
@@ -56,8 +56,7 @@ impl Pool {
         let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or(0)];
         let object = self.mos().object(array)?;
         object.read(0, &mut bytes)?;
-        let order = self.uberblock().order;
-        let mut reader = Reader::new("metaslab array", &bytes, order);
+        let mut reader = Reader::new("metaslab array", &bytes, Order::Little);
         let mut space = TopSpace {
             vdev: top.id,
             guid: top.guid,

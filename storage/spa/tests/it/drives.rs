@@ -103,8 +103,14 @@ impl Written {
         let txg = tx.txg();
         let policy = |_| Policy { copies: 2, ..Policy::default() };
         let ledger = Frees { sink: &self.sink, txg };
-        let syncing =
-            Syncing { txg, sink: &self.sink, ledger: &ledger, policy: &policy, workers: 1 };
+        let syncing = Syncing {
+            txg,
+            sink: &self.sink,
+            ledger: &ledger,
+            policy: &policy,
+            workers: 1,
+            form: dmu::Form::default(),
+        };
         let mut passes = 1;
         loop {
             self.space.write_changes(&self.mos, &tx, passes).unwrap();

@@ -92,7 +92,14 @@ impl House {
             let policy = |_| Policy { key: self.objset.key().cloned(), ..Policy::default() };
             let ledger = Frees(&self.writer, txg);
             let sink = &*self.writer;
-            let syncing = Syncing { txg, sink, ledger: &ledger, policy: &policy, workers: 1 };
+            let syncing = Syncing {
+                txg,
+                sink,
+                ledger: &ledger,
+                policy: &policy,
+                workers: 1,
+                form: dmu::Form::default(),
+            };
             let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
                 self.log.sync(txg, &mut header.log).unwrap();
             };

@@ -123,7 +123,14 @@ impl House {
         let txg = self.groups.quiesce();
         let policy = |_| Policy::default();
         let (sink, ledger) = (&*self.writer, Frees(&self.writer, txg));
-        let syncing = Syncing { txg, sink, ledger: &ledger, policy: &policy, workers: 1 };
+        let syncing = Syncing {
+            txg,
+            sink,
+            ledger: &ledger,
+            policy: &policy,
+            workers: 1,
+            form: dmu::Form::default(),
+        };
         let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
             self.log.sync(txg, &mut header.log).unwrap();
         };

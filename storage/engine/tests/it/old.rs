@@ -1,0 +1,161 @@
+//! Pools of versions 1 to 15, of machines of both byte orders, imported to be written.
+//!
+//! The images are those of the tests of OpenZFS (zfs-test): `zpool_upgrade` and `history`. They were
+//! made by Solaris on x86 and sparc from 2006 to 2009. `POOLHOUSE_OLD_POOLS` names a folder with more of
+//! them, a folder for each pool.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::dataset::Wanted;
+use engine::held::{self, Held, NewDataset, Position};
+use units::ObjectId;
+
+use crate::held::{Folder, caller, faults, read_file, world, write_file};
+use crate::shared::zdb_of;
+
+/// The folders with pools.
+fn pools() -> Vec<PathBuf> {
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pools/old-pools.tar.zst");
+    let mut folders = vec![fixtures::unpacked(&archive).unwrap()];
+    folders.extend(std::env::var_os("POOLHOUSE_OLD_POOLS").map(PathBuf::from));
+    let pools = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let mut pools: Vec<PathBuf> = pools.map(|entry| entry.unwrap().path()).collect();
+    pools.sort();
+    pools
+}
+
+/// A copy of a pool's images, and the pool's name and version.
+fn copy_of(pool: &Path) -> (Folder, String, u64) {
+    let folder = Folder::new(&format!("old-{}", pool.file_name().unwrap().display()), 0, 0);
+    let mut devices: Vec<Arc<dyn device::Device>> = Vec::new();
+    for image in std::fs::read_dir(pool).unwrap() {
+        let image = image.unwrap().path();
+        std::fs::copy(&image, folder.path().join(image.file_name().unwrap())).unwrap();
+        devices.push(Arc::new(device::File::open(&image).unwrap()));
+    }
+    let candidates = spa::scan(&devices).0;
+    let config = candidates[0].config().unwrap();
+    (folder, candidates[0].name().to_owned(), config.pool.version)
+}
+
+/// The file systems of a pool.
+fn filesystems(held: &Held) -> Vec<String> {
+    let mut found = Vec::new();
+    let wanted = Wanted { kinds: vec!["filesystem".to_owned()], ..Wanted::default() };
+    held.list(held.name(), &wanted, &mut |dataset| found.push(dataset.name), &mut |_| {}).unwrap();
+    found
+}
+
+type Contents = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
+
+/// What a file system holds: each file's owner, mode and bytes, by path.
+fn contents(held: &Held, name: &str) -> Contents {
+    let live = held.files(name).unwrap();
+    let (files, mut found) = (live.files(), Contents::new());
+    let mut waiting = vec![(Vec::new(), files.root().unwrap())];
+    while let Some((path, file)) = waiting.pop() {
+        let facts = file.facts();
+        let mut bytes = Vec::new();
+        if facts.is_directory() {
+            for entry in files.sorted(&file).unwrap() {
+                let path = [path.clone(), entry.name].join(&b'/');
+                waiting.push((path, files.file(entry.id).unwrap()));
+            }
+        } else if let Ok(size) = usize::try_from(facts.size) {
+            bytes = vec![0; size];
+            let _ = file.content().read(0, &mut bytes);
+        }
+        found.insert(path, (facts.uid.into(), facts.mode.into(), bytes));
+    }
+    found
+}
+
+fn noise(seed: u32, length: usize) -> Vec<u8> {
+    let words = (0..).map(|n: u32| (n ^ seed).wrapping_mul(2_654_435_761).rotate_left(7));
+    words.flat_map(u32::to_le_bytes).take(length).collect()
+}
+
+fn import(folder: &Folder, name: &str) -> Held {
+    held::hold(&[folder.path().into()], name, true, &world())
+        .unwrap_or_else(|why| panic!("{name}: {why}"))
+}
+
+/// Writes over the midst of a file.
+fn overwrite(held: &Held, fs: &str, name: &str, bytes: &[u8]) {
+    let live = held.files(fs).unwrap();
+    let file = live.files().find(name.as_bytes()).unwrap().unwrap().id();
+    live.write(&caller(), ObjectId::new(file), Position::At(100_000), bytes).unwrap();
+}
+
+fn snapshot(held: &Held, name: &str) {
+    held.snapshot(&[name.to_owned()]).unwrap();
+}
+
+/// Files, snapshots, a clone, and all of them destroyed in another order; what is left is one file.
+fn work_on(held: &Held, pool: &str) {
+    write_file(held, pool, "new", &noise(1, 300_000));
+    snapshot(held, &format!("{pool}@a"));
+    overwrite(held, pool, "new", &noise(2, 100_000));
+    snapshot(held, &format!("{pool}@b"));
+    overwrite(held, pool, "new", &noise(3, 50_000));
+    let child = |name: &str| NewDataset { name: format!("{pool}/{name}"), properties: Vec::new() };
+    held.create_filesystem(&child("child")).unwrap();
+    write_file(held, &format!("{pool}/child"), "inner", &noise(4, 200_000));
+    held.clone_snapshot(&format!("{pool}@a"), &child("clone")).unwrap();
+    assert_eq!(read_file(held, &format!("{pool}/clone"), "new"), noise(1, 300_000));
+    overwrite(held, &format!("{pool}/clone"), "new", &noise(5, 70_000));
+    held.sync().unwrap();
+    held.destroy(&format!("{pool}/clone")).unwrap();
+    held.destroy(&format!("{pool}@a")).unwrap();
+    held.sync().unwrap();
+}
+
+/// What the first file holds after [`work_on`].
+fn new_file() -> Vec<u8> {
+    let mut bytes = noise(1, 300_000);
+    bytes[100_000..200_000].copy_from_slice(&noise(2, 100_000));
+    bytes[100_000..150_000].copy_from_slice(&noise(3, 50_000));
+    bytes
+}
+
+fn judge(folder: &Folder, pool: &str, step: &str) {
+    assert_eq!(faults(folder, pool), Vec::<String>::new(), "{pool} {step}");
+    let said = zdb_of(folder.path(), pool, &["-d"]);
+    assert!(!said.contains("mismatch") && !said.contains("ERROR"), "{pool} {step}: {said}");
+}
+
+#[test]
+fn old_pools_are_written_as_their_version_has_it() {
+    let wanted = std::env::var("POOLHOUSE_OLD_POOL").unwrap_or_default();
+    for images in pools() {
+        if !images.ends_with(&wanted) && !wanted.is_empty() {
+            continue;
+        }
+        let (folder, pool, version) = copy_of(&images);
+        let held = import(&folder, &pool);
+        let before: Vec<_> =
+            filesystems(&held).into_iter().map(|name| (contents(&held, &name), name)).collect();
+        work_on(&held, &pool);
+        held.export().unwrap();
+        drop(held);
+        judge(&folder, &pool, "with a snapshot");
+
+        let held = import(&folder, &pool);
+        assert_eq!(read_file(&held, &pool, "new"), new_file(), "{pool}");
+        for (was, name) in &before {
+            let now = contents(&held, name);
+            let changed =
+                was.iter().find(|(path, _)| !path.is_empty() && now.get(*path) != was.get(*path));
+            assert!(changed.is_none(), "{name}: {changed:?} was changed");
+        }
+        held.rollback(&pool).unwrap();
+        held.destroy(&format!("{pool}@b")).unwrap();
+        held.destroy(&format!("{pool}/child")).unwrap();
+        held.export().unwrap();
+        drop(held);
+        judge(&folder, &pool, "without snapshots");
+        assert_eq!(copy_of(folder.path()).2, version, "{pool} keeps its version");
+    }
+}
