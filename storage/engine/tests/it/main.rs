@@ -4,6 +4,7 @@ mod back;
 mod brim;
 mod cache_drives;
 mod cloning;
+mod destroying;
 mod early;
 mod encrypted;
 mod healing;
