@@ -15,6 +15,7 @@
 
 mod answer;
 mod ask;
+mod cancel;
 mod client;
 mod error;
 mod house;

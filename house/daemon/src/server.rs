@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::cancel::Cancel;
 use crate::house::House;
 use crate::log::Log;
 use crate::{Answer, Ask, Error, Place, Result, world};
@@ -124,7 +125,10 @@ async fn respond(
     if let Ask::Stop {} = ask {
         told.notify_one();
     }
-    let answered = tokio::task::spawn_blocking(move || house.answer(ask)).await;
+    let cancel = Cancel::default();
+    // a client that hangs up has this future dropped
+    let _on_hangup = cancel.on_drop();
+    let answered = tokio::task::spawn_blocking(move || house.answer(ask, &cancel)).await;
     match answered {
         Ok(Ok(Answer { value, warnings })) => {
             reply(StatusCode::OK, &json!({ "value": value, "warnings": warnings }))

@@ -77,18 +77,23 @@ fn allocated(pointer: &Blkptr) -> u64 {
 /// after the next one's. A livelist's parts have its events since then.
 pub fn deadlist_parts(mos: &Objset, id: ObjectId) -> Result<Vec<(Txg, ObjectId)>> {
     let mut parts = Vec::new();
-    for entry in Zap::open(mos.object(id)?)?.entries() {
-        let entry = entry?;
-        let txg = match &entry.key64 {
-            Some(words) => words.first().copied(),
-            // integers as keys are written as hexadecimal digits
-            None => std::str::from_utf8(&entry.name)
-                .ok()
-                .and_then(|digits| u64::from_str_radix(digits, 16).ok()),
-        };
-        if let (Some(txg), Some(list)) = (txg, entry.value.u64()) {
-            parts.push((Txg::new(txg), ObjectId::new(list)));
+    let table = Zap::open(mos.object(id)?)?;
+    if table.flags().word_keys() {
+        for entry in table.entries() {
+            let entry = entry?;
+            let txg = entry.key64.as_ref().and_then(|words| words.first());
+            if let (Some(txg), Some(list)) = (txg, entry.value.u64()) {
+                parts.push((Txg::new(*txg), ObjectId::new(list)));
+            }
         }
+    } else {
+        table.scan_numbers(&mut |name, list| {
+            // integers as keys are written as hexadecimal digits
+            let digits = std::str::from_utf8(name).ok();
+            if let Some(txg) = digits.and_then(|it| u64::from_str_radix(it, 16).ok()) {
+                parts.push((Txg::new(txg), ObjectId::new(list)));
+            }
+        })?;
     }
     parts.sort_unstable();
     Ok(parts)

@@ -14,6 +14,7 @@ mod error;
 mod later;
 mod micro;
 mod normalize;
+mod scan;
 mod table;
 mod value;
 mod write;

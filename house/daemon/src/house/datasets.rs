@@ -1,16 +1,14 @@
 //! Datasets: listed, made, destroyed, changed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use engine::dataset::{Dataset, Wanted, is_for};
 use engine::files::Partial;
 use engine::held::{Held, NewDataset};
 
-use super::doomed::{Doom, doomed};
 use super::mounts::{Change, Effect, Unmount, effect, is_within, mount_together};
 use super::{House, Pool, done, give, warn};
-use crate::{Answer, Ask, Destroyed, Error, Listing, MountWish, Result, Secret};
+use crate::{Answer, Ask, Error, Listing, MountWish, Result, Secret};
 
 fn bytes(secret: Option<&Secret>) -> Option<&[u8]> {
     secret.map(|secret| secret.0.as_slice())
@@ -47,10 +45,6 @@ impl House {
     pub(super) fn answer_of_datasets(&self, ask: Ask) -> Result<Answer> {
         match ask {
             Ask::Datasets(listing) => self.datasets(&listing),
-            Ask::Destroy { name, recursive, clones, later, force, dry } => {
-                let doom = Doom { recursive: recursive || clones, clones, later };
-                self.destroy(&name, doom, force, dry)
-            }
             Ask::Set { names, properties, stays } => self.set(&names, &properties, stays),
             Ask::Inherit { names, property, recursive, received } => {
                 let effect = effect(&property, None);
@@ -301,33 +295,6 @@ impl House {
         Ok(Answer { warnings, ..give(&found)? })
     }
 
-    fn destroy(&self, name: &str, doom: Doom, force: bool, dry: bool) -> Result<Answer> {
-        let pool = self.pool_of(name)?;
-        let _changing = pool.changing.lock();
-        let head = name.split(['@', '#']).next().unwrap_or(name);
-        if !name.contains(['/', '@', '#']) && !doom.recursive {
-            return Err(Error::refused(format!(
-                "'{name}' is the pool's own file system: `zpool destroy {name}` destroys the pool, \
-                 `zfs destroy -r {name}` what is in it"
-            )));
-        }
-        // clones may be anywhere in the pool
-        let all = list(&pool.held, pool.held.name())?;
-        if !all.iter().any(|dataset| dataset.name == head) {
-            return Err(engine::Error::NoSuchDataset { name: head.to_owned() }.into());
-        }
-        let names = doomed(&all, name, doom)?;
-        if !dry && !names.is_empty() {
-            let goes = |dataset: &str| names.iter().any(|name| name == dataset);
-            let gone = pool.unmount(&goes, Unmount { force, keeps_folders: false })?;
-            if let Err(why) = pool.destroy_all(&names, doom.later) {
-                pool.mount_again(&gone);
-                return Err(why);
-            }
-        }
-        give(&Destroyed { names })
-    }
-
     fn snapshot(
         &self,
         names: &[String],
@@ -451,24 +418,6 @@ pub(super) fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
     })?;
     // what cannot be seen cannot be judged
     trouble.map_or(Ok(found), |why| Err(Error::refused(why)))
-}
-
-/// How often it is looked again whether a volume is closed, and how long is waited between: the kernel
-/// tells a little after a program has done so.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(40);
-
-impl Pool {
-    /// Destroys datasets of which nothing is mounted any more.
-    pub(super) fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
-        for _ in 0..TRIES {
-            if !self.held.is_any_open(names)? {
-                break;
-            }
-            std::thread::sleep(PAUSE);
-        }
-        Ok(self.held.destroy_all(names, later)?)
-    }
 }
 
 fn exists(held: &Held, name: &str) -> Result<bool> {

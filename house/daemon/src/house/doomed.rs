@@ -22,8 +22,18 @@ pub(super) struct Doom {
 
 /// The names that go, in their order. `all` are all datasets of the pool.
 pub(super) fn doomed(all: &[Dataset], name: &str, doom: Doom) -> Result<Vec<String>> {
-    let targets = targets(all, name, doom)?;
-    let view = View { dependents: dependents(all), doom, targets: &targets };
+    doomed_all(all, targets(all, name, doom)?, name, doom)
+}
+
+/// The names that go with `targets`, in their order; `name` is what the user named.
+pub(super) fn doomed_all(
+    all: &[Dataset],
+    targets: Vec<String>,
+    name: &str,
+    doom: Doom,
+) -> Result<Vec<String>> {
+    let known = targets.iter().map(String::as_str).collect();
+    let view = View { dependents: dependents(all), doom, targets: known };
     let mut order = Order::default();
     for target in &targets {
         view.visit(target, &mut order)?;
@@ -49,16 +59,13 @@ fn targets(all: &[Dataset], name: &str, doom: Doom) -> Result<Vec<String>> {
         return if exists { Ok(vec![name.to_owned()]) } else { Err(missing().into()) };
     };
     let below = format!("{head}/");
-    let heads = all.iter().map(|dataset| dataset.name.as_str()).filter(|other| {
-        !other.contains(['@', '#'])
-            && (*other == head || (doom.recursive && other.starts_with(&below)))
-    });
+    let is_meant =
+        |other: &str| other == head || (doom.recursive && other.starts_with(below.as_str()));
     let mut found = Vec::new();
-    for head in heads {
-        let snapshots: Vec<&str> = all
-            .iter()
-            .filter_map(|dataset| dataset.name.strip_prefix(head)?.strip_prefix('@'))
-            .collect();
+    for (head, snapshots) in snapshots_by_head(all) {
+        if !is_meant(head) {
+            continue;
+        }
         for part in parts.split(',') {
             let chosen = range(&snapshots, part);
             found.extend(chosen.iter().map(|chosen| format!("{head}@{chosen}")));
@@ -68,6 +75,23 @@ fn targets(all: &[Dataset], name: &str, doom: Doom) -> Result<Vec<String>> {
         return Err(engine::Error::NoSuchDataset { name: name.to_owned() }.into());
     }
     Ok(found)
+}
+
+/// The file systems and volumes that have snapshots, in the order of `all`, and their snapshots.
+fn snapshots_by_head(all: &[Dataset]) -> Vec<(&str, Vec<&str>)> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for dataset in all {
+        let Some((head, part)) = dataset.name.split_once('@') else { continue };
+        let at = *places.entry(head).or_insert_with(|| {
+            found.push((head, Vec::new()));
+            found.len() - 1
+        });
+        if let Some((_, snapshots)) = found.get_mut(at) {
+            snapshots.push(part);
+        }
+    }
+    found
 }
 
 /// `A` or `A%C`, either end of which may be left out, among snapshots from the oldest to the
@@ -105,7 +129,7 @@ fn dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
 struct View<'a> {
     dependents: HashMap<&'a str, Vec<&'a str>>,
     doom: Doom,
-    targets: &'a [String],
+    targets: HashSet<&'a str>,
 }
 
 #[derive(Default)]
@@ -115,6 +139,12 @@ struct Order {
 }
 
 impl View<'_> {
+    /// Whether a dataset lies below one of the targets.
+    fn is_below_target(&self, name: &str) -> bool {
+        let mut above = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
+        above.any(|above| self.targets.contains(above))
+    }
+
     /// Adds what depends on `name`, then `name`.
     fn visit(&self, name: &str, order: &mut Order) -> Result<()> {
         if !order.seen.insert(name.to_owned()) {
@@ -122,7 +152,7 @@ impl View<'_> {
         }
         for dependent in self.dependents.get(name).into_iter().flatten() {
             let is_clone = name.contains('@');
-            let is_target = self.targets.iter().any(|target| target == dependent);
+            let is_target = self.targets.contains(dependent);
             if is_clone && self.doom.later && !self.doom.clones {
                 continue;
             }
@@ -130,10 +160,7 @@ impl View<'_> {
                 || order.seen.contains(*dependent)
                 || (if is_clone { self.doom.clones } else { self.doom.recursive })
                 || dependent.contains('#');
-            let inside = self.targets.iter().any(|target| {
-                dependent.strip_prefix(target.as_str()).is_some_and(|rest| rest.starts_with('/'))
-            });
-            let implied = is_clone && inside && self.doom.recursive;
+            let implied = is_clone && self.doom.recursive && self.is_below_target(dependent);
             if !goes && !implied {
                 let (what, switch) = if is_clone { ("clone", "-R") } else { ("dependent", "-r") };
                 return Err(Error::refused(format!(

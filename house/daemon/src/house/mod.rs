@@ -4,6 +4,7 @@
 //! what changes the datasets of one waits for what did before it.
 
 mod datasets;
+mod destroy;
 mod doomed;
 mod drives;
 mod mounts;
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use doomed::Doom;
 use engine::held::{Held, Judging, Rewind, Rewound, World};
 use mounts::Unmount;
 use parking_lot::{Mutex, MutexGuard};
@@ -26,6 +28,7 @@ use serde::Serialize;
 use serde_json::Value;
 use waiting::Waiting;
 
+use crate::cancel::Cancel;
 use crate::log::Log;
 use crate::memory::{self, Remembered};
 use crate::{Answer, Ask, Error, Hello, Place, Result};
@@ -193,8 +196,8 @@ impl House {
         self.pool(dataset.split(['/', '@', '#']).next().unwrap_or(dataset))
     }
 
-    /// Does what is asked for.
-    pub(crate) fn answer(self: &Arc<Self>, ask: Ask) -> Result<Answer> {
+    /// Does what is asked for. What takes long looks from time to time whether it is cancelled.
+    pub(crate) fn answer(self: &Arc<Self>, ask: Ask, cancel: &Cancel) -> Result<Answer> {
         match ask {
             Ask::Hello {} => give(&Hello {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -251,6 +254,10 @@ impl House {
             Ask::ScrubPool { name, stop } => self.scrub(&name, stop).map(done)?,
             Ask::RemoveDrives { name, drives } => self.remove_drives(&name, &drives).map(done)?,
             Ask::ClearPool { name, drive } => self.clear(&name, drive.as_deref()).and_then(warn),
+            Ask::Destroy { name, recursive, clones, later, force, dry } => {
+                let doom = Doom { recursive: recursive || clones, clones, later };
+                self.destroy(&name, doom, (force, dry), cancel)
+            }
             other => self.answer_of_datasets(other),
         }
     }

@@ -1,5 +1,6 @@
 //! Taking datasets back to a snapshot: what is mounted stays so, with all that programs are in.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use engine::files::Files;
 use fuse::TakenBack;
 
 use super::datasets::list;
-use super::doomed::{Doom, doomed};
+use super::doomed::{Doom, doomed_all};
 use super::mounts::{Unmount, is_within};
 use super::{House, Pool};
 use crate::{Answer, Error, Result};
@@ -43,13 +44,8 @@ impl House {
                 )));
             }
             let doom = Doom { recursive: clones, clones, later: false };
-            let mut newer: Vec<String> = Vec::new();
-            for name in later {
-                let more = doomed(&all, name, doom)?;
-                newer.extend(
-                    more.into_iter().filter(|name| !newer.contains(name)).collect::<Vec<_>>(),
-                );
-            }
+            let later = later.into_iter().map(str::to_owned).collect();
+            let newer = doomed_all(&all, later, head, doom)?;
             pool.take_back(&Back { head, snapshot, newer, force })
         })
     }
@@ -75,12 +71,13 @@ impl Pool {
         let within = self.wishes(back.head);
         let homeless = self.homeless(back)?;
         // nothing is destroyed if something of that is in use
-        let goes = |name: &str| back.newer.iter().chain(&homeless).any(|it| it == name);
+        let ended: HashSet<&str> = back.newer.iter().chain(&homeless).map(String::as_str).collect();
+        let goes = |name: &str| ended.contains(name);
         let mut gone = self.unmount(&goes, back.how())?;
         gone.extend(within);
         let work = || -> Result<()> {
             if !back.newer.is_empty() {
-                self.destroy_all(&back.newer, false)?;
+                self.destroy_all(&back.newer)?;
             }
             Ok(self.held.rollback(back.head)?)
         };

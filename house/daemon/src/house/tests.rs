@@ -9,7 +9,9 @@ use std::time::Duration;
 use engine::held::Rewind;
 
 use super::House;
+use super::doomed::Doom;
 use super::waiting::Waiting;
+use crate::cancel::Cancel;
 use crate::log::Log;
 use crate::memory::Remembered;
 use crate::{CreatePool, Group, MountWish, Place, Role, memory, world};
@@ -141,4 +143,27 @@ fn a_pool_that_is_just_taken_over_is_not_forgotten() {
     });
     assert_eq!(home.remembered(), ["tank"]);
     house.export("tank", false).unwrap();
+}
+
+#[test]
+fn a_cancelled_destroy_stops_after_a_batch() {
+    let home = Home::new("cancelled");
+    let pool = home.house.pool("tank").unwrap();
+    let names: Vec<String> = (0..300).map(|number| format!("tank@{number}")).collect();
+    for name in &names {
+        pool.held.snapshot(std::slice::from_ref(name)).unwrap();
+    }
+    let cancel = Cancel::default();
+    let destroy = |cancel: &Cancel| {
+        let doom = Doom { recursive: false, clones: false, later: false };
+        home.house.destroy("tank@%", doom, (false, false), cancel).map(drop)
+    };
+    drop(cancel.on_drop());
+    let why = destroy(&cancel).unwrap_err().to_string();
+    let left = pool.held.snapshots("tank").unwrap().len();
+    assert!((1..300).contains(&left), "{left}");
+    assert!(why.contains(&format!("interrupted: {} of 300", 300 - left)), "{why}");
+    destroy(&Cancel::default()).unwrap();
+    assert!(pool.held.snapshots("tank").unwrap().is_empty());
+    home.house.leave();
 }

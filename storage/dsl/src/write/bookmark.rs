@@ -4,13 +4,16 @@
 //! reached was freed before the next snapshot. For that the deadlists keep a stretch that begins
 //! at the bookmark's txg, even after its snapshot is gone.
 
+use std::collections::BTreeMap;
+
 use ondisk::dsl::{Bookmark, Dataset as DatasetPhys};
 use units::{ObjectId, Txg};
 
 use super::change::{Change, TABLE, words};
+use super::deadlist::{self, Contents};
 use super::features::{self, guid};
 use super::space::Space;
-use super::{deadlist, destroy, names, snapshot};
+use super::{destroy, names, snapshot};
 use crate::{Error, Result};
 
 /// A bookmark of a head, by its name.
@@ -61,8 +64,9 @@ pub fn destroy_bookmark(change: &Change<'_>, name: &str) -> Result<()> {
         let record = change.dataset(head.dataset)?;
         let gone = mark.flags & Bookmark::SNAPSHOT_EXISTS == 0;
         if gone && !shared && mark.creation_txg < record.previous_txg {
-            destroy::join_stretches_of_clones(change, head.dir, mark.creation_txg)?;
-            deadlist::join_stretch(change, record.deadlist, mark.creation_txg)?;
+            let txg = [mark.creation_txg];
+            destroy::join_stretches_of_clones(change, head.dir, &txg)?;
+            deadlist::join_stretches(change, record.deadlist, &txg)?;
         }
         features::take(change, guid::BOOKMARK_WRITTEN)?;
     }
@@ -209,14 +213,12 @@ pub(crate) fn add_stretches(
     new: ObjectId,
     previous: Txg,
 ) -> Result<()> {
-    let mut last = previous;
-    for Named { mark, .. } in all(change, head)? {
-        if mark.has_sizes() && mark.creation_txg > last {
-            last = mark.creation_txg;
-            deadlist::add_stretch(change, new, last)?;
-        }
-    }
-    Ok(())
+    let marks = all(change, head)?.into_iter().map(|named| named.mark);
+    let marks = marks.filter(|mark| mark.has_sizes() && mark.creation_txg > previous);
+    // sorted, since the bookmarks are
+    let mut starts: Vec<Txg> = marks.map(|mark| mark.creation_txg).collect();
+    starts.dedup();
+    deadlist::add_stretches(change, new, &starts)
 }
 
 /// Blocks of a head died: those of its bookmarks that have reached them are told.
@@ -236,30 +238,44 @@ pub(crate) fn add_died(change: &Change<'_>, head: ObjectId, died: &[(Txg, Space)
     Ok(())
 }
 
-/// A snapshot goes: the bookmarks between it and the one before get another next. Gives whether a
-/// bookmark of its own keeps the stretch that begins with it.
-pub(crate) fn snapshot_goes(
+/// Neighbouring snapshots of a head go: those of its bookmarks that are between them and the snapshot
+/// before them, which is of the txg `previous`, get another next snapshot. `died` has, for each of the
+/// snapshots, oldest first, its txg and what died between it and the dataset after it. Returns the txgs at
+/// which the head's deadlist keeps a stretch, since a bookmark of one of the snapshots needs it.
+pub(crate) fn run_goes(
     change: &Change<'_>,
     head: ObjectId,
-    snapshot: &DatasetPhys,
-    next: &DatasetPhys,
-) -> Result<bool> {
-    let mut kept = false;
-    for mut named in all(change, head)? {
-        let mark = &mut named.mark;
-        let txg = mark.creation_txg;
-        if !mark.has_sizes() || txg < snapshot.previous_txg || txg > snapshot.creation_txg {
-            continue;
+    previous: Txg,
+    died: &[(Txg, &Contents)],
+) -> Result<Vec<Txg>> {
+    let Some((newest, _)) = died.last() else { return Ok(Vec::new()) };
+    let concerned = |it: &Named| {
+        let txg = it.mark.creation_txg;
+        it.mark.has_sizes() && txg >= previous && txg <= *newest
+    };
+    let mut marks = all(change, head)?;
+    marks.retain(concerned);
+    let mut kept = Vec::new();
+    let mut later = died.iter().rev().peekable();
+    let mut sums: BTreeMap<Txg, Space> = BTreeMap::new();
+    for mut named in marks.into_iter().rev() {
+        let txg = named.mark.creation_txg;
+        while let Some((_, contents)) = later.next_if(|(snapshot, _)| *snapshot > txg) {
+            for filled in &contents.filled {
+                let sum = sums.entry(filled.start).or_default();
+                *sum = *sum + filled.space;
+            }
         }
-        if txg == snapshot.creation_txg {
-            mark.flags &= !Bookmark::SNAPSHOT_EXISTS;
-            kept = true;
-        } else {
-            let died = deadlist::space_between(change, next.deadlist, Txg::ZERO, Some(txg))?;
-            add_freed(mark, died);
+        if later.peek().is_some_and(|(snapshot, _)| *snapshot == txg) {
+            named.mark.flags &= !Bookmark::SNAPSHOT_EXISTS;
+            kept.push(txg);
         }
+        let reached = sums.range(..txg).map(|(_, space)| *space);
+        add_freed(&mut named.mark, reached.fold(Space::default(), std::ops::Add::add));
         rewrite(change, head, &named)?;
     }
+    kept.sort_unstable();
+    kept.dedup();
     Ok(kept)
 }
 

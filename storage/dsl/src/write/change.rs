@@ -225,6 +225,11 @@ impl Change<'_> {
         Ok(self.table(table)?.insert_u64(self.tx, name.as_bytes(), number)?)
     }
 
+    /// Adds names that are not there.
+    pub(crate) fn insert_all(&self, table: ObjectId, entries: &[(String, u64)]) -> Result<()> {
+        Ok(self.table(table)?.insert_all_u64(self.tx, entries)?)
+    }
+
     /// Sets a name's value, whether it is there or not.
     pub(crate) fn put(&self, table: ObjectId, name: &str, value: &Value) -> Result<()> {
         Ok(self.table(table)?.update(self.tx, name.as_bytes(), value)?)
@@ -237,6 +242,23 @@ impl Change<'_> {
     /// Removes a name; false if it was not there.
     pub(crate) fn remove(&self, table: ObjectId, name: &str) -> Result<bool> {
         Ok(self.table(table)?.remove(self.tx, name.as_bytes())?)
+    }
+
+    /// Removes names, of which none must be there.
+    pub(crate) fn remove_all(
+        &self,
+        table: ObjectId,
+        names: impl Iterator<Item = String>,
+    ) -> Result<()> {
+        let mut open = None;
+        for name in names {
+            let table = match &open {
+                Some(table) => table,
+                None => open.insert(self.table(table)?),
+            };
+            table.remove(self.tx, name.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Adds a number to a set of numbers.

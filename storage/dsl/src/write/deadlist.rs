@@ -4,7 +4,7 @@
 //! snapshot goes, whole lists move: to the pool's list of what is to be freed, or into the next
 //! dataset's deadlist. Livelists have the same form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ondisk::dsl::Deadlist;
 use ondisk::{ObjectType, version};
@@ -38,17 +38,13 @@ pub(crate) fn create_like(
     if old::is_old(change, new)? {
         return Ok(new);
     }
-    if old::is_old(change, other)? {
-        for start in old::stretches(change, latest)? {
-            add_stretch(change, new, start)?;
-        }
-        return Ok(new);
-    }
-    for (start, _) in parts(change, other)? {
-        if end.is_none_or(|end| start < end) {
-            add_stretch(change, new, start)?;
-        }
-    }
+    let starts: Vec<Txg> = if old::is_old(change, other)? {
+        old::stretches(change, latest)?
+    } else {
+        let starts = parts(change, other)?.into_iter().map(|(start, _)| start);
+        starts.filter(|start| end.is_none_or(|end| *start < end)).collect()
+    };
+    add_stretches(change, new, &starts)?;
     Ok(new)
 }
 
@@ -57,10 +53,59 @@ pub(crate) fn release(change: &Change<'_>, id: ObjectId) -> Result<()> {
     if old::is_old(change, id)? {
         return list::release(change, id);
     }
-    for (_, list) in parts(change, id)? {
-        list::release(change, list)?;
+    let contents = contents(change, id)?;
+    for filled in contents.filled {
+        list::release(change, filled.list)?;
     }
+    list::leave_empty(change, contents.empty)?;
     change.free_object(id)
+}
+
+/// A stretch of a deadlist that has a list of its own, and not the one that all empty lists are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Filled {
+    /// The txg after which the stretch begins.
+    pub(crate) start: Txg,
+    pub(crate) list: ObjectId,
+    pub(crate) space: Space,
+}
+
+/// What the stretches of a deadlist hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Contents {
+    /// The stretches with lists of their own, oldest first.
+    pub(crate) filled: Vec<Filled>,
+    /// How many stretches have the list that all empty lists are.
+    pub(crate) empty: u64,
+    /// The deadlist is of the form before version 26, without stretches: for each txg in which blocks of it
+    /// were born there is a stretch here that begins with the txg before.
+    pub(crate) is_old: bool,
+}
+
+impl Contents {
+    /// The space of the stretches that begin at `from` or later, and before `to`.
+    pub(crate) fn space_between(&self, from: Txg, to: Option<Txg>) -> Space {
+        let within = |it: &&Filled| it.start >= from && to.is_none_or(|to| it.start < to);
+        let spaces = self.filled.iter().filter(within).map(|it| it.space);
+        spaces.fold(Space::default(), std::ops::Add::add)
+    }
+}
+
+/// Reads what the stretches of a deadlist hold.
+pub(crate) fn contents(change: &Change<'_>, id: ObjectId) -> Result<Contents> {
+    if old::is_old(change, id)? {
+        return old::contents(change, id);
+    }
+    let the_empty = list::the_empty(change)?;
+    let mut found = Contents::default();
+    for (start, list) in parts(change, id)? {
+        if Some(list) == the_empty {
+            found.empty = found.empty.saturating_add(1);
+        } else {
+            found.filled.push(Filled { start, list, space: list::space(change, list)? });
+        }
+    }
+    Ok(found)
 }
 
 /// The stretches: after which txg each begins, and its list.
@@ -87,9 +132,10 @@ pub(crate) fn space_between(
     if old::is_old(change, id)? {
         return old::space_between(change, id, from, to);
     }
+    let the_empty = list::the_empty(change)?;
     let mut sum = Space::default();
     for (start, list) in parts(change, id)? {
-        if start >= from && to.is_none_or(|to| start < to) {
+        if start >= from && to.is_none_or(|to| start < to) && Some(list) != the_empty {
             sum = sum + list::space(change, list)?;
         }
     }
@@ -110,43 +156,83 @@ fn add_to_header(change: &Change<'_>, id: ObjectId, delta: Space) -> Result<()> 
     Ok(())
 }
 
-/// Begins a stretch after a txg.
-pub(crate) fn add_stretch(change: &Change<'_>, id: ObjectId, start: Txg) -> Result<()> {
-    if old::is_old(change, id)? {
+/// Begins stretches after these txgs.
+pub(crate) fn add_stretches(change: &Change<'_>, id: ObjectId, starts: &[Txg]) -> Result<()> {
+    if starts.is_empty() || old::is_old(change, id)? {
         return Ok(());
     }
-    let list = list::create_empty(change)?;
-    change.insert(id, &digits(start.get()), list.get())
+    let lists = list::create_empty(change, starts.len())?;
+    let entries = starts.iter().zip(lists).map(|(start, list)| (digits(start.get()), list.get()));
+    change.insert_all(id, &entries.collect::<Vec<_>>())
 }
 
-/// Joins a stretch with the one before it.
-pub(crate) fn join_stretch(change: &Change<'_>, id: ObjectId, start: Txg) -> Result<()> {
-    if old::is_old(change, id)? {
+/// Joins each stretch that begins at one of `starts`, which are sorted, with the one before it.
+pub(crate) fn join_stretches(change: &Change<'_>, id: ObjectId, starts: &[Txg]) -> Result<()> {
+    if starts.is_empty() || old::is_old(change, id)? {
         return Ok(());
     }
     let all = parts(change, id)?;
-    let at = all.partition_point(|(other, _)| *other < start);
-    let found = all.get(at).filter(|(other, _)| *other == start);
-    let before = at.checked_sub(1).and_then(|before| all.get(before));
-    let (Some((_, list)), Some(before)) = (found, before) else {
-        return Err(Error::NoStretch { object: id, txg: start });
-    };
-    change.remove(id, &digits(start.get()))?;
-    put_list(change, id, *before, *list)
+    let is_joined = |start: &Txg| starts.binary_search(start).is_ok();
+    for start in starts {
+        // the first stretch has none before it
+        let at = all.binary_search_by_key(start, |(start, _)| *start);
+        if at.is_err() || at == Ok(0) {
+            return Err(Error::NoStretch { object: id, txg: *start });
+        }
+    }
+    let (joined, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(start, _)| is_joined(start));
+    change.remove_all(id, joined.iter().map(|(start, _)| digits(start.get())))?;
+    let mut target = Target::new(change, id, left)?;
+    for (start, list) in joined {
+        target.append(change, start, list)?;
+    }
+    target.finish(change)
 }
 
-/// Puts a whole list into one of the stretches.
-fn put_list(
-    change: &Change<'_>,
+/// A deadlist that whole lists are put into, with its stretches in memory.
+struct Target {
     id: ObjectId,
-    (start, into): (Txg, ObjectId),
-    list: ObjectId,
-) -> Result<()> {
-    if !list::is_the_empty(change, into)? {
-        return list::append_list(change, into, list);
+    stretches: Vec<(Txg, ObjectId)>,
+    the_empty: Option<ObjectId>,
+    /// References to the list that all empty lists are that have gone.
+    emptied: u64,
+    /// Stretches whose list is another than in the table.
+    changed: BTreeSet<usize>,
+}
+
+impl Target {
+    fn new(change: &Change<'_>, id: ObjectId, stretches: Vec<(Txg, ObjectId)>) -> Result<Self> {
+        let the_empty = list::the_empty(change)?;
+        Ok(Self { id, stretches, the_empty, emptied: 0, changed: BTreeSet::new() })
     }
-    list::leave_empty(change)?;
-    change.put_number(id, &digits(start.get()), list.get())
+
+    /// Puts a whole list, of which nobody else knows any more, into the stretch that contains the txg
+    /// `start`, or into the first where that is before all of them.
+    fn append(&mut self, change: &Change<'_>, start: Txg, list: ObjectId) -> Result<()> {
+        if Some(list) == self.the_empty {
+            self.emptied = self.emptied.saturating_add(1);
+            return Ok(());
+        }
+        let behind = self.stretches.partition_point(|(begin, _)| *begin <= start);
+        let at = behind.saturating_sub(1);
+        let missing = Error::NoStretch { object: self.id, txg: start };
+        let (_, into) = self.stretches.get_mut(at).ok_or(missing)?;
+        if Some(*into) != self.the_empty {
+            return list::append_list(change, *into, list);
+        }
+        self.emptied = self.emptied.saturating_add(1);
+        *into = list;
+        self.changed.insert(at);
+        Ok(())
+    }
+
+    /// Writes the table of the deadlist.
+    fn finish(self, change: &Change<'_>) -> Result<()> {
+        for (start, list) in self.changed.iter().filter_map(|at| self.stretches.get(*at)) {
+            change.put_number(self.id, &digits(start.get()), list.get())?;
+        }
+        list::leave_empty(change, self.emptied)
+    }
 }
 
 /// Adds pointers, each to the stretch in which its block was born.
@@ -173,7 +259,7 @@ pub(crate) fn insert(change: &Change<'_>, id: ObjectId, items: Vec<Item>) -> Res
         let (start, mut list) = *all.get(at).ok_or(missing)?;
         if list::is_the_empty(change, list)? {
             list = list::create(change)?;
-            list::leave_empty(change)?;
+            list::leave_empty(change, 1)?;
             change.put_number(id, &digits(start.get()), list.get())?;
         }
         list::append(change, list, &items)?;
@@ -192,36 +278,52 @@ pub(crate) fn drop_stretch(change: &Change<'_>, id: ObjectId, start: Txg) -> Res
     list::release(change, list)
 }
 
-/// Moves the stretches that begin at `from` or later, to the end of a list.
-pub(crate) fn move_to_list(
+/// Empties and frees the deadlists of neighbouring snapshots that go, oldest first. What was born after
+/// `previous`, the txg of the snapshot before them, is moved to the end of the list `freed`, from the
+/// deadlist `next` of the dataset after them, too; all else is moved into `next`.
+pub(crate) fn merge_run(
     change: &Change<'_>,
-    id: ObjectId,
-    from: Txg,
-    into: ObjectId,
+    run: &[(ObjectId, Contents)],
+    next: ObjectId,
+    previous: Txg,
+    freed: ObjectId,
 ) -> Result<()> {
-    for (start, list) in parts(change, id)?.into_iter().filter(|(start, _)| *start >= from) {
-        let space = list::space(change, list)?;
-        change.remove(id, &digits(start.get()))?;
-        list::append_list(change, into, list)?;
-        add_to_header(change, id, -space)?;
+    let mut stretches = parts(change, next)?;
+    let young = stretches.split_off(stretches.partition_point(|(start, _)| *start < previous));
+    let mut target = Target::new(change, next, stretches)?;
+    let mut delta = Space::default();
+    change.remove_all(next, young.iter().map(|(start, _)| digits(start.get())))?;
+    for (_, list) in young {
+        if Some(list) == target.the_empty {
+            target.emptied = target.emptied.saturating_add(1);
+            continue;
+        }
+        delta = delta - list::space(change, list)?;
+        list::append_list(change, freed, list)?;
     }
-    Ok(())
-}
-
-/// Moves all that is in `other` into the stretches of `id`; `other` is then empty.
-pub(crate) fn merge(change: &Change<'_>, id: ObjectId, other: ObjectId) -> Result<()> {
-    if old::is_old(change, other)? {
-        return old::for_each_run(change, other, &mut |items| insert(change, id, items));
+    let mut old_lists = Vec::new();
+    for (at, (id, contents)) in run.iter().enumerate() {
+        if contents.is_old {
+            old_lists.push(*id);
+            continue;
+        }
+        target.emptied = target.emptied.saturating_add(contents.empty);
+        for filled in &contents.filled {
+            // what the oldest snapshot lacks is in the snapshot before it
+            if at > 0 && filled.start >= previous {
+                list::append_list(change, freed, filled.list)?;
+            } else {
+                delta = delta + filled.space;
+                target.append(change, filled.start, filled.list)?;
+            }
+        }
+        change.free_object(*id)?;
     }
-    for (start, list) in parts(change, other)? {
-        let all = parts(change, id)?;
-        let at = all.partition_point(|(begin, _)| *begin <= start).saturating_sub(1);
-        let into = *all.get(at).ok_or(Error::NoStretch { object: id, txg: start })?;
-        let space = list::space(change, list)?;
-        change.remove(other, &digits(start.get()))?;
-        add_to_header(change, other, -space)?;
-        add_to_header(change, id, space)?;
-        put_list(change, id, into, list)?;
+    add_to_header(change, next, delta)?;
+    target.finish(change)?;
+    for list in old_lists {
+        old::for_each_run(change, list, &mut |items| insert(change, next, items))?;
+        list::release(change, list)?;
     }
     Ok(())
 }

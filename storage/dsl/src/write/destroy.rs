@@ -1,20 +1,15 @@
-//! Destroying: snapshots, whose blocks go to the pool's list or to the next dataset, and heads,
-//! whose whole tree is freed afterwards.
+//! Destroying heads, whose whole tree is freed afterwards.
 
 use ondisk::dsl::Dataset as DatasetPhys;
-use ondisk::version;
 use units::{ObjectId, Txg};
 
 use super::change::{Change, free_log};
 use super::features::{self, guid};
 use super::names::Head;
-use super::pool::{FREE_LIST, own_dir};
+use super::pool::own_dir;
 use super::pool_property::{pool_number, unset_pool_property};
 use super::space::{For, Space, signed};
-use super::{
-    bookmark, create, deadlist, holds, keys, limits, livelist, old_deadlist, release, remapped,
-    snapshot,
-};
+use super::{bookmark, create, deadlist, holds, keys, limits, livelist, release, remapped};
 use crate::{Error, Result};
 
 /// Destroys a file system or volume that has no snapshots and nothing below it. Its blocks are
@@ -40,77 +35,8 @@ pub(crate) fn has_snapshots(change: &Change<'_>, head: Head) -> Result<bool> {
     Ok(previous.is_some_and(|(_, previous)| previous.next == head.dataset))
 }
 
-/// Whether a snapshot is held, so that it is not to be destroyed.
-pub fn is_held(change: &Change<'_>, name: &str) -> Result<bool> {
-    let (_, id) = change.find_snapshot(name)?;
-    Ok(change.count(change.dataset(id)?.holds)? != 0)
-}
-
-/// Destroys a snapshot. One that is held or cloned is refused, or with `later` is destroyed as soon
-/// as it is neither.
-pub fn destroy_snapshot(change: &Change<'_>, name: &str, later: bool) -> Result<()> {
-    let (_, id) = change.find_snapshot(name)?;
-    let record = change.dataset(id)?;
-    let held = change.count(record.holds)? != 0;
-    let cloned = record.children > 1;
-    if (held || cloned) && later {
-        change.require_version(version::HOLDS)?;
-        return change.change_dataset(id, |it| it.flags |= DatasetPhys::DEFER_DESTROY);
-    }
-    if held {
-        return Err(Error::Busy { name: name.to_owned(), why: "it is held" });
-    }
-    if cloned {
-        return Err(Error::Busy { name: name.to_owned(), why: "it has clones" });
-    }
-    snapshot_goes(change, id)
-}
-
-/// Destroys a snapshot that is neither held nor cloned.
-pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
-    let record = change.dataset(id)?;
-    let part = change.snapshot_part(id)?;
-    let head = change.dir(record.dir)?.head;
-    let next = change.dataset(record.next)?;
-    let kept = bookmark::snapshot_goes(change, head, &record, &next)?;
-    for (feature, _) in create::features_of(change, id)? {
-        create::remove_feature(change, id, feature)?;
-    }
-    let previous = unlink(change, id, &record)?;
-    move_blocks(change, &record, previous)?;
-    remapped::snapshot_goes(change, id, &record)?;
-    change.change_dataset(id, |it| it.deadlist = ObjectId::META)?;
-    if !kept {
-        join_stretches_of_clones(change, record.dir, record.creation_txg)?;
-    }
-    let next = change.dataset(record.next)?;
-    if next.is_snapshot() {
-        // blocks that it and the next alone reached are now the next's
-        let after = change.dataset(next.next)?.deadlist;
-        let (from, to) = (record.previous_txg, Some(record.creation_txg));
-        let gained = deadlist::space_between(change, after, from, to)?.used;
-        change.change_dataset(record.next, |it| add(&mut it.unique, gained))?;
-        if !kept {
-            let list = change.dataset(head)?.deadlist;
-            deadlist::join_stretch(change, list, record.creation_txg)?;
-        }
-        remapped::join_stretch(change, head, record.creation_txg)?;
-    } else {
-        count_head_anew(change, record.dir, record.next)?;
-    }
-    let names = change.dataset(head)?.snapshot_names;
-    snapshot::note_snapshots_changed(change, record.dir)?;
-    change.remove(names, &part)?;
-    limits::count_snapshots(change, record.dir, -1)?;
-    for table in [record.next_clones, record.properties, record.holds] {
-        change.free_if_any(table)?;
-    }
-    no_longer_boots(change, id)?;
-    change.free_extended(id)
-}
-
 /// The pool is no longer booted from a dataset that goes.
-fn no_longer_boots(change: &Change<'_>, id: ObjectId) -> Result<()> {
+pub(crate) fn no_longer_boots(change: &Change<'_>, id: ObjectId) -> Result<()> {
     const BOOT: &str = "bootfs";
     if pool_number(change, BOOT)? == Some(id.get()) {
         unset_pool_property(change, BOOT)?;
@@ -118,64 +44,8 @@ fn no_longer_boots(change: &Change<'_>, id: ObjectId) -> Result<()> {
     Ok(())
 }
 
-fn add(count: &mut u64, delta: i64) {
-    *count = count.saturating_add_signed(delta);
-}
-
-/// Takes a snapshot out of the chain. Gives the one before it, if that has no other next.
-fn unlink(
-    change: &Change<'_>,
-    id: ObjectId,
-    record: &DatasetPhys,
-) -> Result<Option<(ObjectId, DatasetPhys)>> {
-    change.change_dataset(record.next, |next| {
-        next.previous = record.previous;
-        next.previous_txg = record.previous_txg;
-    })?;
-    let Some((at, previous)) = change.previous_of(record)? else { return Ok(None) };
-    if previous.next == id {
-        change.change_dataset(at, |previous| previous.next = record.next)?;
-        return Ok(Some((at, previous)));
-    }
-    if previous.next_clones.exists() {
-        change.remove_member(previous.next_clones, id.get())?;
-        if record.next.exists() {
-            change.insert_member(previous.next_clones, record.next.get())?;
-        }
-    }
-    Ok(None)
-}
-
-/// What the next dataset lacks and only this snapshot had is to be freed; what was lacking here
-/// is lacking there.
-fn move_blocks(
-    change: &Change<'_>,
-    record: &DatasetPhys,
-    previous: Option<(ObjectId, DatasetPhys)>,
-) -> Result<()> {
-    let next = change.dataset(record.next)?.deadlist;
-    let begin = record.previous_txg;
-    if let Some((id, previous)) = previous {
-        let from = previous.previous_txg;
-        let gained = deadlist::space_between(change, next, from, Some(begin))?.used;
-        change.change_dataset(id, |previous| add(&mut previous.unique, gained))?;
-    }
-    if old_deadlist::is_old(change, next)? {
-        let freed = old_deadlist::snapshot_goes(change, record)?;
-        return change.add_space(record.dir, For::Snapshots, -freed);
-    }
-    let freed = deadlist::space_between(change, next, begin, None)?;
-    change.add_space(record.dir, For::Snapshots, -freed)?;
-    let list = change.number(super::change::DIRECTORY, FREE_LIST)?;
-    let list = list.map(ObjectId::new).ok_or(Error::Missing { name: FREE_LIST })?;
-    deadlist::move_to_list(change, next, begin, list)?;
-    change.add_space(own_dir(change, "$FREE")?, For::Head, freed)?;
-    deadlist::merge(change, next, record.deadlist)?;
-    deadlist::release(change, record.deadlist)
-}
-
 /// Counts anew what only a head reaches, now that its last snapshot is gone.
-fn count_head_anew(change: &Change<'_>, dir: ObjectId, head: ObjectId) -> Result<()> {
+pub(crate) fn count_head_anew(change: &Change<'_>, dir: ObjectId, head: ObjectId) -> Result<()> {
     let record = change.dataset(head)?;
     let shared = match change.previous_of(&record)? {
         Some((_, previous)) => {
@@ -199,19 +69,25 @@ fn count_head_anew(change: &Change<'_>, dir: ObjectId, head: ObjectId) -> Result
     Ok(())
 }
 
-/// Joins the stretches that begin at a txg, in the deadlists of all heads that are clones of a
-/// later snapshot of a directory, and of their clones.
-pub(crate) fn join_stretches_of_clones(change: &Change<'_>, dir: ObjectId, txg: Txg) -> Result<()> {
-    let mut waiting = vec![dir];
-    while let Some(dir) = waiting.pop() {
+/// Joins the stretches that begin at these sorted txgs, in the deadlists of all heads that are clones of
+/// a later snapshot of a directory, and of their clones.
+pub(crate) fn join_stretches_of_clones(
+    change: &Change<'_>,
+    dir: ObjectId,
+    starts: &[Txg],
+) -> Result<()> {
+    let mut waiting = vec![(dir, starts)];
+    while let Some((dir, starts)) = waiting.pop() {
         for id in change.numbers(change.dir(dir)?.clones)?.into_iter().map(ObjectId::new) {
             let clone = change.dataset(id)?;
-            let origin = change.dir(clone.dir)?.origin;
-            if change.dataset(origin)?.creation_txg > txg {
-                deadlist::join_stretch(change, clone.deadlist, txg)?;
-                remapped::join_stretch(change, id, txg)?;
-                waiting.push(clone.dir);
-            }
+            let origin = change.dataset(change.dir(clone.dir)?.origin)?;
+            let before = starts.partition_point(|start| *start < origin.creation_txg);
+            let Some(starts) = starts.get(..before).filter(|starts| !starts.is_empty()) else {
+                continue;
+            };
+            deadlist::join_stretches(change, clone.deadlist, starts)?;
+            remapped::join_stretches(change, id, starts)?;
+            waiting.push((clone.dir, starts));
         }
     }
     Ok(())

@@ -102,16 +102,30 @@ pub(crate) fn take(change: &Change<'_>, guid: &'static str) -> Result<()> {
     take_use(change, known(guid)?)
 }
 
+/// So many more things use a feature.
+pub(crate) fn add_many(change: &Change<'_>, guid: &'static str, count: u64) -> Result<()> {
+    let feature = known(guid)?;
+    set_uses(change, feature, enabled_uses(change, feature)?.saturating_add(count))
+}
+
+/// So many things less use a feature.
+pub(crate) fn take_many(change: &Change<'_>, guid: &'static str, count: u64) -> Result<()> {
+    let feature = known(guid)?;
+    set_uses(change, feature, enabled_uses(change, feature)?.saturating_sub(count))
+}
+
 /// One more thing uses a feature, which must be enabled.
 pub fn add_use(change: &Change<'_>, feature: &Feature) -> Result<()> {
-    let uses = uses(change.mos, feature)?.ok_or(Error::FeatureDisabled { guid: feature.guid })?;
-    set_uses(change, feature, uses.saturating_add(1))
+    set_uses(change, feature, enabled_uses(change, feature)?.saturating_add(1))
 }
 
 /// One thing less uses a feature.
 pub fn take_use(change: &Change<'_>, feature: &Feature) -> Result<()> {
-    let uses = uses(change.mos, feature)?.ok_or(Error::FeatureDisabled { guid: feature.guid })?;
-    set_uses(change, feature, uses.saturating_sub(1))
+    set_uses(change, feature, enabled_uses(change, feature)?.saturating_sub(1))
+}
+
+fn enabled_uses(change: &Change<'_>, feature: &Feature) -> Result<u64> {
+    uses(change.mos, feature)?.ok_or(Error::FeatureDisabled { guid: feature.guid })
 }
 
 fn set_uses(change: &Change<'_>, feature: &Feature, uses: u64) -> Result<()> {

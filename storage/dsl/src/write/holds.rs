@@ -4,7 +4,7 @@ use ondisk::{ObjectType, version};
 use units::ObjectId;
 
 use super::change::Change;
-use super::{destroy, names};
+use super::{destroy_snapshots, names};
 use crate::{Error, Result};
 
 /// Bytes of a hold's tag, with a NUL.
@@ -55,5 +55,5 @@ pub(crate) fn destroy_if_awaited(change: &Change<'_>, snapshot: ObjectId) -> Res
     if kept || !record.is_defer_destroy() {
         return Ok(());
     }
-    destroy::snapshot_goes(change, snapshot)
+    destroy_snapshots::snapshot_goes(change, snapshot)
 }

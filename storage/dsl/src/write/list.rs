@@ -42,10 +42,13 @@ pub(crate) fn create(change: &Change<'_>) -> Result<ObjectId> {
     change.new_object(ObjectType::BPOBJ, LIST_BLOCK, ObjectType::BPOBJ_HEADER, header)
 }
 
-/// An empty list: the one that all are, or one of its own.
-pub(crate) fn create_empty(change: &Change<'_>) -> Result<ObjectId> {
+/// So many empty lists: the one that all are, again and again, or each one of its own.
+pub(crate) fn create_empty(change: &Change<'_>, count: usize) -> Result<Vec<ObjectId>> {
     if !features::is_enabled(change, guid::EMPTY_BPOBJ)? {
-        return create(change);
+        return (0..count).map(|_| create(change)).collect();
+    }
+    if count == 0 {
+        return Ok(Vec::new());
     }
     let empty = if let Some(empty) = the_empty(change)? {
         empty
@@ -54,11 +57,12 @@ pub(crate) fn create_empty(change: &Change<'_>) -> Result<ObjectId> {
         change.insert(DIRECTORY, EMPTY, empty.get())?;
         empty
     };
-    features::add(change, guid::EMPTY_BPOBJ)?;
-    Ok(empty)
+    features::add_many(change, guid::EMPTY_BPOBJ, number(count))?;
+    Ok(vec![empty; count])
 }
 
-fn the_empty(change: &Change<'_>) -> Result<Option<ObjectId>> {
+/// The list that all empty lists are, if there is one.
+pub(crate) fn the_empty(change: &Change<'_>) -> Result<Option<ObjectId>> {
     Ok(change.number(DIRECTORY, EMPTY)?.map(ObjectId::new))
 }
 
@@ -67,9 +71,12 @@ pub(crate) fn is_the_empty(change: &Change<'_>, list: ObjectId) -> Result<bool> 
     Ok(the_empty(change)? == Some(list))
 }
 
-/// One less refers to the one that all empty lists are.
-pub(crate) fn leave_empty(change: &Change<'_>) -> Result<()> {
-    features::take(change, guid::EMPTY_BPOBJ)?;
+/// So many less refer to the one that all empty lists are.
+pub(crate) fn leave_empty(change: &Change<'_>, count: u64) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    features::take_many(change, guid::EMPTY_BPOBJ, count)?;
     if features::is_active(change, guid::EMPTY_BPOBJ)? {
         return Ok(());
     }
@@ -83,7 +90,7 @@ pub(crate) fn leave_empty(change: &Change<'_>) -> Result<()> {
 /// Frees a list with its sublists, or leaves the one that all empty lists are.
 pub(crate) fn release(change: &Change<'_>, list: ObjectId) -> Result<()> {
     if is_the_empty(change, list)? {
-        return leave_empty(change);
+        return leave_empty(change, 1);
     }
     for id in crate::lists::bpobj_objects(change.mos, list)? {
         change.free_object(id)?;
@@ -136,7 +143,7 @@ pub(crate) fn append(change: &Change<'_>, list: ObjectId, items: &[Item]) -> Res
 /// Puts a whole list into another; it is then a part of that, or no more.
 pub(crate) fn append_list(change: &Change<'_>, list: ObjectId, part: ObjectId) -> Result<()> {
     if is_the_empty(change, part)? {
-        return leave_empty(change);
+        return leave_empty(change, 1);
     }
     let header = bpobj_header(change.mos, part)?;
     if is_empty(&header) {

@@ -35,7 +35,7 @@ pub(crate) fn add(change: &Change<'_>, livelist: ObjectId, items: Vec<Item>) -> 
         None => true,
     };
     if full {
-        deadlist::add_stretch(change, livelist, before(change))?;
+        deadlist::add_stretches(change, livelist, &[before(change)])?;
     }
     deadlist::insert(change, livelist, items)
 }

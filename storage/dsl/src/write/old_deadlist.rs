@@ -5,6 +5,7 @@
 //! was born since the snapshot before is freed at once, and the rest goes to the destroyed snapshot's
 //! list, which becomes that of the dataset after it.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use ondisk::ObjectType;
@@ -12,7 +13,7 @@ use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
 
 use super::change::Change;
-use super::deadlist;
+use super::deadlist::{self, Contents, Filled};
 use super::list::{self, Item};
 use super::space::Space;
 use crate::lists::walk_bpobj;
@@ -56,6 +57,23 @@ pub(crate) fn space_between(
         ControlFlow::Continue(())
     })?;
     Ok(sum)
+}
+
+/// The space in a list by the txgs in which the blocks were born.
+pub(crate) fn contents(change: &Change<'_>, id: ObjectId) -> Result<Contents> {
+    let mut births: BTreeMap<Txg, Space> = BTreeMap::new();
+    let _ = walk_bpobj(change.mos, id, &mut |listed| {
+        let space = births.entry(listed.pointer.birth()).or_default();
+        *space = *space + change.space_of(listed.pointer);
+        ControlFlow::Continue(())
+    })?;
+    let stretch = |(birth, space): (Txg, Space)| Filled {
+        start: Txg::new(birth.get().saturating_sub(1)),
+        list: id,
+        space,
+    };
+    let filled = births.into_iter().map(stretch).collect();
+    Ok(Contents { filled, empty: 0, is_old: true })
 }
 
 /// Hands over all pointers of a list, some at a time.

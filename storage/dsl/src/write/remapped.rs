@@ -13,7 +13,7 @@ use units::{ObjectId, Txg};
 use super::change::{Change, DIRECTORY};
 use super::features::{self, guid};
 use super::{deadlist, list};
-use crate::Result;
+use crate::{Error, Result};
 
 const FIELD: &str = DatasetPhys::REMAP_DEADLIST;
 /// The pool's list of addresses that are obsolete.
@@ -37,18 +37,24 @@ pub(crate) fn snapshot_comes(
     Ok(())
 }
 
-/// A snapshot goes: what it alone kept is obsolete, and what it has is the next dataset's.
-pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId, record: &DatasetPhys) -> Result<()> {
-    if let Some(next) = of(change, record.next)? {
-        deadlist::move_to_list(change, next, record.previous_txg, obsolete(change)?)?;
-    }
-    let Some(own) = of(change, id)? else { return Ok(()) };
-    let next = match of(change, record.next)? {
-        Some(next) => next,
-        None => begin(change, record.next)?,
+/// A snapshot goes that follows the txg `previous`: what it alone kept is obsolete, and what it has is
+/// the next dataset's.
+pub(crate) fn snapshot_goes(
+    change: &Change<'_>,
+    id: ObjectId,
+    record: &DatasetPhys,
+    previous: Txg,
+) -> Result<()> {
+    let (next, own) = (of(change, record.next)?, of(change, id)?);
+    let next = match (next, own) {
+        (None, None) => return Ok(()),
+        (Some(next), _) => next,
+        (None, Some(_)) => begin(change, record.next)?,
     };
-    deadlist::merge(change, next, own)?;
-    release(change, own)
+    let own = own.map(|own| Ok::<_, Error>((own, deadlist::contents(change, own)?)));
+    let run: Vec<_> = own.transpose()?.into_iter().collect();
+    deadlist::merge_run(change, &run, next, previous, obsolete(change)?)?;
+    if run.is_empty() { Ok(()) } else { features::take(change, guid::OBSOLETE_COUNTS) }
 }
 
 /// A head goes, and with it what it has.
@@ -68,13 +74,12 @@ pub(crate) fn swap(change: &Change<'_>, a: ObjectId, b: ObjectId) -> Result<()> 
     Ok(())
 }
 
-/// Joins a head's stretch that begins at a txg, where there is one, with the one before it.
-pub(crate) fn join_stretch(change: &Change<'_>, head: ObjectId, start: Txg) -> Result<()> {
+/// Joins those of a head's stretches that begin at these sorted txgs, each with the one before it.
+pub(crate) fn join_stretches(change: &Change<'_>, head: ObjectId, starts: &[Txg]) -> Result<()> {
     let Some(list) = of(change, head)? else { return Ok(()) };
-    if deadlist::parts(change, list)?.iter().any(|(begin, _)| *begin == start) {
-        deadlist::join_stretch(change, list, start)?;
-    }
-    Ok(())
+    let all = deadlist::parts(change, list)?.into_iter().map(|(begin, _)| begin);
+    let found: Vec<Txg> = all.filter(|begin| starts.binary_search(begin).is_ok()).collect();
+    deadlist::join_stretches(change, list, &found)
 }
 
 /// Makes the list of a dataset: it has the stretches of its deadlist.

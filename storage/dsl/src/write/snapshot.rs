@@ -118,7 +118,7 @@ fn follow(
 fn begin_deadlist(change: &Change<'_>, head: ObjectId, now: &DatasetPhys) -> Result<()> {
     let new = deadlist::create_like(change, now.deadlist, None, now.previous)?;
     change.change_dataset(head, |head| head.deadlist = new)?;
-    deadlist::add_stretch(change, new, now.previous_txg)?;
+    deadlist::add_stretches(change, new, &[now.previous_txg])?;
     bookmark::add_stretches(change, head, new, now.previous_txg)
 }
 

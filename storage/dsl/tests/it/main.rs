@@ -6,6 +6,7 @@ mod caseless;
 mod keys;
 mod leftovers;
 mod lists;
+mod many;
 mod model;
 mod old_deadlists;
 mod random;

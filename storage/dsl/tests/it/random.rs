@@ -165,7 +165,8 @@ impl Run {
             1..=3 => self.take(&head),
             4 => self.clone(&head, &snapshot),
             5 => self.destroy(&head),
-            6 | 7 => self.destroy_snapshot(&snapshot),
+            6 => self.destroy_snapshot(&snapshot),
+            7 => self.destroy_snapshots(&snapshot, &snapshots),
             8 => self.world.change(|change| write::promote(change, &head.0)),
             9 => self.rename(&head, &heads),
             10 => self.rollback(&head),
@@ -227,6 +228,24 @@ impl Run {
     fn destroy_snapshot(&mut self, snapshot: &(String, ObjsetId)) -> Made {
         let later = self.random.next().is_multiple_of(2);
         let change = |change: &Change<'_>| write::destroy_snapshot(change, &snapshot.0, later);
+        self.world.change(change)?;
+        self.forget_lost();
+        Ok(())
+    }
+
+    /// Several snapshots of one head go at once: neighbours, and others.
+    fn destroy_snapshots(&mut self, one: &(String, ObjsetId), all: &[(String, ObjsetId)]) -> Made {
+        let (path, _) = one.0.split_once('@').unwrap();
+        let mut chosen: Vec<_> = all
+            .iter()
+            .filter_map(|(name, id)| Some((name.strip_prefix(path)?.strip_prefix('@')?, *id)))
+            .collect();
+        // one that is no more, and one that has the name of another, are skipped
+        chosen.push(("none", one.1));
+        let spared = self.random.next() % 3;
+        chosen.retain(|_| !self.random.next().is_multiple_of(1 + spared));
+        let later = self.random.next().is_multiple_of(2);
+        let change = |change: &Change<'_>| write::destroy_snapshots(change, path, &chosen, later);
         self.world.change(change)?;
         self.forget_lost();
         Ok(())

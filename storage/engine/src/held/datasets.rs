@@ -114,50 +114,6 @@ impl Held {
         made.tree().remember(&made, user).map_err(|error| Error::of_dataset(name, &error))
     }
 
-    /// Destroys a file system, a volume, a snapshot or a bookmark that nothing depends on.
-    pub fn destroy(&self, name: &str) -> Result<()> {
-        self.destroy_all(&[name.to_owned()], false)
-    }
-
-    /// Destroys them one after the other, all in one transaction group, up to the first on which
-    /// something depends that is not destroyed before it; none if a snapshot is held, or a volume open
-    /// ([`Held::open_volume`]). A snapshot that is held or cloned goes `later`, if that is wanted.
-    pub fn destroy_all(&self, names: &[String], later: bool) -> Result<()> {
-        let (all, used) = (names.to_vec(), self.0.used.clone());
-        self.change_ending(names, move |owned, change| {
-            for name in all.iter().filter(|name| name.contains('@') && !later) {
-                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
-                if write::is_held(change, name).map_err(failed)? {
-                    let why = "it is held";
-                    return Err(failed(dsl::Error::Busy { name: name.clone(), why }));
-                }
-            }
-            for name in all.iter().filter(|name| !name.contains(['@', '#'])) {
-                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
-                used.judge(change, name).map_err(failed)?;
-            }
-            for name in all.iter().filter(|name| !name.contains(['@', '#'])) {
-                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
-                write::give_up_received(change, name).map_err(failed)?;
-            }
-            for name in &all {
-                let id = id_of(change, name);
-                let failed = |error: dsl::Error| Error::of_dataset(name, &error);
-                if name.contains('@') {
-                    write::destroy_snapshot(change, name, later).map_err(failed)?;
-                } else if name.contains('#') {
-                    write::destroy_bookmark(change, name).map_err(failed)?;
-                } else {
-                    let id = write::head_of(change, name).map_err(failed)?;
-                    write::destroy(change, name).map_err(failed)?;
-                    owned.forget(id);
-                }
-                note_of(owned, change, "destroy", (name, id), "");
-            }
-            Ok(())
-        })
-    }
-
     /// Makes a bookmark `FS#MARK` of a snapshot of that file system or volume, or of one that it is a
     /// clone of.
     pub fn bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {

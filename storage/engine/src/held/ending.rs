@@ -22,11 +22,16 @@ impl Held {
     ) -> Result<T> {
         let (mut files, mut volumes) = (self.0.files.lock(), self.0.volumes.lock());
         let mut sets = Vec::new();
-        for name in heads.iter().filter(|name| !name.contains(['@', '#'])) {
-            let id = self.find(name).ok().and_then(|dataset| dataset.id());
-            if let Some(set) = id.and_then(|id| self.0.owned.set(id)) {
-                set.pause_log(true);
-                sets.push((name, set));
+        let mut heads = heads.iter().filter(|name| !name.contains(['@', '#'])).peekable();
+        if heads.peek().is_some() {
+            let _pin = self.pin();
+            let tree = self.tree()?;
+            for name in heads {
+                let id = tree.find(name).ok().and_then(|dataset| dataset.id());
+                if let Some(set) = id.and_then(|id| self.0.owned.set(id)) {
+                    set.pause_log(true);
+                    sets.push((name, set));
+                }
             }
         }
         let done = self.change(work);

@@ -14,6 +14,7 @@ mod cache;
 mod change;
 mod create;
 mod datasets;
+mod destroy;
 mod drive;
 mod drives;
 mod elsewhere;
@@ -68,6 +69,7 @@ pub use create::{
     create_with, hold, hold_as, hold_on, hold_on_as, would_rewind,
 };
 pub use datasets::{NewDataset, judge_new};
+pub use destroy::DestroyPlan;
 pub use drive::{Drive, open_drive};
 pub use files::LiveFiles;
 pub use keep::SnapshotFolder;

@@ -68,10 +68,16 @@ impl Held {
 
     /// Whether somebody has any of these open as a volume.
     pub fn is_any_open(&self, names: &[String]) -> Result<bool> {
-        for name in names.iter().filter(|name| !name.contains(['@', '#'])) {
-            let found = match self.find(name) {
-                Err(Error::NoSuchDataset { .. }) => continue,
-                found => found?,
+        let mut heads = names.iter().filter(|name| !name.contains(['@', '#'])).peekable();
+        if heads.peek().is_none() || self.0.used.0.lock().is_empty() {
+            return Ok(false);
+        }
+        let _pin = self.pin();
+        let tree = self.tree()?;
+        for name in heads {
+            let found = match tree.find(name) {
+                Err(dsl::Error::NoSuchDataset { .. }) => continue,
+                found => found.map_err(|error| Error::of_dataset(name, &error))?,
             };
             if found.id().is_some_and(|id| self.0.used.has(id)) {
                 return Ok(true);

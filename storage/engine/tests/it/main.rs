@@ -5,6 +5,7 @@ mod brim;
 mod cache_drives;
 mod cloning;
 mod copies;
+mod destroying;
 mod early;
 mod encrypted;
 mod features;

@@ -264,6 +264,21 @@ impl<'a> Leaf<'a> {
         self.array(entry.value_chunk, entry.value_size())
     }
 
+    /// Reads the bytes of a name into `into`, in place of what is in there.
+    pub fn read_name(&self, entry: &LeafEntry, into: &mut Vec<u8>) -> Result<()> {
+        self.read_array(entry.name_chunk, entry.name_count.into(), into)
+    }
+
+    /// The value if it is one integer.
+    pub fn number(&self, entry: &LeafEntry) -> Result<Option<u64>> {
+        if entry.value_count != 1 {
+            return Ok(None);
+        }
+        let mut reader = self.chunk(entry.value_chunk, ARRAY_CHUNK)?;
+        let bytes = reader.take(entry.int_size.into())?;
+        Ok(Some(bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte))))
+    }
+
     /// The entry of a key, if there is one.
     pub fn find(&self, key: &Key<'_>) -> Result<Option<LeafEntry>> {
         for entry in self.chain(key.hash) {
@@ -300,12 +315,19 @@ impl<'a> Leaf<'a> {
     }
 
     fn array(&self, first: u16, size: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read_array(first, size, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_array(&self, first: u16, size: usize, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.clear();
         if size > self.chunk_count().saturating_mul(ARRAY) {
             let place = Reader::new(WHAT, &[], self.order);
             let found = u64::try_from(size).unwrap_or(u64::MAX);
             return Err(place.broken(0, "an array fits the leaf", found));
         }
-        let mut bytes = Vec::with_capacity(size);
+        bytes.reserve(size);
         let mut number = first;
         while bytes.len() < size {
             let mut reader = self.chunk(number, ARRAY_CHUNK)?;
@@ -314,7 +336,7 @@ impl<'a> Leaf<'a> {
             bytes.extend_from_slice(piece.get(..left).unwrap_or(piece));
             number = reader.u16()?;
         }
-        Ok(bytes)
+        Ok(())
     }
 }
 

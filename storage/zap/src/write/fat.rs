@@ -78,7 +78,8 @@ impl<'a> Fat<'a> {
         done.and(saved)
     }
 
-    fn put_in(
+    /// The same without saving the header, which the caller does.
+    pub(super) fn put_in(
         &mut self,
         key: &Key<'_>,
         collision: Option<u32>,

@@ -17,11 +17,11 @@ use crate::zap::Kind;
 use crate::{Cursor, Error, Result, Value, Zap};
 
 /// The largest block of a micro table that grows.
-const MAX_BLOCK: u32 = 128 << 10;
+pub(super) const MAX_BLOCK: u32 = 128 << 10;
 /// Bytes of a block of the fat table that a micro one becomes.
 const FAT_BLOCK: u32 = 16 << 10;
 /// So many entries of one hash fit into one of its leaves, whatever their names.
-const MAX_SAME_HASH: usize = 127;
+pub(super) const MAX_SAME_HASH: usize = 127;
 
 /// What a change of a micro table sets out from. Nothing of the block is held any more, so that
 /// it can be changed where it is.
@@ -144,7 +144,7 @@ impl Zap {
         Ok(true)
     }
 
-    fn edit_micro(
+    pub(super) fn edit_micro(
         &self,
         tx: &Tx,
         order: Order,

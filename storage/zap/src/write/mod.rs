@@ -6,6 +6,7 @@
 
 mod create;
 mod fat;
+mod fill;
 mod grow;
 mod micro;
 mod shrink;

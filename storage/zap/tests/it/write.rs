@@ -54,6 +54,47 @@ fn compare(zap: &Zap, model: &BTreeMap<Vec<u8>, Value>) {
     }
 }
 
+/// The entries that [`Zap::scan_numbers`] visits.
+fn scanned(zap: &Zap) -> BTreeMap<Vec<u8>, Value> {
+    let mut found = BTreeMap::new();
+    again(zap)
+        .scan_numbers(&mut |name, number| {
+            assert_eq!(found.insert(name.to_vec(), Value::number(number)), None);
+        })
+        .unwrap();
+    found
+}
+
+#[test]
+fn many_numbers_are_inserted_at_once_and_scanned() {
+    for count in [0, 1, 7, 8, 2047, 2048, 9000_u64] {
+        let entries: Vec<_> = (0..count).map(|it| (format!("{it:x}"), it * 3)).collect();
+        let zap = table(&NewTable { salt: 0x1234_5678_9abc, ..NewTable::default() });
+        zap.insert_all_u64(&tx(), &entries).unwrap();
+        assert_eq!(zap.is_micro().unwrap(), count <= 2047, "{count}");
+        let mut model: BTreeMap<_, _> = entries
+            .iter()
+            .map(|(name, number)| (name.clone().into_bytes(), Value::number(*number)))
+            .collect();
+        compare(&zap, &model);
+        assert_eq!(scanned(&zap), model);
+        // into one that has entries, and with a name that only a fat table can have
+        let more = [("one".to_owned(), 1), ("n".repeat(60), 2)];
+        zap.insert_all_u64(&tx(), &more[..1]).unwrap();
+        assert_eq!(zap.is_micro().unwrap(), count < 2047, "{count}");
+        zap.insert_all_u64(&tx(), &more[1..]).unwrap();
+        let more = more.map(|(name, number)| (name.into_bytes(), Value::number(number)));
+        model.extend(more);
+        compare(&zap, &model);
+        assert_eq!(scanned(&zap), model);
+        let twice = zap.insert_all_u64(&tx(), &[("one", 5)]);
+        assert!(matches!(twice, Err(Error::Exists { .. })), "{twice:?}");
+    }
+    let zap = table(&NewTable::default());
+    let twice = zap.insert_all_u64(&tx(), &[("one", 1), ("two", 2), ("one", 3)]);
+    assert!(matches!(twice, Err(Error::Exists { .. })), "{twice:?}");
+}
+
 #[test]
 fn a_micro_table_grows_by_sectors_and_becomes_a_fat_one() {
     let zap = table(&NewTable { salt: 0x1234_5678_9abc, ..NewTable::default() });

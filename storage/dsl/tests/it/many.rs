@@ -1,0 +1,129 @@
+//! Many snapshots of one head: how much is read to destroy them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dmu::memory::Memory;
+use dmu::{Ledger, Objset};
+use dsl::write::{self, Change, DatasetLedger, Moment, pool};
+use dsl::{PoolFacts, Tree};
+use ondisk::feature::FEATURES;
+use ondisk::objset::Kind;
+use ondisk::{Blkptr, ObjectType};
+use txg::Tx;
+use units::{ObjectId, ObjsetId, Place, Txg};
+use zap::{NewTable, Zap};
+use zio::{Block, Error, Key, Source};
+
+use crate::world::{USABLE, block, deflated};
+
+/// Counts the blocks that are read.
+struct Counting {
+    memory: Arc<Memory>,
+    reads: AtomicUsize,
+}
+
+impl Source for Counting {
+    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.memory.read(pointer, place, key)
+    }
+}
+
+/// A pool whose MOS is read from memory.
+struct Pool {
+    source: Arc<Counting>,
+    mos: Objset,
+    txg: u64,
+}
+
+impl Pool {
+    fn new() -> Self {
+        let memory = Arc::new(Memory::default());
+        let source = Arc::new(Counting { memory, reads: AtomicUsize::new(0) });
+        let blocks = Arc::clone(&source) as Arc<dyn Source>;
+        let mos = Objset::blank(blocks, ObjsetId::MOS, Kind::Meta, None);
+        let pool = Self { source, mos, txg: 4 };
+        let tx = Tx::syncing(Txg::new(4));
+        let kind = ObjectType::OBJECT_DIRECTORY;
+        Zap::create_at(&pool.mos, &tx, ObjectId::new(1), kind, &NewTable::default()).unwrap();
+        let all: Vec<_> = FEATURES.iter().collect();
+        pool.change(|change| pool::create(change, &all)).unwrap();
+        pool
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&Change<'_>) -> T) -> T {
+        let tx = Tx::syncing(Txg::new(self.txg));
+        let raw = Arc::clone(&self.source) as Arc<dyn Source>;
+        change(&Change {
+            mos: &self.mos,
+            tx: &tx,
+            pool: "tank",
+            version: 5000,
+            now: Moment::default(),
+            usable: USABLE,
+            raw: &raw,
+            random: &|| 7,
+            free: &|_| {},
+            obsolete: &|_| {},
+            free_log: &|_, _| {},
+            deflated: &deflated,
+        })
+    }
+
+    /// Writes the MOS, and reads it from there from now on.
+    fn sync(&mut self) {
+        let root = self.source.memory.sync(&self.mos, Txg::new(self.txg)).unwrap().root;
+        let blocks = Arc::clone(&self.source) as Arc<dyn Source>;
+        self.mos = Objset::open(blocks, ObjsetId::MOS, &root, None).unwrap().to_live();
+        self.txg += 1;
+    }
+
+    fn snapshots(&self) -> Vec<(String, ObjsetId)> {
+        let facts = PoolFacts { name: "tank".to_owned(), usable: USABLE };
+        let tree = Tree::open(self.mos.clone(), facts).unwrap();
+        let all = tree.find("tank/a").unwrap().snapshots().unwrap();
+        all.iter().map(|it| (it.part().unwrap().to_owned(), it.id().unwrap())).collect()
+    }
+}
+
+/// How many blocks are read to destroy so many snapshots, in each of which a block died.
+fn reads_to_destroy(count: u64) -> usize {
+    let mut pool = Pool::new();
+    let head = pool.change(|change| write::create(change, "tank/a")).unwrap();
+    let file = |number| block(number, number, ObjectType::PLAIN_FILE);
+    let first = pool.txg;
+    for _ in 0..count {
+        pool.change(|change| {
+            let ledger = DatasetLedger::new(change, head).unwrap();
+            ledger.born(&file(pool.txg));
+            if pool.txg > first {
+                ledger.kill(&file(pool.txg - 1));
+            }
+            ledger.finish(change, &Blkptr::EMPTY).unwrap();
+            let name = format!("tank/a@{}", pool.txg);
+            write::snapshot(change, &[&name]).unwrap();
+        });
+        pool.sync();
+    }
+    let all = pool.snapshots();
+    assert_eq!(all.len(), usize::try_from(count).unwrap());
+    let all: Vec<_> = all.iter().map(|(part, id)| (part.as_str(), *id)).collect();
+    pool.source.reads.store(0, Ordering::Relaxed);
+    let done = pool.change(|change| write::destroy_snapshots(change, "tank/a", &all, false));
+    assert_eq!(done.unwrap(), all.len());
+    let reads = pool.source.reads.load(Ordering::Relaxed);
+    assert!(pool.snapshots().is_empty());
+    reads
+}
+
+/// Destroyed one by one, each snapshot takes some 50 blocks, as each deadlist is read again for its
+/// neighbours.
+#[test]
+fn destroying_neighbours_reads_each_deadlist_once() {
+    for count in [40, 160] {
+        let reads = reads_to_destroy(count);
+        let each = reads / usize::try_from(count).unwrap();
+        assert!(each < 20, "{reads} blocks are read to destroy {count} snapshots");
+    }
+}

@@ -1,0 +1,90 @@
+//! Datasets that are destroyed in batches.
+
+use std::sync::Arc;
+
+use device::{Device, Memory};
+use engine::held::{self, DestroyPlan, Held, NewDataset, NewPool, NewVdev, Purpose, Shape};
+
+use crate::held::{faults_found, world, write_file};
+
+/// More than one batch.
+const MANY: usize = 300;
+
+fn pool() -> (Held, Arc<dyn Device>) {
+    let drive: Arc<dyn Device> = Arc::new(Memory::blank("drive", 128 << 20));
+    let drives = vec!["drive".into()];
+    let new = NewPool {
+        name: "tank".to_owned(),
+        vdevs: vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }],
+        ashift: None,
+        properties: Vec::new(),
+        force: false,
+    };
+    (held::create_on(&new, &[Arc::clone(&drive)], &world()).unwrap(), drive)
+}
+
+fn make(held: &Held, name: &str) {
+    let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
+    held.create_filesystem(&new).unwrap();
+}
+
+fn snapshots(held: &Held, filesystem: &str) -> Vec<String> {
+    let all = held.snapshots(filesystem).unwrap().into_iter();
+    all.map(|it| format!("{filesystem}@{}", it.name)).collect()
+}
+
+/// Exports the pool and examines it.
+fn assert_clean(held: &Held, drive: Arc<dyn Device>) {
+    held.export().unwrap();
+    let search = engine::search_on(&[drive]);
+    assert_eq!(faults_found(&search, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn a_plan_stops_between_batches_and_spares_new_snapshots() {
+    let (held, drive) = pool();
+    make(&held, "tank/a");
+    for number in 0..MANY {
+        if number % 50 == 0 {
+            write_file(&held, "tank/a", &format!("file{number}"), &[7; 40_000]);
+        }
+        held.snapshot(&[format!("tank/a@{number}")]).unwrap();
+    }
+    let mut plan = DestroyPlan::new(snapshots(&held, "tank/a"), false);
+    held.destroy_batch(&mut plan).unwrap();
+    // what is left is whole, and can be changed by others
+    assert!((1..MANY).contains(&plan.done()), "{}", plan.done());
+    assert_eq!(snapshots(&held, "tank/a"), plan.names_left());
+    let last = plan.names_left().last().unwrap().clone();
+    held.destroy(&last).unwrap();
+    held.snapshot(std::slice::from_ref(&last)).unwrap();
+    while !plan.next_names().is_empty() {
+        held.destroy_batch(&mut plan).unwrap();
+    }
+    assert_eq!(snapshots(&held, "tank/a"), [last], "it was not there when the plan was made");
+    assert_clean(&held, drive);
+}
+
+#[test]
+fn nothing_is_destroyed_if_the_plan_cannot_be() {
+    let (held, drive) = pool();
+    make(&held, "tank/a");
+    let names: Vec<String> = ["one", "two", "three"].map(|it| format!("tank/a@{it}")).into();
+    for name in &names {
+        held.snapshot(std::slice::from_ref(name)).unwrap();
+    }
+    let clone = NewDataset { name: "tank/clone".to_owned(), properties: Vec::new() };
+    held.clone_snapshot("tank/a@two", &clone).unwrap();
+    let why = held.destroy_all(&names, false).unwrap_err().to_string();
+    assert!(why.contains("tank/a@two") && why.contains("clones"), "{why}");
+    let missing = [names.clone(), vec!["tank/a@four".to_owned()]].concat();
+    let why = held.destroy_all(&missing, true).unwrap_err().to_string();
+    assert!(why.contains("tank/a@four"), "{why}");
+    assert_eq!(snapshots(&held, "tank/a"), names);
+    // those around it go; it goes with its clone
+    held.destroy_all(&names, true).unwrap();
+    assert_eq!(snapshots(&held, "tank/a"), ["tank/a@two"]);
+    held.destroy("tank/clone").unwrap();
+    assert!(snapshots(&held, "tank/a").is_empty());
+    assert_clean(&held, drive);
+}

@@ -1,0 +1,58 @@
+//! A scan of a table of numbers: every entry once, in the order in which the blocks have them.
+//!
+//! [`Zap::entries`] sorts by hash, so that a listing can be continued, and allocates each name and
+//! value. A scan does neither: deadlists have an entry for each snapshot, and a pool reads them by the
+//! million when it destroys snapshots.
+
+use ondisk::zap::leaf::Leaf;
+
+use crate::micro::micro;
+use crate::table::{Fat, corrupt};
+use crate::zap::{Kind, Zap};
+use crate::{Error, Result};
+
+impl Zap {
+    /// Calls `visit` with the name and the number of each entry. Values that are not one number are
+    /// skipped. The first error ends the scan.
+    pub fn scan_numbers(&self, visit: &mut dyn FnMut(&[u8], u64)) -> Result<()> {
+        match &*self.now()? {
+            Kind::Micro(table) => {
+                micro(&table.block).entries().for_each(|entry| visit(entry.name, entry.value));
+                Ok(())
+            }
+            Kind::Fat(fat) => self.scan_leaves(fat, visit),
+        }
+    }
+
+    fn scan_leaves(&self, fat: &Fat, visit: &mut dyn FnMut(&[u8], u64)) -> Result<()> {
+        let object = self.object();
+        let mut name = Vec::new();
+        let mut index = 0_u64;
+        while let Some(hash) = fat.first_hash(index) {
+            let number = fat.leaf_of(object, index)?;
+            let block = fat.block(object, number)?;
+            let told = |why| corrupt(object, number, why);
+            let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
+            let wrong = || Error::WrongLeaf { place: object.place(number), hash };
+            index = end_of_leaf(fat, &leaf, index).ok_or_else(wrong)?;
+            for entry in leaf.entries() {
+                let entry = entry.map_err(told)?;
+                if let Some(value) = leaf.number(&entry).map_err(told)? {
+                    leaf.read_name(&entry, &mut name).map_err(told)?;
+                    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+                    visit(name.get(..end).unwrap_or(&name), value);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The place in the pointer table behind the pointers to a leaf; `None` if the leaf's prefix does not
+/// cover `index`.
+fn end_of_leaf(fat: &Fat, leaf: &Leaf<'_>, index: u64) -> Option<u64> {
+    let spare = fat.header.table_shift.checked_sub(leaf.prefix_bits)?;
+    let first = leaf.prefix.checked_shl(spare)?;
+    let end = first.checked_add(1_u64.checked_shl(spare)?)?;
+    (first..end).contains(&index).then_some(end)
+}

@@ -1,0 +1,121 @@
+//! Many numbers put into a table at once.
+//!
+//! Put into a micro table one at a time, each entry looks for a free place among all the others, and the
+//! block grows by a sector every eight entries: time grows with the square of their number.
+
+use ondisk::zap::leaf::Key;
+use ondisk::zap::micro::{Micro, MicroEntry};
+use txg::Tx;
+
+use crate::write::create::SECTOR;
+use crate::write::fat::Fat;
+use crate::write::micro::{MAX_BLOCK, MAX_SAME_HASH};
+use crate::write::{Mode, on_disk};
+use crate::zap::Kind;
+use crate::{Error, Result, Value, Zap};
+
+impl Zap {
+    /// Puts names that stand for numbers into the table. A name that is in the table already, or twice
+    /// in `entries`, is an error; the entries before it may be in the table then.
+    pub fn insert_all_u64(&self, tx: &Tx, entries: &[(impl AsRef<[u8]>, u64)]) -> Result<()> {
+        if self.is_micro()? {
+            if self.fill_micro(tx, entries)? {
+                return Ok(());
+            }
+            let fits = |(name, _): &(_, u64)| AsRef::<[u8]>::as_ref(name).len() <= Micro::MAX_NAME;
+            let sum = self.count()?.saturating_add(entries.len().try_into().unwrap_or(u64::MAX));
+            if sum <= MOST_ENTRIES && entries.iter().all(fits) {
+                return entries
+                    .iter()
+                    .try_for_each(|(name, number)| self.insert_u64(tx, name.as_ref(), *number));
+            }
+            self.upgrade(tx)?;
+        }
+        let mut fat = Fat::open(self.object(), tx)?;
+        let done = entries.iter().try_for_each(|(name, number)| {
+            let bytes = on_disk(name.as_ref());
+            let count = self.name_count(&bytes)?;
+            let key = Key { hash: self.hash_of(name.as_ref())?, bytes: &bytes, count };
+            fat.put_in(&key, None, &Value::number(*number), Mode::Insert)
+        });
+        // leaves may have been split before an error
+        let saved = fat.save();
+        done.and(saved)
+    }
+
+    /// Writes all entries of an empty micro table with one change of its block. Returns whether the
+    /// table is empty and can hold them.
+    fn fill_micro(&self, tx: &Tx, entries: &[(impl AsRef<[u8]>, u64)]) -> Result<bool> {
+        let mut hashed = Vec::with_capacity(entries.len());
+        for (name, number) in entries {
+            let name = name.as_ref();
+            if name.len() > Micro::MAX_NAME {
+                return Ok(false);
+            }
+            self.name_count(&on_disk(name))?;
+            hashed.push((self.hash(name), name, *number));
+        }
+        let now = self.now()?;
+        let order = match &*now {
+            Kind::Micro(table) if table.seats().is_empty() => table.block.order(),
+            _ => return Ok(false),
+        };
+        drop(now);
+        let places = u32::try_from(entries.len()).ok().and_then(|count| count.checked_add(1));
+        let bytes = places.and_then(|count| count.checked_mul(ENTRY));
+        let Some(size) = bytes.map(|bytes| bytes.next_multiple_of(SECTOR)) else {
+            return Ok(false);
+        };
+        let Some(collisions) = collisions(&mut hashed).map_err(|()| self.exists())? else {
+            return Ok(false);
+        };
+        if size > MAX_BLOCK {
+            return Ok(false);
+        }
+        *self.0.known.lock() = None;
+        if size > SECTOR {
+            self.object().set_block_size(tx, size)?;
+        }
+        self.edit_micro(tx, order, &mut |table| {
+            let all = hashed.iter().zip(&collisions).enumerate();
+            for (place, ((_, name, value), collision)) in all {
+                table.put(place, &MicroEntry { name, value: *value, collision: *collision });
+            }
+        })?;
+        Ok(true)
+    }
+
+    fn exists(&self) -> Error {
+        Error::Exists { place: self.place() }
+    }
+}
+
+/// Bytes of an entry of a micro table.
+const ENTRY: u32 = 64;
+/// A micro table has so many entries at most: its header takes the place of one.
+const MOST_ENTRIES: u64 = (MAX_BLOCK / ENTRY) as u64 - 1;
+
+/// Sorts entries by hash and numbers those of one hash. `None`: more have one hash than the table can
+/// take. An error: a name comes twice.
+fn collisions(hashed: &mut [(u64, &[u8], u64)]) -> std::result::Result<Option<Vec<u32>>, ()> {
+    hashed.sort_unstable();
+    let mut all: Vec<u32> = Vec::with_capacity(hashed.len());
+    let mut last: Option<(u64, &[u8])> = None;
+    for (hash, name, _) in hashed.iter() {
+        let next = match last {
+            Some((same, before)) if same == *hash => {
+                if before == *name {
+                    return Err(());
+                }
+                all.last().map_or(0, |number| number.saturating_add(1))
+            }
+            _ => 0,
+        };
+        if usize::try_from(next).is_ok_and(|next| next >= MAX_SAME_HASH) {
+            return Ok(None);
+        }
+        all.push(next);
+        last = Some((*hash, name));
+    }
+    Ok(Some(all))
+}
