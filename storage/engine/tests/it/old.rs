@@ -67,7 +67,7 @@ fn contents(held: &Held, name: &str) -> Contents {
             bytes = vec![0; size];
             let _ = file.content().read(0, &mut bytes);
         }
-        found.insert(path, (facts.uid.into(), facts.mode.into(), bytes));
+        found.insert(path, (facts.uid.into(), facts.mode, bytes));
     }
     found
 }
