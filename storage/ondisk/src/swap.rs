@@ -70,7 +70,8 @@ fn dnode(bytes: &mut [u8]) {
     for (at, size) in [(8, 2), (10, 2), (16, 8), (24, 8)] {
         word(bytes, at, size);
     }
-    let length = bytes.get(10..12).map_or(0, |word| u16::from_le_bytes([word[0], word[1]]));
+    let length =
+        bytes.get(10..).and_then(<[u8]>::first_chunk).copied().map_or(0, u16::from_le_bytes);
     let bonus = POINTERS.saturating_add(usize::from(pointers).saturating_mul(Blkptr::SIZE));
     if let Some(pointers) = bytes.get_mut(POINTERS..bonus.min(bytes.len())) {
         words(pointers, 8);
@@ -144,7 +145,6 @@ fn micro_zap(bytes: &mut [u8]) {
 fn zap_leaf(bytes: &mut [u8]) {
     const HEAD: usize = 48;
     const CHUNK: usize = 24;
-    const FREE: u8 = 253;
     const ENTRY: u8 = 252;
     for (at, size) in [(0, 8), (8, 8), (16, 8), (24, 4), (28, 2), (30, 2), (32, 2), (34, 2)] {
         word(bytes, at, size);
@@ -157,8 +157,7 @@ fn zap_leaf(bytes: &mut [u8]) {
     for chunk in bytes.get_mut(chunks..).unwrap_or_default().chunks_exact_mut(CHUNK) {
         let fields: &[(usize, usize)] = match chunk.first() {
             Some(&ENTRY) => &[(2, 2), (4, 2), (6, 2), (8, 2), (12, 4), (16, 8)],
-            Some(&FREE) => &[(22, 2)],
-            // names and values are big-endian in every pool
+            // a free chunk's next, or that of a name or value, whose bytes are big-endian in every pool
             _ => &[(22, 2)],
         };
         for (at, size) in fields {

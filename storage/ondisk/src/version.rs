@@ -10,12 +10,18 @@ pub const DITTO_BLOCKS: u64 = 2;
 /// Dnodes count their space in bytes, and not in sectors; lists of block pointers count bytes before
 /// compression; space is counted without parity.
 pub const DEFLATE: u64 = 3;
+/// Hot spares.
+pub const SPARES: u64 = 3;
 /// The pool keeps a history.
 pub const HISTORY: u64 = 4;
 /// gzip compression.
 pub const GZIP: u64 = 5;
+/// The pool property bootfs.
+pub const BOOTFS: u64 = 6;
 /// refquota, refreservation, and exact counts of what only one dataset reaches.
 pub const UNIQUE_ACCURATE: u64 = 9;
+/// Cache devices.
+pub const CACHE: u64 = 10;
 /// Snapshots list their clones, and every dataset is a clone of `$ORIGIN`.
 pub const NEXT_CLONES: u64 = 11;
 /// Snapshots have properties of their own.

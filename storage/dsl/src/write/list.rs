@@ -34,7 +34,7 @@ pub(crate) struct Item {
 pub(crate) fn create(change: &Change<'_>) -> Result<ObjectId> {
     let size = match change.version {
         ..version::DEFLATE => Bpobj::SIZE_FIRST,
-        ..version::DEADLISTS => Bpobj::SIZE_WITHOUT_SUBLISTS,
+        version::DEFLATE..version::DEADLISTS => Bpobj::SIZE_WITHOUT_SUBLISTS,
         _ if features::is_active(change, guid::LIVELIST)? => Bpobj::SIZE,
         _ => Bpobj::SIZE_PLAIN,
     };

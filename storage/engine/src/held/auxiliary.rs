@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, File};
+use ondisk::version;
 use spa::auxiliary::{Auxiliary, Named, Role};
 use units::Guid;
 
@@ -162,6 +163,12 @@ impl Held {
     }
 
     fn add_opened(&self, drives: Vec<(Role, &PathBuf, &Arc<dyn Device>)>) -> Result<()> {
+        for (role, ..) in &drives {
+            match role {
+                Role::Spare => self.require_version(version::SPARES, "spare")?,
+                Role::Cache => self.require_version(version::CACHE, "cache")?,
+            }
+        }
         let words: Vec<String> =
             drives.iter().map(|(_, path, _)| path.display().to_string()).collect();
         let with = |(role, path, device): (Role, &PathBuf, &Arc<dyn Device>)| Auxiliary {

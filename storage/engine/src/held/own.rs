@@ -7,7 +7,8 @@
 use std::sync::atomic::Ordering;
 
 use dsl::write;
-use ondisk::feature::{FEATURES, Feature};
+use ondisk::feature::{FEATURES, Feature, VERSION_FEATURES};
+use ondisk::version;
 use serde::{Deserialize, Serialize};
 use spa::Directory;
 use units::ObjsetId;
@@ -198,10 +199,27 @@ impl Held {
     /// Refused for a feature that the sets lack which the pool is kept to.
     pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
         let setting = judge(name, value)?;
-        if let Setting::Feature(feature) = setting {
-            self.keeps_to(feature)?;
+        match &setting {
+            Setting::Feature(feature) => {
+                self.require_version(VERSION_FEATURES, name)?;
+                self.keeps_to(feature)?;
+            }
+            Setting::Boot(_) => self.require_version(version::BOOTFS, name)?,
+            Setting::Choice(..) | Setting::Comment(_) | Setting::Sets(_) => {}
         }
         self.apply(setting)
+    }
+
+    /// Refuses what the pool's version lacks.
+    pub(super) fn require_version(&self, needed: u64, what: &str) -> Result<()> {
+        let (pool, version) = (self.name(), self.0.owned.config().version);
+        if version >= needed {
+            return Ok(());
+        }
+        let what = format!(
+            "{what}: this requires pool version {needed}, and pool '{pool}' has version {version}"
+        );
+        Err(Error::Refused { what })
     }
 
     fn keeps_to(&self, feature: &Feature) -> Result<()> {
@@ -302,6 +320,10 @@ impl Held {
         let hundredths = hundredths.unwrap_or(100);
         let ratio = format!("{}.{:02}", hundredths / 100, hundredths % 100);
         let ashift = number(ASHIFT)?;
+        let version = match self.0.owned.config().version {
+            VERSION_FEATURES => "-".to_owned(),
+            version => version.to_string(),
+        };
         let mut all = vec![
             property("guid", self.guid().to_string(), "-"),
             property(
@@ -316,7 +338,7 @@ impl Held {
             property("bclonesaved", saved.to_string(), "-"),
             property("bcloneratio", ratio, "-"),
             property("cachefile", "-".to_owned(), "default"),
-            property("version", "-".to_owned(), "default"),
+            property("version", version, "default"),
         ];
         for choice in &CHOICES {
             let set = number(choice.name)?.and_then(|number| usize::try_from(number).ok());

@@ -1,5 +1,6 @@
 //! What users, groups and projects may use of a file system of a held pool.
 
+use ondisk::version;
 use zpl::{Limit, Owner};
 
 use super::accounts::has;
@@ -49,6 +50,9 @@ impl Held {
 
     /// Whether the pool has what such limits take.
     pub(super) fn may_limit(&self, name: &str, limits: &[(Owner, Limit)]) -> Result<()> {
+        if !limits.is_empty() {
+            self.require_version(version::USERSPACE, name)?;
+        }
         let projects = limits.iter().any(|(owner, _)| matches!(owner, Owner::Project(_)));
         if projects && !has(&self.0.owned.look(), "project_quota") {
             let why =

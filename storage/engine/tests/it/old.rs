@@ -67,7 +67,7 @@ fn contents(held: &Held, name: &str) -> Contents {
             bytes = vec![0; size];
             let _ = file.content().read(0, &mut bytes);
         }
-        found.insert(path, (facts.uid.into(), facts.mode.into(), bytes));
+        found.insert(path, (facts.uid.into(), facts.mode, bytes));
     }
     found
 }
@@ -158,4 +158,30 @@ fn old_pools_are_written_as_their_version_has_it() {
         judge(&folder, &pool, "without snapshots");
         assert_eq!(copy_of(folder.path()).2, version, "{pool} keeps its version");
     }
+}
+
+#[test]
+fn what_a_version_lacks_is_refused() {
+    let images = pools().into_iter().find(|images| images.ends_with("v3-pool")).unwrap();
+    let (folder, pool, _) = copy_of(&images);
+    let held = import(&folder, &pool);
+    snapshot(&held, &format!("{pool}@a"));
+    let at = format!("{pool}@a");
+    let refused: [(&str, engine::Result<()>); 8] = [
+        ("compression", held.set(&pool, "compression", "gzip")),
+        ("refquota", held.set(&pool, "refquota", "1G")),
+        ("dedup", held.set(&pool, "dedup", "on")),
+        ("userquota", held.set(&pool, "userquota@1", "1G")),
+        ("property of a snapshot", held.set(&at, "a:b", "c")),
+        ("bootfs", held.set_pool_property("bootfs", &pool)),
+        ("feature", held.set_pool_property("feature@bookmarks", "enabled")),
+        ("bookmark", held.bookmark(&at, &format!("{pool}#a"))),
+    ];
+    for (what, refused) in refused {
+        let why = refused.expect_err(what).to_string();
+        assert!(why.contains("requires") || why.contains("feature"), "{what}: {why}");
+    }
+    held.export().unwrap();
+    drop(held);
+    judge(&folder, &pool, "after what was refused");
 }
