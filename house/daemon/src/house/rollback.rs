@@ -71,8 +71,7 @@ impl Pool {
         let within = self.wishes(back.head);
         let homeless = self.homeless(back)?;
         // nothing is destroyed if something of that is in use
-        let ended: HashSet<&str> =
-            back.newer.iter().chain(&homeless).map(String::as_str).collect();
+        let ended: HashSet<&str> = back.newer.iter().chain(&homeless).map(String::as_str).collect();
         let goes = |name: &str| ended.contains(name);
         let mut gone = self.unmount(&goes, back.how())?;
         gone.extend(within);

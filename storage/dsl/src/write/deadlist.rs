@@ -22,6 +22,24 @@ pub(crate) fn create(change: &Change<'_>) -> Result<ObjectId> {
     change.new_table_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER, header)
 }
 
+/// Makes an empty deadlist with the stretches of another. Where all empty lists are one, the table is
+/// copied: a snapshot of a file system with thousands of them would be slow to take otherwise.
+pub(crate) fn copy_stretches(change: &Change<'_>, other: ObjectId) -> Result<ObjectId> {
+    let Some(empty) = list::the_empty(change)? else { return create_like(change, other, None) };
+    let kinds = (ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER);
+    if change.object(other)?.dnode().kind != ObjectType::DEADLIST {
+        return Err(Error::OldPool { version: change.version });
+    }
+    let header = Deadlist::default().encode();
+    match change.copy_table_with(other, kinds, header, empty.get())? {
+        Some((new, stretches)) => {
+            list::refer_to_empty(change, stretches)?;
+            Ok(new)
+        }
+        None => create_like(change, other, None),
+    }
+}
+
 /// Makes an empty deadlist with the stretches of another that begin before `end`.
 pub(crate) fn create_like(
     change: &Change<'_>,
