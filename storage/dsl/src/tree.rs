@@ -116,6 +116,16 @@ impl Tree {
         seen.map(|dir| Dataset::head(self, dir))
     }
 
+    /// The same, but only those whose names are chosen: no records of others are read.
+    pub fn heads_named<'a>(
+        &'a self,
+        chosen: &'a dyn Fn(&str) -> bool,
+    ) -> impl Iterator<Item = Result<Dataset>> + 'a {
+        let seen = self.dirs().filter(|dir| chosen(dir.path()));
+        let seen = seen.filter(|dir| !dir.is_hidden() && dir.phys().head.exists());
+        seen.map(|dir| Dataset::head(self, dir))
+    }
+
     /// The paths of all heads, hidden ones too, that were received in part and cannot be gone on with.
     pub fn lost_receives(&self) -> Vec<String> {
         let all = self.dirs().filter(|dir| dir.phys().head.exists());

@@ -95,29 +95,54 @@ pub(crate) fn list(
         show(describe(&found, wanted)?);
         return Ok(());
     }
-    for dataset in tree.datasets() {
-        let dataset = match dataset {
-            Ok(dataset) => dataset,
+    let is_wanted = |path: &str| is_within(path, target, wanted.depth);
+    for head in tree.heads_named(&is_wanted) {
+        let head = match head {
+            Ok(head) => head,
             Err(error) => {
                 let (dataset, why) = (target.to_owned(), error.to_string());
                 trouble(Event::Dataset { dataset, why });
                 continue;
             }
         };
-        let name = dataset.name();
-        if !is_within(&name, target, wanted.depth) {
-            continue;
+        if wanted.takes(Kind::Filesystem) || wanted.takes(Kind::Volume) {
+            list_one(&head, wanted, show, trouble);
         }
-        match dataset.kind() {
-            Ok(kind) if !wanted.takes(kind) => {}
-            Ok(_) => match describe(&dataset, wanted) {
-                Ok(described) => show(described),
-                Err(error) => trouble(Event::Dataset { dataset: name, why: error.to_string() }),
-            },
-            Err(error) => trouble(Event::Dataset { dataset: name, why: error.to_string() }),
+        // the records of thousands of snapshots are not read for nothing
+        let lists = |kind| wanted.takes(kind) && is_wanted(&format!("{}@", head.name()));
+        let snapshots = if lists(Kind::Snapshot) { head.snapshots() } else { Ok(Vec::new()) };
+        let bookmarks = if lists(Kind::Bookmark) { head.bookmarks() } else { Ok(Vec::new()) };
+        for found in [snapshots, bookmarks] {
+            match found {
+                Ok(found) => {
+                    found.iter().for_each(|dataset| list_one(dataset, wanted, show, trouble));
+                }
+                Err(error) => {
+                    let (dataset, why) = (target.to_owned(), error.to_string());
+                    trouble(Event::Dataset { dataset, why });
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// Shows one dataset if it is of a kind that is wanted.
+fn list_one(
+    dataset: &dsl::Dataset,
+    wanted: &Wanted,
+    show: &mut dyn FnMut(Dataset),
+    trouble: &mut dyn FnMut(Event),
+) {
+    let failed = |why: String| Event::Dataset { dataset: dataset.name(), why };
+    match dataset.kind() {
+        Ok(kind) if !wanted.takes(kind) => {}
+        Ok(_) => match describe(dataset, wanted) {
+            Ok(described) => show(described),
+            Err(error) => trouble(failed(error.to_string())),
+        },
+        Err(error) => trouble(failed(error.to_string())),
+    }
 }
 
 impl Wanted {
@@ -141,11 +166,8 @@ fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
     let found = if wanted.properties.is_empty() {
         dataset.properties().map_err(failed)?
     } else {
-        let mut found = Vec::new();
-        for property in &wanted.properties {
-            found.extend(dataset.property(property).map_err(failed)?);
-        }
-        found
+        let names: Vec<&str> = wanted.properties.iter().map(String::as_str).collect();
+        dataset.select(&names).map_err(failed)?.into_iter().flatten().collect()
     };
     let owners = wanted.properties.iter().filter_map(|name| Some((name, owners::parse(name)?)));
     let owners: Result<Vec<_>> =

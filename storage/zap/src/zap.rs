@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    fn block(&self) -> &Block {
+    pub(crate) fn block(&self) -> &Block {
         match self {
             Self::Micro(table) => &table.block,
             Self::Fat(fat) => &fat.block,

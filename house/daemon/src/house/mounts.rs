@@ -3,6 +3,7 @@
 //! Each is mounted by itself at its `mountpoint`, the outer ones first. What a program has open
 //! cannot be unmounted, unless by force: then it gets errors.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -181,15 +182,23 @@ impl Pool {
 
     /// Mounts what is new, if it is to be.
     pub(super) fn mount_new(&self, names: &[String]) -> Vec<String> {
-        self.mount_chosen(self.held.name(), &|dataset| {
-            let is_new = names.contains(&dataset.name);
-            (is_new && mounts_itself(dataset)).then(MountWish::default)
-        })
+        let chosen = |dataset: &Dataset| mounts_itself(dataset).then(MountWish::default);
+        let mut places = Vec::new();
+        for name in names {
+            match self.places(name, Some(0), &chosen) {
+                Ok(found) => places.extend(found),
+                Err(why) => return vec![why.to_string()],
+            }
+        }
+        self.mount_places(places)
     }
 
     /// Mounts again what was mounted before, by itself or because somebody asked for it, as it was and
     /// if it may still be.
     pub(super) fn mount_again(&self, gone: &[Gone]) -> Vec<String> {
+        if gone.is_empty() {
+            return Vec::new();
+        }
         let none = Change { effect: Effect::Again, properties: Vec::new(), force: false };
         self.mount_moved(gone, self.held.name(), &none)
     }
@@ -219,25 +228,29 @@ impl Pool {
         target: &str,
         chosen: &dyn Fn(&Dataset) -> Option<MountWish>,
     ) -> Vec<String> {
-        let (mut places, mut warnings) = match self.places(target, chosen) {
-            Ok(places) => (places, Vec::new()),
-            Err(why) => return vec![why.to_string()],
-        };
-        places.sort_by(|one, other| one.dir.cmp(&other.dir));
-        warnings.extend(places.iter().filter_map(|place| self.mount_place(place)));
-        warnings
+        match self.places(target, None, chosen) {
+            Ok(places) => self.mount_places(places),
+            Err(why) => vec![why.to_string()],
+        }
     }
 
-    /// Where those file systems at and below `target` belong for which there is a wish, and which are
-    /// not mounted. What is there in part only belongs nowhere.
+    /// Mounts file systems on their folders, the outer ones first.
+    fn mount_places(&self, mut places: Vec<Wanted>) -> Vec<String> {
+        places.sort_by(|one, other| one.dir.cmp(&other.dir));
+        places.iter().filter_map(|place| self.mount_place(place)).collect()
+    }
+
+    /// Where those file systems at and, as deep as `depth` says, below `target` belong for which there is
+    /// a wish, and which are not mounted. What is there in part only belongs nowhere.
     fn places(
         &self,
         target: &str,
+        depth: Option<usize>,
         chosen: &dyn Fn(&Dataset) -> Option<MountWish>,
     ) -> Result<Vec<Wanted>> {
-        let here = self.mounted();
-        let found = self.filesystems(target, None)?.into_iter();
-        let found = found.filter(|it| !here.iter().any(|(name, _)| *name == it.name));
+        let here: HashSet<String> = self.mounted().into_iter().map(|(name, _)| name).collect();
+        let found = self.filesystems(target, depth)?.into_iter();
+        let found = found.filter(|it| !here.contains(&it.name));
         let wanted = found.filter_map(|dataset| {
             let (wish, dir) = (chosen(&dataset)?, self.folder(&dataset)?);
             let is_whole = !matches!(self.held.partial(&dataset.name), Ok(Some(_)));
@@ -475,7 +488,7 @@ pub(super) fn mount_together(pools: &[Arc<Pool>], wish: &MountWish) -> Vec<Strin
     for pool in pools {
         let _changing = pool.changing.lock();
         let chosen = |dataset: &Dataset| mounts_itself(dataset).then(|| wish.clone());
-        match pool.places(pool.held.name(), &chosen) {
+        match pool.places(pool.held.name(), None, &chosen) {
             Ok(places) => all.extend(places.into_iter().map(|place| (pool, place))),
             Err(why) => warnings.push(why.to_string()),
         }

@@ -153,6 +153,24 @@ impl Change<'_> {
         Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
     }
 
+    /// Makes a table with a bonus and the names of another, all of which stand for `number`, and returns
+    /// it with the number of its names. `None` if the other has not the byte order of what is written.
+    pub(crate) fn copy_table_with(
+        &self,
+        other: ObjectId,
+        (kind, bonus_kind): (ObjectType, ObjectType),
+        bonus: Vec<u8>,
+        number: u64,
+    ) -> Result<Option<(ObjectId, u64)>> {
+        let other = self.table(other)?;
+        if !other.is_little_endian()? {
+            return Ok(None);
+        }
+        let new = NewTable { bonus_kind, bonus, ..NewTable::default() };
+        let copy = other.copy_with_number(self.tx, kind, &new, number)?;
+        Ok(Some((copy.object().id(), other.count()?)))
+    }
+
     /// Makes an empty table and names it in another.
     pub(crate) fn new_named_table(
         &self,

@@ -26,6 +26,28 @@ pub(crate) fn create(change: &Change<'_>) -> Result<ObjectId> {
     change.new_table_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER, header)
 }
 
+/// Makes an empty deadlist with the stretches of another. Where all empty lists are one, the table is
+/// copied: a snapshot of a file system with thousands of them would be slow to take otherwise.
+pub(crate) fn copy_stretches(
+    change: &Change<'_>,
+    other: ObjectId,
+    latest: ObjectId,
+) -> Result<ObjectId> {
+    let is_old = old::is_old(change, other)?;
+    let Some(empty) = list::the_empty(change)?.filter(|_| !is_old) else {
+        return create_like(change, other, None, latest);
+    };
+    let kinds = (ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER);
+    let header = Deadlist::default().encode();
+    match change.copy_table_with(other, kinds, header, empty.get())? {
+        Some((new, stretches)) => {
+            list::refer_to_empty(change, stretches)?;
+            Ok(new)
+        }
+        None => create_like(change, other, None, latest),
+    }
+}
+
 /// Makes an empty deadlist with the stretches of another that begin before `end`. Where the other is
 /// of the old form, which has none, there is one for each snapshot from `latest` back.
 pub(crate) fn create_like(

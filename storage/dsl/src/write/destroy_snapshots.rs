@@ -88,9 +88,11 @@ pub fn destroy_snapshots(
         change.change_dataset(*id, |it| it.flags |= DatasetPhys::DEFER_DESTROY)?;
     }
     doomed.sort_by_key(|it| it.record.creation_txg);
+    let mut joins = Joins::default();
     for run in doomed.chunk_by(|one, other| one.record.next == other.id) {
-        destroy_run(change, head, run)?;
+        destroy_run(change, head, run, &mut joins)?;
     }
+    joins.carry_out(change, head)?;
     Ok(doomed.len().saturating_add(deferred.len()))
 }
 
@@ -99,7 +101,9 @@ pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
     let record = change.dataset(id)?;
     let part = change.snapshot_part(id)?;
     let head = Head { dir: record.dir, dataset: change.dir(record.dir)?.head };
-    destroy_run(change, head, &[Doomed { id, record, part }])
+    let mut joins = Joins::default();
+    destroy_run(change, head, &[Doomed { id, record, part }], &mut joins)?;
+    joins.carry_out(change, head)
 }
 
 /// The table of a head's snapshots, opened once.
@@ -151,7 +155,7 @@ fn sum(died: &[(Txg, &Contents)], from: Txg, to: Option<Txg>) -> Space {
 }
 
 /// Destroys neighbouring snapshots, oldest first, that are neither held nor cloned.
-fn destroy_run(change: &Change<'_>, head: Head, run: &[Doomed]) -> Result<()> {
+fn destroy_run(change: &Change<'_>, head: Head, run: &[Doomed], joins: &mut Joins) -> Result<()> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
     let (next, since) = (last.record.next, first.record.previous_txg);
     let next_record = change.dataset(next)?;
@@ -187,7 +191,7 @@ fn destroy_run(change: &Change<'_>, head: Head, run: &[Doomed]) -> Result<()> {
         deadlist::merge_run(change, &lists, around.next_record.deadlist, since, freed)?;
         change.add_space(own_dir(change, "$FREE")?, For::Head, around.freed(&died))?;
     }
-    join_stretches(change, &around, run, &kept)?;
+    joins.add_run(run, &kept, around.next_record.is_snapshot());
     if !around.next_record.is_snapshot() {
         count_head_anew(change, head.dir, next)?;
     }
@@ -239,23 +243,42 @@ fn add(count: &mut u64, delta: i64) {
     *count = count.saturating_add_signed(delta);
 }
 
-/// Joins the stretches that began with the snapshots of a run, but for those that bookmarks keep.
-fn join_stretches(
-    change: &Change<'_>,
-    around: &Around,
-    run: &[Doomed],
-    kept: &[Txg],
-) -> Result<()> {
-    let starts: Vec<Txg> = run.iter().map(|it| it.record.creation_txg).collect();
-    let is_kept = |start: &Txg| kept.binary_search(start).is_ok();
-    let joined: Vec<Txg> = starts.iter().copied().filter(|start| !is_kept(start)).collect();
-    join_stretches_of_clones(change, around.head.dir, &joined)?;
-    if around.next_record.is_snapshot() {
-        let list = change.dataset(around.head.dataset)?.deadlist;
-        deadlist::join_stretches(change, list, &joined)?;
-        remapped::join_stretches(change, around.head.dataset, &starts)?;
+/// The stretches of deadlists of later datasets that are joined with the ones before them, as they began
+/// with snapshots that are destroyed. Oldest first.
+#[derive(Default)]
+struct Joins {
+    /// In the deadlists of clones of later snapshots; but for those that bookmarks keep.
+    clones: Vec<Txg>,
+    /// In the head's deadlist; the same.
+    head: Vec<Txg>,
+    /// In the head's list of addresses on removed vdevs.
+    remapped: Vec<Txg>,
+}
+
+impl Joins {
+    /// Notes the stretches that began with a run, which comes after those that are noted already.
+    fn add_run(&mut self, run: &[Doomed], kept: &[Txg], before_snapshot: bool) {
+        for start in run.iter().map(|it| it.record.creation_txg) {
+            let is_kept = kept.binary_search(&start).is_ok();
+            if !is_kept {
+                self.clones.push(start);
+            }
+            // the deadlist of a head that follows the run has none of these stretches any more
+            if before_snapshot && !is_kept {
+                self.head.push(start);
+            }
+            if before_snapshot {
+                self.remapped.push(start);
+            }
+        }
     }
-    Ok(())
+
+    fn carry_out(&self, change: &Change<'_>, head: Head) -> Result<()> {
+        join_stretches_of_clones(change, head.dir, &self.clones)?;
+        let list = change.dataset(head.dataset)?.deadlist;
+        deadlist::join_stretches(change, list, &self.head)?;
+        remapped::join_stretches(change, head.dataset, &self.remapped)
+    }
 }
 
 /// Frees the records of a run, whose blocks have gone elsewhere.

@@ -61,6 +61,11 @@ pub(crate) fn create_empty(change: &Change<'_>, count: usize) -> Result<Vec<Obje
     Ok(vec![empty; count])
 }
 
+/// So many more refer to the one that all empty lists are, which is there.
+pub(crate) fn refer_to_empty(change: &Change<'_>, count: u64) -> Result<()> {
+    features::add_many(change, guid::EMPTY_BPOBJ, count)
+}
+
 /// The list that all empty lists are, if there is one.
 pub(crate) fn the_empty(change: &Change<'_>) -> Result<Option<ObjectId>> {
     Ok(change.number(DIRECTORY, EMPTY)?.map(ObjectId::new))

@@ -116,7 +116,7 @@ fn follow(
 
 /// The snapshot keeps the head's deadlist; the head gets a new one with one stretch more.
 fn begin_deadlist(change: &Change<'_>, head: ObjectId, now: &DatasetPhys) -> Result<()> {
-    let new = deadlist::create_like(change, now.deadlist, None, now.previous)?;
+    let new = deadlist::copy_stretches(change, now.deadlist, now.previous)?;
     change.change_dataset(head, |head| head.deadlist = new)?;
     deadlist::add_stretches(change, new, &[now.previous_txg])?;
     bookmark::add_stretches(change, head, new, now.previous_txg)

@@ -114,6 +114,8 @@ struct Inner {
     broken_logs: Mutex<Vec<BrokenLog>>,
     /// What the import found that the user is to be told.
     events: Mutex<Vec<Event>>,
+    /// The datasets as of the last txg for which somebody asked.
+    tree: Mutex<Option<Tree>>,
 }
 
 impl std::fmt::Debug for Held {
@@ -159,6 +161,7 @@ impl Held {
             rewound,
             broken_logs: Mutex::default(),
             events: Mutex::default(),
+            tree: Mutex::default(),
         }));
         held.learn_failmode();
         held
@@ -299,15 +302,24 @@ impl Held {
         self.0.owned.pin()
     }
 
-    /// The datasets, as they are on the drives.
+    /// The datasets, as they are on the drives. Read once for each txg: with a thousand datasets that
+    /// takes longer than most requests, each of which asks several times.
     fn tree(&self) -> Result<Tree> {
         let look = self.0.owned.look();
         let facts = dsl::PoolFacts { name: self.name().to_owned(), usable: self.0.owned.usable() };
+        let mut known = self.0.tree.lock();
+        let is_same = |tree: &&Tree| tree.mos().root() == look.root() && *tree.facts() == facts;
+        if let Some(tree) = known.as_ref().filter(is_same) {
+            return Ok(tree.clone());
+        }
         let keys = Arc::clone(&self.0.keys);
-        Tree::open_with(look.clone(), facts, keys).map_err(|error| Error::Damaged {
+        let tree = Tree::open_with(look.clone(), facts, keys).map_err(|error| Error::Damaged {
             pool: self.name().to_owned(),
             why: error.to_string(),
-        })
+        })?;
+        // what cannot be read now may be readable the next time
+        *known = Some(&tree).filter(|tree| tree.faults().is_empty()).cloned();
+        Ok(tree)
     }
 
     fn find(&self, name: &str) -> Result<dsl::Dataset> {

@@ -127,6 +127,16 @@ impl<'a> MicroMut<'a> {
         put::slice(self.bytes, at.saturating_add(14), name);
     }
 
+    /// Gives every entry the same number as its value.
+    pub fn set_all_numbers(&mut self, value: u64) {
+        let taken = Micro::parse(self.bytes, self.order).map(|table| table.numbered().collect());
+        let taken: Vec<(usize, MicroEntry<'_>)> = taken.unwrap_or_default();
+        let places: Vec<usize> = taken.into_iter().map(|(number, _)| place(number)).collect();
+        for at in places {
+            put::u64(self.bytes, at, self.order, value);
+        }
+    }
+
     /// Makes the place of a number free.
     pub fn clear(&mut self, number: usize) {
         put::slice(self.bytes, place(number), &[0; Micro::ENTRY]);

@@ -49,7 +49,7 @@ impl Default for NewTable {
 }
 
 impl NewTable {
-    fn object(&self, kind: ObjectType) -> NewObject {
+    pub(super) fn object(&self, kind: ObjectType) -> NewObject {
         let block_size = match self.flags.0 {
             0 => SECTOR,
             _ => 1_u32.checked_shl(self.block_shift.into()).unwrap_or(0).max(SECTOR),

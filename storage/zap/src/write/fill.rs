@@ -1,14 +1,19 @@
-//! Many numbers put into a table at once.
+//! Many numbers put into a table at once, and copies of tables with other numbers.
 //!
 //! Put into a micro table one at a time, each entry looks for a free place among all the others, and the
 //! block grows by a sector every eight entries: time grows with the square of their number.
 
-use ondisk::zap::leaf::Key;
-use ondisk::zap::micro::{Micro, MicroEntry};
+use dmu::NewObject;
+use ondisk::ObjectType;
+use ondisk::zap;
+use ondisk::zap::leaf::{Key, LeafMut};
+use ondisk::zap::micro::{Micro, MicroEntry, MicroMut};
 use txg::Tx;
+use units::BlockId;
 
-use crate::write::create::SECTOR;
-use crate::write::fat::Fat;
+use crate::table::corrupt;
+use crate::write::create::{NewTable, SECTOR};
+use crate::write::fat::{self, Fat};
 use crate::write::micro::{MAX_BLOCK, MAX_SAME_HASH};
 use crate::write::{Mode, on_disk};
 use crate::zap::Kind;
@@ -41,6 +46,46 @@ impl Zap {
         // leaves may have been split before an error
         let saved = fat.save();
         done.and(saved)
+    }
+
+    /// Makes a new table with the names of this one, each of which stands for `number`. The values of this
+    /// table are numbers, too. The blocks are copied as they are.
+    pub fn copy_with_number(
+        &self,
+        tx: &Tx,
+        kind: ObjectType,
+        new: &NewTable,
+        number: u64,
+    ) -> Result<Self> {
+        // an older handle does not know how large its blocks are now
+        let source = &self.object().objset().object(self.object().id())?;
+        let made = NewObject { block_size: source.block_size(), ..new.object(kind) };
+        let object = source.objset().create(tx, &made)?;
+        let size = u64::from(source.block_size());
+        for index in 0..=source.max_block().get() {
+            let at = BlockId::new(index);
+            let Some(block) = source.block(at)? else { continue };
+            let told = |why| corrupt(source, at, why);
+            let (mut bytes, order) = (block.to_vec(), block.order());
+            match zap::block_kind(&bytes, order) {
+                Ok(zap::MICRO) => {
+                    MicroMut::open(&mut bytes, order).map_err(told)?.set_all_numbers(number);
+                }
+                Ok(zap::LEAF) => {
+                    let leaf = LeafMut::open(&mut bytes, order);
+                    leaf.and_then(|mut leaf| leaf.set_all_numbers(number)).map_err(told)?;
+                }
+                // a header, or part of a pointer table
+                _ => (),
+            }
+            object.write(tx, index.saturating_mul(size), &bytes)?;
+        }
+        Self::open(source.objset().object(object.id())?)
+    }
+
+    /// Whether its blocks have the byte order of those that are written here.
+    pub fn is_little_endian(&self) -> Result<bool> {
+        Ok(self.now()?.block().order() == fat::ORDER)
     }
 
     /// Writes all entries of an empty micro table with one change of its block. Returns whether the

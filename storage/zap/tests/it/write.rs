@@ -78,6 +78,11 @@ fn many_numbers_are_inserted_at_once_and_scanned() {
             .collect();
         compare(&zap, &model);
         assert_eq!(scanned(&zap), model);
+        let kind = ObjectType::DIRECTORY;
+        let copy = zap.copy_with_number(&tx(), kind, &NewTable::default(), 77).unwrap();
+        let copied = model.keys().map(|name| (name.clone(), Value::number(77))).collect();
+        compare(&copy, &copied);
+        compare(&zap, &model);
         // into one that has entries, and with a name that only a fat table can have
         let more = [("one".to_owned(), 1), ("n".repeat(60), 2)];
         zap.insert_all_u64(&tx(), &more[..1]).unwrap();

@@ -125,6 +125,21 @@ impl<'a> LeafMut<'a> {
         Ok(Fit::Done)
     }
 
+    /// Gives every entry the same number as its value. An error if an entry has another kind of value.
+    pub fn set_all_numbers(&mut self, number: u64) -> Result<()> {
+        let entries: Vec<LeafEntry> = self.view()?.entries().collect::<Result<_>>()?;
+        for entry in entries {
+            if entry.int_size != 8 || entry.value_count != 1 {
+                let place = Reader::new(WHAT, &[], self.order);
+                return Err(place.broken(0, "a value is one number", entry.value_count.into()));
+            }
+            self.view()?.chunk(entry.value_chunk, ARRAY_CHUNK)?;
+            let at = self.chunk_at(entry.value_chunk).saturating_add(1);
+            put::slice(self.bytes, at, &number.to_be_bytes());
+        }
+        Ok(())
+    }
+
     /// Takes an entry out.
     pub fn remove(&mut self, entry: &LeafEntry) -> Result<()> {
         let mut chunks = self.array_chunks(entry.name_chunk)?;
