@@ -44,9 +44,11 @@ pub struct LiveOptions {
     pub no_atime: bool,
     /// Questions do not come by io_uring, even where they could.
     pub without_rings: bool,
+    /// The mount is of type `fuse`, even where the kernel forwards sync(2) to one of type `fuseblk`.
+    pub without_syncfs: bool,
 }
 
-/// What follows `fuse.` where the kernel shows kinds of file systems.
+/// What follows `fuse.` or `fuseblk.` where the kernel shows kinds of file systems.
 const KIND: &str = "poolhouse";
 
 /// Why a tree could not be mounted.
@@ -214,6 +216,7 @@ fn still(options: &Options) -> Mount {
     Mount {
         source: options.source.clone(),
         kind: KIND.to_owned(),
+        sends_syncfs: false,
         read_only: true,
         no_exec: false,
         no_setuid: true,
@@ -228,6 +231,7 @@ fn live(source: &str, options: &LiveOptions) -> Mount {
     Mount {
         source: source.to_owned(),
         kind: KIND.to_owned(),
+        sends_syncfs: !options.without_syncfs,
         read_only: options.read_only,
         no_exec: options.no_exec,
         no_setuid: options.no_setuid,
@@ -255,6 +259,8 @@ fn hint(why: &io::Error, allow_other: bool) -> &'static str {
 fn read_ahead(dir: &Path) {
     let Ok(found) = fs::metadata(dir) else { return };
     let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    // only mounts of type fuseblk have a block device's major number, and the name with a suffix
+    let suffix = if major == 0 { "" } else { "-fuseblk" };
+    let path = format!("/sys/class/bdi/{major}:{minor}{suffix}/read_ahead_kb");
     let _ = fs::write(path, (LARGEST / 1024).to_string());
 }
