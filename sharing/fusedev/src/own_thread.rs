@@ -10,11 +10,12 @@
 //! the work is given none, and returns none.
 #![allow(unsafe_code)]
 
-use std::fs;
+use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
+use rustix::fs::Dir;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// The numbers below this are standard input, output and error.
@@ -55,11 +56,18 @@ fn on_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result
 
 /// Closes all descriptors but the first three in the table of this thread.
 fn close_all() -> io::Result<()> {
-    let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-    let open: Vec<RawFd> = fs::read_dir("/proc/thread-self/fd")?.filter_map(number).collect();
-    for descriptor in open.into_iter().filter(|descriptor| *descriptor >= FIRST_OWN) {
-        // SAFETY: the table is this thread's own, and nothing of it uses the descriptor
-        unsafe { rustix::io::close(descriptor) };
+    let mut dir = Dir::new(File::open("/proc/thread-self/fd")?)?;
+    let of_dir = dir.fd()?.as_raw_fd();
+    let mut open = Vec::new();
+    while let Some(entry) = dir.read() {
+        // the others are `.` and `..`
+        if let Ok(Ok(number)) = entry?.file_name().to_str().map(str::parse::<RawFd>) {
+            open.push(number);
+        }
+    }
+    for number in open.into_iter().filter(|number| *number >= FIRST_OWN && *number != of_dir) {
+        // SAFETY: the descriptor is open in this thread's own table, and nothing here uses it
+        unsafe { rustix::io::close(number) };
     }
     Ok(())
 }
@@ -68,6 +76,7 @@ fn close_all() -> io::Result<()> {
 mod tests {
     use std::fs::{self, File};
     use std::os::fd::AsRawFd;
+    use std::thread;
 
     use super::{in_directory, without_descriptors};
 
@@ -84,8 +93,10 @@ mod tests {
         let file = File::open("/dev/null").unwrap();
         let path = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
         assert!(fs::exists(&path).unwrap());
-        let seen = without_descriptors(|| fs::read_link(&path).ok());
-        assert_ne!(seen, Some("/dev/null".into()));
+        let seen = || (thread::current().name().map(str::to_owned), fs::read_link(&path).ok());
+        let (thread, found) = without_descriptors(seen);
+        assert_eq!(thread.as_deref(), Some("mount"), "it is not done once more on this thread");
+        assert_ne!(found, Some("/dev/null".into()));
         assert!(file.metadata().is_ok(), "it is open where it was opened");
     }
 }
