@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -103,8 +103,8 @@ pub fn mount(tree: &Tree, dir: &Path, options: &Options) -> Result<Mounted, Erro
     started.map(|(mounted, _)| mounted).map_err(|why| failed(&why))
 }
 
-/// Mounts a file system of a held pool on a folder, which is made if need be; what is in it is
-/// hidden meanwhile. The kernel checks permissions.
+/// Mounts a file system of a held pool on a folder, which is made if need be, and is removed again if
+/// it cannot be mounted there; what is in it is hidden meanwhile. The kernel checks permissions.
 ///
 /// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
 /// to a snapshot by [`Beside`].
@@ -114,7 +114,7 @@ pub fn mount_live(
     options: &LiveOptions,
 ) -> Result<(Mounted, Beside), Error> {
     let shown = || dir.display().to_string();
-    fs::create_dir_all(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
+    let folders = NewFolders::create(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
     let how = live(files.dataset(), options);
     let server = Arc::new(LiveServer::new(files.clone()));
     let started = start(&|| Arc::clone(&server), dir, &how, !options.without_rings);
@@ -128,7 +128,43 @@ pub fn mount_live(
             hint(&why, options.allow_other)
         },
     })?;
+    folders.keep();
     Ok((mounted, Beside::new(server, notices)))
+}
+
+/// Folders that were made to mount on. They are removed when this is dropped, as what programs put in a folder
+/// on which nothing is mounted would be hidden later.
+struct NewFolders(Vec<PathBuf>);
+
+impl NewFolders {
+    /// Makes a folder, and those above it that are not there.
+    fn create(dir: &Path) -> io::Result<Self> {
+        let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+        let mut missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+        let mut made = Self(Vec::new());
+        while let Some(dir) = missing.pop() {
+            match fs::create_dir(dir) {
+                Ok(()) => made.0.push(dir.to_owned()),
+                // another program may have made it just now
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(why) => return Err(why),
+            }
+        }
+        if dir.is_dir() { Ok(made) } else { Err(Errno::NOTDIR.into()) }
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewFolders {
+    fn drop(&mut self) {
+        for dir in self.0.iter().rev() {
+            // what somebody has put there meanwhile stays
+            let _ = fs::remove_dir(dir);
+        }
+    }
 }
 
 /// Changes what may be done in what is mounted there, while it is in use; only root may. Where files

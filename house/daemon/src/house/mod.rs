@@ -203,7 +203,7 @@ impl House {
             // whoever listens has seen it before, and ends
             Ask::Stop {} => done(()),
             Ask::Pools { names } => give(&self.reports(&names)?),
-            Ask::CreatePool(new) => warn(self.create_pool(&new)?),
+            Ask::CreatePool(new) => give(&self.create_pool(&new)?),
             Ask::Importable { paths, destroyed } => give(&self.importable(&paths, destroyed)),
             Ask::KeysWanted { paths, name, destroyed, rewind } => {
                 give(&self.keys_wanted(&paths, name.as_deref(), (destroyed, rewind))?)

@@ -18,5 +18,6 @@ mod poolhouse;
 mod readonly;
 mod rewind;
 mod status;
+mod syncing;
 mod trouble;
 mod words;
