@@ -40,7 +40,7 @@ mod special;
 pub use answer::{Answer, Attributes, Figures, Moment, Opened, Page, Validity};
 pub use ask::{Ask, SetWish, When};
 pub use init::{Ability, LARGEST};
-pub use mounting::{Mount, mount, remount};
+pub use mounting::{Mount, forwards_sync, mount, remount};
 pub use notice::Notices;
 pub use own_thread::without_descriptors;
 pub use session::{Answers, Asker, Out, serve};

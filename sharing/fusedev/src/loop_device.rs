@@ -105,7 +105,10 @@ unsafe impl Ioctl for GetFree {
         null_mut()
     }
 
-    unsafe fn output_from_ptr(number: IoctlOutput, _: *mut c_void) -> rustix::io::Result<Self::Output> {
+    unsafe fn output_from_ptr(
+        number: IoctlOutput,
+        _: *mut c_void,
+    ) -> rustix::io::Result<Self::Output> {
         Ok(number)
     }
 }

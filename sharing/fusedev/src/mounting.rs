@@ -93,7 +93,7 @@ impl Mount {
 
 fn by_root(dir: &Path, how: &Mount) -> io::Result<File> {
     let mode = fs::metadata(dir)?.mode();
-    if how.sends_syncfs && kernel_sends_syncfs() {
+    if how.sends_syncfs && forwards_sync() {
         let device = open_device()?;
         if over_loop_device(dir, how, &data_of(how, &device, mode)).is_ok() {
             return Ok(device);
@@ -119,10 +119,16 @@ fn data_of(how: &Mount, device: &File, mode: u32) -> String {
     data
 }
 
+/// Whether the kernel forwards sync(2) and syncfs(2) to what this process mounts, unless no loop device can be had.
+pub fn forwards_sync() -> bool {
+    rustix::process::geteuid().is_root() && kernel_sends_syncfs()
+}
+
 /// Whether this kernel sends `FUSE_SYNCFS` to mounts of type `fuseblk`.
 fn kernel_sends_syncfs() -> bool {
     let uname = rustix::system::uname();
-    version_of(&uname.release().to_string_lossy()).is_some_and(|version| version >= FIRST_WITH_SYNCFS)
+    version_of(&uname.release().to_string_lossy())
+        .is_some_and(|version| version >= FIRST_WITH_SYNCFS)
 }
 
 /// The first two numbers of a kernel's release, such as `6.18.2-amd64`.

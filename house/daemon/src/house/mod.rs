@@ -30,8 +30,11 @@ use crate::log::Log;
 use crate::memory::{self, Remembered};
 use crate::{Answer, Ask, Error, Hello, Place, Result};
 
-/// How often what was changed is written, if nobody asks for it.
+/// How often a txg is written, if nobody asks for it.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The same where the kernel does not forward sync(2) to mounts: programs that call it rely on this alone.
+const INTERVAL_WITHOUT_SYNC: Duration = Duration::from_secs(1);
 
 /// How often a pool under multihost protection gives a sign of life.
 const SIGNS: Duration = Duration::from_secs(1);
@@ -81,8 +84,9 @@ impl House {
         let stop = Arc::new(AtomicBool::new(false));
         let name = held.name().to_owned();
         let (house, writer, ends) = (Arc::downgrade(self), held.clone(), Arc::clone(&stop));
+        let interval = if fuse::forwards_sync() { INTERVAL } else { INTERVAL_WITHOUT_SYNC };
         let writes = std::thread::Builder::new().name(format!("pool {name}")).spawn(move || {
-            if let Err(why) = writer.run(INTERVAL, &ends)
+            if let Err(why) = writer.run(interval, &ends)
                 && let Some(house) = house.upgrade()
             {
                 house.log.say(&why.to_string());

@@ -301,7 +301,8 @@ impl LiveServer {
         // the caller goes on where this ends
         let length = length.min(MOST_COPIED);
         let to = (self.number(file), to);
-        let copied = self.patiently(asker, || self.live.copy(by, (&source.file, offset), to, length))?;
+        let copied =
+            self.patiently(asker, || self.live.copy(by, (&source.file, offset), to, length))?;
         Ok(if is_long {
             Answer::copied(copied)
         } else {

@@ -10,8 +10,8 @@ mod open_file;
 mod patience;
 mod removed;
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fusedev::{Answer, Asker, Notices, Opened, Validity};

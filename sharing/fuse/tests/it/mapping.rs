@@ -11,8 +11,14 @@ use std::os::fd::AsRawFd;
 use std::ptr::{copy_nonoverlapping, null_mut};
 
 unsafe extern "C" {
-    fn mmap(at: *mut c_void, length: usize, rights: c_int, how: c_int, file: c_int, offset: i64)
-    -> *mut c_void;
+    fn mmap(
+        at: *mut c_void,
+        length: usize,
+        rights: c_int,
+        how: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void;
     fn munmap(at: *mut c_void, length: usize) -> c_int;
     fn msync(at: *mut c_void, length: usize, how: c_int) -> c_int;
 }
@@ -46,7 +52,9 @@ impl Mapping {
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.length));
         // SAFETY: the range is within the mapping, and only this has its address
-        unsafe { copy_nonoverlapping(bytes.as_ptr(), self.start.cast::<u8>().add(at), bytes.len()) };
+        unsafe {
+            copy_nonoverlapping(bytes.as_ptr(), self.start.cast::<u8>().add(at), bytes.len())
+        };
     }
 
     pub(crate) fn sync(&mut self) -> io::Result<()> {
