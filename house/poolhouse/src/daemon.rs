@@ -59,7 +59,9 @@ impl Asking {
     pub(crate) fn tell_mounting(&self, ask: &Ask, made: &str) -> Done {
         let Mounting { failed } = self.ask(ask)?;
         self.note(ask);
-        failed.iter().for_each(|why| print::error(why));
+        for why in &failed {
+            print::error(why);
+        }
         if !failed.is_empty() {
             print::error(&made);
         }

@@ -255,7 +255,7 @@ fn client_compares_seeds() {
 
 #[test]
 fn mapped_writes_are_seen_and_copied() {
-    compare_seeds("mapped", 0..40, Duration::from_secs(120));
+    compare_seeds("mapped", 0..40, Duration::from_mins(2));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn holes_are_claimed_only_of_files_nobody_maps() {
     let place = Place::make("holes");
     let path = place.dir().join("file");
     let words = [path.to_str().unwrap()];
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_mins(1);
     client::run_test("mapped::client_finds_mapped_bytes", &words, limit, &place.output());
     place.end();
 }

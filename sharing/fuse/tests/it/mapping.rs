@@ -53,8 +53,9 @@ impl Mapping {
         assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.length));
         // SAFETY: the range is within the mapping, and only this has its address
         unsafe {
-            copy_nonoverlapping(bytes.as_ptr(), self.start.cast::<u8>().add(at), bytes.len())
-        };
+            let to = self.start.cast::<u8>().add(at);
+            copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
     }
 
     pub(crate) fn sync(&mut self) -> io::Result<()> {
