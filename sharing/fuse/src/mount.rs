@@ -116,7 +116,8 @@ pub fn mount_live(
     let shown = || dir.display().to_string();
     let folders = NewFolders::create(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
     let how = live(files.dataset(), options);
-    let server = Arc::new(LiveServer::new(files.clone()));
+    let sync_waits = how.sends_syncfs && fusedev::forwards_sync();
+    let server = Arc::new(LiveServer::new(files.clone(), sync_waits));
     let started = start(&|| Arc::clone(&server), dir, &how, !options.without_rings);
     let (mounted, notices) = started.map_err(|why| Error::Mount {
         dir: shown(),

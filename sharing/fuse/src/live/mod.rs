@@ -40,6 +40,8 @@ pub(crate) struct LiveServer {
     revived: Revived,
     /// Whether the kernel forgets what it keeps of a file where that is written directly.
     direct: AtomicBool,
+    /// Whether sync(2) waits until the kernel has written out mapped pages.
+    sync_waits: bool,
     /// The way to the kernel, as soon as something is mounted.
     notices: OnceLock<Notices>,
 }
@@ -59,14 +61,26 @@ const FORMAT: u32 = 0o170_000;
 const SET_ID: u32 = 0o6000;
 
 impl LiveServer {
-    pub(crate) fn new(live: Live) -> Self {
+    pub(crate) fn new(live: Live, sync_waits: bool) -> Self {
         // what one name becomes may change what another one names
         let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
         let (files, listings) = (Handles::new(), Handles::new());
         let (removed, revived) = (Removed::default(), Revived::default());
         let (direct, mappable) = (AtomicBool::new(false), Arc::default());
         let (gate, notices) = (RwLock::new(()), OnceLock::new());
-        Self { live, gate, names, files, mappable, listings, removed, revived, direct, notices }
+        Self {
+            live,
+            gate,
+            names,
+            files,
+            mappable,
+            listings,
+            removed,
+            revived,
+            direct,
+            sync_waits,
+            notices,
+        }
     }
 
     /// The kernel calls the root 1, whatever its number is.

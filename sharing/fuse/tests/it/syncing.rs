@@ -188,3 +188,37 @@ fn syncfs_fails_while_pool_is_suspended() {
     assert!(place.syncfs());
     assert!(after_cut(&place.storm, &["file"])[0] == vec![8; 300_000]);
 }
+
+#[test]
+#[ignore = "a program that another test starts"]
+fn client_maps_and_waits() {
+    let Some(words) = client::words() else { return };
+    let path = Path::new(&words[0]);
+    let open = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut mapping = Mapping::new(&open, 100_000).unwrap();
+    mapping.write(50_000, b"mapped bytes");
+    fs::write(&words[1], b"").unwrap();
+    std::thread::sleep(LIMIT);
+}
+
+#[test]
+fn syncfs_ends_with_mapped_pages_of_suspended_pool() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("mapped");
+    if !forwards_sync(&place.dir()) {
+        return;
+    }
+    let (file, done) = (place.dir().join("file"), place.folder.join("done"));
+    fs::write(&file, vec![7; 100_000]).unwrap();
+    place.held.sync().unwrap();
+    place.storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+    fs::write(place.dir().join("other"), b"to be written").unwrap();
+    assert!(place.held.sync().is_err() && place.held.is_standing_still());
+    let words = [file.to_str().unwrap(), done.to_str().unwrap()];
+    let output = place.folder.join("client");
+    let client = Client::start_test("syncing::client_maps_and_waits", &words, &output);
+    assert!(client.until(LIMIT, || done.exists()), "nothing is mapped: {}", client.said());
+    assert!(!place.syncfs());
+}
