@@ -142,7 +142,10 @@ fn what_cannot_be_changed_says_how_it_can_be_looked_at() {
     let (dir, pool) = (arg(&fixture.dir), fixture.pool());
     let listed = nas.good(&format!("zpool import -d {dir}"));
     assert!(listed.contains("checkpoint") && listed.contains("-o readonly=on"), "{listed}");
-    let refused = nas.run(&format!("zpool import -fN -d {dir} {pool}"));
+    let import = format!("zpool import -fN -d {dir} {pool}");
+    // another test may look at the same pool just now
+    nas.until(|| !nas.run(&import).err.contains("in use by another program"));
+    let refused = nas.run(&import);
     assert_ne!(refused.status, 0);
     assert!(refused.err.contains("-o readonly=on"), "{}", refused.err);
     nas.good(&format!("zpool import -fN -o readonly=on -d {dir} {pool}"));
