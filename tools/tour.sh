@@ -52,10 +52,13 @@ say "A NAS on six files of 1 GiB that take no room yet, of which any two may fai
 mounted=
 if [[ -e /dev/fuse ]] && command -v fusermount3 >/dev/null; then mounted=yes; fi
 root=$(realpath -m "$nas/files")
-show poolhouse zpool create -R "$root" -O compression=zstd tank raidz2 "${drives[@]}"
-show poolhouse zfs create -o recordsize=1M tank/media
+# without FUSE nothing can be mounted; an ordinary user may be kept from mounting one file system within another
+nowhere=() unmounted=()
+[[ -n $mounted ]] || nowhere=(-m none)
+[[ $(id -u) == 0 ]] || grep -qx user_allow_other /etc/fuse.conf 2>/dev/null || unmounted=(-u)
+show poolhouse zpool create "${nowhere[@]}" -R "$root" -O compression=zstd tank raidz2 "${drives[@]}"
+show poolhouse zfs create "${unmounted[@]}" -o recordsize=1M tank/media
 if [[ -n $mounted ]] && mountpoint -q "$root/tank"; then
-  # an ordinary user may be kept from mounting one file system within another
   mountpoint -q "$root/tank/media" && place=tank/media || place=tank
   show cp README.md "$root/$place/"
 else

@@ -45,6 +45,13 @@ pub struct Found {
     pub vdevs: Vec<(usize, String, String)>,
 }
 
+/// How the file systems were mounted that a command makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounting {
+    /// A sentence for each that could not be mounted. It is there all the same.
+    pub failed: Vec<String>,
+}
+
 /// What came of taking pools over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
@@ -55,6 +62,9 @@ pub struct Imported {
     /// Those that were taken back to an earlier state, or would be.
     #[serde(default)]
     pub rewound: Vec<(String, Rewound)>,
+    /// A sentence for each file system that could not be mounted.
+    #[serde(default)]
+    pub not_mounted: Vec<String>,
 }
 
 /// How a pool is.

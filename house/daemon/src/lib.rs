@@ -25,7 +25,7 @@ mod place;
 mod server;
 mod world;
 
-pub use answer::{Answer, Destroyed, Found, Hello, Imported, PoolReport};
+pub use answer::{Answer, Destroyed, Found, Hello, Imported, Mounting, PoolReport};
 pub use ask::{Ask, CreatePool, Group, ImportPool, Listing, MountWish, Role, Secret};
 pub use client::Client;
 pub use error::{Error, Result};

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use ::daemon::{Ask, Client, Manner, Place};
+use ::daemon::{Ask, Client, Manner, Mounting, Place};
 use serde::de::DeserializeOwned;
 
 use crate::bench::path::size;
@@ -52,6 +52,20 @@ impl Asking {
             self.note(ask);
         }
         Ok(Outcome::Complete)
+    }
+
+    /// Has the daemon make something and mount it. What is made stays where that cannot be mounted: `made` says
+    /// so.
+    pub(crate) fn tell_mounting(&self, ask: &Ask, made: &str) -> Done {
+        let Mounting { failed } = self.ask(ask)?;
+        self.note(ask);
+        for why in &failed {
+            print::error(why);
+        }
+        if !failed.is_empty() {
+            print::error(&made);
+        }
+        Ok(Outcome::unless(!failed.is_empty()))
     }
 
     /// Has the command written down in the history of the pool that it changes. It is done, whether

@@ -17,6 +17,7 @@ mod mount;
 mod mounted;
 mod server;
 
+pub use fusedev::forwards_sync;
 pub use live::{Beside, TakenBack};
 pub use mount::{Error, LiveOptions, Options, check, mount, mount_live};
 pub use mounted::{MountTable, Mounted, take_away_dead};

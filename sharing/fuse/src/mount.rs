@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -44,9 +44,11 @@ pub struct LiveOptions {
     pub no_atime: bool,
     /// Questions do not come by io_uring, even where they could.
     pub without_rings: bool,
+    /// The mount is of type `fuse`, even where the kernel forwards sync(2) to one of type `fuseblk`.
+    pub without_syncfs: bool,
 }
 
-/// What follows `fuse.` where the kernel shows kinds of file systems.
+/// What follows `fuse.` or `fuseblk.` where the kernel shows kinds of file systems.
 const KIND: &str = "poolhouse";
 
 /// Why a tree could not be mounted.
@@ -101,8 +103,8 @@ pub fn mount(tree: &Tree, dir: &Path, options: &Options) -> Result<Mounted, Erro
     started.map(|(mounted, _)| mounted).map_err(|why| failed(&why))
 }
 
-/// Mounts a file system of a held pool on a folder, which is made if need be; what is in it is
-/// hidden meanwhile. The kernel checks permissions.
+/// Mounts a file system of a held pool on a folder, which is made if need be, and is removed again if
+/// it cannot be mounted there; what is in it is hidden meanwhile. The kernel checks permissions.
 ///
 /// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
 /// to a snapshot by [`Beside`].
@@ -112,9 +114,10 @@ pub fn mount_live(
     options: &LiveOptions,
 ) -> Result<(Mounted, Beside), Error> {
     let shown = || dir.display().to_string();
-    fs::create_dir_all(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
+    let folders = NewFolders::create(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
     let how = live(files.dataset(), options);
-    let server = Arc::new(LiveServer::new(files.clone()));
+    let sync_waits = how.sends_syncfs && fusedev::forwards_sync();
+    let server = Arc::new(LiveServer::new(files.clone(), sync_waits));
     let started = start(&|| Arc::clone(&server), dir, &how, !options.without_rings);
     let (mounted, notices) = started.map_err(|why| Error::Mount {
         dir: shown(),
@@ -126,7 +129,43 @@ pub fn mount_live(
             hint(&why, options.allow_other)
         },
     })?;
+    folders.keep();
     Ok((mounted, Beside::new(server, notices)))
+}
+
+/// Folders that were made to mount on. They are removed when this is dropped, as what programs put in a folder
+/// on which nothing is mounted would be hidden later.
+struct NewFolders(Vec<PathBuf>);
+
+impl NewFolders {
+    /// Makes a folder, and those above it that are not there.
+    fn create(dir: &Path) -> io::Result<Self> {
+        let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+        let mut missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+        let mut made = Self(Vec::new());
+        while let Some(dir) = missing.pop() {
+            match fs::create_dir(dir) {
+                Ok(()) => made.0.push(dir.to_owned()),
+                // another program may have made it just now
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(why) => return Err(why),
+            }
+        }
+        if dir.is_dir() { Ok(made) } else { Err(Errno::NOTDIR.into()) }
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewFolders {
+    fn drop(&mut self) {
+        for dir in self.0.iter().rev() {
+            // what somebody has put there meanwhile stays
+            let _ = fs::remove_dir(dir);
+        }
+    }
 }
 
 /// Changes what may be done in what is mounted there, while it is in use; only root may. Where files
@@ -214,6 +253,7 @@ fn still(options: &Options) -> Mount {
     Mount {
         source: options.source.clone(),
         kind: KIND.to_owned(),
+        sends_syncfs: false,
         read_only: true,
         no_exec: false,
         no_setuid: true,
@@ -228,6 +268,7 @@ fn live(source: &str, options: &LiveOptions) -> Mount {
     Mount {
         source: source.to_owned(),
         kind: KIND.to_owned(),
+        sends_syncfs: !options.without_syncfs,
         read_only: options.read_only,
         no_exec: options.no_exec,
         no_setuid: options.no_setuid,
@@ -255,6 +296,8 @@ fn hint(why: &io::Error, allow_other: bool) -> &'static str {
 fn read_ahead(dir: &Path) {
     let Ok(found) = fs::metadata(dir) else { return };
     let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    // only mounts of type fuseblk have a block device's major number, and the name with a suffix
+    let suffix = if major == 0 { "" } else { "-fuseblk" };
+    let path = format!("/sys/class/bdi/{major}:{minor}{suffix}/read_ahead_kb");
     let _ = fs::write(path, (LARGEST / 1024).to_string());
 }

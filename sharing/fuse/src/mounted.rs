@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use fusedev::without_descriptors;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -69,8 +70,9 @@ impl Mounted {
         let found = fs::metadata(dir).ok().map(|found| found.dev());
         let device =
             found.map(|dev| format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
-        let minor = found.map(|dev| rustix::fs::minor(dev).to_string());
-        let abort = minor.map(|minor| Path::new(CONNECTIONS).join(minor).join("abort"));
+        let number = found.map(connection_number);
+        let abort =
+            number.map(|number| Path::new(CONNECTIONS).join(number.to_string()).join("abort"));
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         Self { dir, device, abort, ended, has_ended: false }
     }
@@ -156,6 +158,11 @@ impl Mounted {
     }
 }
 
+/// The number by which the kernel shows the connection of a mount: its device's, with 20 bits of minor number.
+fn connection_number(device: u64) -> u64 {
+    u64::from(rustix::fs::major(device)) << 20 | u64::from(rustix::fs::minor(device))
+}
+
 /// Has the kernel show the connections, as the init programs of most systems do.
 fn show_connections() -> bool {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -171,14 +178,17 @@ impl Drop for Mounted {
 /// Has the kernel hand over what was written and it still keeps.
 fn flush(dir: &Path) {
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if let Ok(dir) = rustix::fs::open(dir, folder, Mode::empty()) {
-        // whoever wrote gets to hear of errors by fsync
-        let _ = rustix::fs::syncfs(dir);
-    }
+    without_descriptors(|| {
+        if let Ok(dir) = rustix::fs::open(dir, folder, Mode::empty()) {
+            // whoever wrote gets to hear of errors by fsync
+            let _ = rustix::fs::syncfs(dir);
+        }
+    });
 }
 
 fn take_away(dir: &Path, flags: UnmountFlags) -> bool {
-    match rustix::mount::unmount(dir, flags) {
+    // the kernel may wait for the server's last answer, which is this process
+    match without_descriptors(|| rustix::mount::unmount(dir, flags)) {
         Ok(()) => true,
         Err(Errno::PERM) => {
             let mut command = Command::new("fusermount3");

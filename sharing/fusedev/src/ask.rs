@@ -201,6 +201,8 @@ pub enum Ask<'a> {
         length: u64,
         is_long: bool,
     },
+    /// All that was done to the file system is to outlast a power cut.
+    Syncfs,
 }
 
 mod code {
@@ -242,6 +244,7 @@ mod code {
     pub(super) const RENAME2: u32 = 45;
     pub(super) const LSEEK: u32 = 46;
     pub(super) const COPY_FILE_RANGE: u32 = 47;
+    pub(super) const SYNCFS: u32 = 50;
     pub(super) const TMPFILE: u32 = 51;
     pub(super) const STATX: u32 = 52;
     pub(super) const COPY_FILE_RANGE_64: u32 = 53;
@@ -282,7 +285,8 @@ pub(crate) fn body_size(code: u32, agreed: Ability) -> usize {
         | code::RENAME
         | code::SETXATTR
         | code::GETXATTR
-        | code::LISTXATTR => 8,
+        | code::LISTXATTR
+        | code::SYNCFS => 8,
         code::GETATTR
         | code::MKNOD
         | code::RENAME2
@@ -393,6 +397,7 @@ impl<'a> Ask<'a> {
             code::SETATTR => Self::Setattr(wish(body)?),
             code::READLINK => Self::Readlink,
             code::STATFS => Self::Statfs,
+            code::SYNCFS => Self::Syncfs,
             code::ACCESS => Self::Access { mask: body.u32()? },
             code::SETXATTR => {
                 let (size, flags) = (body.u32()?, body.i32()?);

@@ -5,6 +5,8 @@
 //! answer     what it is told, as it wants it
 //! init       the first message: what either side can do
 //! mounting   /dev/fuse, laid over a folder
+//! loop_device  a block device, without which the kernel forwards no sync(2)
+//! own_thread  mount(2) and umount(2) on threads that share less with the others
 //! notice     what it is told unasked
 //! special    numbers of special files
 //! session    the threads that wait for questions; one more where none is left to wait
@@ -17,7 +19,8 @@
 //! answers are on one processor, so that no other has to be woken. Both take the same way through
 //! `ask`, the answers, and `answer`; tests compare them.
 //!
-//! `unsafe` exists in `ring` and `clone` only: what the kernel is given there are addresses.
+//! `unsafe` exists in `ring`, `clone` and `loop_device`, where the kernel is given addresses, and in
+//! `own_thread`.
 #![deny(unsafe_code)]
 
 mod answer;
@@ -26,8 +29,10 @@ mod clone;
 mod device;
 mod fields;
 mod init;
+mod loop_device;
 mod mounting;
 mod notice;
+mod own_thread;
 mod ring;
 mod session;
 mod special;
@@ -35,7 +40,8 @@ mod special;
 pub use answer::{Answer, Attributes, Figures, Moment, Opened, Page, Validity};
 pub use ask::{Ask, SetWish, When};
 pub use init::{Ability, LARGEST};
-pub use mounting::{Mount, mount, remount};
+pub use mounting::{Mount, forwards_sync, mount, remount};
 pub use notice::Notices;
+pub use own_thread::without_descriptors;
 pub use session::{Answers, Asker, Out, serve};
 pub use special::numbers;

@@ -1,19 +1,32 @@
 //! /dev/fuse, laid over a folder: by root itself, for others by fusermount3.
+//!
+//! The kernel tells an ordinary FUSE server nothing of sync(2) and syncfs(2). Since Linux 6.18 it sends
+//! `FUSE_SYNCFS` to servers of mounts of type `fuseblk`, which only root can make, and which need a block
+//! device that no other mount uses: a loop device (`loop_device`). The kernel resolves the source of such a mount
+//! as a path, and shows it as it was given. So the source is a relative path with the name that is to be shown,
+//! of a symbolic link in a directory of its own. Where any step fails, the mount is an ordinary one.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::mount::MountFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
     recvmsg, socketpair,
 };
+
+use crate::loop_device::LoopDevice;
+use crate::own_thread::in_directory;
+
+/// The first kernel that sends `FUSE_SYNCFS` to mounts of type `fuseblk`.
+const FIRST_WITH_SYNCFS: (u32, u32) = (6, 18);
 
 /// How something is mounted.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +35,10 @@ use rustix::net::{
 pub struct Mount {
     /// What is shown as the source; commas become underscores.
     pub source: String,
-    /// What is shown as the kind, after `fuse.`.
+    /// What is shown as the kind, after `fuse.` or `fuseblk.`.
     pub kind: String,
+    /// The kernel is to send [`Ask::Syncfs`](crate::Ask::Syncfs) where it can.
+    pub sends_syncfs: bool,
     pub read_only: bool,
     pub no_exec: bool,
     pub no_setuid: bool,
@@ -77,16 +92,96 @@ impl Mount {
 }
 
 fn by_root(dir: &Path, how: &Mount) -> io::Result<File> {
-    let device = File::options().read(true).write(true).open("/dev/fuse")?;
     let mode = fs::metadata(dir)?.mode();
+    if how.sends_syncfs && forwards_sync() {
+        let device = open_device()?;
+        if over_loop_device(dir, how, &data_of(how, &device, mode)).is_ok() {
+            return Ok(device);
+        }
+    }
+    let device = open_device()?;
+    let data = CString::new(data_of(how, &device, mode)).map_err(io::Error::other)?;
+    let kind = format!("fuse.{}", how.kind);
+    rustix::mount::mount(how.shown(), dir, kind, how.set(), Some(data.as_c_str()))?;
+    Ok(device)
+}
+
+fn open_device() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/fuse")
+}
+
+/// The options that FUSE reads itself, for a mount on a folder of that mode.
+fn data_of(how: &Mount, device: &File, mode: u32) -> String {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let number = device.as_raw_fd();
     let mut data = format!("fd={number},rootmode={mode:o},user_id={uid},group_id={gid}");
     how.words().iter().for_each(|word| data.extend([",", word]));
-    let kind = format!("fuse.{}", how.kind);
+    data
+}
+
+/// Whether the kernel forwards sync(2) and syncfs(2) to what this process mounts, unless no loop device can be had.
+pub fn forwards_sync() -> bool {
+    rustix::process::geteuid().is_root() && kernel_sends_syncfs()
+}
+
+/// Whether this kernel sends `FUSE_SYNCFS` to mounts of type `fuseblk`.
+fn kernel_sends_syncfs() -> bool {
+    let uname = rustix::system::uname();
+    version_of(&uname.release().to_string_lossy())
+        .is_some_and(|version| version >= FIRST_WITH_SYNCFS)
+}
+
+/// The first two numbers of a kernel's release, such as `6.18.2-amd64`.
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|each: char| !each.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Mounts with the type `fuseblk` over a loop device of its own.
+fn over_loop_device(dir: &Path, how: &Mount, data: &str) -> io::Result<()> {
+    // blocks of a page, as FUSE has them otherwise
+    let data = format!("{data},blksize={}", rustix::param::page_size());
     let data = CString::new(data).map_err(io::Error::other)?;
-    rustix::mount::mount(how.shown(), dir, kind, how.set(), Some(data.as_c_str()))?;
-    Ok(device)
+    let (target, kind) = (std::path::absolute(dir)?, format!("fuseblk.{}", how.kind));
+    let device = LoopDevice::attach()?;
+    let links = LinkDir::create()?;
+    let source = how.shown();
+    links.link(&source, &device.path)?;
+    in_directory(&links.path, || {
+        Ok(rustix::mount::mount(&source, &target, &kind, how.set(), Some(data.as_c_str()))?)
+    })
+}
+
+/// A directory for the symbolic link by which a device is found. It is removed when this is dropped.
+struct LinkDir {
+    path: PathBuf,
+}
+
+impl LinkDir {
+    fn create() -> io::Result<Self> {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let number = CREATED.fetch_add(1, Relaxed);
+        let name = format!("poolhouse-mount-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Makes `name`, which may have slashes, a link to a device.
+    fn link(&self, name: &str, device: &Path) -> io::Result<()> {
+        let link = self.path.join(name);
+        if let Some(above) = link.parent() {
+            fs::create_dir_all(above)?;
+        }
+        symlink(device, link)
+    }
+}
+
+impl Drop for LinkDir {
+    fn drop(&mut self) {
+        // a directory that stays harms nobody
+        let _ = fs::remove_dir_all(&self.path);
+    }
 }
 
 /// fusermount3 does what only root may. It finds a socket in place of its standard input, as told by
@@ -132,4 +227,17 @@ fn received(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
         _ => None,
     });
     Ok(found.next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version_of;
+
+    #[test]
+    fn kernel_versions_are_read_from_releases() {
+        assert_eq!(version_of("6.18.2-amd64"), Some((6, 18)));
+        assert_eq!(version_of("7.0-rc1"), Some((7, 0)));
+        assert_eq!(version_of("unknown"), None);
+        assert!(version_of("6.9.1") < Some(super::FIRST_WITH_SYNCFS));
+    }
 }

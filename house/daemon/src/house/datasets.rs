@@ -8,7 +8,7 @@ use engine::held::{Held, NewDataset};
 
 use super::mounts::{Change, Effect, Unmount, effect, is_within, mount_together};
 use super::{House, Pool, done, give, warn};
-use crate::{Answer, Ask, Error, Listing, MountWish, Result, Secret};
+use crate::{Answer, Ask, Error, Listing, MountWish, Mounting, Result, Secret};
 
 fn bytes(secret: Option<&Secret>) -> Option<&[u8]> {
     secret.map(|secret| secret.0.as_slice())
@@ -65,7 +65,7 @@ impl House {
             Ask::Rollback { snapshot, newer, clones, force } => {
                 self.rollback(&snapshot, newer, clones, force)
             }
-            Ask::Clone { snapshot, name, properties, parents } => self.in_pool(&name, |pool| {
+            Ask::Clone { snapshot, name, properties, parents } => self.mounting(&name, |pool| {
                 if parents && exists(&pool.held, &name)? {
                     return Ok(Vec::new());
                 }
@@ -139,6 +139,17 @@ impl House {
         warn(work(&pool)?)
     }
 
+    /// The same of work that mounts what it makes. It gives why it could not.
+    fn mounting(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Pool) -> Result<Vec<String>>,
+    ) -> Result<Answer> {
+        let pool = self.pool_of(name)?;
+        let _changing = pool.changing.lock();
+        give(&Mounting { failed: work(&pool)? })
+    }
+
     /// `stays`: what is mounted stays where it is.
     fn set(
         &self,
@@ -200,7 +211,7 @@ impl House {
         unmounted: bool,
     ) -> Result<Answer> {
         let name = new.name.as_str();
-        self.in_pool(name, |pool| {
+        self.mounting(name, |pool| {
             if parents && is_a(&pool.held, name, "filesystem")? {
                 return Ok(Vec::new());
             }

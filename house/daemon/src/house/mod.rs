@@ -33,8 +33,11 @@ use crate::log::Log;
 use crate::memory::{self, Remembered};
 use crate::{Answer, Ask, Error, Hello, Place, Result};
 
-/// How often what was changed is written, if nobody asks for it.
+/// How often a txg is written, if nobody asks for it.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The same where the kernel does not forward sync(2) to mounts: programs that call it rely on this alone.
+const INTERVAL_WITHOUT_SYNC: Duration = Duration::from_secs(1);
 
 /// How often a pool under multihost protection gives a sign of life.
 const SIGNS: Duration = Duration::from_secs(1);
@@ -84,8 +87,9 @@ impl House {
         let stop = Arc::new(AtomicBool::new(false));
         let name = held.name().to_owned();
         let (house, writer, ends) = (Arc::downgrade(self), held.clone(), Arc::clone(&stop));
+        let interval = if fuse::forwards_sync() { INTERVAL } else { INTERVAL_WITHOUT_SYNC };
         let writes = std::thread::Builder::new().name(format!("pool {name}")).spawn(move || {
-            if let Err(why) = writer.run(INTERVAL, &ends)
+            if let Err(why) = writer.run(interval, &ends)
                 && let Some(house) = house.upgrade()
             {
                 house.log.say(&why.to_string());
@@ -206,7 +210,7 @@ impl House {
             // whoever listens has seen it before, and ends
             Ask::Stop {} => done(()),
             Ask::Pools { names } => give(&self.reports(&names)?),
-            Ask::CreatePool(new) => warn(self.create_pool(&new)?),
+            Ask::CreatePool(new) => give(&self.create_pool(&new)?),
             Ask::Importable { paths, destroyed } => give(&self.importable(&paths, destroyed)),
             Ask::KeysWanted { paths, name, destroyed, rewind } => {
                 give(&self.keys_wanted(&paths, name.as_deref(), (destroyed, rewind))?)

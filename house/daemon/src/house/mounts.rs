@@ -259,10 +259,10 @@ impl Pool {
         Ok(wanted.collect())
     }
 
-    /// Tells why it could not be mounted.
+    /// Mounts a file system; gives why it could not, in zfs(8)'s words.
     fn mount_place(&self, place: &Wanted) -> Option<String> {
         let why = self.mount_at(&place.dir, &place.dataset, &place.wish).err()?;
-        Some(format!("'{}' is not mounted: {why}", place.dataset.name))
+        Some(format!("cannot mount '{}': {why}", place.dataset.name))
     }
 
     /// Has what is mounted at and below `target` follow its properties after a change, even while it is

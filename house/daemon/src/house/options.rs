@@ -70,6 +70,7 @@ pub(super) fn options_of(dataset: &Dataset, wish: &MountWish) -> LiveOptions {
         no_devices: is("devices", "off"),
         no_atime: is("atime", "off"),
         without_rings: false,
+        without_syncfs: false,
     };
     for word in &wish.options {
         // all were looked at before

@@ -12,7 +12,7 @@ use super::House;
 use super::mounts::{Unmount, behind, mount_together};
 use super::waiting::Waiting;
 use crate::memory::Remembered;
-use crate::{CreatePool, Error, Found, ImportPool, Imported, PoolReport, Result};
+use crate::{CreatePool, Error, Found, ImportPool, Imported, Mounting, PoolReport, Result};
 
 impl House {
     /// The pools of these names; none: all.
@@ -56,7 +56,7 @@ impl House {
         Ok(all)
     }
 
-    pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Vec<String>> {
+    pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Mounting> {
         let _moving = self.begin_move()?;
         engine::held::check_name(&new.name)?;
         let name = new.called.as_ref().unwrap_or(&new.name);
@@ -81,7 +81,7 @@ impl House {
         let pool = self.keep(held, new.altroot.clone());
         self.remember()?;
         pool.belong(name)?;
-        Ok(pool.mount_below(name))
+        Ok(Mounting { failed: pool.mount_below(name) })
     }
 
     /// The pool that has a drive.
@@ -179,7 +179,7 @@ impl House {
         self.named(names)?.into_iter().map(of).collect()
     }
 
-    /// Gives what came of it, and what could not be mounted.
+    /// Gives what came of it, and what the user should know of intent logs.
     pub(super) fn import(self: &Arc<Self>, import: &ImportPool) -> Result<(Imported, Vec<String>)> {
         let _moving = self.begin_move()?;
         import.wish.check()?;
@@ -190,9 +190,9 @@ impl House {
             None => self.import_all(import, &mut done),
         }
         let pools = done.names.iter().map(|name| self.pool(name)).collect::<Result<Vec<_>>>()?;
-        let mut warnings = self.tell_broken(&pools);
+        let warnings = self.tell_broken(&pools);
         if !import.unmounted {
-            warnings.extend(mount_together(&pools, &import.wish));
+            done.not_mounted = mount_together(&pools, &import.wish);
         }
         Ok((done, warnings))
     }

@@ -64,6 +64,9 @@ struct Volume {
     block_size: u32,
 }
 
+/// Said of a file system that is there, and that programs cannot reach.
+const CREATED: &str = "filesystem successfully created, but not mounted";
+
 /// What the blocks of a volume have, if nobody says otherwise.
 const BLOCK: u64 = 16 << 10;
 
@@ -83,13 +86,8 @@ impl Create {
         let NewDataset { name, properties } = new;
         let (parents, unmounted) = (self.parents, self.unmounted);
         let Some(Volume { size, block_size }) = volume else {
-            return asking.tell(&Ask::CreateFilesystem {
-                name,
-                properties,
-                parents,
-                unmounted,
-                secret,
-            });
+            let ask = Ask::CreateFilesystem { name, properties, parents, unmounted, secret };
+            return asking.tell_mounting(&ask, CREATED);
         };
         let sparse = self.sparse;
         asking.tell(&Ask::CreateVolume {
@@ -227,11 +225,12 @@ pub(super) struct Clone {
 
 impl Clone {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Ask::Clone {
+        let ask = Ask::Clone {
             snapshot: self.snapshot.clone(),
             name: self.name.clone(),
             properties: of_dataset(&self.properties)?,
             parents: self.parents,
-        })
+        };
+        asking.tell_mounting(&ask, CREATED)
     }
 }

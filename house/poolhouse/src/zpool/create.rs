@@ -72,7 +72,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         return Ok(Outcome::Complete);
     }
     let secret = keys::of_new(new.called.as_ref().unwrap_or(&new.name), &new.properties)?;
-    asking.tell(&Ask::CreatePool(CreatePool { secret, ..new }))
+    let made = "the pool was created, but its file system is not mounted";
+    asking.tell_mounting(&Ask::CreatePool(CreatePool { secret, ..new }), made)
 }
 
 fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {

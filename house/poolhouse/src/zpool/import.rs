@@ -144,8 +144,11 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     for name in &imported.names {
         asking.note_in(name);
     }
-    for why in &imported.refused {
+    for why in imported.refused.iter().chain(&imported.not_mounted) {
         print::error(why);
+    }
+    if !imported.not_mounted.is_empty() {
+        print::error(&"Import was successful, but unable to mount some datasets");
     }
     if asking.json && args.dry {
         print::json(&imported.rewound)?;
@@ -154,7 +157,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     } else {
         tell_rewound(args, &imported)?;
     }
-    Ok(Outcome::unless(!imported.refused.is_empty()))
+    Ok(Outcome::unless(!imported.refused.is_empty() || !imported.not_mounted.is_empty()))
 }
 
 /// Whether all metadata are read before a pool is taken over.

@@ -19,5 +19,6 @@ mod protected;
 mod readonly;
 mod rewind;
 mod status;
+mod syncing;
 mod trouble;
 mod words;

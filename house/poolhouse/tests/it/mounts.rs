@@ -81,11 +81,16 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
 fn as_user(state: &Path, words: &str) -> Option<(bool, String)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
     command.args(words.split_whitespace()).arg("--state").arg(state).stdin(Stdio::null());
+    let output = of_user(&mut command).output().ok()?;
+    Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// Has a program run as an ordinary user, unless this one does.
+fn of_user(command: &mut Command) -> &mut Command {
     if rustix::process::geteuid().is_root() {
         command.uid(65534).gid(65534);
     }
-    let output = command.output().ok()?;
-    Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    command
 }
 
 #[test]
@@ -105,20 +110,72 @@ fn users_have_file_systems_of_their_own() {
     }
     let create = format!("zpool create -R {} tank {}", arg(&root), arg(&drive));
     let (good, said) = user(&create).unwrap();
-    assert!(good, "{said}");
-    if said.is_empty() {
+    assert_eq!(good, said.is_empty(), "{said}");
+    if good {
         // the root of each belongs to the user
         let (good, said) = user("zfs create -o mountpoint=/beside tank/x").unwrap();
         assert_eq!((good, said.as_str()), (true, ""));
         assert_eq!(source(&root.join("beside")).as_deref(), Some("tank/x"));
-        let (good, said) = user("zfs create tank/x/y").unwrap();
-        assert!(good && (said.is_empty() || said.contains("user_allow_other")), "{said}");
     } else {
         eprintln!("nothing is mounted by an ordinary user: {said}");
     }
     assert_eq!(user("zpool export tank"), Some((true, String::new())));
     assert_eq!(user("serve --stop"), Some((true, String::new())));
     assert_eq!(source(&root.join("tank")), None);
+}
+
+/// Whether /etc/fuse.conf lets an ordinary user mount one file system within another.
+fn may_allow_others() -> bool {
+    let allowed = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    allowed.lines().any(|line| line.trim() == "user_allow_other")
+}
+
+#[test]
+fn command_fails_if_file_system_cannot_be_mounted() {
+    let nas = Nas::new("stock", 2);
+    let drives = nas.drives(2);
+    for path in drives.iter().chain([&nas.0, &nas.0.join("drives")]) {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+    }
+    let (state, root) = (nas.state(), nas.root());
+    let user = |words: &str| as_user(&state, words);
+    if cannot_mount() || may_allow_others() || !user("zpool list").is_some_and(|(good, _)| good) {
+        eprintln!("left out: it takes FUSE, and /etc/fuse.conf without user_allow_other");
+        return;
+    }
+    let create = |at: &Path, name: &str, drive: &Path| {
+        user(&format!("zpool create -R {} {name} {}", arg(at), arg(drive))).unwrap()
+    };
+    let (good, said) = create(&root, "tank", &drives[0]);
+    if !good {
+        eprintln!("left out: nothing is mounted by an ordinary user: {said}");
+        user("serve --stop");
+        return;
+    }
+    // what lies in the parent cannot be mounted: it is made, and no folder is left to be filled by mistake
+    let fails = |(good, said): (bool, String), words: &str| {
+        assert!(!good && said.contains("user_allow_other") && said.contains(words), "{said}");
+        // root cannot look into what is mounted for another user
+        let left = of_user(Command::new("ls").arg(root.join("tank"))).output().unwrap();
+        assert_eq!((left.status.success(), &left.stdout[..]), (true, &b""[..]));
+    };
+    let made = "filesystem successfully created, but not mounted";
+    fails(user("zfs create tank/a").unwrap(), made);
+    fails(user("zfs create -p tank/b/c").unwrap(), made);
+    assert_eq!(user("zfs list tank/a tank/b/c"), Some((true, String::new())));
+    assert_eq!(user("zfs snapshot tank/a@s"), Some((true, String::new())));
+    fails(user("zfs clone tank/a@s tank/d").unwrap(), made);
+    fails(user("zfs mount tank/a").unwrap(), "tank/a");
+    fails(user("zfs mount -a").unwrap(), "cannot mount 'tank/b/c'");
+    fails(create(&root.join("tank/deep/below"), "second", &drives[1]), "is not mounted");
+    assert_eq!(user("zpool export second"), Some((true, String::new())));
+    assert_eq!(user("zpool export tank"), Some((true, String::new())));
+    let import = format!("zpool import -R {} -d {} tank", arg(&root), arg(&nas.0.join("drives")));
+    fails(user(&import).unwrap(), "Import was successful, but unable to mount some datasets");
+    assert_eq!(user("zpool export tank"), Some((true, String::new())));
+    assert_eq!(user("serve --stop"), Some((true, String::new())));
 }
 
 #[test]

@@ -88,6 +88,7 @@ impl LiveServer {
             Ask::Readdir { handle, offset, size } => self.list(handle, offset, size),
             Ask::Readdirplus { handle, offset, size } => self.list_with(handle, offset, size),
             Ask::Lseek { handle, offset, whence } => self.seek(handle, offset, whence),
+            Ask::Syncfs => self.sync(asker),
             Ask::Getxattr { name, size } => xattr(told(self.live.xattr(node, name))?, size),
             Ask::Listxattr { size } => {
                 let found = names(&told(self.live.xattr_names(node))?, asker.uid);
@@ -142,6 +143,13 @@ impl LiveServer {
         }))
     }
 
+    /// Commits all that was done to the file system. The caller of sync(2) cannot be killed while it waits,
+    /// and it waits for all file systems of the machine: so a suspended pool gives an error at once, whatever
+    /// its failmode is.
+    fn sync(&self, asker: &Asker<'_>) -> Result<Answer, Errno> {
+        told(asker.at_leisure(|| self.live.sync())).map(|()| Answer::done())
+    }
+
     fn figures(&self) -> Answer {
         let room = self.live.room();
         let free = room.available / 512;
@@ -167,7 +175,7 @@ impl LiveServer {
     ) -> Result<Answer, Errno> {
         let file = self.files.find(handle).ok_or(Errno::BADF)?;
         let length = usize::try_from(size.min(LARGEST)).unwrap_or(0);
-        told(out.fill(length, |into| file.read(offset, into)))
+        told(out.fill(length, |into| file.file.read(offset, into)))
     }
 
     fn list(&self, handle: u64, offset: u64, size: u32) -> Result<Answer, Errno> {
@@ -212,10 +220,15 @@ impl LiveServer {
     }
 
     fn sought(&self, handle: u64, offset: i64, whence: i32) -> Result<Option<u64>, Error> {
-        let file = self.files.find(handle).ok_or(Error::Absent)?;
+        let file = &self.files.find(handle).ok_or(Error::Absent)?.file;
         let Ok(from) = u64::try_from(offset) else { return Ok(None) };
-        if from >= file.size()? {
+        let size = file.size()?;
+        if from >= size {
             return Ok(None);
+        }
+        // a page that was changed through a mapping may have data where the pool has a hole
+        if self.mappable.contains(file.number()?) {
+            return Ok(Some(if whence == SEEK_DATA { from } else { size }));
         }
         match whence {
             SEEK_DATA => file.next_data(from),

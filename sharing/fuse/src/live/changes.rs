@@ -242,7 +242,12 @@ impl LiveServer {
         let file = self.files.find(handle).ok_or(Errno::BADF)?;
         let by = By { keeps_setid: how & DROPS_SETID == 0, ..by(asker) };
         let lasts = flags & O_DSYNC != 0 && how & FROM_CACHE == 0;
-        self.patiently(asker, || self.written(by, &file, (offset, data), lasts))?;
+        let write = || self.written(by, &file.file, (offset, data), lasts);
+        if how & FROM_CACHE != 0 {
+            self.write_out(asker, write)?;
+        } else {
+            self.patiently(asker, write)?;
+        }
         Ok(Answer::written(u32::try_from(data.len()).unwrap_or(u32::MAX)))
     }
 
@@ -302,7 +307,8 @@ impl LiveServer {
         // the caller goes on where this ends
         let length = length.min(MOST_COPIED);
         let to = (self.number(file), to);
-        let copied = self.patiently(asker, || self.live.copy(by, (&source, offset), to, length))?;
+        let copied =
+            self.patiently(asker, || self.live.copy(by, (&source.file, offset), to, length))?;
         Ok(if is_long {
             Answer::copied(copied)
         } else {

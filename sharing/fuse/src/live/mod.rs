@@ -6,11 +6,12 @@
 mod answers;
 mod back;
 mod changes;
+mod open_file;
 mod patience;
 mod removed;
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fusedev::{Answer, Asker, Notices, Opened, Validity};
@@ -22,6 +23,7 @@ use crate::convert::attributes;
 use crate::handles::Handles;
 use crate::ioctl;
 pub use back::{Beside, TakenBack};
+use open_file::{MappableFiles, OpenFile};
 use removed::{Removed, Revived};
 
 /// Answers the kernel.
@@ -31,12 +33,15 @@ pub(crate) struct LiveServer {
     gate: RwLock<()>,
     /// How long the kernel may keep what a name names.
     names: Duration,
-    files: Handles<Open>,
+    files: Handles<OpenFile>,
+    mappable: Arc<MappableFiles>,
     listings: Handles<LiveListing>,
     removed: Removed,
     revived: Revived,
     /// Whether the kernel forgets what it keeps of a file where that is written directly.
     direct: AtomicBool,
+    /// Whether sync(2) waits until the kernel has written out mapped pages.
+    sync_waits: bool,
     /// The way to the kernel, as soon as something is mounted.
     notices: OnceLock<Notices>,
 }
@@ -56,14 +61,26 @@ const FORMAT: u32 = 0o170_000;
 const SET_ID: u32 = 0o6000;
 
 impl LiveServer {
-    pub(crate) fn new(live: Live) -> Self {
+    pub(crate) fn new(live: Live, sync_waits: bool) -> Self {
         // what one name becomes may change what another one names
         let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
         let (files, listings) = (Handles::new(), Handles::new());
         let (removed, revived) = (Removed::default(), Revived::default());
-        let direct = AtomicBool::new(false);
+        let (direct, mappable) = (AtomicBool::new(false), Arc::default());
         let (gate, notices) = (RwLock::new(()), OnceLock::new());
-        Self { live, gate, names, files, listings, removed, revived, direct, notices }
+        Self {
+            live,
+            gate,
+            names,
+            files,
+            mappable,
+            listings,
+            removed,
+            revived,
+            direct,
+            sync_waits,
+            notices,
+        }
     }
 
     /// The kernel calls the root 1, whatever its number is.
@@ -168,6 +185,7 @@ impl LiveServer {
     /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
     /// memory on its way; whoever reads the file elsewhere keeps what was read there.
     fn opened(&self, file: Open, flags: i32) -> Opened {
+        let file = OpenFile::new(file, flags, &self.mappable);
         let file = Opened::new(self.files.add(file.into())).without_flush();
         let only_written = flags & O_ACCMODE == O_WRONLY;
         if only_written && self.direct.load(Relaxed) { file.direct() } else { file }

@@ -3,7 +3,7 @@
 //! waiting by them: others take the place of the threads that wait. (The kernel has one at a time
 //! change a folder; who waits there for another's turn is out of reach.)
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fusedev::Asker;
 use rustix::io::Errno;
@@ -16,6 +16,10 @@ use crate::convert::errno;
 const PAUSE: Duration = Duration::from_millis(100);
 /// So often at most is it tried with a pool that does not stand still.
 const TRIES: u32 = 5;
+/// How long the kernel's own write-out of mapped pages waits where sync(2) waits for it: that call cannot be
+/// killed, and waits for all file systems of the machine. Then the pages are lost, as with any drive that fails,
+/// and the next msync(2) or fsync(2) of the file fails.
+const WRITE_OUT_LIMIT: Duration = Duration::from_secs(5);
 /// The bit of SIGKILL among a thread's pending signals: every signal that ends it becomes that.
 const KILL: u64 = 1 << 8;
 
@@ -37,22 +41,40 @@ impl LiveServer {
         work: impl Fn() -> Result<T, Error>,
         settle: impl Fn() -> Result<T, Error>,
     ) -> Result<T, Errno> {
+        let is_wanted = || !asker.is_over() && !is_killed(asker.pid);
         let mut done = work();
         if self.is_to_wait(&done) {
             let again = |is_done: bool| if is_done { settle() } else { work() };
-            done = asker.at_leisure(|| self.wait(asker, done, again));
+            done = asker.at_leisure(|| self.wait(is_wanted, done, again));
+        }
+        done.map_err(|why| errno(&why))
+    }
+
+    /// Writes out pages that a program changed through a mapping, at once or when the pool goes on.
+    pub(super) fn write_out(
+        &self,
+        asker: &Asker<'_>,
+        work: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Errno> {
+        if !self.sync_waits {
+            return self.patiently(asker, work);
+        }
+        let last = Instant::now() + WRITE_OUT_LIMIT;
+        let is_wanted = || !asker.is_over() && Instant::now() < last;
+        let mut done = work();
+        if self.is_to_wait(&done) {
+            done = asker.at_leisure(|| self.wait(is_wanted, done, |_| work()));
         }
         done.map_err(|why| errno(&why))
     }
 
     fn wait<T>(
         &self,
-        asker: &Asker<'_>,
+        is_wanted: impl Fn() -> bool,
         first: Result<T, Error>,
         again: impl Fn(bool) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (mut done, mut tries) = (first, 0);
-        let is_wanted = || !asker.is_over() && !is_killed(asker.pid);
         while self.is_to_wait(&done) && tries < TRIES && is_wanted() {
             // it may have been cleared just now
             tries += u32::from(!self.live.is_standing_still());

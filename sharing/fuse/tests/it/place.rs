@@ -102,6 +102,11 @@ impl Place {
         self.folder.join("model")
     }
 
+    /// A file for what programs say.
+    pub(crate) fn output(&self) -> PathBuf {
+        self.folder.join("output")
+    }
+
     fn leave(&mut self) {
         let (mut mounted, beside) = self.mounted.take().expect("a mount");
         drop(beside);

@@ -143,9 +143,16 @@ impl Live {
         Ok(self.0.files().fsync(Some(object))?)
     }
 
-    /// The same of all files.
+    /// The same of all files of the file system.
     pub fn fsync_all(&self) -> Result<()> {
         Ok(self.0.files().fsync(None)?)
+    }
+
+    /// Returns when all that was done to the file system and to the volumes below it that were looked at will
+    /// outlast a power cut.
+    pub fn sync(&self) -> Result<()> {
+        self.flush_volumes()?;
+        self.fsync_all()
     }
 
     /// The same where the file system wants that of all that is done (sync=always): for whoever was told

@@ -46,6 +46,11 @@ impl Volumes {
         if volume.guid() == guid { Ok(in_use) } else { Err(Error::Absent) }
     }
 
+    /// All volumes that have a place.
+    fn all(&self) -> Vec<Known> {
+        self.0.read().clone()
+    }
+
     fn known(&self, place: Place) -> Result<Known> {
         let at = usize::try_from(place.0).unwrap_or(usize::MAX);
         self.0.read().get(at).cloned().ok_or(Error::Absent)
@@ -56,6 +61,18 @@ impl Live {
     /// The volumes just below.
     pub(super) fn list_volumes(&self) -> Result<Vec<Known>> {
         Ok(self.0.held.volumes(&self.0.dataset)?)
+    }
+
+    /// Commits what was written to the volumes that have a place. One that was destroyed since, or another now
+    /// has the name, needs nothing.
+    pub(super) fn flush_volumes(&self) -> Result<()> {
+        for (name, guid) in self.0.volumes.all() {
+            let volume = self.0.held.volume(&format!("{}/{name}", self.0.dataset));
+            if let Some(volume) = volume.ok().filter(|volume| volume.guid() == guid) {
+                volume.flush()?;
+            }
+        }
+        Ok(())
     }
 
     /// The volume that a number stands for; none: it stands for something else.

@@ -1,0 +1,97 @@
+//! Files that programs have open, and which of them a program may have mapped writable.
+//!
+//! A program changes the pages of a shared mapping without a request to us; the kernel writes them out some
+//! time later. Until then the pool may have a hole where the page has data. The kernel keeps a handle open as
+//! long as a mapping of it lives, writes the pages out when the mapping goes, and only then sends RELEASE. So
+//! a file has no such pages unless a handle is open that was opened to be read and written: mmap(2) refuses
+//! others. [`MappableFiles`] counts these handles; LSEEK claims no hole while there is one.
+//!
+//! Requests that copy or read need no such care: before COPY_FILE_RANGE, FALLOCATE and READ of an O_DIRECT
+//! handle the kernel writes out the pages of the range.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use vfs::Open;
+
+/// The access mode of open(2), and the one that allows a shared mapping to be written.
+const O_ACCMODE: i32 = 3;
+const O_RDWR: i32 = 2;
+
+/// How many handles of each node allow a mapping that is written.
+#[derive(Default)]
+pub(super) struct MappableFiles(Mutex<HashMap<u64, usize>>);
+
+impl MappableFiles {
+    /// Whether a program may have mapped the node writable.
+    pub(super) fn contains(&self, node: u64) -> bool {
+        self.0.lock().contains_key(&node)
+    }
+
+    fn add(self: &Arc<Self>, node: u64) -> MappableHandle {
+        let mut counts = self.0.lock();
+        let count = counts.entry(node).or_default();
+        *count += 1;
+        MappableHandle { files: Arc::clone(self), node }
+    }
+}
+
+/// Counts one handle as long as it is open.
+struct MappableHandle {
+    files: Arc<MappableFiles>,
+    node: u64,
+}
+
+impl Drop for MappableHandle {
+    fn drop(&mut self) {
+        let mut counts = self.files.0.lock();
+        if let Some(count) = counts.get_mut(&self.node) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.node);
+            }
+        }
+    }
+}
+
+/// An open handle of a file.
+pub(super) struct OpenFile {
+    pub(super) file: Open,
+    mappable: Option<MappableHandle>,
+}
+
+impl OpenFile {
+    /// A handle that the kernel opens with these flags of open(2).
+    pub(super) fn new(file: Open, flags: i32, files: &Arc<MappableFiles>) -> Self {
+        let is_mappable = flags & O_ACCMODE == O_RDWR;
+        let node = file.number().ok().filter(|_| is_mappable);
+        Self { mappable: node.map(|node| files.add(node)), file }
+    }
+
+    /// The same handle, opened again after a rollback; none: it stays as it is.
+    pub(super) fn reopen(&self) -> Option<Self> {
+        let file = self.file.again()?;
+        let mappable = self.mappable.as_ref().map(|handle| handle.files.add(handle.node));
+        Some(Self { file, mappable })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::MappableFiles;
+
+    #[test]
+    fn node_is_mappable_until_its_last_handle_closes() {
+        let files = Arc::new(MappableFiles::default());
+        let (first, second, other) = (files.add(7), files.add(7), files.add(8));
+        drop(first);
+        assert!(files.contains(7));
+        drop(second);
+        assert!(!files.contains(7) && files.contains(8));
+        drop(other);
+        assert!(files.0.lock().is_empty());
+    }
+}

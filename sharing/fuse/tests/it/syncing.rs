@@ -1,0 +1,224 @@
+//! sync(2) and syncfs(2) of a mounted pool: what was written before outlasts a power cut, and no caller waits for
+//! a pool that is suspended. It takes root, Linux 6.18 and a loop device.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use device::Device;
+use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
+use fuse::{LiveOptions, Mounted};
+use sim::{Fault, Storm};
+use vfs::{Live, Time};
+
+use crate::client::{self, Client};
+use crate::mapping::Mapping;
+use crate::mounted::can_mount;
+use crate::place::world;
+
+const POOL: &str = "synced";
+/// No txg is written unless somebody asks for it.
+const NEVER: Duration = Duration::from_hours(1);
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A mounted pool on a drive whose power can fail, and the thread that writes its txgs.
+struct Place {
+    folder: PathBuf,
+    storm: Storm,
+    held: Held,
+    mounted: Mounted,
+    stop: Arc<AtomicBool>,
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let storm = Storm::new(&[128 << 20]);
+        let drives = vec![PathBuf::from("/disk")];
+        let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
+        let (name, pool, properties) = (name.to_owned(), POOL.to_owned(), Vec::new());
+        let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
+        let held = engine::held::create_on(&new, &storm.devices(), &world()).unwrap();
+        let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
+        let live = Live::open(&held, POOL, now).unwrap();
+        let folder = fixtures::scratch(&format!("syncing-{name}"));
+        let dir = folder.join("mnt");
+        let (mounted, _) = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
+        let (stop, pool) = (Arc::new(AtomicBool::new(false)), held.clone());
+        let ends = Arc::clone(&stop);
+        let writer = std::thread::spawn(move || drop(pool.run(NEVER, &ends)));
+        while !held.is_served() {
+            std::thread::yield_now();
+        }
+        held.sync().unwrap();
+        Self { folder, storm, held, mounted, stop, writer: Some(writer) }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.folder.join("mnt")
+    }
+
+    /// Whether syncfs(2) succeeds, in a program of its own.
+    fn syncfs(&self) -> bool {
+        let mut command = Command::new("sync");
+        command.arg("-f").arg(self.dir());
+        let status = Client::start(&mut command, &self.folder.join("out")).wait(LIMIT);
+        status.expect("sync(1) did not end").success()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.storm.disks()[0].mend();
+        let _ = self.held.clear(None);
+        self.mounted.unmount();
+        self.stop.store(true, Ordering::Release);
+        // wakes the writer
+        let _ = self.held.sync();
+        let _ = self.held.release();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Whether the kernel forwards sync(2) to what is mounted there. It must where losetup(8) has a loop device.
+fn forwards_sync(dir: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let at = |line: &&str| line.split(' ').nth(4) == dir.to_str();
+    let forwards = table.lines().rfind(at).is_some_and(|line| line.contains(" - fuseblk."));
+    if !forwards {
+        println!("left out: sync(2) takes root, Linux 6.18 and a loop device");
+        assert!(!(fuse::forwards_sync() && has_loop_device(dir)), "it is not mounted as fuseblk");
+    }
+    forwards
+}
+
+/// Whether losetup(8) can set up a loop device.
+fn has_loop_device(beside: &Path) -> bool {
+    let file = beside.with_extension("loop");
+    File::create(&file).unwrap().set_len(4096).unwrap();
+    let found = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
+    let Some(found) = found.ok().filter(|found| found.status.success()) else { return false };
+    let device = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    let _ = Command::new("losetup").args(["--detach", &device]).status();
+    true
+}
+
+#[test]
+#[ignore = "a program that another test starts"]
+fn client_writes_and_syncs() {
+    let Some(words) = client::words() else { return };
+    let dir = Path::new(&words[0]);
+    fs::write(dir.join("written"), vec![7; 300_000]).unwrap();
+    let open = OpenOptions::new().create_new(true).read(true).write(true).open(dir.join("mapped"));
+    let open = open.unwrap();
+    open.set_len(100_000).unwrap();
+    let mut mapping = Mapping::new(&open, 100_000).unwrap();
+    mapping.write(50_000, b"mapped bytes");
+    rustix::fs::syncfs(File::open(dir).unwrap().as_fd()).unwrap();
+    // nobody unmaps it before the power fails
+    std::mem::forget(mapping);
+    fs::write(&words[1], b"").unwrap();
+    std::thread::sleep(LIMIT);
+}
+
+/// What a file of the pool has after a power cut that leaves nothing but what was flushed.
+fn after_cut(storm: &Storm, names: &[&str]) -> Vec<Vec<u8>> {
+    let journal = storm.journal();
+    let found = journal.cut(journal.len(), 0).into_iter();
+    let devices: Vec<Arc<dyn Device>> = found.map(|one| Arc::new(one) as Arc<dyn Device>).collect();
+    let held = engine::held::hold_on(&devices, POOL, &world()).unwrap();
+    let live = held.files(POOL).unwrap();
+    let read = |name: &&str| {
+        let Some(file) = live.files().find(name.as_bytes()).unwrap() else { return Vec::new() };
+        let mut bytes = vec![0; usize::try_from(file.facts().size).unwrap()];
+        file.content().read(0, &mut bytes).unwrap();
+        bytes
+    };
+    names.iter().map(read).collect()
+}
+
+#[test]
+fn syncfs_survives_power_cut() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("lasting");
+    if !forwards_sync(&place.dir()) {
+        return;
+    }
+    let (dir, done) = (place.dir(), place.folder.join("done"));
+    let words = [dir.to_str().unwrap(), done.to_str().unwrap()];
+    let mut wanted = vec![0; 100_000];
+    wanted[50_000..50_012].copy_from_slice(b"mapped bytes");
+    let output = place.folder.join("out");
+    let client = Client::start_test("syncing::client_writes_and_syncs", &words, &output);
+    assert!(client.until(LIMIT, || done.exists()), "the client did not sync: {}", client.said());
+    let found = after_cut(&place.storm, &["written", "mapped"]);
+    drop(client);
+    assert!(found[0] == vec![7; 300_000], "{} bytes were written", found[0].len());
+    assert!(found[1] == wanted, "{} bytes are of the mapped file", found[1].len());
+}
+
+#[test]
+fn syncfs_fails_while_pool_is_suspended() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("suspended");
+    if !forwards_sync(&place.dir()) {
+        return;
+    }
+    fs::write(place.dir().join("file"), vec![7; 300_000]).unwrap();
+    assert!(place.syncfs());
+    fs::write(place.dir().join("file"), vec![8; 300_000]).unwrap();
+    place.storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+    // the pool is suspended while it waits, and then before it asks
+    for _ in 0..2 {
+        assert!(!place.syncfs());
+        assert!(place.held.is_standing_still());
+    }
+    place.storm.disks()[0].mend();
+    place.held.clear(None).unwrap();
+    assert!(place.syncfs());
+    assert!(after_cut(&place.storm, &["file"])[0] == vec![8; 300_000]);
+}
+
+#[test]
+#[ignore = "a program that another test starts"]
+fn client_maps_and_waits() {
+    let Some(words) = client::words() else { return };
+    let path = Path::new(&words[0]);
+    let open = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut mapping = Mapping::new(&open, 100_000).unwrap();
+    mapping.write(50_000, b"mapped bytes");
+    fs::write(&words[1], b"").unwrap();
+    std::thread::sleep(LIMIT);
+}
+
+#[test]
+fn syncfs_ends_with_mapped_pages_of_suspended_pool() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("mapped");
+    if !forwards_sync(&place.dir()) {
+        return;
+    }
+    let (file, done) = (place.dir().join("file"), place.folder.join("done"));
+    fs::write(&file, vec![7; 100_000]).unwrap();
+    place.held.sync().unwrap();
+    place.storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+    fs::write(place.dir().join("other"), b"to be written").unwrap();
+    assert!(place.held.sync().is_err() && place.held.is_standing_still());
+    let words = [file.to_str().unwrap(), done.to_str().unwrap()];
+    let output = place.folder.join("client");
+    let client = Client::start_test("syncing::client_maps_and_waits", &words, &output);
+    assert!(client.until(LIMIT, || done.exists()), "nothing is mapped: {}", client.said());
+    assert!(!place.syncfs());
+}
