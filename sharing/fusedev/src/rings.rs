@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::answer::{self, Answer, Told};
-use crate::ask::Head;
+use crate::ask::{self, Head};
 use crate::ring::{Event, Payload, Ring, Slot};
 use crate::session::{Lane, Out, Session, Way};
 
@@ -275,7 +275,7 @@ fn kick(session: &Session, queue: u16) {
 /// Whether the request in a slot is a kick.
 fn is_kick(slot: &mut Slot) -> bool {
     let head = Head::read(slot.question().0);
-    head.is_some_and(|head| KICKERS.lock().contains(&head.pid))
+    head.is_some_and(|head| head.code == ask::STATFS && KICKERS.lock().contains(&head.pid))
 }
 
 /// A worker that would give its slot back, of which its queue knows.
