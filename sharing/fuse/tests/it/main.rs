@@ -3,6 +3,7 @@
 mod back;
 mod flags;
 mod live;
+mod many;
 mod mounted;
 mod names;
 mod place;
