@@ -37,7 +37,8 @@ mod tests {
     #[test]
     fn memory_of_ended_threads_is_returned() {
         let before = resident_kib();
-        let blocks = std::thread::spawn(|| (0..2000).map(|_| vec![1_u8; 64 << 10]).collect::<Vec<_>>());
+        let blocks =
+            std::thread::spawn(|| (0..2000).map(|_| vec![1_u8; 64 << 10]).collect::<Vec<_>>());
         let blocks = blocks.join().unwrap();
         assert!(resident_kib() > before + (100 << 10));
         drop(blocks);

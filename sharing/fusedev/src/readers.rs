@@ -136,7 +136,9 @@ impl Readers {
         let is_due = |at: Instant| now.is_none_or(|now| at <= now);
         loop {
             let mut state = self.state.lock();
-            let Some((_, token)) = state.deferred.pop_front_if(|(at, _)| is_due(*at)) else { return };
+            let Some((_, token)) = state.deferred.pop_front_if(|(at, _)| is_due(*at)) else {
+                return;
+            };
             let session = state.sessions.get(&token).cloned();
             drop(state);
             if let Some(session) = session {

@@ -114,7 +114,7 @@ impl Payload {
     fn advise(&self, advice: Advice) -> io::Result<()> {
         // SAFETY: the range is that of this mapping; the advice given here makes its bytes zeros or
         // leaves them, and both are valid bytes
-        Ok(unsafe { madvise(self.begin.cast::<c_void>(), self.length, advice)? })
+        unsafe { madvise(self.begin.cast::<c_void>(), self.length, advice) }.map_err(Into::into)
     }
 
     fn bytes(&mut self) -> &mut [u8] {

@@ -40,7 +40,7 @@ const MOST_WORKERS: usize = 64;
 /// How long a worker keeps an idle slot. Where the kernel gives it none of the requests that are sent for it, it waits
 /// twice as long each time.
 const IDLE: Duration = Duration::from_secs(5);
-const LONGEST_IDLE: Duration = Duration::from_secs(600);
+const LONGEST_IDLE: Duration = Duration::from_mins(10);
 /// How long a kick is held that is passed on.
 const HOLD: Duration = Duration::from_millis(20);
 /// How long to wait before something is tried again for which the system has no means at the moment.

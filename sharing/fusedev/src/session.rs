@@ -228,7 +228,9 @@ pub fn serve(
     readers.add(&session)?;
     if let Some((watch, payloads)) = prepared {
         let slots = (0_u16..).zip(payloads);
-        watch.register(slots.map(|(queue, payload)| Slot::new(Arc::clone(&session), queue, payload)));
+        watch.register(
+            slots.map(|(queue, payload)| Slot::new(Arc::clone(&session), queue, payload)),
+        );
     }
     Ok(ended)
 }

@@ -101,7 +101,8 @@ impl Shared {
     /// Has threads do the jobs: those that wait, and as many new ones as there may be and jobs are left for.
     fn wake(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
         queue.threads.retain(|thread| !thread.is_finished());
-        let most = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS);
+        let most =
+            std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS);
         let missing = queue.jobs.len().saturating_sub(queue.idle);
         let more = missing.min(most.saturating_sub(queue.running));
         for _ in 0..if queue.is_closed { 0 } else { more } {

@@ -4,7 +4,6 @@
 //! pointer each lead to its first block. Held as they are, they would take most of the memory of a pool with many
 //! small data sets.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use ondisk::Order;
@@ -94,7 +93,7 @@ impl Trimmed {
     /// Its bytes without the zeros that were left out.
     pub fn begin(&self) -> &[u8] {
         match self {
-            Self::Whole(block) => block.deref(),
+            Self::Whole(block) => block,
             Self::Short { begin, .. } => begin,
         }
     }

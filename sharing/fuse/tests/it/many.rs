@@ -35,7 +35,8 @@ impl Drop for Cleanup {
         let _ = self.child.wait();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let dirs = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-        let mut dirs: Vec<&str> = dirs.filter(|dir| Path::new(dir).starts_with(&self.dir)).collect();
+        let mut dirs: Vec<&str> =
+            dirs.filter(|dir| Path::new(dir).starts_with(&self.dir)).collect();
         dirs.sort_unstable();
         for dir in dirs.iter().rev() {
             let tool = if rustix::process::geteuid().is_root() { "umount" } else { "fusermount3" };
@@ -83,14 +84,11 @@ struct Pool {
 
 impl Pool {
     fn new(name: &str, storm: &Storm) -> Self {
-        let vdevs = vec![NewVdev {
-            shape: Shape::Single,
-            drives: vec![PathBuf::from("/disk")],
-            purpose: Purpose::Data,
-        }];
-        let (name, properties) = (name.to_owned(), Vec::new());
-        let new = NewPool { name, vdevs, ashift: None, properties, force: false };
-        let held = engine::held::create_on(&new, &storm.devices(), &world()).unwrap();
+        let new = new_pool(name, Path::new("/disk"));
+        Self::run(engine::held::create_on(&new, &storm.devices(), &world()).unwrap())
+    }
+
+    fn run(held: Held) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (pool, ends) = (held.clone(), Arc::clone(&stop));
         let writing = std::thread::spawn(move || {
@@ -121,6 +119,13 @@ impl Pool {
     }
 }
 
+fn new_pool(name: &str, drive: &Path) -> NewPool {
+    let drives = vec![drive.to_owned()];
+    let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
+    let (name, properties) = (name.to_owned(), Vec::new());
+    NewPool { name, vdevs, ashift: None, properties, force: false }
+}
+
 fn count(what: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
@@ -132,7 +137,7 @@ fn threads_at_rest(most: u64) -> u64 {
     let started = Instant::now();
     loop {
         let threads = count("Threads");
-        if threads <= most || started.elapsed() > Duration::from_secs(60) {
+        if threads <= most || started.elapsed() > Duration::from_mins(1) {
             return threads;
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -222,6 +227,34 @@ fn a_suspended_pool_keeps_no_other_waiting() {
             });
             stuck.export();
             other.export();
+        }
+    });
+}
+
+#[test]
+fn a_pool_within_a_mount_of_its_process_goes_on() {
+    in_child("a_pool_within_a_mount_of_its_process_goes_on", |dir| {
+        for without_rings in [false, true] {
+            let storm = Storm::new(&[512 << 20]);
+            let mut outer = Pool::new("outer", &storm);
+            outer.mount("outer", &dir.join("outer"), without_rings);
+            let drive = dir.join("outer/drive");
+            File::create(&drive).unwrap().set_len(128 << 20).unwrap();
+            let held = engine::held::create(&new_pool("inner", &drive), &world()).unwrap();
+            let mut inner = Pool::run(held);
+            inner.mount("inner", &dir.join("inner"), without_rings);
+            std::thread::scope(|scope| {
+                for thread in 0..20_u8 {
+                    scope.spawn(move || {
+                        let path = dir.join(format!("inner/f{thread}"));
+                        fs::write(&path, vec![thread; 1 << 20]).unwrap();
+                        File::open(&path).unwrap().sync_all().unwrap();
+                        assert!(fs::read(&path).unwrap() == vec![thread; 1 << 20]);
+                    });
+                }
+            });
+            inner.export();
+            outer.export();
         }
     });
 }
