@@ -533,6 +533,18 @@ pub struct Listing {
 }
 
 impl Ask {
+    /// Whether the daemon needs less memory when it is done.
+    pub(crate) fn frees_memory(&self) -> bool {
+        match self {
+            Self::ExportPool { .. }
+            | Self::DestroyPool { .. }
+            | Self::Unmount { .. }
+            | Self::UnloadKey { .. } => true,
+            Self::Destroy { dry, .. } => !dry,
+            _ => false,
+        }
+    }
+
     /// The pool that it changes, if it does.
     pub fn changes(&self) -> Option<&str> {
         let name = match self {

@@ -3,14 +3,17 @@
 use std::convert::Infallible;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use engine::held::free_buffers;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Map, Value, json};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,14 +41,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Is the daemon at a place: takes over again what it had, and answers until it is told to end, by
 /// a signal or by whoever may ask it. So many bytes of memory may be used; without a number, a
-/// quarter of what there is.
-pub fn serve(place: &Place, manner: Manner, memory: Option<u64>) -> Result<()> {
+/// quarter of what there is. `return_free_memory` is the allocator's way to give pages that hold nothing
+/// back to the system.
+pub fn serve(
+    place: &Place,
+    manner: Manner,
+    memory: Option<u64>,
+    return_free_memory: fn(),
+) -> Result<()> {
     if manner == Manner::Background {
         // it may lead a session already
         let _ = rustix::process::setsid();
     }
     place.make()?;
     let _lock = place.lock()?;
+    allow_many_files();
     let log = Log::open(place, manner == Manner::Foreground)?;
     let house = Arc::new(House::new(place.clone(), log, world::here(memory)?));
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
@@ -53,14 +63,61 @@ pub fn serve(place: &Place, manner: Manner, memory: Option<u64>) -> Result<()> {
     house.take_over()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Error::file(&place.socket(), &why))?;
-    let done = runtime.block_on(listen(place, &house));
+    let done = runtime.block_on(listen(place, &house, Heap::new(return_free_memory)));
     house.leave();
     runtime.shutdown_timeout(PATIENCE);
     house.log.say("poolhouse ends");
     done
 }
 
-async fn listen(place: &Place, house: &Arc<House>) -> Result<()> {
+/// Raises the limit of open files as far as this process may: each mount has one.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // with fewer, mounts fail one by one and say why
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Returns memory to the system after requests that free some.
+#[derive(Clone)]
+struct Heap {
+    return_free_memory: fn(),
+    /// A return is due, and sees what is freed until then.
+    is_due: Arc<AtomicBool>,
+}
+
+impl Heap {
+    fn new(return_free_memory: fn()) -> Self {
+        Self { return_free_memory, is_due: Arc::default() }
+    }
+
+    /// Returns what is free in a moment, and once more a little later: threads of what was exported or unmounted may
+    /// still be ending.
+    fn shrink_soon(&self) {
+        if self.is_due.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let heap = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            heap.is_due.store(false, Ordering::Release);
+            heap.shrink().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            heap.shrink().await;
+        });
+    }
+
+    async fn shrink(&self) {
+        let return_free_memory = self.return_free_memory;
+        let shrink = move || {
+            free_buffers();
+            return_free_memory();
+        };
+        // a panic there is in the log
+        let _ = tokio::task::spawn_blocking(shrink).await;
+    }
+}
+
+async fn listen(place: &Place, house: &Arc<House>, heap: Heap) -> Result<()> {
     let path = place.socket();
     let failed = |why: std::io::Error| Error::file(&path, &why);
     // who has the lock owns what lies there
@@ -81,7 +138,7 @@ async fn listen(place: &Place, house: &Arc<House>) -> Result<()> {
         tokio::select! {
             stream = listener.accept() => match stream {
                 Ok((stream, _)) => {
-                    talks.spawn(talk(stream, Arc::clone(house), Arc::clone(&told)));
+                    talks.spawn(talk(stream, Arc::clone(house), Arc::clone(&told), heap.clone()));
                 }
                 Err(why) => {
                     house.log.say(&format!("nobody can be heard: {why}"));
@@ -101,10 +158,10 @@ async fn listen(place: &Place, house: &Arc<House>) -> Result<()> {
     Ok(())
 }
 
-async fn talk(stream: UnixStream, house: Arc<House>, told: Arc<Notify>) {
+async fn talk(stream: UnixStream, house: Arc<House>, told: Arc<Notify>, heap: Heap) {
     let answer = |request: Request<Incoming>| {
-        let (house, told) = (Arc::clone(&house), Arc::clone(&told));
-        async move { Ok::<_, Infallible>(respond(request, house, &told).await) }
+        let (house, told, heap) = (Arc::clone(&house), Arc::clone(&told), heap.clone());
+        async move { Ok::<_, Infallible>(respond(request, house, &told, &heap).await) }
     };
     // whoever hangs up wanted no answer
     let _ = hyper::server::conn::http1::Builder::new()
@@ -117,6 +174,7 @@ async fn respond(
     request: Request<Incoming>,
     house: Arc<House>,
     told: &Notify,
+    heap: &Heap,
 ) -> Response<Full<Bytes>> {
     let ask = match ask_of(request).await {
         Ok(ask) => ask,
@@ -125,10 +183,14 @@ async fn respond(
     if let Ask::Stop {} = ask {
         told.notify_one();
     }
+    let frees_memory = ask.frees_memory();
     let cancel = Cancel::default();
     // a client that hangs up has this future dropped
     let _on_hangup = cancel.on_drop();
     let answered = tokio::task::spawn_blocking(move || house.answer(ask, &cancel)).await;
+    if frees_memory {
+        heap.shrink_soon();
+    }
     match answered {
         Ok(Ok(Answer { value, warnings })) => {
             reply(StatusCode::OK, &json!({ "value": value, "warnings": warnings }))

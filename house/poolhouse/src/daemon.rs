@@ -125,7 +125,7 @@ impl Serve {
         }
         let manner = if self.background { Manner::Background } else { Manner::Foreground };
         let memory = self.memory.as_deref().map(size).transpose()?;
-        ::daemon::serve(&place, manner, memory)?;
+        ::daemon::serve(&place, manner, memory, heap::return_free_memory)?;
         Ok(Outcome::Complete)
     }
 }

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 /// What many threads take and give back in pieces of all sizes, the system's own gives back to the
 /// kernel and asks for anew with every group that is written.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: heap::Allocator = heap::Allocator;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::of_process();

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 use fusedev::{Answers, LARGEST, Mount, Notices};
 use rustix::io::Errno;
@@ -220,14 +219,15 @@ fn serve(
 ) -> io::Result<(Mounted, Notices)> {
     let device = Arc::new(fusedev::mount(dir, how)?);
     let notices = Notices::of(&device);
-    let (sender, ended) = channel();
     let folder = std::path::absolute(dir)?;
-    let run = move || {
-        // nobody may be waiting for the end any more
-        let _ = sender.send(fusedev::serve(device, &folder, Box::new(server), rings));
-    };
-    std::thread::Builder::new().name("fuse".to_owned()).spawn(run)?;
-    Ok((Mounted::new(dir, ended), notices))
+    match fusedev::serve(device, &folder, Box::new(server), rings) {
+        Ok(ended) => Ok((Mounted::new(dir, ended), notices)),
+        Err(why) => {
+            // nobody answers there
+            take_away_dead(dir);
+            Err(why)
+        }
+    }
 }
 
 /// Has the kernel offer rings, which only root may ask of it; all works without.

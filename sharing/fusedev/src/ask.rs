@@ -252,6 +252,8 @@ mod code {
 
 /// The first message of all.
 pub(crate) const INIT: u32 = code::INIT;
+/// The request for a file system's figures.
+pub(crate) const STATFS: u32 = code::STATFS;
 
 /// Whether a message waits for no answer: what the kernel no longer needs to know of, and whom a
 /// signal has reached.

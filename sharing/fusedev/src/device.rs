@@ -1,4 +1,4 @@
-//! Questions read from /dev/fuse, one a read, and answered by one write each.
+//! Requests read from /dev/fuse, one a read, and answered by one write each.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -12,13 +12,6 @@ use crate::init::{Ability, LARGEST};
 /// Bytes besides the data of the largest write.
 const BESIDES: usize = 4096;
 
-/// One way to /dev/fuse.
-pub(crate) struct Channel {
-    pub(crate) device: File,
-    buffer: Vec<u8>,
-    agreed: Ability,
-}
-
 /// A message, taken apart.
 pub(crate) struct Message<'a> {
     pub(crate) head: Head,
@@ -26,30 +19,41 @@ pub(crate) struct Message<'a> {
     pub(crate) rest: &'a [u8],
 }
 
-impl Channel {
-    /// To a kernel of which that is wanted.
-    pub(crate) fn new(device: File, agreed: Ability) -> Self {
-        let room = usize::try_from(LARGEST).unwrap_or(0) + BESIDES;
-        Self { device, buffer: vec![0; room], agreed }
-    }
+/// The result of one read.
+pub(crate) enum Received<'a> {
+    Message(Message<'a>),
+    /// No request waits; only a device that does not block says so.
+    Nothing,
+    /// The file system is unmounted, or its connection was aborted.
+    Ended,
+}
 
-    /// Waits for the next message; none: nothing is mounted any more.
-    pub(crate) fn take(&mut self) -> io::Result<Option<(&File, Message<'_>)>> {
-        let length = loop {
-            match (&self.device).read(&mut self.buffer) {
-                Ok(length) => break length,
-                Err(why) => match Errno::from_io_error(&why) {
-                    // the question was taken back, or a signal came
-                    Some(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-                    Some(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
-                    _ => return Err(why),
-                },
-            }
-        };
-        let message = self.buffer.get(..length).and_then(|message| parts(message, self.agreed));
-        let message = message.ok_or_else(|| io::Error::other("the kernel sent half a message"))?;
-        Ok(Some((&self.device, message)))
-    }
+/// Memory for any message.
+pub(crate) fn buffer() -> Vec<u8> {
+    vec![0; usize::try_from(LARGEST).unwrap_or(0) + BESIDES]
+}
+
+/// Reads the next message of a kernel with which `agreed` was negotiated.
+pub(crate) fn receive<'a>(
+    mut device: &File,
+    buffer: &'a mut [u8],
+    agreed: Ability,
+) -> io::Result<Received<'a>> {
+    let length = loop {
+        match device.read(buffer) {
+            Ok(length) => break length,
+            Err(why) => match Errno::from_io_error(&why) {
+                // the kernel withdrew the request, or a signal came
+                Some(Errno::NOENT | Errno::INTR) => {}
+                Some(Errno::AGAIN) => return Ok(Received::Nothing),
+                Some(Errno::NODEV | Errno::CONNABORTED) => return Ok(Received::Ended),
+                _ => return Err(why),
+            },
+        }
+    };
+    let message = buffer.get(..length).and_then(|message| parts(message, agreed));
+    let message = message.ok_or_else(|| io::Error::other("the kernel sent half a message"))?;
+    Ok(Received::Message(message))
 }
 
 /// Takes a message apart.

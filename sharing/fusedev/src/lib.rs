@@ -9,23 +9,25 @@
 //! own_thread  mount(2) and umount(2) on threads that share less with the others
 //! notice     what it is told unasked
 //! special    numbers of special files
-//! session    the threads that wait for questions; one more where none is left to wait
-//! device     questions read from /dev/fuse: any kernel
-//! ring       questions taken from io_uring, a queue for each processor: since Linux 6.14
-//! clone      another way to the same /dev/fuse, so that threads need not share one
+//! session    what is mounted, and the way of one request through it
+//! readers    the threads that read /dev/fuse, one set for all mounts: any kernel
+//! device     requests read from /dev/fuse
+//! rings      the threads that take requests from io_uring, for all mounts: since Linux 6.14
+//! ring       io_uring, and the memory that the kernel puts requests into
 //! ```
 //!
-//! Of the two ways the second is three times as fast where questions are small: who asks and who
-//! answers are on one processor, so that no other has to be woken. Both take the same way through
-//! `ask`, the answers, and `answer`; tests compare them.
+//! Of the two ways the second is three times as fast where requests are small: the program that asks
+//! and the thread that answers are on one processor, so that no other has to be woken. Both take the
+//! same way through `ask`, the answers, and `answer`; tests compare them.
 //!
-//! `unsafe` exists in `ring`, `clone` and `loop_device`, where the kernel is given addresses, and in
-//! `own_thread`.
+//! No thread and no large buffer belongs to a mount: a process with a thousand idle mounts has as many
+//! threads as one with a single mount.
+//!
+//! `unsafe` exists in `ring` and `loop_device`, where the kernel is given addresses, and in `own_thread`.
 #![deny(unsafe_code)]
 
 mod answer;
 mod ask;
-mod clone;
 mod device;
 mod fields;
 mod init;
@@ -33,7 +35,9 @@ mod loop_device;
 mod mounting;
 mod notice;
 mod own_thread;
+mod readers;
 mod ring;
+mod rings;
 mod session;
 mod special;
 

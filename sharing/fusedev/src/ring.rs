@@ -3,7 +3,10 @@
 //! Each processor has a queue of questions in the kernel. What waits for one of them is a [`Slot`]:
 //! memory for a question and its answer, with which the kernel has been registered. A question that
 //! comes completes the request that the slot waits with; its answer goes back with the request for
-//! the next one. A slot may wait in any ring, and move from one to another.
+//! the next one. A slot may wait in any ring, and move from one to another whenever it has a question.
+//!
+//! The kernel wants room for the largest request in each slot. The memory of a slot is mapped, so that
+//! it takes only the pages that requests have touched, and [`Slot::release_pages`] returns those.
 //!
 //! A request is an entry of 128 bytes in a ring's submission queue:
 //!
@@ -26,19 +29,26 @@
 //! `unsafe` because the kernel is given addresses, to which it writes later. What makes it sound:
 //! whose slot the kernel may write to is in [`Ring::waiting`], where nobody can reach it; it comes
 //! out when the kernel has completed its request; and where that never happens, its memory is never
-//! given back. Its safe twin is `device`.
+//! given back. The mapped memory of a slot belongs to it alone. Its safe twin is `device`.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::ffi::c_void;
 use std::io;
 use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use io_uring::{IoUring, cqueue, squeue};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::fields::Fields;
+use crate::init::LARGEST;
+use crate::session::Session;
 
 const HEADS: usize = 288;
 const BODY: usize = 128;
@@ -46,6 +56,9 @@ const FACTS: usize = 256;
 const COMMAND: u8 = 46;
 const REGISTER: u32 = 1;
 const ANSWER_AND_TAKE: u32 = 2;
+/// The mark of the request that waits for the descriptor by which a ring's thread is woken.
+const WAKE: u64 = u64::MAX;
+const POLL_IN: u32 = 1;
 
 /// A stretch of memory, as the system knows it (struct iovec).
 #[repr(C)]
@@ -75,37 +88,104 @@ struct Request {
     rest: [u64; 7],
 }
 
-/// Memory for a question and its answer.
+/// Mapped memory for the data of the largest request.
+pub(crate) struct Payload {
+    begin: *mut u8,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is not bound to a thread
+unsafe impl Send for Payload {}
+
+impl Payload {
+    /// Maps the memory. It takes no room before it is touched.
+    pub(crate) fn new() -> io::Result<Self> {
+        let length = usize::try_from(LARGEST).map_err(io::Error::other)?;
+        let (access, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: the kernel chooses an address at which nothing is mapped
+        let begin = unsafe { mmap_anonymous(ptr::null_mut(), length, access, flags)? };
+        let payload = Self { begin: begin.cast(), length };
+        // a small request would touch a page of 2 MiB; kernels without such pages refuse
+        let _ = payload.advise(Advice::LinuxNoHugepage);
+        Ok(payload)
+    }
+
+    fn advise(&self, advice: Advice) -> io::Result<()> {
+        // SAFETY: the range is that of this mapping; the advice given here makes its bytes zeros or
+        // leaves them, and both are valid bytes
+        unsafe { madvise(self.begin.cast::<c_void>(), self.length, advice) }.map_err(Into::into)
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping has this length, can be read and written, and belongs to this value
+        unsafe { std::slice::from_raw_parts_mut(self.begin, self.length) }
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        // SAFETY: the mapping belongs to this value, which ends
+        let _ = unsafe { munmap(self.begin.cast::<c_void>(), self.length) };
+    }
+}
+
+/// Memory for a request of a session and its answer.
 pub(crate) struct Slot {
+    pub(crate) session: Arc<Session>,
     pub(crate) queue: u16,
     heads: Box<[u8; HEADS]>,
-    pub(crate) rest: Vec<u8>,
+    payload: Payload,
     stretches: Box<[Stretch; 2]>,
 }
 
-// SAFETY: the addresses in `stretches` are those of the boxes beside it, which go with it
+// SAFETY: the addresses in `stretches` are those of the memory beside it, which goes with it
 unsafe impl Send for Slot {}
 
 impl Slot {
-    /// For a queue's questions, with so many bytes besides their heads.
-    pub(crate) fn new(queue: u16, bytes: usize) -> Self {
-        let (mut heads, mut rest) = (Box::new([0; HEADS]), vec![0; bytes]);
+    /// For the requests of one of the session's queues.
+    pub(crate) fn new(session: Arc<Session>, queue: u16, payload: Payload) -> Self {
+        let mut heads = Box::new([0; HEADS]);
         let stretches = Box::new([
             Stretch { begin: heads.as_mut_ptr(), length: HEADS },
-            Stretch { begin: rest.as_mut_ptr(), length: rest.len() },
+            Stretch { begin: payload.begin, length: payload.length },
         ]);
-        Self { queue, heads, rest, stretches }
+        Self { session, queue, heads, payload, stretches }
     }
 
-    /// The head and the fields of the question that has come, and how many bytes of the rest are
+    /// The head and the fields of the request that has come, and how many bytes of the rest are
     /// its.
     pub(crate) fn question(&mut self) -> (&[u8], &[u8], &mut [u8], usize) {
         let (heads, facts) = self.heads.split_at(FACTS);
         let (head, body) = heads.split_at(BODY);
         let mut facts = Fields(facts);
         let length = facts.skip(16).and_then(|()| facts.u32()).unwrap_or(0);
-        let length = usize::try_from(length).unwrap_or(0).min(self.rest.len());
-        (head, body, &mut self.rest, length)
+        let length = usize::try_from(length).unwrap_or(0).min(self.payload.length);
+        (head, body, self.payload.bytes(), length)
+    }
+
+    /// Memory for the data of the answer.
+    pub(crate) fn payload(&mut self) -> &mut [u8] {
+        self.payload.bytes()
+    }
+
+    /// Returns the pages beyond the first `used` bytes to the system.
+    pub(crate) fn release_pages(&mut self, used: usize) {
+        let used = used.next_multiple_of(rustix::param::page_size()).min(self.payload.length);
+        // SAFETY: `used` is within the mapping
+        let begin = unsafe { self.payload.begin.add(used) };
+        // SAFETY: the range is the end of the mapping, which reads as zeros afterwards
+        let _ = unsafe {
+            madvise(begin.cast::<c_void>(), self.payload.length - used, Advice::LinuxDontNeed)
+        };
+    }
+
+    /// How many bytes of data the answer has.
+    pub(crate) fn answer_length(&self) -> usize {
+        let (_, facts) = self.heads.split_at(FACTS);
+        let mut facts = Fields(facts);
+        let length = facts.skip(16).and_then(|()| facts.u32()).unwrap_or(0);
+        usize::try_from(length).unwrap_or(0)
     }
 
     /// Puts the answer's head in place; so many bytes of the rest belong to it.
@@ -125,35 +205,39 @@ impl Slot {
     }
 }
 
+/// What a ring reports.
+pub(crate) enum Event {
+    /// A request came to a slot; or the slot waits no more, because its file system is unmounted or the
+    /// kernel refused it.
+    Slot(Slot, io::Result<()>),
+    /// Another thread woke the ring's ([`Ring::wake_by`]).
+    Woken,
+    TimedOut,
+}
+
 /// A ring, and the slots that wait in it.
 pub(crate) struct Ring {
     queues: IoUring<squeue::Entry128, cqueue::Entry>,
-    device: Arc<File>,
     waiting: HashMap<u64, Slot>,
     next: u64,
 }
 
 impl Ring {
-    /// A ring in which so many slots can wait, for the thread that makes it.
-    pub(crate) fn new(device: &Arc<File>, slots: u32) -> io::Result<Self> {
+    /// A ring for the thread that makes it, which can submit so many requests at once.
+    pub(crate) fn new(entries: u32) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
-        let queues = builder.build(slots.next_power_of_two())?;
-        Ok(Self { queues, device: Arc::clone(device), waiting: HashMap::new(), next: 0 })
+        let queues = builder.build(entries.next_power_of_two())?;
+        Ok(Self { queues, waiting: HashMap::new(), next: 0 })
     }
 
-    /// How many slots wait.
-    pub(crate) fn waits(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Makes a slot known to the kernel; it waits for its first question.
+    /// Makes a slot known to the kernel; it waits for its first request.
     pub(crate) fn register(&mut self, slot: Slot) -> io::Result<()> {
         let address = slot.stretches.as_ptr() as u64;
         self.submit(slot, &Request { command: REGISTER, address, count: 2, ..Request::default() })
     }
 
-    /// Gives a slot's answer, and has it wait for the next question.
+    /// Gives a slot's answer, and has it wait for the next request.
     pub(crate) fn answer(&mut self, slot: Slot) -> io::Result<()> {
         let question = slot.number();
         self.submit(slot, &Request { command: ANSWER_AND_TAKE, question, ..Request::default() })
@@ -166,40 +250,62 @@ impl Ring {
         for (to, from) in queue.iter_mut().zip(slot.queue.to_ne_bytes()) {
             *to = from;
         }
-        let descriptor = self.device.as_raw_fd();
+        let descriptor = slot.session.device().as_raw_fd();
         let queue = u64::from_ne_bytes(queue);
         let request = Request { kind: COMMAND, descriptor, mark, queue, ..*request };
         self.waiting.insert(mark, slot);
         // SAFETY: both are 128 bytes of plain numbers, and this is what the system has there
         let entry = unsafe { mem::transmute::<Request, squeue::Entry128>(request) };
-        // SAFETY: the memory that the request speaks of is that of a slot in `waiting`, which stays
-        // where it is until the request is completed
-        let pushed = unsafe { self.queues.submission().push(&entry) };
-        pushed.map_err(|_| {
-            self.waiting.remove(&mark);
-            io::Error::other("the ring has no room")
-        })
+        self.push(&entry).inspect_err(|_| drop(self.waiting.remove(&mark)))
     }
 
-    /// Has the kernel see at once what it would see when the next question is waited for.
-    pub(crate) fn tell(&mut self) -> io::Result<()> {
+    /// Has [`Event::Woken`] reported once, as soon as the descriptor can be read.
+    pub(crate) fn wake_by(&mut self, descriptor: &OwnedFd) -> io::Result<()> {
+        let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), POLL_IN);
+        self.push(&poll.build().user_data(WAKE).into())
+    }
+
+    fn push(&mut self, entry: &squeue::Entry128) -> io::Result<()> {
+        if self.queues.submission().is_full() {
+            self.flush()?;
+        }
+        // SAFETY: the memory that the entry speaks of is that of a slot in `waiting`, which stays
+        // where it is until the request is completed; a poll speaks of none
+        let pushed = unsafe { self.queues.submission().push(entry) };
+        pushed.map_err(|_| io::Error::other("the ring has no room"))
+    }
+
+    /// Submits at once what [`Ring::next`] would submit.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.queues.submit().map(|_| ())
     }
 
-    /// Waits until a question has come, and gives the slot with it. The error of a slot that waits
-    /// no more (nothing is mounted any more, or it was refused) comes with that slot.
-    pub(crate) fn take(&mut self) -> io::Result<(Slot, io::Result<()>)> {
+    /// Waits for an event, without `timeout` for any time.
+    pub(crate) fn next(&mut self, timeout: Option<Duration>) -> io::Result<Event> {
         loop {
             if let Some(done) = self.queues.completion().next() {
+                if done.user_data() == WAKE {
+                    return Ok(Event::Woken);
+                }
                 let Some(slot) = self.waiting.remove(&done.user_data()) else { continue };
                 let result = done.result();
                 let refused = io::Error::from_raw_os_error(result.saturating_neg());
-                return Ok((slot, if result < 0 { Err(refused) } else { Ok(()) }));
+                return Ok(Event::Slot(slot, if result < 0 { Err(refused) } else { Ok(()) }));
             }
-            match self.queues.submit_and_wait(1) {
+            let waited = match timeout.map(Timespec::from) {
+                None => self.queues.submit_and_wait(1),
+                Some(time) => {
+                    let arguments = SubmitArgs::new().timespec(&time);
+                    self.queues.submitter().submit_with_args(1, &arguments)
+                }
+            };
+            match waited {
                 Ok(_) => {}
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                Err(why) => return Err(why),
+                Err(why) => match Errno::from_io_error(&why) {
+                    Some(Errno::INTR) => {}
+                    Some(Errno::TIME) => return Ok(Event::TimedOut),
+                    _ => return Err(why),
+                },
             }
         }
     }
@@ -207,7 +313,11 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // the kernel may still write to them
-        self.waiting.drain().for_each(|(_, slot)| mem::forget(slot));
+        for (_, slot) in self.waiting.drain() {
+            let Slot { session, heads, payload, stretches, .. } = slot;
+            // the kernel may still write to these
+            mem::forget((heads, payload, stretches));
+            drop(session);
+        }
     }
 }

@@ -1,43 +1,32 @@
-//! The threads that wait for the kernel's questions and answer them.
+//! What is mounted, and the way of one request through it.
 //!
-//! Where there are rings, a watch has a slot wait in the queue of each processor. A slot to which a
-//! question comes goes to a new thread, which is bound to that processor and keeps it; so a mount at
-//! rest takes two threads, and one in use a thread for each processor from which it is used. The
-//! device is read besides: what needs no answer comes there.
-//!
-//! Wherever the last that waited has got a question, one more thread is started, until there are
-//! many. Those that say that they may take long do not count.
-//!
-//! What the kernel forgets it tells by the device, one by one, and a thread that waits there is woken
-//! for each. Where questions come by rings nothing else comes there, so the thread that has been told
-//! lets more gather before it asks again.
-//!
-//! The kernel has a slot that becomes free look for questions that wait, but not one that is new: so
-//! where all others may take long, a question of our own is sent along, after whose answer it looks.
+//! A session ends when its file system is unmounted or its connection aborted and the last of its requests is
+//! answered: every thread and every slot that still has to do with it holds a reference, and the last one that
+//! is dropped ends it. Threads and rings belong to the process (`readers`, `rings`), not to a session.
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
+use parking_lot::Mutex;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::answer::{self, Answer, Told};
+use crate::answer::Answer;
 use crate::ask::{self, Ask, Head};
-use crate::clone::clone;
-use crate::device::{self, Channel, Message};
-use crate::init::{Ability, LARGEST, Offer};
-use crate::ring::{Ring, Slot};
+use crate::device::{self, Message, Received};
+use crate::init::{Ability, Offer};
+use crate::readers::Readers;
+use crate::ring::{Payload, Slot};
+use crate::rings::{RingQueue, Watch};
 
-/// Threads of a queue that may be busy at a time.
-const MOST: usize = 16;
-/// So long what the kernel forgets may gather: some bytes each, in its memory.
-const GATHER: Duration = Duration::from_millis(20);
+/// Requests of one mount that reader threads answer at a time. Those that say that they may take long do not
+/// count; the others wait in the kernel, which costs other mounts nothing.
+const MOST_UNDERWAY: usize = 16;
 /// Where Linux tells how many processors there can ever be.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
@@ -85,17 +74,16 @@ pub struct Asker<'a> {
     pub gid: u32,
     /// The thread that asks; 0: the kernel itself.
     pub pid: u32,
-    queue: &'a Queue,
-    help: &'a dyn Help,
+    lane: &'a dyn Lane,
     is_over: &'a AtomicBool,
 }
 
-/// How more questions are heard.
-trait Help {
-    /// One more thread waits for them.
-    fn more(&self);
-    /// Those that wait are looked for.
-    fn kick(&self);
+/// The way by which a request came: other requests take the same.
+pub(crate) trait Lane {
+    /// The request takes any time from now on: it no longer counts among those that are answered at a time.
+    fn pause(&self);
+    /// It counts again.
+    fn resume(&self);
 }
 
 impl Asker<'_> {
@@ -106,25 +94,20 @@ impl Asker<'_> {
 
     /// Does something that may take any time; others take its place meanwhile.
     pub fn at_leisure<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.queue.slow.fetch_add(1, SeqCst);
-        if self.queue.is_short() {
-            self.help.more();
-        } else {
-            self.help.kick();
-        }
+        self.lane.pause();
         let done = work();
-        self.queue.slow.fetch_sub(1, SeqCst);
+        self.lane.resume();
         done
     }
 }
 
 /// Where bytes that were asked for go.
-pub struct Out<'a>(Way<'a>);
+pub struct Out<'a>(pub(crate) Way<'a>);
 
-enum Way<'a> {
-    /// They are written at once.
+pub(crate) enum Way<'a> {
+    /// To the device, at once.
     Device { device: &'a File, unique: u64 },
-    /// They are put where the kernel looks for them: the room there is, and how much of it is used.
+    /// To the memory where the kernel looks for them: the room there is, and how much of it is used.
     Slot { room: &'a mut [u8], used: usize },
 }
 
@@ -172,97 +155,110 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Those who wait for the same questions.
+/// Frees the memory into which this thread read data.
+pub(crate) fn free_scratch() {
+    SCRATCH.take();
+}
+
+/// The requests of a session that reader threads answer at the moment.
 #[derive(Default)]
-struct Queue {
-    /// Threads.
-    all: AtomicUsize,
-    /// Of those, how many wait for a question.
-    idle: AtomicUsize,
-    /// And how many may take long.
-    slow: AtomicUsize,
+struct Underway {
+    count: usize,
+    /// The device is polled, or a thread is about to see to that.
+    is_polled: bool,
 }
 
-impl Queue {
-    fn joins(&self) {
-        self.all.fetch_add(1, SeqCst);
-        self.idle.fetch_add(1, SeqCst);
-    }
-
-    /// Somebody got a question; gives whether one more is to wait for the next.
-    fn begins(&self) -> bool {
-        self.idle.fetch_sub(1, SeqCst);
-        self.is_short()
-    }
-
-    /// Whether nobody waits for a question, and somebody more may.
-    fn is_short(&self) -> bool {
-        let busy = self.all.load(SeqCst).saturating_sub(self.slow.load(SeqCst));
-        self.idle.load(SeqCst) == 0 && busy < MOST
-    }
-
-    fn ends(&self) {
-        self.idle.fetch_add(1, SeqCst);
-    }
-}
-
-struct Session {
+/// A mounted file system.
+pub(crate) struct Session {
     answers: Box<dyn Answers>,
-    /// What is wanted of the kernel.
+    /// What was negotiated with the kernel.
     agreed: Ability,
     /// Where it is mounted.
     dir: PathBuf,
     device: Arc<File>,
-    /// Of those who read the device.
-    readers: Queue,
-    /// Of each processor.
-    queues: Vec<Queue>,
+    /// What the readers know it by.
+    pub(crate) token: u64,
+    underway: Mutex<Underway>,
+    /// Of each processor; none: requests come by the device only.
+    queues: Vec<RingQueue>,
+    /// The kernel refused a slot, so requests come by the device.
+    is_refused: AtomicBool,
     /// Nothing is mounted any more.
     is_over: AtomicBool,
+    /// Dropped last: whoever waits for the end then knows that the answers are dropped, too.
+    _ended: Sender<io::Result<()>>,
 }
 
-/// Whoever has one is not done.
-type Alive = Sender<()>;
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.answers.end();
+    }
+}
 
-/// Answers what the kernel asks of what is mounted on a folder, until it is not any more. `rings`: by io_uring,
-/// if that can be had.
+/// Has the requests for what is mounted on a folder answered until it is unmounted; `rings`: by io_uring, if that
+/// can be had. The receiver is disconnected when the session has ended.
 pub fn serve(
     device: Arc<File>,
     dir: &Path,
     answers: Box<dyn Answers>,
     rings: bool,
-) -> io::Result<()> {
-    let queues = if rings && Ring::new(&device, 1).is_ok() { processors() } else { 0 };
-    let Some(agreed) = begin(&device, answers.as_ref(), queues > 0)? else { return Ok(()) };
-    let by_rings = agreed.has(Ability::OVER_IO_URING);
-    let queues = (0..if by_rings { queues } else { 0 }).map(|_| Queue::default()).collect();
-    let (dir, readers, is_over) = (dir.to_owned(), Queue::default(), AtomicBool::new(false));
-    let session = Session { answers, agreed, dir, device, readers, queues, is_over };
-    let session = Arc::new(session);
-    let (alive, ends) = channel();
-    if by_rings {
-        session.start("fuse watch", &alive, |session, alive| watch(&session, &alive))?;
+) -> io::Result<Receiver<io::Result<()>>> {
+    static TOKENS: AtomicU64 = AtomicU64::new(1);
+    let readers = Readers::of_process()?;
+    let prepared = if rings { prepare_rings() } else { None };
+    let (sender, ended) = channel();
+    let Some(agreed) = negotiate(&device, answers.as_ref(), prepared.is_some())? else {
+        return Ok(ended);
+    };
+    let prepared = prepared.filter(|_| agreed.has(Ability::OVER_IO_URING));
+    let queues = prepared.as_ref().map_or(0, |(_, payloads)| payloads.len());
+    fcntl_setfl(&device, fcntl_getfl(&device)? | OFlags::NONBLOCK)?;
+    let session = Arc::new(Session {
+        answers,
+        agreed,
+        dir: dir.to_owned(),
+        device,
+        token: TOKENS.fetch_add(1, SeqCst),
+        underway: Mutex::new(Underway { count: 0, is_polled: true }),
+        queues: (0..queues).map(|_| RingQueue::default()).collect(),
+        is_refused: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
+        _ended: sender,
+    });
+    readers.add(&session)?;
+    if let Some((watch, payloads)) = prepared {
+        let slots = (0_u16..).zip(payloads);
+        watch.register(
+            slots.map(|(queue, payload)| Slot::new(Arc::clone(&session), queue, payload)),
+        );
     }
-    session.add_reader(&alive)?;
-    drop(alive);
-    // an error: nobody is left who could send anything
-    while ends.recv().is_ok() {}
-    session.answers.end();
-    Ok(())
+    Ok(ended)
 }
 
-/// How many processors there can be; 0 if that is not known.
-fn processors() -> usize {
-    let text = std::fs::read_to_string(POSSIBLE).unwrap_or_default();
-    let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
-    last.map_or(0, |last| last.saturating_add(1))
+/// The thread that holds slots, and memory for a slot of each processor; none: requests come by the device.
+fn prepare_rings() -> Option<(&'static Watch, Vec<Payload>)> {
+    let watch = Watch::of_process().ok()?;
+    let processors = processors()?;
+    let payloads = (0..processors).map(|_| Payload::new()).collect::<io::Result<Vec<_>>>();
+    payloads.ok().map(|payloads| (watch, payloads))
+}
+
+/// How many processors there can be, if Linux tells.
+fn processors() -> Option<u16> {
+    let text = std::fs::read_to_string(POSSIBLE).ok()?;
+    let last = text.trim().rsplit([',', '-']).next()?.parse::<u16>().ok()?;
+    last.checked_add(1)
 }
 
 /// Agrees with the kernel what is spoken, and whether by rings; none: it was unmounted before.
-fn begin(device: &Arc<File>, answers: &dyn Answers, rings: bool) -> io::Result<Option<Ability>> {
-    let mut channel = Channel::new(device.try_clone()?, Ability::default());
+fn negotiate(device: &File, answers: &dyn Answers, rings: bool) -> io::Result<Option<Ability>> {
+    let mut buffer = device::buffer();
     loop {
-        let Some((device, message)) = channel.take()? else { return Ok(None) };
+        let message = match device::receive(device, &mut buffer, Ability::default())? {
+            Received::Message(message) => message,
+            Received::Nothing => continue,
+            Received::Ended => return Ok(None),
+        };
         let unique = message.head.unique;
         if message.head.code != ask::INIT {
             device::answer(device, unique, Err(Errno::IO));
@@ -286,221 +282,80 @@ fn begin(device: &Arc<File>, answers: &dyn Answers, rings: bool) -> io::Result<O
 }
 
 impl Session {
-    fn start(
-        self: &Arc<Self>,
-        name: &str,
-        alive: &Alive,
-        work: impl FnOnce(Arc<Self>, Alive) + Send + 'static,
-    ) -> io::Result<()> {
-        let (session, alive) = (Arc::clone(self), alive.clone());
-        let started = std::thread::Builder::new().name(name.to_owned());
-        started.spawn(move || work(session, alive)).map(|_| ())
+    /// The way to the kernel.
+    pub(crate) fn device(&self) -> &File {
+        &self.device
     }
 
-    /// One more who reads the device.
-    fn add_reader(self: &Arc<Self>, alive: &Alive) -> io::Result<()> {
-        // where there can be no other way, the first one is shared
-        let device = clone(&self.device).or_else(|_| self.device.try_clone())?;
-        self.readers.joins();
-        self.start("fuse", alive, move |session, alive| {
-            read(&session, device, &alive);
-        })
+    /// Where it is mounted.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
-    /// One more who takes a queue's questions; `slot` has one.
-    fn add_taker(self: &Arc<Self>, slot: Slot, has_question: bool, alive: &Alive) {
-        let Some(queue) = self.queues.get(usize::from(slot.queue)) else { return };
-        queue.joins();
-        // without a thread nobody answers, which ends it all
-        let _ = self.start(&format!("fuse {}", slot.queue), alive, move |session, alive| {
-            let _ = take(&session, slot, has_question, &alive);
-        });
+    /// What was negotiated with the kernel.
+    pub(crate) fn agreed(&self) -> Ability {
+        self.agreed
     }
 
-    /// Asks something by a queue that has a slot free.
-    fn kick(&self, queue: u16) {
-        let dir = self.dir.clone();
-        let ask = move || {
-            stay_on(queue);
-            // whatever the answer is
-            let _ = rustix::fs::statfs(&dir);
-        };
-        let _ = std::thread::Builder::new().name("fuse kick".to_owned()).spawn(ask);
+    /// The requests of a processor.
+    pub(crate) fn queue(&self, number: u16) -> Option<&RingQueue> {
+        self.queues.get(usize::from(number))
     }
 
-    /// Hears what the kernel does not know any more.
-    fn forget(&self, message: &Message<'_>, help: &dyn Help) {
-        let mut nodes = ask::forgotten(&message.head, message.rest).peekable();
-        if nodes.peek().is_none() {
-            return;
-        }
-        // what has to be freed may take its time, and who reads the device may be wanted for questions
-        let answers_too = self.queues.is_empty();
-        if answers_too && self.readers.begins() {
-            help.more();
-        }
+    /// Whether requests come by rings.
+    pub(crate) fn has_rings(&self) -> bool {
+        !self.queues.is_empty() && !self.is_refused.load(SeqCst)
+    }
+
+    /// The kernel has no use for a slot: it then sends requests by the device, or nothing is mounted any more.
+    pub(crate) fn refuse_rings(&self) {
+        self.is_refused.store(true, SeqCst);
+    }
+
+    /// Nothing is mounted any more: requests that wait for something need not.
+    pub(crate) fn set_over(&self) {
+        self.is_over.store(true, SeqCst);
+    }
+
+    /// A reader begins to answer a request; returns whether the device is polled meanwhile.
+    pub(crate) fn begin_request(&self) -> bool {
+        let mut underway = self.underway.lock();
+        underway.count += 1;
+        underway.is_polled = underway.count < MOST_UNDERWAY;
+        underway.is_polled
+    }
+
+    /// A reader has answered; returns whether the device is to be polled from now on.
+    pub(crate) fn end_request(&self) -> bool {
+        let mut underway = self.underway.lock();
+        underway.count -= 1;
+        let polls = !underway.is_polled && underway.count < MOST_UNDERWAY;
+        underway.is_polled |= polls;
+        polls
+    }
+
+    /// A request counts again that had been left out.
+    pub(crate) fn resume_request(&self) {
+        self.underway.lock().count += 1;
+    }
+
+    /// Tells the answers of the nodes that the kernel no longer knows.
+    pub(crate) fn forget(&self, message: &Message<'_>) {
+        let nodes = ask::forgotten(&message.head, message.rest);
         nodes.for_each(|node| self.answers.forget(node));
-        if answers_too {
-            self.readers.ends();
-        }
     }
 
-    fn answered(
+    /// Answers a request.
+    pub(crate) fn answer(
         &self,
-        (queue, help): (&Queue, &dyn Help),
+        lane: &dyn Lane,
         head: &Head,
         (body, rest): (&[u8], &[u8]),
         out: &mut Out<'_>,
     ) -> Result<Answer, Errno> {
-        if queue.begins() {
-            help.more();
-        }
         let Head { node, uid, gid, pid, .. } = *head;
         let ask = Ask::read(head.code, body, rest).ok_or(Errno::NOSYS);
-        let asker = Asker { node, uid, gid, pid, queue, help, is_over: &self.is_over };
+        let asker = Asker { node, uid, gid, pid, lane, is_over: &self.is_over };
         ask.and_then(|ask| self.answers.answer(&asker, ask, out))
     }
-}
-
-struct MoreReaders<'a> {
-    session: &'a Arc<Session>,
-    alive: &'a Alive,
-}
-
-impl Help for MoreReaders<'_> {
-    fn more(&self) {
-        // without one more, those there are answer
-        let _ = self.session.add_reader(self.alive);
-    }
-
-    fn kick(&self) {}
-}
-
-struct MoreTakers<'a> {
-    session: &'a Arc<Session>,
-    alive: &'a Alive,
-    queue: u16,
-}
-
-impl Help for MoreTakers<'_> {
-    fn more(&self) {
-        let bytes = usize::try_from(LARGEST).unwrap_or(0);
-        self.session.add_taker(Slot::new(self.queue, bytes), false, self.alive);
-    }
-
-    fn kick(&self) {
-        self.session.kick(self.queue);
-    }
-}
-
-/// Binds the thread to the processor of a queue. Where that is not for us, any will do.
-fn stay_on(queue: u16) {
-    let (mut processor, number) = (CpuSet::new(), usize::from(queue));
-    if number < CpuSet::MAX_CPU {
-        processor.set(number);
-        let _ = sched_setaffinity(None, &processor);
-    }
-}
-
-/// Reads the device.
-fn read(session: &Arc<Session>, device: File, alive: &Alive) {
-    let mut channel = Channel::new(device, session.agreed);
-    while let Ok(Some((device, message))) = channel.take() {
-        let help = MoreReaders { session, alive };
-        if ask::is_unanswered(message.head.code) {
-            session.forget(&message, &help);
-            // questions are not kept waiting by this
-            if !session.queues.is_empty() {
-                std::thread::sleep(GATHER);
-            }
-            continue;
-        }
-        let unique = message.head.unique;
-        let mut out = Out(Way::Device { device, unique });
-        let parts = (message.body, message.rest);
-        match session.answered((&session.readers, &help), &message.head, parts, &mut out) {
-            Ok(Answer(Told::Bytes(bytes))) => device::answer(device, unique, Ok(&bytes)),
-            Ok(Answer(Told::Given)) => {}
-            Err(why) => device::answer(device, unique, Err(why)),
-        }
-        session.readers.ends();
-    }
-    session.is_over.store(true, SeqCst);
-}
-
-/// Has a slot wait in each queue, and gives those that get a question to threads.
-fn watch(session: &Arc<Session>, alive: &Alive) {
-    let count = u32::try_from(session.queues.len()).unwrap_or(u32::MAX);
-    let Ok(mut ring) = Ring::new(&session.device, count) else { return };
-    let bytes = usize::try_from(LARGEST).unwrap_or(0);
-    for queue in 0..u16::try_from(count).unwrap_or(u16::MAX) {
-        if ring.register(Slot::new(queue, bytes)).is_err() {
-            return;
-        }
-    }
-    while ring.waits() > 0 {
-        match ring.take() {
-            Ok((slot, Ok(()))) => session.add_taker(slot, true, alive),
-            // it is not mounted any more, or was refused; then the others are told so, too
-            Ok((_, Err(_))) => {}
-            Err(_) => return,
-        }
-    }
-}
-
-/// Takes a queue's questions on its processor.
-fn take(session: &Arc<Session>, slot: Slot, has_question: bool, alive: &Alive) -> io::Result<()> {
-    let number = slot.queue;
-    stay_on(number);
-    let mut ring = Ring::new(&session.device, 1)?;
-    if has_question {
-        answer(session, slot, &mut ring, alive)?;
-    } else {
-        ring.register(slot)?;
-        let queue = session.queues.get(usize::from(number));
-        if queue.is_some_and(|queue| queue.slow.load(SeqCst) > 0) {
-            ring.tell()?;
-            session.kick(number);
-        }
-    }
-    loop {
-        let (slot, came) = ring.take()?;
-        came?;
-        answer(session, slot, &mut ring, alive)?;
-    }
-}
-
-/// Answers the question in a slot.
-fn answer(
-    session: &Arc<Session>,
-    mut slot: Slot,
-    ring: &mut Ring,
-    alive: &Alive,
-) -> io::Result<()> {
-    let number = slot.queue;
-    let Some(queue) = session.queues.get(usize::from(number)) else { return Ok(()) };
-    let help = MoreTakers { session, alive, queue: number };
-    let (head, body, memory, length) = slot.question();
-    let head = Head::read(head).ok_or_else(|| io::Error::other("half a message"))?;
-    let (rest, room) = memory.split_at_mut(length);
-    let mut out = Out(Way::Slot { room, used: 0 });
-    let told = session.answered((queue, &help), &head, (body, rest), &mut out);
-    let given = if let Way::Slot { used, .. } = out.0 { used } else { 0 };
-    let (error, told) = match told {
-        Ok(Answer(Told::Given)) => {
-            memory.copy_within(length..length + given, 0);
-            (0, given)
-        }
-        Ok(Answer(Told::Bytes(bytes))) => match memory.get_mut(..bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(&bytes);
-                (0, bytes.len())
-            }
-            None => (-Errno::RANGE.raw_os_error(), 0),
-        },
-        Err(why) => (-why.raw_os_error(), 0),
-    };
-    slot.answer(&answer::head(head.unique, error, told), told);
-    queue.ends();
-    ring.answer(slot)
 }

@@ -73,7 +73,7 @@ impl Tree {
             snapshots: Mutex::default(),
             report,
             told: Mutex::default(),
-            workers: Workers::start(),
+            workers: Workers::new(),
         })))
     }
 

@@ -1,19 +1,22 @@
 //! Threads that fetch blocks before somebody asks for them.
+//!
+//! They are started when there is work for them, and end when there has been none for a while: a file system that
+//! nobody reads has none.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use engine::files::Content;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::Reader;
 
 /// The threads; they end when this is dropped.
 pub(crate) struct Workers {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -25,6 +28,12 @@ struct Shared {
 struct Queue {
     jobs: VecDeque<Job>,
     is_closed: bool,
+    /// All that were started, until they are seen to have ended.
+    threads: Vec<JoinHandle<()>>,
+    /// Of the threads, those that take jobs.
+    running: usize,
+    /// Of those, the ones that wait for a job.
+    idle: usize,
 }
 
 enum Job {
@@ -37,23 +46,17 @@ enum Job {
 /// More are not kept: who asks for the block then fetches it.
 const LONGEST: usize = 1024;
 const MOST_THREADS: usize = 8;
+/// How long a thread waits for a job before it ends.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// A way to give the threads work.
 #[derive(Clone)]
 pub(crate) struct Errands(Weak<Shared>);
 
 impl Workers {
-    pub(crate) fn start() -> Self {
-        let shared = Arc::new(Shared { queue: Mutex::default(), turned: Condvar::new() });
-        let count = std::thread::available_parallelism().map_or(2, usize::from);
-        let threads = (0..count.clamp(2, MOST_THREADS)).filter_map(|number| {
-            let shared = Arc::clone(&shared);
-            let named = std::thread::Builder::new().name(format!("read-ahead-{number}"));
-            // without them everything works, only slower
-            named.spawn(move || shared.work()).ok()
-        });
-        let threads = threads.collect();
-        Self { shared, threads }
+    /// No thread yet.
+    pub(crate) fn new() -> Self {
+        Self { shared: Arc::new(Shared { queue: Mutex::default(), turned: Condvar::new() }) }
     }
 
     pub(crate) fn errands(&self) -> Errands {
@@ -74,8 +77,7 @@ impl Errands {
                 queue.jobs.push_back(Job::Fetch(Arc::downgrade(reader), *block));
             }
         }
-        drop(queue);
-        shared.turned.notify_all();
+        shared.wake(queue);
     }
 
     /// Has a range of a file brought into the pool's cache, block by block.
@@ -91,23 +93,47 @@ impl Errands {
             queue.jobs.push_back(Job::Warm(Arc::clone(&content), at..behind));
             at = behind;
         }
-        drop(queue);
-        shared.turned.notify_all();
+        shared.wake(queue);
     }
 }
 
 impl Shared {
+    /// Has threads do the jobs: those that wait, and as many new ones as there may be and jobs are left for.
+    fn wake(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        queue.threads.retain(|thread| !thread.is_finished());
+        let most =
+            std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS);
+        let missing = queue.jobs.len().saturating_sub(queue.idle);
+        let more = missing.min(most.saturating_sub(queue.running));
+        for _ in 0..if queue.is_closed { 0 } else { more } {
+            let shared = Arc::clone(self);
+            let named = std::thread::Builder::new().name(format!("read-ahead-{}", queue.running));
+            // without them everything works, only slower
+            let Ok(thread) = named.spawn(move || shared.work()) else { break };
+            queue.running += 1;
+            queue.threads.push(thread);
+        }
+        drop(queue);
+        self.turned.notify_all();
+    }
+
     fn work(&self) {
         let mut queue = self.queue.lock();
         while !queue.is_closed {
             let Some(job) = queue.jobs.pop_front() else {
-                self.turned.wait(&mut queue);
+                queue.idle += 1;
+                let has_waited = self.turned.wait_for(&mut queue, IDLE).timed_out();
+                queue.idle -= 1;
+                if has_waited && queue.jobs.is_empty() {
+                    break;
+                }
                 continue;
             };
             drop(queue);
             job.run();
             queue = self.queue.lock();
         }
+        queue.running -= 1;
     }
 }
 
@@ -130,14 +156,42 @@ impl Job {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.shared.queue.lock().is_closed = true;
+        let mut queue = self.shared.queue.lock();
+        queue.is_closed = true;
+        // what they hold of the file system goes with it
+        queue.jobs.clear();
+        let threads = std::mem::take(&mut queue.threads);
+        drop(queue);
         self.shared.turned.notify_all();
         let own = std::thread::current().id();
-        for thread in self.threads.drain(..) {
+        for thread in threads {
             if thread.thread().id() != own {
                 // a thread that panicked has said so itself
                 let _ = thread.join();
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use super::{Job, Workers};
+
+    #[test]
+    fn threads_start_with_the_first_jobs() {
+        let workers = Workers::new();
+        let threads = || workers.shared.queue.lock().threads.len();
+        assert_eq!(threads(), 0);
+        for _ in 0..100 {
+            let mut queue = workers.shared.queue.lock();
+            queue.jobs.push_back(Job::Fetch(Weak::new(), 0));
+            workers.shared.wake(queue);
+        }
+        assert!((1..=8).contains(&threads()));
+        while !workers.shared.queue.lock().jobs.is_empty() {
+            std::thread::yield_now();
         }
     }
 }

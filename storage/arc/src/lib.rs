@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use ondisk::Blkptr;
 use parking_lot::Mutex;
 use units::Place;
-use zio::{Block, Error, Key, Sought, Source};
+use zio::{Block, Error, Key, Sought, Source, Trimmed};
 
 use identity::Identity;
 pub use l2::{Kept, L2Counts, L2Drive, L2arc};
@@ -95,12 +95,12 @@ impl Cache {
     fn taken_in(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         let block = self.below.read(pointer, place, key)?;
         if let Some(identity) = Identity::of(pointer) {
-            self.hold(identity, block.clone());
+            self.hold(identity, Trimmed::of(&block));
         }
         Ok(block)
     }
 
-    fn hold(&self, identity: Identity, block: Block) {
+    fn hold(&self, identity: Identity, block: Trimmed) {
         // dropped outside of the lock, since that gives memory back
         let evicted = self.shard(identity).lock().insert(identity, block, self.limit());
         drop(evicted);
@@ -112,7 +112,7 @@ impl Cache {
     }
 
     /// The block, if it is held; none for pointers that need no reading.
-    fn held(&self, pointer: &Blkptr) -> Option<Block> {
+    fn held(&self, pointer: &Blkptr) -> Option<Trimmed> {
         let identity = Identity::of(pointer)?;
         let found = self.shard(identity).lock().find(identity);
         let count = if found.is_some() { &self.hits } else { &self.misses };
@@ -124,7 +124,7 @@ impl Cache {
 impl Source for Cache {
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         if let Some(block) = self.held(pointer) {
-            return Ok(block);
+            return Ok(block.to_block());
         }
         self.taken_in(pointer, place, key)
     }
@@ -178,7 +178,10 @@ impl Source for Cache {
     }
 
     fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
-        self.held(pointer).map_or_else(|| self.below.read_once(pointer, place, key), Ok)
+        match self.held(pointer) {
+            Some(block) => Ok(block.to_block()),
+            None => self.below.read_once(pointer, place, key),
+        }
     }
 }
 

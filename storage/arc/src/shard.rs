@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use zio::Block;
+use zio::Trimmed;
 
 use crate::identity::Identity;
 
@@ -37,7 +37,7 @@ struct Entry {
     since: u64,
     size: usize,
     /// None: only its name is known.
-    block: Option<Block>,
+    block: Option<Trimmed>,
 }
 
 /// Names in the order in which they are to go.
@@ -76,7 +76,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// The block, if it is here.
-    pub(crate) fn find(&mut self, identity: Identity) -> Option<Block> {
+    pub(crate) fn find(&mut self, identity: Identity) -> Option<Trimmed> {
         let soon = SOON.max(self.entries.len() as u64 / SOON_PART);
         let entry = self.entries.get_mut(&identity)?;
         let block = entry.block.clone()?;
@@ -94,8 +94,13 @@ impl Shard {
     }
 
     /// Takes a block in, within `limit` bytes, and gives those out that had to make room.
-    pub(crate) fn insert(&mut self, identity: Identity, block: Block, limit: usize) -> Vec<Block> {
-        let size = cost(block.len());
+    pub(crate) fn insert(
+        &mut self,
+        identity: Identity,
+        block: Trimmed,
+        limit: usize,
+    ) -> Vec<Trimmed> {
+        let size = cost(block.begin().len());
         if size > limit / 2 {
             return Vec::new();
         }
@@ -114,7 +119,7 @@ impl Shard {
     }
 
     /// Gives out what is more than `limit`.
-    pub(crate) fn shrink(&mut self, limit: usize) -> Vec<Block> {
+    pub(crate) fn shrink(&mut self, limit: usize) -> Vec<Trimmed> {
         self.make_room(limit, limit, Kind::Recent)
     }
 
@@ -132,7 +137,7 @@ impl Shard {
     }
 
     /// Puts blocks out until there are no more than `most` bytes, for one of that kind.
-    fn make_room(&mut self, most: usize, limit: usize, coming: Kind) -> Vec<Block> {
+    fn make_room(&mut self, most: usize, limit: usize, coming: Kind) -> Vec<Trimmed> {
         let mut evicted = Vec::new();
         while self.recent.bytes + self.frequent.bytes > most {
             let much = self.recent.bytes > self.target
@@ -162,7 +167,7 @@ impl Shard {
     }
 
     /// A block, or its name, that nobody will ask for.
-    pub(crate) fn forget(&mut self, identity: Identity) -> Option<Block> {
+    pub(crate) fn forget(&mut self, identity: Identity) -> Option<Trimmed> {
         let Entry { kind, turn, size, block, .. } = self.entries.remove(&identity)?;
         let is_here = block.is_some();
         self.list(kind, is_here).remove(turn, if is_here { size } else { size.max(NAME) });
@@ -187,7 +192,7 @@ impl Shard {
     }
 
     /// The block of a kind that was not asked for the longest goes; its name stays.
-    fn put_out(&mut self, kind: Kind) -> Option<Block> {
+    fn put_out(&mut self, kind: Kind) -> Option<Trimmed> {
         let (turn, identity) = self.list(kind, true).order.pop_first()?;
         let entry = self.entries.get_mut(&identity)?;
         let (size, block) = (entry.size, entry.block.take());

@@ -5,7 +5,7 @@
 
 use ondisk::{Blkptr, ObjectType, Order};
 use units::Txg;
-use zio::{Block, Error, Sink, WriteRequest};
+use zio::{Error, Sink, Trimmed, WriteRequest};
 
 use crate::Cache;
 use crate::identity::Identity;
@@ -34,7 +34,7 @@ impl<'a> Written<'a> {
             self.cache.forget(old);
         }
         if let Some(identity) = Identity::of(pointer) {
-            self.cache.hold(identity, Block::copied(request.data, Order::Little));
+            self.cache.hold(identity, Trimmed::copied(request.data, Order::Little));
         }
     }
 }

@@ -36,6 +36,11 @@ pub fn give(buffer: Vec<u8>) {
     STORE.give(buffer);
 }
 
+/// Frees all buffers that nobody uses.
+pub fn free_all() {
+    STORE.free_all();
+}
+
 /// Has so many bytes kept from now on at least: as many as are on their way at once.
 pub fn keep(bytes: usize) {
     STORE.limit.fetch_max(bytes, Ordering::Relaxed);
@@ -60,6 +65,15 @@ impl Store {
         };
         buffer.resize(length, 0);
         buffer
+    }
+
+    fn free_all(&self) {
+        for class in &self.classes {
+            let Ok(mut class) = class.lock() else { continue };
+            let free = std::mem::take(&mut *class);
+            drop(class);
+            self.held.fetch_sub(free.iter().map(Vec::capacity).sum(), Ordering::Relaxed);
+        }
     }
 
     fn give(&self, buffer: Vec<u8>) {
@@ -88,6 +102,8 @@ fn class_that_holds(length: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::{LARGE, SMALL, Store};
 
     #[test]
@@ -106,6 +122,9 @@ mod tests {
         assert_eq!(store.take(SMALL).len(), SMALL);
         assert_eq!(store.classes[0].lock().unwrap().len(), 39);
         assert_eq!(store.take(10).len(), 10);
+        store.free_all();
+        assert!(store.classes.iter().all(|class| class.lock().unwrap().is_empty()));
+        assert_eq!(store.held.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ondisk::dnode::Dnode;
 use ondisk::{Blkptr, Order, swap};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place};
-use zio::{Block, Key, Source};
+use zio::{Block, Key, Source, Trimmed};
 
 use crate::recent::Recent;
 use crate::shape::Shape;
@@ -19,7 +19,7 @@ pub(crate) struct Tree {
     pub(crate) object: ObjectId,
     pub(crate) dnode: Dnode,
     pub(crate) shape: Shape,
-    indirect: Recent<(u8, u64), 12>,
+    indirect: Recent<(u8, u64), 12, Trimmed>,
 }
 
 /// A way to ask for the block of a pointer.
@@ -90,7 +90,7 @@ impl Tree {
             if spot.pointer.is_hole() {
                 return Ok(spot);
             }
-            let read = self.fetch(&spot.pointer, above, parent)?;
+            let read = Trimmed::of(&self.fetch(&spot.pointer, above, parent)?);
             self.indirect.keep((above, parent), &read);
             read
         };
@@ -100,8 +100,14 @@ impl Tree {
     }
 
     /// The pointer to a block as it stands in the indirect block above.
-    fn child(&self, indirect: &Block, level: u8, block: u64) -> Result<Blkptr> {
-        parse_child(indirect, indirect.order(), self.shape.slot(block))
+    fn child(&self, indirect: &Trimmed, level: u8, block: u64) -> Result<Blkptr> {
+        let (begin, slot) = (indirect.begin(), self.shape.slot(block));
+        let offset = slot.saturating_mul(Blkptr::SIZE);
+        if offset >= begin.len() && offset < indirect.length() {
+            // among the zeros that are left out
+            return Ok(Blkptr::EMPTY);
+        }
+        parse_child(begin, indirect.order(), slot)
             .map_err(|why| Error::Corrupt { place: self.place(level, block), why })
     }
 

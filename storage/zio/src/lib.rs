@@ -27,6 +27,7 @@ mod reader;
 mod shared;
 mod sink;
 mod source;
+mod trimmed;
 mod writer;
 
 pub use aside::Aside;
@@ -43,4 +44,5 @@ pub use reader::{Examined, Reader};
 pub use shared::{Fate, Found, Known, Shared};
 pub use sink::{Policy, Sink, WriteRequest};
 pub use source::{Key, Sought, Source};
+pub use trimmed::Trimmed;
 pub use writer::{Loader, Writer};

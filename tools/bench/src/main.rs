@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 /// As in the program.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: heap::Allocator = heap::Allocator;
 
 use run::{Pair, median, runs, seconds};
 

@@ -19,7 +19,7 @@ const HOUSE_FLOOR: i64 = 13;
 const DOOR_FLOOR: i64 = 11;
 /// Crates in which a bare `u64` is the business itself, or `unsafe` is confined.
 const ARITHMETIC: [&str; 3] = ["ondisk", "simd", "geometry"];
-const UNSAFE: [&str; 3] = ["simd", "device", "fusedev"];
+const UNSAFE: [&str; 4] = ["simd", "device", "fusedev", "heap"];
 
 /// A Rust file, and what it may do by where it stands.
 #[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]

@@ -10,6 +10,7 @@ mod keys;
 mod list;
 mod looking;
 mod manifest;
+mod memory;
 mod mounts;
 mod names;
 mod nas;

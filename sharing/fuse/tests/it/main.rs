@@ -5,6 +5,7 @@ mod client;
 mod control;
 mod flags;
 mod live;
+mod many;
 mod mapped;
 mod mapping;
 mod mounted;

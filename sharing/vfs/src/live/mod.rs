@@ -77,7 +77,7 @@ impl Live {
             volumes: Volumes::default(),
             versions: Versions::default(),
             capabilities: AtomicU64::new(1),
-            workers: Workers::start(),
+            workers: Workers::new(),
             now: Box::new(now),
             is_still: AtomicBool::new(false),
         })))

@@ -90,6 +90,11 @@ pub use zpl::{MoveKind, Position, Stretch, XattrMode, without_set_id};
 #[derive(Clone, Debug)]
 pub struct KnownKeys(Arc<dsl::Keys>);
 
+/// Frees the memory that pools keep for blocks to come. A pool in use takes it again as it needs it.
+pub fn free_buffers() {
+    device::buffer::free_all();
+}
+
 /// A pool that is held. Cheap to clone.
 #[derive(Clone)]
 pub struct Held(Arc<Inner>);

@@ -1,0 +1,260 @@
+//! Many mounts in one process: what they take, and that none keeps another waiting. It takes /dev/fuse.
+//!
+//! Each test runs in a process of its own, as it counts that process's threads and memory; the process is killed if
+//! it takes too long, and what it left mounted is detached.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::held::{Held, NewDataset, NewPool, NewVdev, Purpose, Shape};
+use fuse::{LiveOptions, Mounted};
+use sim::{Fault, Storm};
+use vfs::{Live, Time};
+
+use crate::mounted::can_mount;
+use crate::place::world;
+
+/// Names the test that a process is to do.
+const CHILD: &str = "POOLHOUSE_TEST_CHILD";
+/// How long a child may take.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// Kills a child and detaches what is mounted below a folder.
+struct Cleanup {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let dirs = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        let mut dirs: Vec<&str> =
+            dirs.filter(|dir| Path::new(dir).starts_with(&self.dir)).collect();
+        dirs.sort_unstable();
+        for dir in dirs.iter().rev() {
+            let tool = if rustix::process::geteuid().is_root() { "umount" } else { "fusermount3" };
+            let flags = if tool == "umount" { "-l" } else { "-uz" };
+            let _ = Command::new(tool).args([flags, dir]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// Does `work` in a process of its own, which is given a folder.
+fn in_child(test: &str, work: impl FnOnce(&Path)) {
+    if !can_mount() {
+        return;
+    }
+    if std::env::var(CHILD).is_ok_and(|named| named == test) {
+        return work(Path::new(&std::env::var("POOLHOUSE_TEST_DIR").unwrap()));
+    }
+    let dir = fixtures::scratch(&format!("many-{test}"));
+    let output = dir.join("output");
+    let name = format!("many::{test}");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &name, "--include-ignored", "--nocapture"]);
+    command.env(CHILD, test).env("POOLHOUSE_TEST_DIR", &dir).stdin(Stdio::null());
+    let file = File::create(&output).unwrap();
+    command.stdout(file.try_clone().unwrap()).stderr(file);
+    let mut cleanup = Cleanup { child: command.spawn().unwrap(), dir };
+    let started = Instant::now();
+    let ended = loop {
+        match cleanup.child.try_wait().unwrap() {
+            None if started.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(50)),
+            ended => break ended,
+        }
+    };
+    let said = fs::read_to_string(&output).unwrap_or_default();
+    assert!(ended.is_some_and(|ended| ended.success()), "{ended:?}\n{said}");
+}
+
+/// A pool with a thread that writes its txgs, and what is mounted of it.
+struct Pool {
+    held: Held,
+    stop: Arc<AtomicBool>,
+    writing: Option<std::thread::JoinHandle<()>>,
+    mounts: Vec<Mounted>,
+}
+
+impl Pool {
+    fn new(name: &str, storm: &Storm) -> Self {
+        let new = new_pool(name, Path::new("/disk"));
+        Self::run(engine::held::create_on(&new, &storm.devices(), &world()).unwrap())
+    }
+
+    fn run(held: Held) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (pool, ends) = (held.clone(), Arc::clone(&stop));
+        let writing = std::thread::spawn(move || {
+            let _ = pool.run(Duration::from_millis(100), &ends);
+        });
+        while !held.is_served() {
+            std::thread::yield_now();
+        }
+        Self { held, stop, writing: Some(writing), mounts: Vec::new() }
+    }
+
+    fn mount(&mut self, dataset: &str, dir: &Path, without_rings: bool) {
+        let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
+        let live = Live::open(&self.held, dataset, now).unwrap();
+        let options = LiveOptions { without_rings, ..LiveOptions::default() };
+        self.mounts.push(fuse::mount_live(&live, dir, &options).unwrap().0);
+    }
+
+    fn export(mut self) {
+        for mut mounted in self.mounts.drain(..) {
+            assert!(mounted.unmount());
+            assert!(matches!(mounted.wait(Duration::from_secs(20)), Some(Ok(()))));
+        }
+        self.stop.store(true, Ordering::Release);
+        self.held.sync().unwrap();
+        self.writing.take().unwrap().join().unwrap();
+        self.held.export().unwrap();
+    }
+}
+
+fn new_pool(name: &str, drive: &Path) -> NewPool {
+    let drives = vec![drive.to_owned()];
+    let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
+    let (name, properties) = (name.to_owned(), Vec::new());
+    NewPool { name, vdevs, ashift: None, properties, force: false }
+}
+
+fn count(what: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Waits until idle threads have ended, as far as they do; returns how many there were last.
+fn threads_at_rest(most: u64) -> u64 {
+    let started = Instant::now();
+    loop {
+        let threads = count("Threads");
+        if threads <= most || started.elapsed() > Duration::from_mins(1) {
+            return threads;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Threads of a process with a pool, however many mounts there are.
+const THREADS: u64 = 12;
+
+fn mount_many(dir: &Path, mounts: u64) {
+    for without_rings in [true, false] {
+        let storm = Storm::new(&[1 << 30]);
+        let mut pool = Pool::new("many", &storm);
+        pool.mount("many", &dir.join("mnt"), without_rings);
+        for number in 0..mounts {
+            let name = format!("many/n{number}");
+            let properties = Vec::new();
+            pool.held.create_filesystem(&NewDataset { name, properties }).unwrap();
+        }
+        let before = count("VmRSS");
+        for number in 0..mounts {
+            let (name, dir) = (format!("many/n{number}"), dir.join(format!("n{number}")));
+            pool.mount(&name, &dir, without_rings);
+            assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        }
+        let grown = count("VmRSS").saturating_sub(before);
+        let threads = threads_at_rest(THREADS);
+        assert!(threads <= THREADS, "{mounts} mounts have {threads} threads");
+        // this process has another allocator than the program
+        let most = 16 * 1024 + 512 * mounts;
+        assert!(grown < most, "{mounts} mounts take {grown} KiB");
+        pool.export();
+    }
+}
+
+#[test]
+fn mounts_take_no_threads_and_little_memory() {
+    in_child("mounts_take_no_threads_and_little_memory", |dir| mount_many(dir, 60));
+}
+
+#[test]
+#[ignore = "it takes a minute"]
+fn a_thousand_mounts_take_no_threads() {
+    in_child("a_thousand_mounts_take_no_threads", |dir| mount_many(dir, 1000));
+}
+
+/// More than there are requests of one mount that are answered at a time.
+const STUCK: usize = 40;
+
+#[test]
+fn a_suspended_pool_keeps_no_other_waiting() {
+    in_child("a_suspended_pool_keeps_no_other_waiting", |dir| {
+        for without_rings in [false, true] {
+            let (bad, good) = (Storm::new(&[128 << 20]), Storm::new(&[128 << 20]));
+            let (mut stuck, mut other) = (Pool::new("stuck", &bad), Pool::new("other", &good));
+            stuck.mount("stuck", &dir.join("stuck"), without_rings);
+            other.mount("other", &dir.join("other"), without_rings);
+            for number in 0..STUCK {
+                fs::create_dir(dir.join(format!("stuck/d{number}"))).unwrap();
+            }
+            stuck.held.sync().unwrap();
+            bad.disks()[0].add_fault(Fault::Write(0..128 << 20));
+            std::thread::scope(|scope| {
+                let writers: Vec<_> = (0..STUCK)
+                    .map(|number| {
+                        let file = dir.join(format!("stuck/d{number}/file"));
+                        scope.spawn(move || {
+                            fs::write(&file, b"x")?;
+                            File::open(&file)?.sync_all()
+                        })
+                    })
+                    .collect();
+                while !stuck.held.is_standing_still() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                for number in 0..100 {
+                    let file = dir.join(format!("other/f{number}"));
+                    fs::write(&file, b"goes on").unwrap();
+                    assert_eq!(fs::read(&file).unwrap(), b"goes on");
+                }
+                assert!(writers.iter().all(|writer| !writer.is_finished()));
+                bad.disks()[0].mend();
+                stuck.held.clear(None).unwrap();
+                for writer in writers {
+                    writer.join().unwrap().unwrap();
+                }
+            });
+            stuck.export();
+            other.export();
+        }
+    });
+}
+
+#[test]
+fn a_pool_within_a_mount_of_its_process_goes_on() {
+    in_child("a_pool_within_a_mount_of_its_process_goes_on", |dir| {
+        for without_rings in [false, true] {
+            let storm = Storm::new(&[512 << 20]);
+            let mut outer = Pool::new("outer", &storm);
+            outer.mount("outer", &dir.join("outer"), without_rings);
+            let drive = dir.join("outer/drive");
+            File::create(&drive).unwrap().set_len(128 << 20).unwrap();
+            let held = engine::held::create(&new_pool("inner", &drive), &world()).unwrap();
+            let mut inner = Pool::run(held);
+            inner.mount("inner", &dir.join("inner"), without_rings);
+            std::thread::scope(|scope| {
+                for thread in 0..20_u8 {
+                    scope.spawn(move || {
+                        let path = dir.join(format!("inner/f{thread}"));
+                        fs::write(&path, vec![thread; 1 << 20]).unwrap();
+                        File::open(&path).unwrap().sync_all().unwrap();
+                        assert!(fs::read(&path).unwrap() == vec![thread; 1 << 20]);
+                    });
+                }
+            });
+            inner.export();
+            outer.export();
+        }
+    });
+}

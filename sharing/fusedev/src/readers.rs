@@ -1,0 +1,262 @@
+//! The threads that read /dev/fuse, one set for all mounts of the process.
+//!
+//! The devices of all mounts are polled together; each event goes to one thread, which reads one request, has the
+//! device polled again, and answers. Whenever the last idle thread gets a request, another thread is started
+//! first. So requests that take any time (of a suspended pool, say) never keep those of another mount waiting,
+//! however many there are; and a mount's own are limited by the session, which leaves its device unpolled for a
+//! while. Threads that have been idle for some time end.
+//!
+//! Where requests come by rings, the device only brings what the kernel forgets, one node at a time. More of it
+//! gathers while the device is left unpolled for a moment, so that fewer reads fetch it.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::event::{Timespec, epoll};
+
+use crate::answer::{Answer, Told};
+use crate::ask;
+use crate::device::{self, Message, Received};
+use crate::session::{Lane, Out, Session, Way, free_scratch};
+
+/// Threads that stay although they are idle, while something is mounted.
+const RESIDENT: usize = 2;
+/// How long a thread is idle before it frees its memory, and ends if there are others.
+const IDLE: Duration = Duration::from_secs(5);
+/// How long forgotten nodes gather in the kernel: some bytes each.
+const GATHER: Duration = Duration::from_millis(20);
+
+static READERS: OnceLock<Readers> = OnceLock::new();
+
+/// The reader threads of the process.
+pub(crate) struct Readers {
+    epoll: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By token.
+    sessions: HashMap<u64, Arc<Session>>,
+    threads: usize,
+    /// Of the threads, those that wait for an event.
+    idle: usize,
+    /// Tokens of sessions whose devices are polled again at that time, the earliest first. Some idle thread waits
+    /// no longer than that: the one that added it last.
+    deferred: VecDeque<(Instant, u64)>,
+}
+
+impl Readers {
+    /// Those of this process.
+    pub(crate) fn of_process() -> io::Result<&'static Self> {
+        if let Some(readers) = READERS.get() {
+            return Ok(readers);
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(READERS.get_or_init(|| Self { epoll, state: Mutex::default() }))
+    }
+
+    /// Reads the requests of a session from now on.
+    pub(crate) fn add(&'static self, session: &Arc<Session>) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if state.idle == 0 {
+            self.start_thread(&mut state)?;
+        }
+        let (data, flags) = (epoll::EventData::new_u64(session.token), armed());
+        epoll::add(&self.epoll, session.device(), data, flags)?;
+        state.sessions.insert(session.token, Arc::clone(session));
+        Ok(())
+    }
+
+    /// A session whose file system is unmounted, or cannot be read.
+    fn remove(&self, session: &Session) {
+        session.set_over();
+        let _ = epoll::delete(&self.epoll, session.device());
+        let removed = self.state.lock().sessions.remove(&session.token);
+        // it may be the last reference, and what ends with it takes its time
+        drop(removed);
+    }
+
+    fn start_thread(&'static self, state: &mut State) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name("fuse reader".to_owned());
+        thread.spawn(|| self.run())?;
+        state.threads += 1;
+        state.idle += 1;
+        Ok(())
+    }
+
+    /// Reports the next event of the session's device.
+    fn poll(&self, session: &Session) {
+        let data = epoll::EventData::new_u64(session.token);
+        // it fails where the session was removed meanwhile
+        let _ = epoll::modify(&self.epoll, session.device(), data, armed());
+    }
+
+    /// What a thread does.
+    fn run(&'static self) {
+        let (mut buffer, mut idle_since) = (Vec::new(), Instant::now());
+        loop {
+            if let Some(token) = self.wait() {
+                let busy = Busy::begin(self);
+                self.poll_deferred(None);
+                self.serve(token, &mut buffer);
+                drop(busy);
+                idle_since = Instant::now();
+                continue;
+            }
+            self.poll_deferred(Some(Instant::now()));
+            if idle_since.elapsed() >= IDLE {
+                if self.retire() {
+                    return;
+                }
+                buffer = Vec::new();
+                free_scratch();
+                idle_since = Instant::now();
+            }
+        }
+    }
+
+    /// Waits for an event; returns the token of its session, or none after a while.
+    fn wait(&self) -> Option<u64> {
+        let due = self.state.lock().deferred.front().map(|(due, _)| *due);
+        let most = due.map_or(IDLE, |due| due.saturating_duration_since(Instant::now()).min(IDLE));
+        let timeout = Timespec::try_from(most).ok();
+        let mut events = [MaybeUninit::uninit()];
+        let (found, _) = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).ok()?;
+        found.first().map(|event| event.data.u64())
+    }
+
+    /// Polls the devices again that are due at `now`; without a time, all.
+    fn poll_deferred(&self, now: Option<Instant>) {
+        let is_due = |at: Instant| now.is_none_or(|now| at <= now);
+        loop {
+            let mut state = self.state.lock();
+            let Some((_, token)) = state.deferred.pop_front_if(|(at, _)| is_due(*at)) else {
+                return;
+            };
+            let session = state.sessions.get(&token).cloned();
+            drop(state);
+            if let Some(session) = session {
+                self.poll(&session);
+            }
+        }
+    }
+
+    /// Whether an idle thread ends now; then it is not counted any more.
+    fn retire(&self) -> bool {
+        let mut state = self.state.lock();
+        let resident = if state.sessions.is_empty() { 0 } else { RESIDENT };
+        let ends = state.threads > resident && (state.idle > 1 || state.sessions.is_empty());
+        if ends {
+            state.threads -= 1;
+            state.idle -= 1;
+        }
+        ends
+    }
+
+    /// Reads a message of a session and does what it says.
+    fn serve(&self, token: u64, buffer: &mut Vec<u8>) {
+        let session = self.state.lock().sessions.get(&token).cloned();
+        let Some(session) = session else { return };
+        if buffer.is_empty() {
+            *buffer = device::buffer();
+        }
+        match device::receive(session.device(), buffer, session.agreed()) {
+            Ok(Received::Message(message)) if !ask::is_unanswered(message.head.code) => {
+                let request = DeviceRequest::begin(self, &session);
+                request.answer(&message);
+            }
+            Ok(Received::Message(message)) if session.has_rings() => {
+                session.forget(&message);
+                self.state.lock().deferred.push_back((Instant::now() + GATHER, token));
+            }
+            Ok(Received::Message(message)) => {
+                // what has to be freed may take its time
+                let _request = DeviceRequest::begin(self, &session);
+                session.forget(&message);
+            }
+            Ok(Received::Nothing) => self.poll(&session),
+            Ok(Received::Ended) | Err(_) => self.remove(&session),
+        }
+    }
+}
+
+/// One event, after which the device is polled again only when that is asked for.
+fn armed() -> epoll::EventFlags {
+    epoll::EventFlags::IN | epoll::EventFlags::ONESHOT
+}
+
+/// A thread that has an event, while it is not idle. At least one other is.
+struct Busy(&'static Readers);
+
+impl Busy {
+    fn begin(readers: &'static Readers) -> Self {
+        let mut state = readers.state.lock();
+        state.idle -= 1;
+        if state.idle == 0 {
+            // where none can be started, those there are go on as they become idle
+            let _ = readers.start_thread(&mut state);
+        }
+        Self(readers)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        if std::thread::panicking() {
+            state.threads -= 1;
+        } else {
+            state.idle += 1;
+        }
+    }
+}
+
+/// A request that came by the device, while it is answered.
+struct DeviceRequest<'a> {
+    readers: &'a Readers,
+    session: &'a Session,
+}
+
+impl<'a> DeviceRequest<'a> {
+    fn begin(readers: &'a Readers, session: &'a Session) -> Self {
+        if session.begin_request() {
+            readers.poll(session);
+        }
+        Self { readers, session }
+    }
+
+    fn answer(&self, message: &Message<'_>) {
+        let (device, unique) = (self.session.device(), message.head.unique);
+        let mut out = Out(Way::Device { device, unique });
+        let parts = (message.body, message.rest);
+        match self.session.answer(self, &message.head, parts, &mut out) {
+            Ok(Answer(Told::Bytes(bytes))) => device::answer(device, unique, Ok(&bytes)),
+            Ok(Answer(Told::Given)) => {}
+            Err(why) => device::answer(device, unique, Err(why)),
+        }
+    }
+}
+
+impl Lane for DeviceRequest<'_> {
+    fn pause(&self) {
+        if self.session.end_request() {
+            self.readers.poll(self.session);
+        }
+    }
+
+    fn resume(&self) {
+        self.session.resume_request();
+    }
+}
+
+impl Drop for DeviceRequest<'_> {
+    fn drop(&mut self) {
+        self.pause();
+    }
+}
