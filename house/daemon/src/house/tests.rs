@@ -33,7 +33,7 @@ impl Home {
         home
     }
 
-    fn create(&self, name: &str) -> crate::Result<Vec<String>> {
+    fn create(&self, name: &str) -> crate::Result<crate::Mounting> {
         let drive = self.folder.join(format!("{name}.drive"));
         File::create(&drive).unwrap().set_len(96 << 20).unwrap();
         self.house.create_pool(&CreatePool {
