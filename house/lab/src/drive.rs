@@ -150,6 +150,7 @@ mod tests {
 
     use super::{DriveFacts, below, controller};
     use crate::System;
+    use crate::mount::Mount;
 
     /// A machine with a SATA drive behind a narrow controller, and a mapper on its partition.
     fn machine(root: &Path) -> System {
@@ -188,6 +189,11 @@ mod tests {
         let system = machine(&root);
         let found = below(&system, "252:0");
         assert_eq!(found.len(), 1);
+        let mount = |kind: &str| {
+            let (kind, device) = (kind.to_owned(), "252:0".to_owned());
+            Mount { kind, device, ..Mount::default() }.drives(&system).len()
+        };
+        assert_eq!((mount("ext4"), mount("fuseblk.poolhouse")), (1, 0));
         let drive = &found[0];
         assert_eq!(drive.title(), "sdc (ACME 4000, S123)");
         assert_eq!((drive.size_bytes, drive.rotates), (1_024_000, Some(true)));

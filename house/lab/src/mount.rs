@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::System;
+use crate::drive::{self, DriveFacts};
 
 /// A mounted file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,14 @@ impl Mount {
             self.kind.as_str(),
             "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "fuse.sshfs"
         )
+    }
+
+    /// The drives that it lies on. A mounted pool stands on a loop device that holds nothing of it.
+    pub fn drives(&self, system: &System) -> Vec<DriveFacts> {
+        match self.kind.as_str() {
+            "fuseblk.poolhouse" => Vec::new(),
+            _ => drive::below(system, &self.device),
+        }
     }
 
     /// In a few words.

@@ -21,7 +21,7 @@ use crate::mount::Mount;
 use crate::record::{FORMAT, Kind, Record};
 use crate::tally::Tally;
 use crate::workload::{Files, Stream};
-use crate::{Error, Machine, System, drive, machine, verdict};
+use crate::{Error, Machine, System, machine, verdict};
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ pub fn measure(
         seconds: began.elapsed().as_secs_f64(),
         complete,
         machine: Machine::of(system),
-        drives: drive::below(system, &mount.device),
+        drives: mount.drives(system),
         versions: machine::versions(system),
         settings: wish.settings(size.map_or(0, |size| size.bytes), folder.is_direct()),
         facts: facts(&mount, busy_before),

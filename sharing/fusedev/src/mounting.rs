@@ -159,10 +159,14 @@ struct LinkDir {
 
 impl LinkDir {
     fn create() -> io::Result<Self> {
+        // first where only root may create anything, so that nobody else can be in the way
+        Self::create_in("/run".into()).or_else(|_| Self::create_in(std::env::temp_dir()))
+    }
+
+    fn create_in(mut path: PathBuf) -> io::Result<Self> {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let number = CREATED.fetch_add(1, Relaxed);
-        let name = format!("poolhouse-mount-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        path.push(format!("poolhouse-mount-{}-{number}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self { path })
     }

@@ -1,5 +1,6 @@
 //! Pools that are imported to be looked at only.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -144,8 +145,15 @@ fn what_cannot_be_changed_says_how_it_can_be_looked_at() {
     assert!(listed.contains("checkpoint") && listed.contains("-o readonly=on"), "{listed}");
     let import = format!("zpool import -fN -d {dir} {pool}");
     // another test may look at the same pool just now
-    nas.until(|| !nas.run(&import).err.contains("in use by another program"));
-    let refused = nas.run(&import);
+    let refused = RefCell::new(nas.run(&import));
+    nas.until(|| {
+        let is_busy = refused.borrow().err.contains("in use by another program");
+        if is_busy {
+            refused.replace(nas.run(&import));
+        }
+        !is_busy
+    });
+    let refused = refused.into_inner();
     assert_ne!(refused.status, 0);
     assert!(refused.err.contains("-o readonly=on"), "{}", refused.err);
     nas.good(&format!("zpool import -fN -o readonly=on -d {dir} {pool}"));
