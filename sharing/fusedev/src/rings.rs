@@ -12,15 +12,15 @@
 //! The kernel has a slot that becomes free look for requests that wait, but not one that is new: so where all
 //! others may take long, a request of our own is sent along (a kick), after whose answer it looks.
 //!
-//! The kernel gives a slot back only with a request. So a worker that has been idle for a while kicks its queue, and
-//! gives the slot with its answer to the watch. The kernel chooses the slot that was answered last: a kick that comes
-//! to a slot of the watch is passed on, and answered a moment later, when the next slot has taken the next kick.
-//! Where there are many workers, new ones give their slot back at once.
+//! The kernel gives a slot back only with a request. So the watch kicks queues that have been idle for a while, and a
+//! worker that gets a kick gives its slot with the answer to the watch. The kernel chooses the slot that was answered
+//! last: a kick that comes to a slot of the watch is passed on, and answered a moment later, when the next slot has
+//! taken the next kick. Where there are many workers, new ones give their slot back at once.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -37,10 +37,10 @@ use crate::session::{Lane, Out, Session, Way};
 const MOST_SLOTS: usize = 16;
 /// Workers that keep their slot.
 const MOST_WORKERS: usize = 64;
-/// How long a worker keeps an idle slot. Where the kernel gives it none of the requests that are sent for it, it waits
-/// twice as long each time.
-const IDLE: Duration = Duration::from_secs(5);
-const LONGEST_IDLE: Duration = Duration::from_mins(10);
+/// How often the watch looks for queues that were idle since it looked last. Where kicks do not reach the workers, as
+/// the folder shows something else, it waits twice as long each time, up to so many times.
+const SWEEP: Duration = Duration::from_secs(3);
+const MOST_SKIPPED: u32 = 256;
 /// How long a kick is held that is passed on.
 const HOLD: Duration = Duration::from_millis(20);
 /// How long to wait before something is tried again for which the system has no means at the moment.
@@ -67,8 +67,12 @@ struct Counts {
     waiting: usize,
     /// And how many have one that may take long.
     slow: usize,
-    /// Workers that would give their slot back.
-    givers: usize,
+    /// Workers that keep a slot.
+    workers: usize,
+    /// Of those, how many wait for a request.
+    resting: usize,
+    /// Nothing but kicks came since the watch looked last.
+    is_quiet: bool,
 }
 
 impl Counts {
@@ -88,8 +92,23 @@ impl RingQueue {
         self.0.lock().slow > 0
     }
 
-    fn has_givers(&self) -> bool {
-        self.0.lock().givers > 0
+    /// Whether there are workers that are to give their slots back.
+    fn has_idlers(&self) -> bool {
+        let counts = self.0.lock();
+        counts.resting > 0 && counts.is_quiet
+    }
+
+    /// A worker begins to wait for a request.
+    fn rest(&self) {
+        self.0.lock().resting += 1;
+    }
+
+    /// A worker got a request; returns whether it is to give its slot back.
+    fn wake(&self, is_kick: bool) -> bool {
+        let mut counts = self.0.lock();
+        counts.resting -= 1;
+        counts.is_quiet &= is_kick;
+        counts.is_quiet
     }
 
     /// The slot could not be made that was counted.
@@ -112,6 +131,40 @@ enum Job {
 pub(crate) struct Watch {
     jobs: Mutex<Vec<Job>>,
     wake: OwnedFd,
+    /// Queues with workers, some of which may have ended.
+    busy: Mutex<Vec<BusyQueue>>,
+}
+
+/// A queue that has workers, as the watch knows it.
+struct BusyQueue {
+    session: Weak<Session>,
+    number: u16,
+    /// For how many sweeps it is left alone, and how many of those are left.
+    skips: (u32, u32),
+}
+
+impl BusyQueue {
+    /// Kicks the queue if it was quiet since the last sweep; returns whether it has workers.
+    fn sweep(&mut self) -> bool {
+        let Some(session) = self.session.upgrade() else { return false };
+        let Some(queue) = session.queue(self.number) else { return false };
+        let mut counts = queue.0.lock();
+        let (is_quiet, rests) = (counts.is_quiet, counts.resting > 0);
+        let has_workers = counts.workers > 0;
+        counts.is_quiet = true;
+        drop(counts);
+        if !is_quiet {
+            self.skips = (0, 0);
+        } else if self.skips.1 > 0 {
+            self.skips.1 -= 1;
+        } else if rests {
+            let skips = (2 * self.skips.0 + 1).min(MOST_SKIPPED);
+            self.skips = (skips, skips);
+            kick(&session, self.number);
+        }
+        end_elsewhere(session);
+        has_workers
+    }
 }
 
 impl Watch {
@@ -126,7 +179,7 @@ impl Watch {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let thread = std::thread::Builder::new().name("fuse rings".to_owned());
         thread.spawn(|| WATCH.wait().run())?;
-        Ok(WATCH.get_or_init(|| Self { jobs: Mutex::default(), wake }))
+        Ok(WATCH.get_or_init(|| Self { jobs: Mutex::default(), wake, busy: Mutex::default() }))
     }
 
     /// Makes the first slots of a session known to the kernel.
@@ -158,7 +211,7 @@ impl Watch {
                 Err(_) => std::thread::sleep(RETRY),
             }
         };
-        let mut is_polled = false;
+        let (mut is_polled, mut swept) = (false, Instant::now());
         let mut unstarted = Vec::new();
         loop {
             is_polled = is_polled || ring.wake_by(&self.wake).is_ok();
@@ -166,7 +219,8 @@ impl Watch {
                 do_job(&mut ring, job);
             }
             unstarted = unstarted.into_iter().filter_map(|slot| start_worker(self, slot)).collect();
-            let timeout = (!unstarted.is_empty() || !is_polled).then_some(RETRY);
+            let is_busy = self.sweep(&mut swept);
+            let timeout = if unstarted.is_empty() && is_polled { is_busy } else { Some(RETRY) };
             match ring.next(timeout) {
                 Ok(Event::Slot(slot, Ok(()))) => unstarted.extend(start_worker(self, slot)),
                 Ok(Event::Slot(slot, Err(_))) => {
@@ -181,6 +235,22 @@ impl Watch {
                 Err(_) => std::thread::sleep(RETRY),
             }
         }
+    }
+}
+
+impl Watch {
+    /// Looks for idle queues if it is time; returns how long to wait before it is again, if any queue has workers.
+    fn sweep(&self, last: &mut Instant) -> Option<Duration> {
+        let mut busy = self.busy.lock();
+        if busy.is_empty() {
+            *last = Instant::now();
+            return None;
+        }
+        if last.elapsed() >= SWEEP {
+            *last = Instant::now();
+            busy.retain_mut(BusyQueue::sweep);
+        }
+        Some(SWEEP.saturating_sub(last.elapsed()))
     }
 }
 
@@ -232,19 +302,40 @@ fn start_worker(watch: &'static Watch, slot: Slot) -> Option<Slot> {
     }
 }
 
-/// The place of a worker that keeps its slot.
-struct Place;
+/// A worker that keeps its slot.
+struct Keeper<'a>(&'a RingQueue);
 
-impl Place {
+impl<'a> Keeper<'a> {
     /// None: there are many.
-    fn take() -> Option<Self> {
+    fn new(watch: &Watch, session: &'a Arc<Session>, number: u16) -> Option<Self> {
+        let queue = session.queue(number)?;
         let more = |count: usize| (count < MOST_WORKERS).then_some(count + 1);
-        WORKERS.fetch_update(SeqCst, SeqCst, more).ok().map(|_| Self)
+        WORKERS.fetch_update(SeqCst, SeqCst, more).ok()?;
+        let mut busy = watch.busy.lock();
+        let is_first = {
+            let mut counts = queue.0.lock();
+            counts.workers += 1;
+            counts.is_quiet = false;
+            counts.workers == 1
+        };
+        if is_first {
+            let session = Arc::downgrade(session);
+            // one that had workers before may be there still
+            busy.retain(|queue| queue.number != number || !queue.session.ptr_eq(&session));
+            let is_woken = !busy.is_empty();
+            busy.push(BusyQueue { session, number, skips: (0, 0) });
+            drop(busy);
+            if !is_woken {
+                watch.give([]);
+            }
+        }
+        Some(Self(queue))
     }
 }
 
-impl Drop for Place {
+impl Drop for Keeper<'_> {
     fn drop(&mut self) {
+        self.0.0.lock().workers -= 1;
         WORKERS.fetch_sub(1, SeqCst);
     }
 }
@@ -278,71 +369,50 @@ fn is_kick(slot: &mut Slot) -> bool {
     head.is_some_and(|head| head.code == ask::STATFS && KICKERS.lock().contains(&head.pid))
 }
 
-/// A worker that would give its slot back, of which its queue knows.
-struct Giver<'a>(&'a RingQueue);
-
-impl<'a> Giver<'a> {
-    fn new(queue: &'a RingQueue) -> Self {
-        queue.0.lock().givers += 1;
-        Self(queue)
-    }
-}
-
-impl Drop for Giver<'_> {
-    fn drop(&mut self) {
-        self.0.0.lock().givers -= 1;
-    }
-}
-
-/// Answers the request in a slot and those that follow, as long as they do.
+/// Answers the request in a slot and those that follow, until they are kicks.
 fn work(watch: &'static Watch, mut slot: Slot) {
     let (session, number) = (Arc::clone(&slot.session), slot.queue);
     let Some(queue) = session.queue(number) else { return };
     stay_on(number);
     let is_kick = is_kick(&mut slot);
-    if is_kick && queue.has_givers() {
+    if is_kick && queue.has_idlers() {
         kick(&session, number);
         std::thread::sleep(HOLD);
     }
     let slot = answer(watch, slot);
-    let place = if is_kick { None } else { Place::take() };
-    let (Some(_place), Ok(ring)) = (place, Ring::new(1)) else { return watch.answer(slot) };
-    let Some(mut slot) = serve(watch, ring, slot, queue) else { return };
+    let keeper = if is_kick { None } else { Keeper::new(watch, &session, number) };
+    let (Some(keeper), Ok(ring)) = (keeper, Ring::new(1)) else { return watch.answer(slot) };
+    let served = serve(watch, ring, slot, queue);
+    drop(keeper);
+    let Some(mut slot) = served else { return };
+    if queue.has_idlers() {
+        kick(&session, number);
+    }
     slot.release_pages(slot.answer_length());
     watch.answer(slot);
 }
 
-/// Gives the answer in a slot and takes the requests that follow in a ring; returns the slot with the answer to the
-/// last one when there were none for a while. None: nothing is mounted any more.
+/// Gives the answer in a slot and takes the requests that follow in a ring; returns the slot with the answer to a
+/// kick after which it is to be given back. None: nothing is mounted any more.
 fn serve(watch: &'static Watch, mut ring: Ring, slot: Slot, queue: &RingQueue) -> Option<Slot> {
-    let (session, number) = (Arc::clone(&slot.session), slot.queue);
-    let (mut idle, mut giver, mut last) = (IDLE, None, Instant::now());
+    queue.rest();
     ring.answer(slot).ok()?;
     loop {
-        match ring.next(Some(idle)) {
+        match ring.next(None) {
             Ok(Event::Slot(mut slot, Ok(()))) => {
-                // a kick that another worker sent does as well
-                let is_kick = is_kick(&mut slot);
-                let gives_back = giver.take().is_some() || is_kick && last.elapsed() > IDLE / 2;
-                if is_kick && queue.has_givers() {
-                    kick(&session, number);
-                }
+                let gives_back = queue.wake(is_kick(&mut slot));
                 let slot = answer(watch, slot);
                 if gives_back {
                     return Some(slot);
                 }
+                queue.rest();
                 ring.answer(slot).ok()?;
-                if !is_kick {
-                    (idle, last) = (IDLE, Instant::now());
-                }
             }
-            Ok(Event::TimedOut) => {
-                idle = LONGEST_IDLE.min(if giver.is_some() { idle * 2 } else { idle });
-                giver.get_or_insert_with(|| Giver::new(queue));
-                kick(&session, number);
+            Ok(Event::Slot(_, Err(_))) => {
+                queue.wake(true);
+                return None;
             }
-            Ok(Event::Slot(_, Err(_))) => return None,
-            Ok(Event::Woken) => {}
+            Ok(Event::Woken | Event::TimedOut) => {}
             Err(_) => std::thread::sleep(RETRY),
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use engine::files::Content;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use crate::Reader;
 
@@ -109,7 +110,11 @@ impl Shared {
             let shared = Arc::clone(self);
             let named = std::thread::Builder::new().name(format!("read-ahead-{}", queue.running));
             // without them everything works, only slower
-            let Ok(thread) = named.spawn(move || shared.work()) else { break };
+            let work = move || {
+                run_on_any_processor();
+                shared.work();
+            };
+            let Ok(thread) = named.spawn(work) else { break };
             queue.running += 1;
             queue.threads.push(thread);
         }
@@ -134,6 +139,15 @@ impl Shared {
             queue = self.queue.lock();
         }
         queue.running -= 1;
+    }
+}
+
+/// Lets this thread run wherever the process may. The thread that started it may be bound to one processor, as those
+/// are that answer the kernel's requests.
+fn run_on_any_processor() {
+    // bound to one processor it works, only slower
+    if let Ok(processors) = sched_getaffinity(Some(rustix::process::getpid())) {
+        let _ = sched_setaffinity(None, &processors);
     }
 }
 
@@ -177,7 +191,23 @@ impl Drop for Workers {
 mod tests {
     use std::sync::Weak;
 
-    use super::{Job, Workers};
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::{Job, Workers, run_on_any_processor};
+
+    #[test]
+    fn threads_run_where_the_process_may() {
+        let own = sched_getaffinity(Some(rustix::process::getpid())).unwrap();
+        let bound = std::thread::spawn(|| {
+            let mut one = CpuSet::new();
+            let myself = sched_getaffinity(None).unwrap();
+            one.set((0..CpuSet::MAX_CPU).find(|number| myself.is_set(*number)).unwrap());
+            sched_setaffinity(None, &one).unwrap();
+            run_on_any_processor();
+            sched_getaffinity(None).unwrap()
+        });
+        assert!(bound.join().unwrap() == own);
+    }
 
     #[test]
     fn threads_start_with_the_first_jobs() {
