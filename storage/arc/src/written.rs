@@ -134,6 +134,6 @@ mod tests {
         assert!(held(&many[0]).is_some(), "a snapshot may have it");
         written.write(&later(ObjsetId::MOS, &many[2])).unwrap();
         assert!(held(&many[2]).is_none(), "the MOS has no snapshots");
-        assert_eq!(cache.bytes(), 2 * (4096 + 256));
+        assert_eq!(cache.bytes(), 3 * (4096 + 256));
     }
 }
