@@ -56,15 +56,40 @@ impl Client {
 
     /// Asks, and gives the answer and what it warns of.
     pub fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<(T, Vec<String>)> {
-        if !self.answers()? {
-            self.start()?;
-        }
-        let Some(answer) = self.attempt(ask)? else {
-            return Err(self.silent("it ended".to_owned()));
+        let answer = match self.look(ask)? {
+            Some(answer) => answer,
+            None => self.ask_living(ask)?,
         };
         let value = serde_json::from_value(answer.value);
         let value = value.map_err(|why| self.silent(format!("it is of another version: {why}")))?;
         Ok((value, answer.warnings))
+    }
+
+    /// Asks a daemon that is known to run, or that need not; `None`: it does not run, or does not answer.
+    pub fn peek<T: DeserializeOwned>(&self, ask: &Ask) -> Option<T> {
+        let answer = self.attempt(ask).ok()??;
+        serde_json::from_value(answer.value).ok()
+    }
+
+    /// Asks what changes nothing without a hello before: on a busy machine each exchange costs more than
+    /// the answer. `None`: that it changes nothing is not sure, or nobody answers.
+    fn look(&self, ask: &Ask) -> Result<Option<Answer>> {
+        if !only_looks(ask) {
+            return Ok(None);
+        }
+        match self.attempt(ask) {
+            Err(Error::Silent { .. }) => Ok(None),
+            known => known,
+        }
+    }
+
+    /// Asks after a hello, so that what changes something is not sent to a daemon that is dying: nobody
+    /// could tell whether it was done.
+    fn ask_living(&self, ask: &Ask) -> Result<Answer> {
+        if !self.answers()? {
+            self.start()?;
+        }
+        self.attempt(ask)?.ok_or_else(|| self.silent("it ended".to_owned()))
     }
 
     /// Whether a daemon runs there. One that was killed listens a moment longer than it lives.
@@ -162,6 +187,14 @@ impl Client {
         let tail = String::from_utf8_lossy(bytes.get(begins..).unwrap_or_default());
         Error::NotStarted { log: path.display().to_string(), tail: tail.trim_end().to_owned() }
     }
+}
+
+/// Whether an ask changes nothing, so that it may be sent again.
+fn only_looks(ask: &Ask) -> bool {
+    matches!(
+        ask,
+        Ask::Pools { .. } | Ask::Datasets(_) | Ask::Mounts {} | Ask::PoolProperties { .. }
+    )
 }
 
 /// Sends what is asked; gives whether it was done, and the answer's body.

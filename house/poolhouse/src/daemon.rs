@@ -37,7 +37,7 @@ impl Asking {
     /// Asks the daemon something by the way; none: it does not run, or does not say.
     pub(crate) fn peek<T: DeserializeOwned>(&self, ask: &Ask) -> Option<T> {
         let place = Place::of(self.state.as_deref()).ok()?;
-        Client::new(place).ask(ask).ok().map(|(value, _)| value)
+        Client::new(place).peek(ask)
     }
 
     /// Has the daemon do something.

@@ -4,7 +4,7 @@
 //! Only metadata: content that was written lately is what the system of who wrote it holds, too.
 
 use ondisk::{Blkptr, ObjectType, Order};
-use units::Txg;
+use units::{ObjsetId, Txg};
 use zio::{Error, Sink, Trimmed, WriteRequest};
 
 use crate::Cache;
@@ -28,9 +28,11 @@ impl<'a> Written<'a> {
         if !is_known || request.level.get() == 0 && !request.kind.is_metadata() {
             return;
         }
-        // a block that its own group writes once more is one that nobody will ask for
-        let passing = |old: &Identity| old.birth() == request.txg;
-        if let Some(old) = Identity::of(request.previous).filter(passing) {
+        // nobody asks again for a block that its own txg writes once more, nor for one of the MOS that a
+        // later txg writes anew, as no snapshot has it; those who read the txg before find it on the drives
+        let is_mos = request.place.objset == ObjsetId::MOS;
+        let is_superseded = |old: &Identity| is_mos || old.birth() == request.txg;
+        if let Some(old) = Identity::of(request.previous).filter(is_superseded) {
             self.cache.forget(old);
         }
         if let Some(identity) = Identity::of(pointer) {
@@ -67,7 +69,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use ondisk::{Blkptr, ObjectType};
-    use units::{Level, Place, Txg};
+    use units::{Level, ObjsetId, Place, Txg};
     use zio::{Block, Error, Key, Policy, Sink, Source, WriteRequest};
 
     use super::Written;
@@ -123,6 +125,15 @@ mod tests {
         assert!(held(&many[1]).is_none(), "its codes are not known here");
         assert_eq!(held(&many[2]).unwrap()[..], [5; 4096]);
         assert!(held(&above).is_none(), "written once more in the same group");
-        assert_eq!(cache.bytes(), 2 * (4096 + 256));
+        let later = |objset, previous| WriteRequest {
+            txg: Txg::new(6),
+            place: Place { objset, ..Place::default() },
+            ..request(list, 0, &[6; 4096], previous)
+        };
+        written.write(&later(ObjsetId::new(54), &many[0])).unwrap();
+        assert!(held(&many[0]).is_some(), "a snapshot may have it");
+        written.write(&later(ObjsetId::MOS, &many[2])).unwrap();
+        assert!(held(&many[2]).is_none(), "the MOS has no snapshots");
+        assert_eq!(cache.bytes(), 3 * (4096 + 256));
     }
 }

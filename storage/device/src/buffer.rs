@@ -15,13 +15,16 @@ const LARGE: usize = 16 << 20;
 /// Powers of two from the one to the other.
 const CLASSES: usize = (LARGE / SMALL).ilog2() as usize + 1;
 
-/// Bytes that are kept if nobody says otherwise.
+/// Bytes that are kept until [`keep`] is called.
 const USUAL: usize = 64 << 20;
 
 struct Store {
     classes: [Mutex<Vec<Vec<u8>>>; CLASSES],
     held: AtomicUsize,
-    limit: AtomicUsize,
+    /// Bytes that are kept if nothing is asked for.
+    usual: usize,
+    /// The most that was asked for; 0: nothing.
+    asked: AtomicUsize,
 }
 
 static STORE: Store = Store::new(USUAL);
@@ -41,15 +44,23 @@ pub fn free_all() {
     STORE.free_all();
 }
 
-/// Has so many bytes kept from now on at least: as many as are on their way at once.
+/// Has so many bytes kept from now on: as many as are on their way at once. Of several calls the largest
+/// number counts.
 pub fn keep(bytes: usize) {
-    STORE.limit.fetch_max(bytes, Ordering::Relaxed);
+    STORE.asked.fetch_max(bytes, Ordering::Relaxed);
 }
 
 impl Store {
-    const fn new(limit: usize) -> Self {
+    const fn new(usual: usize) -> Self {
         let classes = [const { Mutex::new(Vec::new()) }; CLASSES];
-        Self { classes, held: AtomicUsize::new(0), limit: AtomicUsize::new(limit) }
+        Self { classes, held: AtomicUsize::new(0), usual, asked: AtomicUsize::new(0) }
+    }
+
+    fn limit(&self) -> usize {
+        match self.asked.load(Ordering::Relaxed) {
+            0 => self.usual,
+            asked => asked,
+        }
     }
 
     fn take(&self, length: usize) -> Vec<u8> {
@@ -84,7 +95,7 @@ impl Store {
         // what it has room for in any case
         let class = (room / SMALL).ilog2() as usize;
         let held = self.held.fetch_add(room, Ordering::Relaxed);
-        let is_too_much = held.saturating_add(room) > self.limit.load(Ordering::Relaxed);
+        let is_too_much = held.saturating_add(room) > self.limit();
         let class = self.classes.get(class).filter(|_| !is_too_much);
         match class.and_then(|class| class.lock().ok()) {
             Some(mut class) => class.push(buffer),
@@ -125,6 +136,11 @@ mod tests {
         store.free_all();
         assert!(store.classes.iter().all(|class| class.lock().unwrap().is_empty()));
         assert_eq!(store.held.load(Ordering::Relaxed), 0);
+        // less than is usual may be asked for
+        let store = Store::new(40 * SMALL);
+        store.asked.fetch_max(4 * SMALL, Ordering::Relaxed);
+        (0..100).for_each(|_| store.give(vec![1; SMALL]));
+        assert_eq!(store.classes[0].lock().unwrap().len(), 4);
     }
 
     #[test]

@@ -115,7 +115,9 @@ pub(crate) fn list(
         for found in [snapshots, bookmarks] {
             match found {
                 Ok(found) => {
-                    found.iter().for_each(|dataset| list_one(dataset, wanted, show, trouble));
+                    for dataset in &found {
+                        list_one(dataset, wanted, show, trouble);
+                    }
                 }
                 Err(error) => {
                     let (dataset, why) = (target.to_owned(), error.to_string());

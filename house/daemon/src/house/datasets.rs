@@ -327,7 +327,7 @@ impl House {
                     return Err(Error::refused("snapshots of one moment are all of one pool"));
                 }
                 if recursive {
-                    let below = list(&pool.held, head)?;
+                    let below = list_heads(&pool.held, head)?;
                     // there are no snapshots of what was received in part
                     let received = |it: &Dataset| {
                         matches!(pool.held.partial(&it.name), Ok(Some(Partial::Received)))
@@ -408,7 +408,7 @@ fn inherit(
     if !recursive {
         return unset(name);
     }
-    let heads = list(&pool.held, name)?;
+    let heads = list_heads(&pool.held, name)?;
     // below there may be volumes, which have not all that file systems have
     let has_it = |it: &&Dataset| it.name == name || is_for(property, &it.kind);
     let mut heads = heads.iter().filter(|dataset| is_head(dataset)).filter(has_it);
@@ -419,12 +419,21 @@ fn is_head(dataset: &Dataset) -> bool {
     matches!(dataset.kind.as_str(), "filesystem" | "volume")
 }
 
+/// A file system or volume and all those below it, but no snapshots: there may be thousands.
+fn list_heads(held: &Held, target: &str) -> Result<Vec<Dataset>> {
+    let kinds = ["filesystem", "volume"].map(str::to_owned).to_vec();
+    list_wanted(held, target, &Wanted { kinds, properties: vec!["type".to_owned()], depth: None })
+}
+
 /// A dataset and all that is in and below it, with what tells who depends on whom.
 pub(super) fn list(held: &Held, target: &str) -> Result<Vec<Dataset>> {
     let properties = ["createtxg", "clones", "origin"].map(str::to_owned).to_vec();
-    let wanted = Wanted { properties, ..Wanted::default() };
+    list_wanted(held, target, &Wanted { properties, ..Wanted::default() })
+}
+
+fn list_wanted(held: &Held, target: &str, wanted: &Wanted) -> Result<Vec<Dataset>> {
     let (mut found, mut trouble) = (Vec::new(), None);
-    held.list(target, &wanted, &mut |dataset| found.push(dataset), &mut |event| {
+    held.list(target, wanted, &mut |dataset| found.push(dataset), &mut |event| {
         trouble = Some(event.to_string());
     })?;
     // what cannot be seen cannot be judged

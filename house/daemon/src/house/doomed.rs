@@ -22,20 +22,20 @@ pub(super) struct Doom {
 
 /// The names that go, in their order. `all` are all datasets of the pool.
 pub(super) fn doomed(all: &[Dataset], name: &str, doom: Doom) -> Result<Vec<String>> {
-    doomed_all(all, targets(all, name, doom)?, name, doom)
+    doomed_all(all, &targets(all, name, doom)?, name, doom)
 }
 
 /// The names that go with `targets`, in their order; `name` is what the user named.
 pub(super) fn doomed_all(
     all: &[Dataset],
-    targets: Vec<String>,
+    targets: &[String],
     name: &str,
     doom: Doom,
 ) -> Result<Vec<String>> {
     let known = targets.iter().map(String::as_str).collect();
     let view = View { dependents: dependents(all), doom, targets: known };
     let mut order = Order::default();
-    for target in &targets {
+    for target in targets {
         view.visit(target, &mut order)?;
     }
     let own = order.names.iter().position(|doomed| !doomed.contains(['/', '@', '#']));

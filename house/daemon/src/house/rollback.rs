@@ -44,8 +44,8 @@ impl House {
                 )));
             }
             let doom = Doom { recursive: clones, clones, later: false };
-            let later = later.into_iter().map(str::to_owned).collect();
-            let newer = doomed_all(&all, later, head, doom)?;
+            let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
+            let newer = doomed_all(&all, &later, head, doom)?;
             pool.take_back(&Back { head, snapshot, newer, force })
         })
     }

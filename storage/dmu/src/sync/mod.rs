@@ -122,6 +122,11 @@ pub struct Synced {
     pub changed: Vec<Changed>,
 }
 
+/// Objects for which a thread of its own pays off. The txgs of commands have few and small objects: threads
+/// for them take longer to start than to work, and what they leave in the cache keeps the memory around it
+/// from being used again.
+const OBJECTS_OF_A_THREAD: usize = 16;
+
 /// An object on its way to the drives.
 struct Written {
     entry: Arc<Entry>,
@@ -144,8 +149,8 @@ impl Objset {
         let entries = live.dirty(syncing.txg);
         let alone = Syncing { workers: 1, ..*syncing };
         // many objects are shared out among the crew, the blocks of a few are
-        let many = entries.len() >= syncing.workers.saturating_mul(4);
-        let (outer, inner) = if many { (syncing.workers, &alone) } else { (1, syncing) };
+        let outer = syncing.workers.min(entries.len() / OBJECTS_OF_A_THREAD);
+        let (outer, inner) = if outer > 1 { (outer, &alone) } else { (1, syncing) };
         let written = crew::each(outer, &entries, &|entry| {
             let accounted = if Special::is(entry.id) { 0 } else { self.accounted().0 };
             object::write(&base, inner, entry, accounted)

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The time of small commands against a daemon that runs, with `true` beside them as the floor.
+#
+#   bench/commands.sh [FOLDER, default /dev/shm or else a temporary one] [ROUNDS, default 21]
+#   POOLHOUSE=PROGRAM bench/commands.sh ...      with a program that is built already
+#
+# The daemon, its pool (a file of 1 GiB) and its mounts are of this script alone and are gone afterwards.
+# In every round each command runs once, so that what the machine does besides falls on all alike; medians
+# in milliseconds are printed. DATASETS (0) file systems are made first: with some hundreds of them a
+# command shows whether it looks at all of them. Run as root, `zfs create` mounts what it makes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+base=${1:-$([[ -d /dev/shm ]] && echo /dev/shm || echo "${TMPDIR:-/tmp}")} rounds=${2:-21}
+datasets=${DATASETS:-0}
+ours=${POOLHOUSE:-${CARGO_TARGET_DIR:-target}/release/poolhouse}
+[[ -n ${POOLHOUSE:-} ]] || cargo build --quiet --locked --release -p poolhouse
+ours=$(readlink -f "$ours")
+scratch=$(mktemp -d "$base/bench-commands.XXXXXX")
+export POOLHOUSE_STATE=$scratch/state
+cleanup() {
+  "$ours" zpool export -f tank >/dev/null 2>&1 || true
+  "$ours" serve --stop >/dev/null 2>&1 || true
+  grep -o " $scratch/[^ ]*" /proc/mounts | sort -r | while read -r mount; do umount -l "$mount" || true; done
+  rm -rf "$scratch"
+}
+trap cleanup EXIT
+
+truncate -s 1G "$scratch/drive"
+"$ours" zpool create -R "$scratch/m" tank "$scratch/drive"
+for number in $(seq "$datasets"); do "$ours" zfs create -u "tank/made$number"; done
+
+# NAME COMMAND...: runs it and notes its microseconds
+timed() {
+  local name=$1 begin end
+  shift
+  begin=${EPOCHREALTIME/./}
+  "$@" >/dev/null
+  end=${EPOCHREALTIME/./}
+  echo $((end - begin)) >>"$scratch/times.$name"
+}
+
+names='true list get status set snapshot create destroy-snapshot'
+for round in $(seq "$rounds"); do
+  timed true /bin/true
+  timed list "$ours" zfs list
+  timed get "$ours" zfs get compression tank
+  timed status "$ours" zpool status
+  timed set "$ours" zfs set "user:round=$round" tank
+  timed snapshot "$ours" zfs snapshot "tank@$round"
+  timed create "$ours" zfs create "tank/round$round"
+  timed destroy-snapshot "$ours" zfs destroy "tank@$round"
+done
+printf '%-18s %s\n' command 'median ms'
+for name in $names; do
+  median=$(sort -n "$scratch/times.$name" | sed -n "$(((rounds + 1) / 2))p")
+  printf '%-18s %d.%d\n' "$name" $((median / 1000)) $((median % 1000 / 100))
+done
