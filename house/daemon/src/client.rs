@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request, header};
+use hyper::{Method, Request as HttpRequest, header};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -208,7 +208,7 @@ async fn talk(stream: UnixStream, ask: &Ask) -> std::result::Result<(bool, Value
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(said)?;
     tokio::spawn(connection);
-    let request = Request::builder()
+    let request = HttpRequest::builder()
         .method(Method::POST)
         .uri(format!("/v1/{verb}"))
         .header(header::HOST, "poolhouse")

@@ -11,7 +11,7 @@ use engine::held::free_buffers;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, header};
+use hyper::{Method, Request as HttpRequest, Response as HttpResponse, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Map, Value, json};
@@ -159,7 +159,7 @@ async fn listen(place: &Place, house: &Arc<House>, heap: Heap) -> Result<()> {
 }
 
 async fn talk(stream: UnixStream, house: Arc<House>, told: Arc<Notify>, heap: Heap) {
-    let answer = |request: Request<Incoming>| {
+    let answer = |request: HttpRequest<Incoming>| {
         let (house, told, heap) = (Arc::clone(&house), Arc::clone(&told), heap.clone());
         async move { Ok::<_, Infallible>(respond(request, house, &told, &heap).await) }
     };
@@ -171,11 +171,11 @@ async fn talk(stream: UnixStream, house: Arc<House>, told: Arc<Notify>, heap: He
 }
 
 async fn respond(
-    request: Request<Incoming>,
+    request: HttpRequest<Incoming>,
     house: Arc<House>,
     told: &Notify,
     heap: &Heap,
-) -> Response<Full<Bytes>> {
+) -> HttpResponse<Full<Bytes>> {
     let ask = match ask_of(request).await {
         Ok(ask) => ask,
         Err((status, what)) => return reply(status, &json!({ "error": what, "status": 2 })),
@@ -209,7 +209,7 @@ async fn respond(
 /// Those that only look.
 const LOOKS: [&str; 4] = ["hello", "pools", "datasets", "mounts"];
 
-async fn ask_of(request: Request<Incoming>) -> std::result::Result<Ask, (StatusCode, String)> {
+async fn ask_of(request: HttpRequest<Incoming>) -> std::result::Result<Ask, (StatusCode, String)> {
     let (head, body) = request.into_parts();
     let verb = head.uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
     let looks = head.method == Method::GET && LOOKS.contains(&verb.as_str());
@@ -230,8 +230,8 @@ async fn ask_of(request: Request<Incoming>) -> std::result::Result<Ask, (StatusC
     serde_json::from_value(ask).map_err(|why| bad(why.to_string()))
 }
 
-fn reply(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+fn reply(status: StatusCode, body: &Value) -> HttpResponse<Full<Bytes>> {
+    let mut response = HttpResponse::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = status;
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

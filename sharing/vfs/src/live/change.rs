@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use engine::held::{Caller, Move, MoveKind, Position, Set, Stretch, XattrMode, without_set_id};
+use engine::held::{Move, MoveKind, Position, Set, Stretch, XattrMode, without_set_id};
 
 use super::{HEAD, Live, Open, shown, volumes};
 use crate::{Attributes, Error, Kind, Reason, Result, control};
@@ -41,8 +41,13 @@ const SET_GROUP: u32 = 0o2000;
 const COPIED: usize = 1 << 20;
 
 impl Live {
-    fn caller(&self, by: By) -> Caller {
-        Caller { uid: by.uid, gid: by.gid, now: self.now(), keeps_setid: by.keeps_setid }
+    fn caller(&self, by: By) -> engine::held::Caller {
+        engine::held::Caller {
+            uid: by.uid,
+            gid: by.gid,
+            now: self.now(),
+            keeps_setid: by.keeps_setid,
+        }
     }
 
     /// Whether a name is that of the control directory `.zfs` in the root, shown or not.

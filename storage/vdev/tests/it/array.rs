@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, Error as DeviceError};
+use device::{Device, Error as IoError};
 use geometry::draid::DraidShape;
 use geometry::{Block, Draid, Expandable, Map, Raidz};
 use units::{Ashift, Guid, Txg, VdevId};
@@ -97,10 +97,10 @@ impl Device for Drive {
         &self.name
     }
 
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         let start = usize::try_from(offset).unwrap();
         let (device, length, size) = (self.name.clone(), into.len(), self.size());
-        let end = DeviceError::End { device, offset, length, size };
+        let end = IoError::End { device, offset, length, size };
         into.copy_from_slice(self.bytes.get(start..start + length).ok_or(end)?);
         Ok(())
     }

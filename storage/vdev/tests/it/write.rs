@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use device::{Device, Error as DeviceError, Memory};
+use device::{Device, Error as IoError, Memory};
 use geometry::Block;
 use proptest::prelude::*;
 use units::{Ashift, Guid, Txg, VdevId};
@@ -48,11 +48,11 @@ impl Device for Drive {
         self.memory.name()
     }
 
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         self.read_parts_at(offset, &mut [into])
     }
 
-    fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), DeviceError> {
+    fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), IoError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.memory.read_parts_at(offset, parts)
     }
@@ -61,14 +61,14 @@ impl Device for Drive {
         true
     }
 
-    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), DeviceError> {
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), IoError> {
         self.write_parts_at(offset, &[from])
     }
 
-    fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> Result<(), DeviceError> {
+    fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> Result<(), IoError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         if self.broken.load(Ordering::Relaxed) {
-            return Err(DeviceError::ReadOnly { device: String::new() });
+            return Err(IoError::ReadOnly { device: String::new() });
         }
         self.memory.write_at(offset, &parts.concat())
     }
@@ -77,9 +77,9 @@ impl Device for Drive {
         true
     }
 
-    fn flush(&self) -> Result<(), DeviceError> {
+    fn flush(&self) -> Result<(), IoError> {
         if self.cache_broken.load(Ordering::Relaxed) {
-            return Err(DeviceError::Flush { device: String::new(), reason: String::new() });
+            return Err(IoError::Flush { device: String::new(), reason: String::new() });
         }
         Ok(())
     }
