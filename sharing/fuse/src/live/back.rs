@@ -13,7 +13,7 @@ use fusedev::Notices;
 use vfs::{Changed, Error};
 
 use super::LiveServer;
-use super::open_file::OpenFile;
+use super::file_handle::FileHandle;
 use crate::ROOT;
 
 /// How long those whose questions are being answered are waited for.
@@ -87,7 +87,7 @@ impl LiveServer {
     fn open_again(&self) -> Result<bool, Error> {
         let is_another = self.live.open_again()?;
         if is_another {
-            self.files.renew(OpenFile::reopen);
+            self.files.renew(FileHandle::reopen);
             self.listings.renew(vfs::LiveListing::again);
             // these the kernel takes for dead as long as somebody is in them
             let gone = self.removed.take();

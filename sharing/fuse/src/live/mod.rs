@@ -6,7 +6,7 @@
 mod answers;
 mod back;
 mod changes;
-mod open_file;
+mod file_handle;
 mod patience;
 mod removed;
 
@@ -23,7 +23,7 @@ use crate::convert::attributes;
 use crate::handles::Handles;
 use crate::ioctl;
 pub use back::{Beside, TakenBack};
-use open_file::{MappableFiles, OpenFile};
+use file_handle::{FileHandle, MappableFiles};
 use removed::{Removed, Revived};
 
 /// Answers the kernel.
@@ -33,7 +33,7 @@ pub(crate) struct LiveServer {
     gate: RwLock<()>,
     /// How long the kernel may keep what a name names.
     names: Duration,
-    files: Handles<OpenFile>,
+    files: Handles<FileHandle>,
     mappable: Arc<MappableFiles>,
     listings: Handles<LiveListing>,
     removed: Removed,
@@ -185,7 +185,7 @@ impl LiveServer {
     /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
     /// memory on its way; whoever reads the file elsewhere keeps what was read there.
     fn opened(&self, file: Open, flags: i32) -> Opened {
-        let file = OpenFile::new(file, flags, &self.mappable);
+        let file = FileHandle::new(file, flags, &self.mappable);
         let file = Opened::new(self.files.add(file.into())).without_flush();
         let only_written = flags & O_ACCMODE == O_WRONLY;
         if only_written && self.direct.load(Relaxed) { file.direct() } else { file }

@@ -56,12 +56,12 @@ impl Drop for MappableHandle {
 }
 
 /// An open handle of a file.
-pub(super) struct OpenFile {
+pub(super) struct FileHandle {
     pub(super) file: Open,
     mappable: Option<MappableHandle>,
 }
 
-impl OpenFile {
+impl FileHandle {
     /// A handle that the kernel opens with these flags of open(2).
     pub(super) fn new(file: Open, flags: i32, files: &Arc<MappableFiles>) -> Self {
         let is_mappable = flags & O_ACCMODE == O_RDWR;
