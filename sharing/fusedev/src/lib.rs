@@ -12,6 +12,7 @@
 //! device     requests read from /dev/fuse
 //! rings      the threads that take requests from io_uring, for all mounts: since Linux 6.14
 //! ring       io_uring, and the memory that the kernel puts requests into
+//! kick       requests of our own, for whose sake the kernel gives slots back
 //! ```
 //!
 //! Of the two ways the second is three times as fast where requests are small: the program that asks
@@ -21,7 +22,7 @@
 //! No thread and no large buffer belongs to a mount: a process with a thousand idle mounts has as many
 //! threads as one with a single mount.
 //!
-//! `unsafe` exists in `ring` only: the kernel is given addresses there.
+//! `unsafe` exists in `ring`, where the kernel is given addresses, and in `kick` only.
 #![deny(unsafe_code)]
 
 mod answer;
@@ -29,6 +30,7 @@ mod ask;
 mod device;
 mod fields;
 mod init;
+mod kick;
 mod mounting;
 mod notice;
 mod readers;
