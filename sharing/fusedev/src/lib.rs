@@ -14,6 +14,7 @@
 //! device     requests read from /dev/fuse
 //! rings      the threads that take requests from io_uring, for all mounts: since Linux 6.14
 //! ring       io_uring, and the memory that the kernel puts requests into
+//! kick       requests of our own, for whose sake the kernel gives slots back
 //! ```
 //!
 //! Of the two ways the second is three times as fast where requests are small: the program that asks
@@ -31,6 +32,7 @@ mod ask;
 mod device;
 mod fields;
 mod init;
+mod kick;
 mod loop_device;
 mod mounting;
 mod notice;

@@ -38,12 +38,18 @@ pub(crate) fn in_directory<T: Send>(
 /// and close files, but use none that was open before. If no thread can be had, it is done on this one.
 pub fn without_descriptors<T: Send>(work: impl Fn() -> T + Send + Sync) -> T {
     let alone = on_thread(|| {
-        // SAFETY: this thread has no descriptor of the shared table, and ends with the work
-        unsafe { unshare_unsafe(UnshareFlags::FILES)? };
-        close_all()?;
+        leave_descriptors()?;
         Ok(work())
     });
     alone.unwrap_or_else(|_: io::Error| work())
+}
+
+/// Gives this thread, which must not use any descriptor that is open, a table of its own that has standard
+/// input, output and error alone.
+pub(crate) fn leave_descriptors() -> io::Result<()> {
+    // SAFETY: the thread uses no descriptor of the shared table
+    unsafe { unshare_unsafe(UnshareFlags::FILES)? };
+    close_all()
 }
 
 fn on_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {

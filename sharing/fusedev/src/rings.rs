@@ -30,6 +30,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::answer::{self, Answer, Told};
 use crate::ask::{self, Head};
+use crate::kick::{is_kicker, kick};
 use crate::ring::{Event, Payload, Ring, Slot};
 use crate::session::{Lane, Out, Session, Way};
 
@@ -49,9 +50,6 @@ const RETRY: Duration = Duration::from_millis(50);
 const ENTRIES: u32 = 256;
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
-
-/// The threads that kick a queue at the moment.
-static KICKERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// How many workers keep a slot.
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
@@ -349,24 +347,10 @@ pub(crate) fn stay_on(queue: u16) {
     }
 }
 
-/// Has a request sent by a queue: a slot of it then looks for requests that wait there.
-fn kick(session: &Session, queue: u16) {
-    let dir = session.dir().to_owned();
-    let ask = move || {
-        stay_on(queue);
-        let myself = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        KICKERS.lock().push(myself);
-        // whatever the answer is
-        let _ = rustix::fs::statfs(&dir);
-        KICKERS.lock().retain(|thread| *thread != myself);
-    };
-    let _ = std::thread::Builder::new().name("fuse kick".to_owned()).spawn(ask);
-}
-
 /// Whether the request in a slot is a kick.
 fn is_kick(slot: &mut Slot) -> bool {
     let head = Head::read(slot.question().0);
-    head.is_some_and(|head| head.code == ask::STATFS && KICKERS.lock().contains(&head.pid))
+    head.is_some_and(|head| head.code == ask::STATFS && is_kicker(head.pid))
 }
 
 /// Answers the request in a slot and those that follow, until they are kicks.
