@@ -209,6 +209,6 @@ mod tests {
         to_little(ObjectType::OBJECT_DIRECTORY, 0, &mut block);
         let table = Micro::parse(&block, Order::Little).unwrap();
         let entry = table.entries().next().unwrap();
-        assert_eq!((entry.value, &entry.name[..]), (77, &b"name"[..]));
+        assert_eq!((entry.value, entry.name), (77, b"name".as_slice()));
     }
 }

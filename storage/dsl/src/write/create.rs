@@ -151,7 +151,7 @@ pub(crate) fn new_dataset(
     Ok(dataset)
 }
 
-/// The flags of a head of which all that only it reaches was counted.
+/// The flags of a head whose unique bytes are exact: pools know them since version 9.
 pub(crate) fn flags_of_head(change: &Change<'_>) -> u64 {
     if change.version >= version::UNIQUE_ACCURATE { DatasetPhys::UNIQUE_ACCURATE } else { 0 }
 }

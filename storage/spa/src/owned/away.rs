@@ -14,7 +14,7 @@ use crate::space::MapWriter;
 
 /// Bytes of the blocks of such a map.
 const BLOCK: u32 = 4096;
-/// Active while the resilver of a leaf waits for the one before it.
+/// The feature that is active while the resilver of a leaf is deferred.
 const RESILVER_DEFER: &str = "com.datto:resilver_defer";
 
 impl Owned {
@@ -88,7 +88,7 @@ impl Owned {
     }
 }
 
-/// A leaf has what it missed: a resilver of it is deferred no longer. Whether it was, and no other is.
+/// Clears the deferral of a leaf's resilver, which is done. Returns whether it was the last deferral.
 fn end_deferral(root: &mut VdevConfig, guid: Guid) -> bool {
     let deferred = |leaf: &mut VdevConfig| std::mem::take(&mut leaf.state.resilver_deferred);
     let was_deferred = leaf_of(root, guid).is_some_and(deferred);
