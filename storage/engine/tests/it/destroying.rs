@@ -46,7 +46,7 @@ fn a_plan_stops_between_batches_and_spares_new_snapshots() {
     make(&held, "tank/a");
     for number in 0..MANY {
         if number % 50 == 0 {
-            write_file(&held, "tank/a", &format!("file{number}"), &[7; 40_000]);
+            write_file(&held, "tank/a", &format!("file{number}"), &vec![7; 40_000]);
         }
         held.snapshot(&[format!("tank/a@{number}")]).unwrap();
     }
