@@ -6,14 +6,14 @@ use vfs::{Error, Kind, Reason, Time};
 
 pub(crate) fn errno(why: &Error) -> Errno {
     match why {
-        Error::Absent => Errno::NOENT,
-        Error::Stale | Error::Reborn { .. } => Errno::STALE,
+        Error::NotFound => Errno::NOENT,
+        Error::Stale | Error::InoReused { .. } => Errno::STALE,
         Error::NotDirectory => Errno::NOTDIR,
         Error::IsDirectory => Errno::ISDIR,
         Error::NotSymlink => Errno::INVAL,
         Error::Locked { .. } => Errno::NOKEY,
         Error::Unreadable { .. } => Errno::IO,
-        Error::TooHigh => Errno::OVERFLOW,
+        Error::InoOverflow => Errno::OVERFLOW,
         Error::Refused { reason } => refusal(*reason),
     }
 }
@@ -66,16 +66,16 @@ fn moment(time: Time) -> Moment {
 
 pub(crate) fn attributes(from: &vfs::Attributes) -> Attributes {
     Attributes {
-        number: from.number,
+        number: from.ino,
         // the kernel refuses a file whose size is no signed number
         size: from.size.min(i64::MAX.unsigned_abs()),
-        blocks: from.space.div_ceil(512),
+        blocks: from.allocated.div_ceil(512),
         atime: moment(from.atime),
         mtime: moment(from.mtime),
         ctime: moment(from.ctime),
         btime: moment(from.crtime),
         mode: kind_bits(from.kind) | from.mode & 0o7777,
-        links: u32::try_from(from.links).unwrap_or(u32::MAX),
+        links: u32::try_from(from.nlink).unwrap_or(u32::MAX),
         uid: from.uid,
         gid: from.gid,
         device: from.rdev,

@@ -16,7 +16,7 @@
 
 use fusedev::Answer;
 use rustix::io::Errno;
-use vfs::{Attributes, By, Set};
+use vfs::{Attributes, Credentials, Set};
 
 const GETFLAGS: u32 = 0x8008_6601;
 const GETFLAGS_32: u32 = 0x8004_6601;
@@ -47,7 +47,7 @@ pub(crate) fn told(of: &Attributes, command: u32, room: u32) -> Option<Answer> {
 
 /// What somebody wants to have set of a file that is as it is; none: nothing is to be set.
 pub(crate) fn wished(
-    by: By,
+    by: Credentials,
     of: &Attributes,
     command: u32,
     given: &[u8],
@@ -71,7 +71,7 @@ pub(crate) fn wished(
     if by.uid != 0 && (by.uid != of.uid || is_for_root) {
         return Err(Errno::PERM);
     }
-    let project = project.map(u64::from).filter(|project| *project != of.project);
+    let project = project.map(u64::from).filter(|project| *project != of.project_id);
     let flags = Some(flags).filter(|flags| *flags != of.flags);
     let set = Set { flags, project, ..Set::default() };
     Ok(Some(set).filter(|set| *set != Set::default()))
@@ -88,7 +88,7 @@ fn translated(word: u32, way: impl Fn((u32, u32)) -> (u32, u32)) -> Option<u32> 
 
 fn fsxattr(of: &Attributes) -> [u8; 28] {
     let flags = translated(of.flags, |pair| pair).unwrap_or(0);
-    let project = u32::try_from(of.project).unwrap_or(u32::MAX);
+    let project = u32::try_from(of.project_id).unwrap_or(u32::MAX);
     let mut out = [0; 28];
     for (at, word) in [(0, flags), (PROJECT_AT, project)] {
         for (slot, byte) in out.iter_mut().skip(at).zip(word.to_ne_bytes()) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fusedev::{Answers, LARGEST, Mount, Notices};
 use rustix::io::Errno;
-use vfs::{Live, Tree};
+use vfs::{DatasetTree, FileSystem};
 
 use crate::live::{Beside, LiveServer};
 use crate::mounted::{Mounted, take_away_dead};
@@ -89,9 +89,9 @@ pub enum Error {
 }
 
 /// Mounts a tree on an empty folder, read-only.
-pub fn mount(tree: &Tree, dir: &Path, options: &Options) -> Result<Mounted, Error> {
+pub fn mount(tree: &DatasetTree, dir: &Path, options: &Options) -> Result<Mounted, Error> {
     check(dir)?;
-    let root = tree.root()?;
+    let root = tree.root_ino()?;
     let failed = |why: &io::Error| Error::Mount {
         dir: dir.display().to_string(),
         why: why.to_string().trim().to_owned(),
@@ -108,7 +108,7 @@ pub fn mount(tree: &Tree, dir: &Path, options: &Options) -> Result<Mounted, Erro
 /// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
 /// to a snapshot by [`Beside`].
 pub fn mount_live(
-    files: &Live,
+    files: &FileSystem,
     dir: &Path,
     options: &LiveOptions,
 ) -> Result<(Mounted, Beside), Error> {

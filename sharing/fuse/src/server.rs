@@ -6,7 +6,7 @@ use fusedev::{
     Ability, Answer, Answers, Ask, Asker, Figures, LARGEST, Opened, Out, Page, Validity,
 };
 use rustix::io::Errno;
-use vfs::{Error, Listing, Reader, Result, Tree};
+use vfs::{DatasetTree, Error, FileReader, Result, TreeDir};
 
 use crate::ROOT;
 use crate::convert::{attributes, errno, kind_bits};
@@ -15,12 +15,12 @@ use crate::ioctl;
 
 /// Answers the kernel.
 pub(crate) struct Server {
-    tree: Tree,
+    tree: DatasetTree,
     root: u64,
     /// The kernel is to check permissions, ACLs with them.
     checks_permissions: bool,
-    readers: Handles<Reader>,
-    listings: Handles<Listing>,
+    readers: Handles<FileReader>,
+    listings: Handles<TreeDir>,
 }
 
 /// Nothing changes while the pool is mounted.
@@ -35,7 +35,7 @@ pub(crate) const SEEK_DATA: i32 = 3;
 pub(crate) const SEEK_HOLE: i32 = 4;
 
 impl Server {
-    pub(crate) fn new(tree: Tree, root: u64, checks_permissions: bool) -> Self {
+    pub(crate) fn new(tree: DatasetTree, root: u64, checks_permissions: bool) -> Self {
         let (readers, listings) = (Handles::new(), Handles::new());
         Self { tree, root, checks_permissions, readers, listings }
     }
@@ -48,13 +48,13 @@ impl Server {
     /// Gives what was found, or tells the user too what cannot be read.
     fn found<T>(&self, number: u64, found: Result<T>) -> std::result::Result<T, Errno> {
         found.map_err(|why| {
-            self.tree.complain(number, &why);
+            self.tree.report_unreadable(number, &why);
             errno(&why)
         })
     }
 
     fn sought(&self, handle: u64, offset: i64, whence: i32) -> Result<Option<u64>> {
-        let reader = self.readers.find(handle).ok_or(Error::Absent)?;
+        let reader = self.readers.find(handle).ok_or(Error::NotFound)?;
         let Ok(from) = u64::try_from(offset) else { return Ok(None) };
         if from >= reader.size() {
             return Ok(None);
@@ -114,12 +114,12 @@ impl Answers for Server {
                 if flags & O_ACCMODE != 0 {
                     return Err(Errno::ROFS);
                 }
-                let reader = self.found(node, self.tree.read(node))?;
+                let reader = self.found(node, self.tree.open_file(node))?;
                 let file = Opened::new(self.readers.add(reader));
                 Ok(Answer::opened(file.keeps_content().without_flush()))
             }
             Ask::Opendir => {
-                let listing = self.found(node, self.tree.list(node))?;
+                let listing = self.found(node, self.tree.open_dir(node))?;
                 let listing = Opened::new(self.listings.add(listing.into()));
                 Ok(Answer::opened(listing.keeps_content().keeps_listing()))
             }
@@ -158,7 +158,7 @@ impl Server {
                 let found = self.found(node, tree.attributes(node))?;
                 Ok(Answer::statx(&attributes(&found), FOR_EVER))
             }
-            Ask::Readlink => Ok(Answer::bytes(self.found(node, tree.target(node))?)),
+            Ask::Readlink => Ok(Answer::bytes(self.found(node, tree.read_link(node))?)),
             Ask::Access { mask } if mask & W_OK != 0 => Err(Errno::ROFS),
             Ask::Access { .. } | Ask::Flush => Ok(Answer::done()),
             Ask::Statfs => self.figures(node),
@@ -169,7 +169,7 @@ impl Server {
     }
 
     fn figures(&self, node: u64) -> Told {
-        let room = self.tree.room(node).map_err(|why| errno(&why))?;
+        let room = self.tree.space(node).map_err(|why| errno(&why))?;
         let free = room.available / 512;
         Ok(Answer::figures(&Figures {
             sectors: free.saturating_add(room.referenced / 512),
@@ -190,17 +190,17 @@ impl Server {
         };
         let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
         let mut page = Page::new(size);
-        let listed = listing.from(offset, &mut |item| {
+        let listed = listing.visit_from(offset, &mut |item| {
             if is_plain {
-                return page.add((item.number, kind_bits(item.kind)), item.next, &item.name);
+                return page.add((item.ino, kind_bits(item.kind)), item.next_cookie, &item.name);
             }
             match listing.attributes(item) {
                 Some(found) => {
                     let how = (found.generation, ALWAYS);
-                    page.add_with(item.next, &item.name, &attributes(&found), how)
+                    page.add_with(item.next_cookie, &item.name, &attributes(&found), how)
                 }
                 None => {
-                    page.add_without((item.number, kind_bits(item.kind)), item.next, &item.name)
+                    page.add_without((item.ino, kind_bits(item.kind)), item.next_cookie, &item.name)
                 }
             }
         });

@@ -6,7 +6,7 @@ use engine::files::{Facts, Kind, Time};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attributes {
     /// Its number in the tree.
-    pub number: u64,
+    pub ino: u64,
     /// What it is.
     pub kind: Kind,
     /// Permissions with set-id and sticky bits: 12 bits.
@@ -18,11 +18,11 @@ pub struct Attributes {
     /// Bytes; of a directory its entries with `.` and `..`; of a link its target's length.
     pub size: u64,
     /// Bytes that it takes on the drives.
-    pub space: u64,
+    pub allocated: u64,
     /// Bytes of a block of its content.
     pub block_size: u64,
     /// How many names it has.
-    pub links: u64,
+    pub nlink: u64,
     /// When it was last read.
     pub atime: Time,
     /// When its content last changed.
@@ -36,55 +36,55 @@ pub struct Attributes {
     /// Flags as Linux's FS_IOC_GETFLAGS gives them.
     pub flags: u32,
     /// The project that it is counted in.
-    pub project: u64,
+    pub project_id: u64,
     /// Tells it from another that had its number before.
     pub generation: u64,
 }
 
 impl Attributes {
-    pub(crate) fn of_file(number: u64, facts: &Facts, space: u64, block_size: u64) -> Self {
+    pub(crate) fn from_file(ino: u64, facts: &Facts, allocated: u64, block_size: u64) -> Self {
         Self {
-            number,
+            ino,
             kind: facts.kind,
             mode: facts.mode,
             uid: facts.uid,
             gid: facts.gid,
             size: facts.size,
-            space,
+            allocated,
             block_size,
-            links: facts.links,
+            nlink: facts.links,
             atime: facts.atime,
             mtime: facts.mtime,
             ctime: facts.ctime,
             crtime: facts.crtime,
             rdev: facts.rdev,
             flags: facts.flags,
-            project: facts.project,
+            project_id: facts.project,
             generation: facts.generation,
         }
     }
 
     /// Those of a directory that no dataset stores.
-    pub(crate) fn made_up(number: u64, kind: Kind) -> Self {
+    pub(crate) fn synthetic(ino: u64, kind: Kind) -> Self {
         let is_directory = kind == Kind::Directory;
         let none = Time::default();
         Self {
-            number,
+            ino,
             kind,
             mode: if is_directory { 0o555 } else { 0o444 },
             uid: 0,
             gid: 0,
             size: if is_directory { 2 } else { 0 },
-            space: 0,
+            allocated: 0,
             block_size: 4096,
-            links: if is_directory { 2 } else { 1 },
+            nlink: if is_directory { 2 } else { 1 },
             atime: none,
             mtime: none,
             ctime: none,
             crtime: none,
             rdev: (0, 0),
             flags: 0,
-            project: 0,
+            project_id: 0,
             generation: 0,
         }
     }

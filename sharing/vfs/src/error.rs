@@ -7,15 +7,15 @@ use engine::files::Reason;
 pub enum Error {
     /// There is no such thing, or no more.
     #[error("it is not there")]
-    Absent,
+    NotFound,
     /// It was open when its file system was taken back to a snapshot that does not have it.
     #[error("it is no more, since its file system was taken back to a snapshot")]
     Stale,
     /// A file's number would be another file's.
-    #[error("file {number} would be another one than the one that is in use")]
-    Reborn {
+    #[error("file {ino} would be another one than the one that is in use")]
+    InoReused {
         /// The number.
-        number: u64,
+        ino: u64,
     },
     /// Something was asked that only a directory can answer.
     #[error("it is no directory")]
@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// Its object's number is too high for a number in the tree.
     #[error("its number is too high to be shown")]
-    TooHigh,
+    InoOverflow,
 }
 
 /// What asking the tree gives.
@@ -56,7 +56,7 @@ impl From<engine::files::Error> for Error {
     fn from(why: engine::files::Error) -> Self {
         match why.reason() {
             Reason::Locked => Self::Locked { why: why.to_string() },
-            Reason::Absent => Self::Absent,
+            Reason::Absent => Self::NotFound,
             Reason::NotDirectory => Self::NotDirectory,
             Reason::IsDirectory => Self::IsDirectory,
             Reason::NotSymlink => Self::NotSymlink,

@@ -10,25 +10,27 @@
 //! Nothing here knows of a protocol, a socket or the kernel.
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod attributes;
-mod batch;
-mod control;
-mod dataset;
+mod control_dir;
+mod entry_batch;
 mod error;
-mod listing;
-mod live;
+mod filesystem;
 mod names;
-mod number;
+mod prefetch;
+mod readahead;
 mod reader;
 mod tree;
-mod workers;
+mod tree_dataset;
+mod tree_dir;
+mod vnode;
 
 pub use attributes::Attributes;
 pub use engine::files::{Kind, Reason, Room, Time};
 pub use engine::held::{MoveKind, Position, Set, XattrMode};
 pub use error::{Error, Result};
-pub use listing::{Item, Listing};
-pub use live::{By, Changed, Kept, Live, LiveListing, New, Open};
-pub use reader::Reader;
-pub use tree::Tree;
+pub use filesystem::{
+    Credentials, FileSystem, Invalidation, NewInode, OpenDir, OpenFile, UnlinkedHold,
+};
+pub use reader::FileReader;
+pub use tree::DatasetTree;
+pub use tree_dir::{DirEntry, TreeDir};

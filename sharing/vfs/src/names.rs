@@ -2,25 +2,25 @@
 
 use engine::files::Files;
 
-use crate::Tree;
-use crate::number::Node;
+use crate::DatasetTree;
+use crate::vnode::Vnode;
 
 /// No path has more parts.
-const DEEPEST: usize = 2048;
+const MAX_DEPTH: usize = 2048;
 
 /// A node's name for people: `POOL/FS@SNAP:/PATH`.
-pub(crate) fn name(tree: &Tree, number: u64) -> String {
-    let Ok((node, dataset)) = tree.node(number) else { return format!("node {number}") };
-    let Node::File(_, object) = node else { return dataset.name.clone() };
+pub(crate) fn display_name(tree: &DatasetTree, number: u64) -> String {
+    let Ok((node, dataset)) = tree.vnode(number) else { return format!("node {number}") };
+    let Vnode::File(_, object) = node else { return dataset.name.clone() };
     let Ok(files) = tree.files(&dataset) else { return dataset.name.clone() };
-    match path(&files, object) {
+    match object_path(&files, object) {
         Some(path) => format!("{}:{path}", dataset.name),
         None => format!("{}: object {object}", dataset.name),
     }
 }
 
 /// The path from the root to a file, as far as its directories know it.
-fn path(files: &Files, object: u64) -> Option<String> {
+fn object_path(files: &Files, object: u64) -> Option<String> {
     let (mut parts, mut at) = (Vec::new(), object);
     while at != files.root_id() {
         let parent = files.facts(at).ok()?.parent;
@@ -34,7 +34,7 @@ fn path(files: &Files, object: u64) -> Option<String> {
         });
         looked.ok()?;
         parts.push(String::from_utf8_lossy(&found?).into_owned());
-        if parts.len() > DEEPEST {
+        if parts.len() > MAX_DEPTH {
             return None;
         }
         at = parent;

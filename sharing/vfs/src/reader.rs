@@ -8,57 +8,57 @@ use std::sync::Arc;
 use engine::files::{Content, Piece};
 use parking_lot::{Condvar, Mutex};
 
-use crate::ahead::Ahead;
-use crate::workers::{Errands, Workers};
+use crate::prefetch::{PrefetchHandle, PrefetchWorkers};
+use crate::readahead::Readahead;
 use crate::{Error, Result};
 
 /// The content of an open file or volume.
-pub struct Reader {
+pub struct FileReader {
     content: Content,
     size: u64,
-    block: u64,
-    errands: Errands,
-    state: Mutex<State>,
-    turned: Condvar,
+    block_size: u64,
+    prefetch: PrefetchHandle,
+    state: Mutex<ReaderState>,
+    slot_changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    ahead: Ahead,
+struct ReaderState {
+    readahead: Readahead,
     /// A few blocks, the oldest first.
     slots: VecDeque<Slot>,
 }
 
 struct Slot {
     block: u64,
-    what: What,
+    state: SlotState,
 }
 
 #[derive(Clone)]
-enum What {
+enum SlotState {
     /// A worker is to fetch it.
-    Wanted,
+    Queued,
     /// Somebody is fetching it.
     Fetching,
     /// It is there, or cannot be.
-    Done(Result<Piece>),
+    Fetched(Result<Piece>),
 }
 
 /// Bytes of blocks that a reader holds; they are shared with the pool's cache.
-const HELD: u64 = 16 << 20;
+const MAX_HELD_BYTES: u64 = 16 << 20;
 /// And how many blocks at least and at most.
-const FEWEST: u64 = 4;
-const MOST: u64 = 128;
+const MIN_SLOTS: u64 = 4;
+const MAX_SLOTS: u64 = 128;
 
-impl Reader {
-    pub(crate) fn new(content: Content, workers: &Workers) -> Arc<Self> {
+impl FileReader {
+    pub(crate) fn new(content: Content, workers: &PrefetchWorkers) -> Arc<Self> {
         Arc::new(Self {
             size: content.size(),
-            block: content.block_size().max(512),
+            block_size: content.block_size().max(512),
             content,
-            errands: workers.errands(),
+            prefetch: workers.handle(),
             state: Mutex::default(),
-            turned: Condvar::new(),
+            slot_changed: Condvar::new(),
         })
     }
 
@@ -81,9 +81,9 @@ impl Reader {
         if length == 0 {
             return Ok(give(&[]));
         }
-        self.plan(offset, length);
-        let first = self.piece(offset / self.block)?;
-        if let Some(bytes) = part(&first, offset..end) {
+        self.queue_prefetch(offset, length);
+        let first = self.get_block(offset / self.block_size)?;
+        if let Some(bytes) = slice_of(&first, offset..end) {
             return Ok(give(bytes));
         }
         COPY.with_borrow_mut(|buffer| {
@@ -91,24 +91,24 @@ impl Reader {
                 buffer.resize(length, 0);
             }
             let (into, _) = buffer.split_at_mut(length);
-            self.gather(offset, first, into)?;
+            self.read_blocks(offset, first, into)?;
             Ok(give(into))
         })
     }
 
     /// Fills a buffer from `offset` on, block by block.
-    fn gather(self: &Arc<Self>, offset: u64, first: Piece, into: &mut [u8]) -> Result<()> {
+    fn read_blocks(self: &Arc<Self>, offset: u64, first: Piece, into: &mut [u8]) -> Result<()> {
         let (mut at, mut rest, mut first) = (offset, into, Some(first));
         while !rest.is_empty() {
             let piece = match first.take() {
                 Some(piece) => piece,
-                None => self.piece(at / self.block)?,
+                None => self.get_block(at / self.block_size)?,
             };
-            let behind = (at / self.block).saturating_add(1).saturating_mul(self.block);
+            let behind = (at / self.block_size).saturating_add(1).saturating_mul(self.block_size);
             let count = usize::try_from(behind.saturating_sub(at)).unwrap_or(usize::MAX);
             let (now, later) = rest.split_at_mut(count.min(rest.len()));
             let end = at.saturating_add(u64::try_from(now.len()).unwrap_or(u64::MAX));
-            match part(&piece, at..end) {
+            match slice_of(&piece, at..end) {
                 Some(bytes) => now.copy_from_slice(bytes),
                 None if piece.bytes.is_none() && piece.start <= at && end <= piece.end => {
                     now.fill(0);
@@ -126,67 +126,70 @@ impl Reader {
 
     /// Has the blocks of a range fetched by the workers, but for the first, and those behind it if
     /// the file is read in sequence.
-    fn plan(self: &Arc<Self>, offset: u64, length: usize) {
+    fn queue_prefetch(self: &Arc<Self>, offset: u64, length: usize) {
         let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
         let mut state = self.state.lock();
-        let until = state.ahead.note(offset, length).unwrap_or(end).max(end).min(self.size);
-        let capacity = (HELD / self.block).clamp(FEWEST, MOST);
-        let first = offset / self.block;
-        let behind = until.div_ceil(self.block).min(first.saturating_add(capacity / 2));
+        let until =
+            state.readahead.record_read(offset, length).unwrap_or(end).max(end).min(self.size);
+        let capacity = (MAX_HELD_BYTES / self.block_size).clamp(MIN_SLOTS, MAX_SLOTS);
+        let first = offset / self.block_size;
+        let behind = until.div_ceil(self.block_size).min(first.saturating_add(capacity / 2));
         let mut wanted = Vec::new();
         for block in first.saturating_add(1)..behind {
             if !state.slots.iter().any(|slot| slot.block == block) {
-                if !state.make_room(capacity) {
+                if !state.evict_if_full(capacity) {
                     break;
                 }
-                state.slots.push_back(Slot { block, what: What::Wanted });
+                state.slots.push_back(Slot { block, state: SlotState::Queued });
                 wanted.push(block);
             }
         }
         drop(state);
-        self.errands.send(self, &wanted);
+        self.prefetch.queue_blocks(self, &wanted);
     }
 
     /// A block: fetched here, unless somebody has it or is fetching it already.
-    fn piece(&self, block: u64) -> Result<Piece> {
+    fn get_block(&self, block: u64) -> Result<Piece> {
         let mut state = self.state.lock();
         loop {
             let Some(slot) = state.slots.iter_mut().find(|slot| slot.block == block) else {
-                state.make_room((HELD / self.block).clamp(FEWEST, MOST));
-                state.slots.push_back(Slot { block, what: What::Fetching });
+                state.evict_if_full((MAX_HELD_BYTES / self.block_size).clamp(MIN_SLOTS, MAX_SLOTS));
+                state.slots.push_back(Slot { block, state: SlotState::Fetching });
                 break;
             };
-            match &slot.what {
-                What::Done(piece) => return piece.clone(),
-                What::Wanted => {
-                    slot.what = What::Fetching;
+            match &slot.state {
+                SlotState::Fetched(piece) => return piece.clone(),
+                SlotState::Queued => {
+                    slot.state = SlotState::Fetching;
                     break;
                 }
-                What::Fetching => self.turned.wait(&mut state),
+                SlotState::Fetching => self.slot_changed.wait(&mut state),
             }
         }
         drop(state);
-        self.fetch(block)
+        self.fetch_block(block)
     }
 
     /// Fetches a block that is wanted still.
-    pub(crate) fn fetch_ahead(&self, block: u64) {
+    pub(crate) fn prefetch_block(&self, block: u64) {
         let mut state = self.state.lock();
         let wanted = state.slots.iter_mut().find(|slot| slot.block == block);
-        let Some(slot) = wanted.filter(|slot| matches!(slot.what, What::Wanted)) else { return };
-        slot.what = What::Fetching;
+        let Some(slot) = wanted.filter(|slot| matches!(slot.state, SlotState::Queued)) else {
+            return;
+        };
+        slot.state = SlotState::Fetching;
         drop(state);
         // who asks for it is told if it cannot be read
-        let _ = self.fetch(block);
+        let _ = self.fetch_block(block);
     }
 
     /// Fetches a block whose slot says so.
-    fn fetch(&self, block: u64) -> Result<Piece> {
-        let mut landing = Landing { reader: self, block, piece: None };
-        let start = block.saturating_mul(self.block);
-        let end = start.saturating_add(self.block).min(self.size);
+    fn fetch_block(&self, block: u64) -> Result<Piece> {
+        let mut landing = FetchGuard { reader: self, block, result: None };
+        let start = block.saturating_mul(self.block_size);
+        let end = start.saturating_add(self.block_size).min(self.size);
         let piece = self.content.piece(start, end).map_err(Error::from);
-        landing.piece = Some(piece.clone());
+        landing.result = Some(piece.clone());
         piece
     }
 
@@ -201,46 +204,46 @@ impl Reader {
     }
 }
 
-impl State {
+impl ReaderState {
     /// Makes room for another slot; false if all are waited for.
-    fn make_room(&mut self, capacity: u64) -> bool {
+    fn evict_if_full(&mut self, capacity: u64) -> bool {
         if u64::try_from(self.slots.len()).unwrap_or(u64::MAX) < capacity {
             return true;
         }
-        let oldest = self.slots.iter().position(|slot| matches!(slot.what, What::Done(_)));
+        let oldest = self.slots.iter().position(|slot| matches!(slot.state, SlotState::Fetched(_)));
         oldest.and_then(|at| self.slots.remove(at)).is_some()
     }
 }
 
 /// Brings a block home to its slot, or gives the slot up if fetching panics, so that nobody waits
 /// for ever.
-struct Landing<'a> {
-    reader: &'a Reader,
+struct FetchGuard<'a> {
+    reader: &'a FileReader,
     block: u64,
-    piece: Option<Result<Piece>>,
+    result: Option<Result<Piece>>,
 }
 
-impl Drop for Landing<'_> {
+impl Drop for FetchGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.reader.state.lock();
         let place = state.slots.iter().position(|slot| slot.block == self.block);
         if let Some(place) = place {
-            match self.piece.take() {
+            match self.result.take() {
                 Some(piece) => {
                     if let Some(slot) = state.slots.get_mut(place) {
-                        slot.what = What::Done(piece);
+                        slot.state = SlotState::Fetched(piece);
                     }
                 }
                 None => drop(state.slots.remove(place)),
             }
         }
         drop(state);
-        self.reader.turned.notify_all();
+        self.reader.slot_changed.notify_all();
     }
 }
 
 /// The bytes of a range, if the piece has all of them.
-fn part(piece: &Piece, range: Range<u64>) -> Option<&[u8]> {
+fn slice_of(piece: &Piece, range: Range<u64>) -> Option<&[u8]> {
     let bytes = piece.bytes.as_ref()?;
     let first = usize::try_from(range.start.checked_sub(piece.start)?).ok()?;
     let behind = usize::try_from(range.end.checked_sub(piece.start)?).ok()?;

@@ -7,31 +7,31 @@ use engine::Pool;
 use engine::files::{Content, File, Files, Kind, Room};
 use parking_lot::{Mutex, RwLock};
 
-use crate::control;
-use crate::dataset::Dataset;
-use crate::number::{Node, Place};
-use crate::workers::Workers;
-use crate::{Attributes, Error, Listing, Reader, Result, names};
+use crate::control_dir;
+use crate::prefetch::PrefetchWorkers;
+use crate::tree_dataset::TreeDataset;
+use crate::vnode::{DatasetIndex, Vnode};
+use crate::{Attributes, Error, FileReader, Result, TreeDir, names};
 
 /// The tree of all datasets of a pool, or of those below one. Cheap to clone, and shared between
 /// threads.
 #[derive(Clone)]
-pub struct Tree(Arc<Inner>);
+pub struct DatasetTree(Arc<Inner>);
 
 struct Inner {
     pool: Pool,
     /// Those below the target first, then snapshots as they are gone to.
-    datasets: RwLock<Vec<Arc<Dataset>>>,
-    snapshots: Mutex<HashMap<String, Place>>,
+    datasets: RwLock<Vec<Arc<TreeDataset>>>,
+    snapshots: Mutex<HashMap<String, DatasetIndex>>,
     report: Box<dyn Fn(&str) + Send + Sync>,
-    told: Mutex<HashSet<u64>>,
-    workers: Workers,
+    reported: Mutex<HashSet<u64>>,
+    prefetch_workers: PrefetchWorkers,
 }
 
 /// So many damaged files are named; those of more are the whole pool.
-const MOST_TOLD: usize = 10_000;
+const MAX_REPORTED: usize = 10_000;
 
-impl Tree {
+impl DatasetTree {
     /// The tree below a dataset `POOL/FS` or `POOL/FS@SNAPSHOT`; `report` is told in a sentence of
     /// each file that turns out to be unreadable, once.
     pub fn open(
@@ -40,7 +40,7 @@ impl Tree {
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> engine::Result<Self> {
         let mut heads = if target.contains('@') { Vec::new() } else { pool.heads_below(target) };
-        heads.truncate(usize::try_from(Place::MOST / 2).unwrap_or(usize::MAX));
+        heads.truncate(usize::try_from(DatasetIndex::LIMIT / 2).unwrap_or(usize::MAX));
         let top = heads.first().map_or_else(|| target.to_owned(), |head| head.name.clone());
         let opened = pool.files(&top);
         // a dataset that is locked may have others below it that are not
@@ -49,18 +49,18 @@ impl Tree {
         {
             return Err(why);
         }
-        let mut all = vec![Dataset::new(top.clone(), Place(0))];
+        let mut all = vec![TreeDataset::new(top.clone(), DatasetIndex(0))];
         let mut known = HashMap::from([(top, 0)]);
         for head in heads.iter().skip(1) {
             let Some((above, name)) = head.name.rsplit_once('/') else { continue };
             let number = all.len();
-            let place = Place(u32::try_from(number).unwrap_or(u32::MAX));
+            let place = DatasetIndex(u32::try_from(number).unwrap_or(u32::MAX));
             let Some(parent) = known.get(above).and_then(|at: &usize| all.get_mut(*at)) else {
                 continue;
             };
             let below = if head.is_volume { &mut parent.volumes } else { &mut parent.children };
             below.push((name.as_bytes().to_vec(), place));
-            all.push(Dataset::new(head.name.clone(), place));
+            all.push(TreeDataset::new(head.name.clone(), place));
             known.insert(head.name.clone(), number);
         }
         for dataset in &mut all {
@@ -72,8 +72,8 @@ impl Tree {
             datasets: RwLock::new(all.into_iter().map(Arc::new).collect()),
             snapshots: Mutex::default(),
             report,
-            told: Mutex::default(),
-            workers: Workers::new(),
+            reported: Mutex::default(),
+            prefetch_workers: PrefetchWorkers::new(),
         })))
     }
 
@@ -81,110 +81,112 @@ impl Tree {
         &self.0.pool
     }
 
-    pub(crate) fn workers(&self) -> &Workers {
-        &self.0.workers
+    pub(crate) fn prefetch_workers(&self) -> &PrefetchWorkers {
+        &self.0.prefetch_workers
     }
 
-    pub(crate) fn dataset(&self, place: Place) -> Result<Arc<Dataset>> {
+    pub(crate) fn dataset(&self, place: DatasetIndex) -> Result<Arc<TreeDataset>> {
         let at = usize::try_from(place.0).unwrap_or(usize::MAX);
-        self.0.datasets.read().get(at).cloned().ok_or(Error::Absent)
+        self.0.datasets.read().get(at).cloned().ok_or(Error::NotFound)
     }
 
-    pub(crate) fn files(&self, dataset: &Dataset) -> Result<Files> {
+    pub(crate) fn files(&self, dataset: &TreeDataset) -> Result<Files> {
         dataset.files(self.pool(), &self.0.report).cloned()
     }
 
-    pub(crate) fn content(&self, dataset: &Dataset) -> Result<Content> {
+    pub(crate) fn content(&self, dataset: &TreeDataset) -> Result<Content> {
         dataset.content(self.pool(), &self.0.report).cloned()
     }
 
-    pub(crate) fn root_of(&self, dataset: &Dataset) -> Node {
+    pub(crate) fn root_vnode(&self, dataset: &TreeDataset) -> Vnode {
         dataset.root(self.pool(), &self.0.report)
     }
 
     /// The place of a snapshot that is there.
-    pub(crate) fn snapshot(&self, head: &Dataset, name: &str) -> Result<Place> {
+    pub(crate) fn snapshot_index(&self, head: &TreeDataset, name: &str) -> Result<DatasetIndex> {
         let full = format!("{}@{name}", head.name);
         let mut known = self.0.snapshots.lock();
         if let Some(place) = known.get(&full) {
             return Ok(*place);
         }
         let mut all = self.0.datasets.write();
-        let place = Place(u32::try_from(all.len()).unwrap_or(u32::MAX));
-        if place.0 >= Place::MOST {
-            return Err(Error::TooHigh);
+        let place = DatasetIndex(u32::try_from(all.len()).unwrap_or(u32::MAX));
+        if place.0 >= DatasetIndex::LIMIT {
+            return Err(Error::InoOverflow);
         }
-        all.push(Arc::new(Dataset::new(full.clone(), place)));
+        all.push(Arc::new(TreeDataset::new(full.clone(), place)));
         known.insert(full, place);
         Ok(place)
     }
 
     /// The number of the tree's root.
-    pub fn root(&self) -> Result<u64> {
-        let top = self.dataset(Place(0))?;
-        self.root_of(&top).number().ok_or(Error::TooHigh)
+    pub fn root_ino(&self) -> Result<u64> {
+        let top = self.dataset(DatasetIndex(0))?;
+        self.root_vnode(&top).ino().ok_or(Error::InoOverflow)
     }
 
-    pub(crate) fn node(&self, number: u64) -> Result<(Node, Arc<Dataset>)> {
-        let node = Node::of(number).ok_or(Error::Absent)?;
-        Ok((node, self.dataset(node.place())?))
+    pub(crate) fn vnode(&self, number: u64) -> Result<(Vnode, Arc<TreeDataset>)> {
+        let node = Vnode::from_ino(number).ok_or(Error::NotFound)?;
+        Ok((node, self.dataset(node.dataset_index())?))
     }
 
     fn file(&self, number: u64) -> Result<File> {
-        match self.node(number)? {
-            (Node::File(_, object), dataset) => Ok(self.files(&dataset)?.file(object)?),
-            _ => Err(Error::Absent),
+        match self.vnode(number)? {
+            (Vnode::File(_, object), dataset) => Ok(self.files(&dataset)?.file(object)?),
+            _ => Err(Error::NotFound),
         }
     }
 
     /// What there is to know of a node.
     pub fn attributes(&self, number: u64) -> Result<Attributes> {
-        let (node, dataset) = self.node(number)?;
+        let (node, dataset) = self.vnode(number)?;
         match node {
-            Node::File(place, object) => attributes_of(place, &self.files(&dataset)?.file(object)?),
-            Node::Volume(_) => {
-                let mut made_up = Attributes::made_up(number, Kind::File);
+            Vnode::File(place, object) => {
+                file_attributes(place, &self.files(&dataset)?.file(object)?)
+            }
+            Vnode::Volume(_) => {
+                let mut made_up = Attributes::synthetic(number, Kind::File);
                 if let Ok(content) = self.content(&dataset) {
                     (made_up.size, made_up.block_size) = (content.size(), content.block_size());
                 }
                 Ok(made_up)
             }
-            _ => Ok(Attributes::made_up(number, Kind::Directory)),
+            _ => Ok(Attributes::synthetic(number, Kind::Directory)),
         }
     }
 
     /// What a name in a directory names. Names are compared as the dataset wants it.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
-        let (node, dataset) = self.node(parent)?;
-        let Node::File(place, object) = node else {
-            let found = control::lookup(self, node, &dataset, name)?;
-            return self.attributes(found.number().ok_or(Error::TooHigh)?);
+        let (node, dataset) = self.vnode(parent)?;
+        let Vnode::File(place, object) = node else {
+            let found = control_dir::lookup(self, node, &dataset, name)?;
+            return self.attributes(found.ino().ok_or(Error::InoOverflow)?);
         };
         let files = self.files(&dataset)?;
         if object == files.root_id() {
             if let Some(child) = dataset.child(name) {
-                let root = self.root_of(&*self.dataset(child)?);
-                return self.attributes(root.number().ok_or(Error::TooHigh)?);
+                let root = self.root_vnode(&*self.dataset(child)?);
+                return self.attributes(root.ino().ok_or(Error::InoOverflow)?);
             }
-            if name == control::NAME && !dataset.is_snapshot {
-                let control = Node::Control(place).number().ok_or(Error::TooHigh)?;
+            if name == control_dir::CONTROL_DIR && !dataset.is_snapshot {
+                let control = Vnode::ControlDir(place).ino().ok_or(Error::InoOverflow)?;
                 return self.attributes(control);
             }
         }
         let dir = files.file(object)?;
         match files.lookup(&dir, name) {
-            Ok(Some(found)) => attributes_of(place, &found),
-            Ok(None) => Err(Error::Absent),
+            Ok(Some(found)) => file_attributes(place, &found),
+            Ok(None) => Err(Error::NotFound),
             // the name is there: what it names should be, too
             Err(why) => match Error::from(why) {
-                Error::Absent => Err(Error::Unreadable { why: "what it names is gone".into() }),
+                Error::NotFound => Err(Error::Unreadable { why: "what it names is gone".into() }),
                 other => Err(other),
             },
         }
     }
 
     /// Where a symbolic link points.
-    pub fn target(&self, number: u64) -> Result<Vec<u8>> {
+    pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         let file = self.file(number)?;
         if file.facts().kind != Kind::Symlink {
             return Err(Error::NotSymlink);
@@ -194,73 +196,73 @@ impl Tree {
 
     /// The names of a node's extended attributes, as Linux lists them.
     pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
-        match self.node(number)?.0 {
-            Node::File(..) => Ok(self.file(number)?.xattr_names()?),
+        match self.vnode(number)?.0 {
+            Vnode::File(..) => Ok(self.file(number)?.xattr_names()?),
             _ => Ok(Vec::new()),
         }
     }
 
     /// The value of an extended attribute; none if there is no such attribute.
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self.node(number)?.0 {
-            Node::File(..) => Ok(self.file(number)?.xattr(name)?),
+        match self.vnode(number)?.0 {
+            Vnode::File(..) => Ok(self.file(number)?.xattr(name)?),
             _ => Ok(None),
         }
     }
 
     /// A directory's names.
-    pub fn list(&self, number: u64) -> Result<Listing> {
-        Listing::open(self, number)
+    pub fn open_dir(&self, number: u64) -> Result<TreeDir> {
+        TreeDir::open(self, number)
     }
 
     /// The content of a file or a volume.
-    pub fn read(&self, number: u64) -> Result<Arc<Reader>> {
-        let (node, dataset) = self.node(number)?;
+    pub fn open_file(&self, number: u64) -> Result<Arc<FileReader>> {
+        let (node, dataset) = self.vnode(number)?;
         let content = match node {
-            Node::File(_, object) => {
+            Vnode::File(_, object) => {
                 let file = self.files(&dataset)?.file(object)?;
                 if file.facts().is_directory() {
                     return Err(Error::IsDirectory);
                 }
                 file.content()
             }
-            Node::Volume(_) => self.content(&dataset)?,
+            Vnode::Volume(_) => self.content(&dataset)?,
             _ => return Err(Error::IsDirectory),
         };
-        Ok(Reader::new(content, self.workers()))
+        Ok(FileReader::new(content, self.prefetch_workers()))
     }
 
     /// What the dataset of a node takes and may still take.
-    pub fn room(&self, number: u64) -> Result<Room> {
-        Ok(self.pool().room(&self.node(number)?.1.name))
+    pub fn space(&self, number: u64) -> Result<Room> {
+        Ok(self.pool().room(&self.vnode(number)?.1.name))
     }
 
     /// A node's name for people: `POOL/FS@SNAP:/PATH`.
-    pub fn name(&self, number: u64) -> String {
-        names::name(self, number)
+    pub fn display_name(&self, number: u64) -> String {
+        names::display_name(self, number)
     }
 
     /// Reports that a node cannot be read, once for each.
-    pub fn complain(&self, number: u64, why: &Error) {
+    pub fn report_unreadable(&self, number: u64, why: &Error) {
         let Error::Unreadable { why } = why else { return };
         {
-            let mut told = self.0.told.lock();
-            if told.len() >= MOST_TOLD || !told.insert(number) {
+            let mut told = self.0.reported.lock();
+            if told.len() >= MAX_REPORTED || !told.insert(number) {
                 return;
             }
         }
-        (self.0.report)(&format!("{}: {why}", self.name(number)));
+        (self.0.report)(&format!("{}: {why}", self.display_name(number)));
     }
 
     /// Whether anything turned out to be unreadable.
-    pub fn has_complained(&self) -> bool {
-        !self.0.told.lock().is_empty()
+    pub fn has_unreadable(&self) -> bool {
+        !self.0.reported.lock().is_empty()
     }
 }
 
 /// The attributes of a file of that dataset.
-pub(crate) fn attributes_of(place: Place, file: &File) -> Result<Attributes> {
-    let number = Node::File(place, file.id()).number().ok_or(Error::TooHigh)?;
+pub(crate) fn file_attributes(place: DatasetIndex, file: &File) -> Result<Attributes> {
+    let number = Vnode::File(place, file.id()).ino().ok_or(Error::InoOverflow)?;
     let block_size = file.content().block_size();
-    Ok(Attributes::of_file(number, &file.facts(), file.space(), block_size))
+    Ok(Attributes::from_file(number, &file.facts(), file.space(), block_size))
 }

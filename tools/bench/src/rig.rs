@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World, create};
-use vfs::{Live, Time};
+use vfs::{FileSystem, Time};
 
 /// Files that a pool is made of, and how many of them are parity.
 pub(crate) const DRIVES: usize = 6;
@@ -107,7 +107,7 @@ pub(crate) fn hold(words: &[String]) -> Result<(), String> {
             seconds: i64::try_from(now().as_secs()).unwrap_or(0),
             nanoseconds: now().subsec_nanos(),
         };
-        let live = Live::open(&held, DATASET, clock).map_err(|why| why.to_string())?;
+        let live = FileSystem::open(&held, DATASET, clock).map_err(|why| why.to_string())?;
         let options = fuse::LiveOptions::default();
         let (mut mounted, _) =
             fuse::mount_live(&live, Path::new(dir), &options).map_err(|why| why.to_string())?;

@@ -15,7 +15,7 @@ use engine::files::Time;
 use engine::held::Set;
 use fuse::{Beside, LiveOptions, MountTable, Mounted};
 use parking_lot::MutexGuard;
-use vfs::{By, Live};
+use vfs::{Credentials, FileSystem};
 
 use super::Pool;
 use super::options::{may_cover, options_of, value_of};
@@ -27,7 +27,7 @@ pub(super) struct Mount {
     dir: PathBuf,
     options: LiveOptions,
     wish: MountWish,
-    live: Live,
+    live: FileSystem,
     mounted: Mounted,
     beside: Beside,
     /// The folder was made for it, perhaps by an earlier mount, and goes with it.
@@ -310,7 +310,7 @@ impl Pool {
             // that reading is not noted the kernel only shows
             let only_shown = LiveOptions { no_atime: options.no_atime, ..mount.options.clone() };
             if mount.mounted.change(&options) || only_shown == options {
-                mount.live.set_still(is_still(&options));
+                mount.live.set_read_only(is_still(&options));
                 mount.options = options;
             } else {
                 stale.push(mount.dataset.clone());
@@ -374,10 +374,10 @@ impl Pool {
             return Ok(());
         }
         let said = |why: vfs::Error| Error::refused(format!("'{name}': {why}"));
-        let live = Live::open(&self.held, name, now).map_err(said)?;
+        let live = FileSystem::open(&self.held, name, now).map_err(said)?;
         let set = Set { uid: Some(user.as_raw()), gid: Some(group.as_raw()), ..Set::default() };
-        let root = By { uid: 0, gid: 0, keeps_setid: true };
-        live.set(root, live.root(), &set).map(drop).map_err(said)
+        let root = Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
+        live.set_attributes(root, live.root_ino(), &set).map(drop).map_err(said)
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountWish) -> Result<()> {
@@ -396,9 +396,9 @@ impl Pool {
                 dir.display()
             )));
         }
-        let live = Live::open(&self.held, &dataset.name, now);
+        let live = FileSystem::open(&self.held, &dataset.name, now);
         let live = live.map_err(|why| said(why.to_string()))?;
-        live.set_still(is_still(&options));
+        live.set_read_only(is_still(&options));
         let mounted = fuse::mount_live(&live, dir, &options);
         let (mounted, beside) = mounted.map_err(|why| match why {
             fuse::Error::Folder { .. } if self.held.is_read_only() => said(format!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fuse::{Mounted, Options};
-use vfs::Tree;
+use vfs::DatasetTree;
 
 use crate::common::Common;
 use crate::outcome::{Done, Failure, Outcome};
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     };
     let report = Box::new(|what: &str| print::warning(&what));
     stop::listen();
-    let tree = Tree::open(pool, &args.target, report)?;
+    let tree = DatasetTree::open(pool, &args.target, report)?;
     let mounted = fuse::mount(&tree, &args.dir, &options).map_err(|why| failed(&args.dir, &why))?;
     let dir = args.dir.display();
     let mut out = std::io::stdout().lock();
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     out.flush()?;
     drop(out);
     wait(mounted, &args.dir)?;
-    Ok(Outcome::unless(tree.has_complained()))
+    Ok(Outcome::unless(tree.has_unreadable()))
 }
 
 /// Waits until it is unmounted or the user wants it to be.

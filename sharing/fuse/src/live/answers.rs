@@ -110,7 +110,7 @@ impl LiveServer {
                 let found = self.attributes(node)?;
                 Answer::statx(&attributes(&found), self.keeps(&found))
             }
-            Ask::Readlink => Answer::bytes(self.live.target(node)?),
+            Ask::Readlink => Answer::bytes(self.live.read_link(node)?),
             Ask::Open { flags } => {
                 if is_writing(flags) {
                     Self::may_open(&self.attributes(node)?, flags)?;
@@ -123,9 +123,9 @@ impl LiveServer {
                 Answer::done()
             }
             Ask::Opendir => {
-                let listing = match self.live.list(node) {
-                    Err(Error::Absent) if self.removed.find(node).is_some() => {
-                        self.live.list_removed(node)
+                let listing = match self.live.open_dir(node) {
+                    Err(Error::NotFound) if self.removed.find(node).is_some() => {
+                        self.live.open_removed_dir(node)
                     }
                     listing => listing?,
                 };
@@ -151,7 +151,7 @@ impl LiveServer {
     }
 
     fn figures(&self) -> Answer {
-        let room = self.live.room();
+        let room = self.live.space();
         let free = room.available / 512;
         let all = free.saturating_add(room.referenced / 512);
         Answer::figures(&Figures {
@@ -162,7 +162,7 @@ impl LiveServer {
             free_files: free,
             sector_size: 512,
             block_size: 128 << 10,
-            longest_name: u32::try_from(self.live.longest_name()).unwrap_or(u32::MAX),
+            longest_name: u32::try_from(self.live.max_name_len()).unwrap_or(u32::MAX),
         })
     }
 
@@ -181,8 +181,8 @@ impl LiveServer {
     fn list(&self, handle: u64, offset: u64, size: u32) -> Result<Answer, Errno> {
         let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
         let mut page = Page::new(size);
-        let listed = listing.from(offset, &mut |item| {
-            page.add((item.number, kind_bits(item.kind)), item.next, &item.name)
+        let listed = listing.visit_from(offset, &mut |item| {
+            page.add((item.ino, kind_bits(item.kind)), item.next_cookie, &item.name)
         });
         told(listed)?;
         Ok(page.answer())
@@ -191,18 +191,18 @@ impl LiveServer {
     fn list_with(&self, handle: u64, offset: u64, size: u32) -> Result<Answer, Errno> {
         let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
         let mut page = Page::new(size);
-        let most = if listing.is_of_files() { SHORT.min(self.names) } else { Duration::ZERO };
-        let listed = listing.from(offset, &mut |item| {
+        let most = if listing.is_stored_dir() { SHORT.min(self.names) } else { Duration::ZERO };
+        let listed = listing.visit_from(offset, &mut |item| {
             let Some(found) = listing.attributes(item) else {
                 return page.add_without(
-                    (item.number, kind_bits(item.kind)),
-                    item.next,
+                    (item.ino, kind_bits(item.kind)),
+                    item.next_cookie,
                     &item.name,
                 );
             };
             let validity = Validity { name: most, attributes: most.min(self.keeps(&found)) };
             let how = (self.revived.generation(&found), validity);
-            page.add_with(item.next, &item.name, &attributes(&found), how)
+            page.add_with(item.next_cookie, &item.name, &attributes(&found), how)
         });
         told(listed)?;
         Ok(page.answer())
@@ -220,14 +220,14 @@ impl LiveServer {
     }
 
     fn sought(&self, handle: u64, offset: i64, whence: i32) -> Result<Option<u64>, Error> {
-        let file = &self.files.find(handle).ok_or(Error::Absent)?.file;
+        let file = &self.files.find(handle).ok_or(Error::NotFound)?.file;
         let Ok(from) = u64::try_from(offset) else { return Ok(None) };
         let size = file.size()?;
         if from >= size {
             return Ok(None);
         }
         // a page that was changed through a mapping may have data where the pool has a hole
-        if self.mappable.contains(file.number()?) {
+        if self.mappable.contains(file.ino()?) {
             return Ok(Some(if whence == SEEK_DATA { from } else { size }));
         }
         match whence {

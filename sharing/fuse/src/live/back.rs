@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fusedev::Notices;
-use vfs::{Changed, Error};
+use vfs::{Error, Invalidation};
 
 use super::LiveServer;
 use super::file_handle::FileHandle;
@@ -48,13 +48,13 @@ impl Beside {
         work: impl FnOnce() -> Result<(), E>,
     ) -> TakenBack<E> {
         let server = &self.server;
-        if server.live.is_standing_still() {
+        if server.live.is_suspended() {
             return TakenBack::NotMounted("the pool stands still".to_owned());
         }
         let Some(closed) = server.gate.try_write_for(PATIENCE) else {
             return TakenBack::NotMounted("somebody's question is not answered yet".to_owned());
         };
-        let changed = match server.live.unlike(snapshot) {
+        let changed = match server.live.rollback_invalidations(snapshot) {
             Ok(changed) => changed,
             Err(why) => return TakenBack::NotMounted(why.to_string()),
         };
@@ -70,13 +70,13 @@ impl Beside {
     }
 
     /// Tells the kernel of all; gives the first that it could not be told.
-    fn forget(&self, changed: &[Changed]) -> io::Result<()> {
-        let root = self.server.live.root();
+    fn forget(&self, changed: &[Invalidation]) -> io::Result<()> {
+        let root = self.server.live.root_ino();
         let node = |number: u64| if number == root { ROOT } else { number };
         let Some(notices) = self.server.notices.get() else { return Ok(()) };
         let told = changed.iter().map(|changed| match changed {
-            Changed::Node(number) => notices.forget_node(node(*number)),
-            Changed::Name { dir, name } => notices.forget_name(node(*dir), name),
+            Invalidation::Inode(number) => notices.forget_node(node(*number)),
+            Invalidation::Entry { dir, name } => notices.forget_name(node(*dir), name),
         });
         told.fold(Ok(()), io::Result::and)
     }
@@ -85,10 +85,10 @@ impl Beside {
 impl LiveServer {
     /// Opens all anew, if the file system was taken back; gives whether it was.
     fn open_again(&self) -> Result<bool, Error> {
-        let is_another = self.live.open_again()?;
+        let is_another = self.live.reopen_after_rollback()?;
         if is_another {
             self.files.renew(FileHandle::reopen);
-            self.listings.renew(vfs::LiveListing::again);
+            self.listings.renew(vfs::OpenDir::reopen_after_rollback);
             // these the kernel takes for dead as long as somebody is in them
             let gone = self.removed.take();
             self.revived.add(gone.into_iter().filter(|one| self.live.attributes(*one).is_ok()));

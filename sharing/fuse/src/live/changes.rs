@@ -2,7 +2,10 @@
 
 use fusedev::{Answer, Ask, Asker, SetWish, When, numbers};
 use rustix::io::Errno;
-use vfs::{Attributes, By, Error, Kind, MoveKind, New, Open, Position, Set, Time, XattrMode};
+use vfs::{
+    Attributes, Credentials, Error, Kind, MoveKind, NewInode, OpenFile, Position, Set, Time,
+    XattrMode,
+};
 
 use super::{LiveServer, by, kind_of};
 use crate::convert::told;
@@ -86,7 +89,7 @@ impl LiveServer {
             Ask::Link { file, name } => {
                 let file = self.number(file);
                 let link = || live.link(by(asker), file, (node, name));
-                let found = || live.settle().and_then(|()| live.attributes(file));
+                let found = || live.commit_if_sync_always().and_then(|()| live.attributes(file));
                 self.patiently_once(asker, link, found).map(|found| self.entry(&found))
             }
             Ask::Fsync => self.done(asker, || live.fsync(node)),
@@ -96,7 +99,7 @@ impl LiveServer {
                 if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0 {
                     return Err(Errno::OPNOTSUPP);
                 }
-                let by = By { keeps_setid: asker.uid == 0, ..by(asker) };
+                let by = Credentials { has_cap_fsetid: asker.uid == 0, ..by(asker) };
                 self.done(asker, || self.allocated(by, node, (offset, length), mode))
             }
             Ask::CopyFileRange { .. } => self.copy(asker, ask),
@@ -119,7 +122,8 @@ impl LiveServer {
         asker: &Asker<'_>,
         work: impl Fn() -> Result<(), Error>,
     ) -> Result<Answer, Errno> {
-        self.patiently_once(asker, work, || self.live.settle()).map(|()| Answer::done())
+        self.patiently_once(asker, work, || self.live.commit_if_sync_always())
+            .map(|()| Answer::done())
     }
 
     /// Does what takes a name from what has it, which the kernel keeps from others meanwhile.
@@ -132,11 +136,11 @@ impl LiveServer {
     ) -> Result<Answer, Errno> {
         let is_dir = |before: &Attributes| before.kind == Kind::Directory;
         let before = self.live.lookup(dir, name).ok();
-        let Some(before) = before.filter(|before| is_dir(before) || before.links <= 1) else {
+        let Some(before) = before.filter(|before| is_dir(before) || before.nlink <= 1) else {
             return work();
         };
         let is_kept = !is_dir(&before) && (is_replaced || before.kind != Kind::File);
-        let kept = if is_kept { self.live.keep(before.number).ok() } else { None };
+        let kept = if is_kept { self.live.hold_unlinked(before.ino).ok() } else { None };
         let done = work()?;
         // a name that is only spelled otherwise from now on replaces none
         if !is_replaced || self.is_gone(&before) {
@@ -147,33 +151,34 @@ impl LiveServer {
 
     /// Whether something has no name any more.
     fn is_gone(&self, before: &Attributes) -> bool {
-        let now = self.live.attributes(before.number);
-        now.map_or(true, |now| now.generation != before.generation || now.links == 0)
+        let now = self.live.attributes(before.ino);
+        now.map_or(true, |now| now.generation != before.generation || now.nlink == 0)
     }
 
     fn make(&self, asker: &Asker<'_>, dir: u64, made: &Made<'_>) -> Result<Answer, Errno> {
         let Made { name, kind, umask, device, target, .. } = *made;
-        let new = New { kind, mode: made.mode & PERMISSIONS, umask, device, target };
-        let make = || self.live.make(by(asker), dir, name, &new);
-        let found = || self.live.settle().and_then(|()| self.live.lookup(dir, name));
+        let new = NewInode { kind, mode: made.mode & PERMISSIONS, umask, rdev: device, target };
+        let make = || self.live.create(by(asker), dir, name, &new);
+        let found = || self.live.commit_if_sync_always().and_then(|()| self.live.lookup(dir, name));
         self.patiently_once(asker, make, found).map(|found| self.entry(&found))
     }
 
     fn create(&self, asker: &Asker<'_>, dir: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
         let Ask::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
         let (kind, mode) = (Kind::File, mode & PERMISSIONS);
-        let new = New { kind, mode, umask, device: (0, 0), target: b"" };
+        let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
         let opens = flags & O_EXCL == 0 && !self.live.is_control_name(dir, name);
-        let make = || match self.live.make(by(asker), dir, name, &new) {
+        let make = || match self.live.create(by(asker), dir, name, &new) {
             Err(Error::Refused { reason: vfs::Reason::Exists }) if opens => {
                 self.live.lookup(dir, name)
             }
             made => made,
         };
-        let settle = || self.live.settle().and_then(|()| self.live.lookup(dir, name));
+        let settle =
+            || self.live.commit_if_sync_always().and_then(|()| self.live.lookup(dir, name));
         let found = self.patiently_once(asker, make, settle)?;
         told(Self::may_open(&found, flags))?;
-        let file = told(self.open_file(found.number, flags))?;
+        let file = told(self.open_file(found.ino, flags))?;
         Ok(self.created(&found, file))
     }
 
@@ -185,8 +190,8 @@ impl LiveServer {
         (mode, umask, flags): (u32, u32, i32),
     ) -> Result<Answer, Errno> {
         let (kind, mode) = (Kind::File, mode & PERMISSIONS);
-        let new = New { kind, mode, umask, device: (0, 0), target: b"" };
-        let make = || self.live.make_unnamed(by(asker), dir, &new);
+        let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
+        let make = || self.live.create_tmpfile(by(asker), dir, &new);
         let (found, file) = self.patiently(asker, make)?;
         let file = self.opened(file, flags).keeps_content();
         Ok(self.created(&found, file))
@@ -206,13 +211,13 @@ impl LiveServer {
             mtime: wish.mtime.map(time),
             ..Set::default()
         };
-        let by = By { keeps_setid: asker.uid == 0, ..by(asker) };
+        let by = Credentials { has_cap_fsetid: asker.uid == 0, ..by(asker) };
         let drops = set.uid.is_some() || set.gid.is_some() || set.size.is_some();
         let work = || {
             if drops {
-                self.live.drop_capabilities(by, node)?;
+                self.live.clear_capabilities(by, node)?;
             }
-            self.live.set(by, node, &set)
+            self.live.set_attributes(by, node, &set)
         };
         self.patiently(asker, work).map(|found| self.facts(&found))
     }
@@ -226,7 +231,7 @@ impl LiveServer {
     ) -> Result<Answer, Errno> {
         let found = told(self.attributes(node))?;
         if let Some(set) = ioctl::wished(by(asker), &found, command, given)? {
-            self.patiently(asker, || self.live.set(by(asker), node, &set))?;
+            self.patiently(asker, || self.live.set_attributes(by(asker), node, &set))?;
             // the kernel does not know that this changes the time of the last change
             if let Some(notices) = self.notices.get() {
                 let _ = notices.forget_attributes(asker.node);
@@ -240,7 +245,7 @@ impl LiveServer {
             return Err(Errno::INVAL);
         };
         let file = self.files.find(handle).ok_or(Errno::BADF)?;
-        let by = By { keeps_setid: how & DROPS_SETID == 0, ..by(asker) };
+        let by = Credentials { has_cap_fsetid: how & DROPS_SETID == 0, ..by(asker) };
         let lasts = flags & O_DSYNC != 0 && how & FROM_CACHE == 0;
         let write = || self.written(by, &file.file, (offset, data), lasts);
         if how & FROM_CACHE != 0 {
@@ -254,36 +259,42 @@ impl LiveServer {
     /// Writes bytes; `lasts`: it is to outlast a power cut at once.
     fn written(
         &self,
-        by: By,
-        file: &Open,
+        by: Credentials,
+        file: &OpenFile,
         (offset, bytes): (u64, &[u8]),
         lasts: bool,
     ) -> Result<(), Error> {
-        let number = file.number()?;
-        file.drop_capabilities(by)?;
+        let number = file.ino()?;
+        file.clear_capabilities(by)?;
         self.live.write(by, number, Position::At(offset), bytes)?;
         if lasts { self.live.fsync(number) } else { Ok(()) }
     }
 
-    fn allocated(&self, by: By, file: u64, range: (u64, u64), mode: i32) -> Result<(), Error> {
+    fn allocated(
+        &self,
+        by: Credentials,
+        file: u64,
+        range: (u64, u64),
+        mode: i32,
+    ) -> Result<(), Error> {
         let (offset, length) = range;
         let range = offset..offset.saturating_add(length);
-        if !by.keeps_setid {
-            self.live.drop_set_id(by, file)?;
+        if !by.has_cap_fsetid {
+            self.live.clear_setid(by, file)?;
         }
         if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
-            self.live.punch(by, file, range.clone())?;
+            self.live.punch_hole(by, file, range.clone())?;
         } else {
-            self.live.find_room(file, &range)?;
+            self.live.check_space(file, &range)?;
         }
-        if mode & KEEP_SIZE == 0 { self.live.reach(by, file, &range) } else { Ok(()) }
+        if mode & KEEP_SIZE == 0 { self.live.extend(by, file, &range) } else { Ok(()) }
     }
 
     fn set_xattr(&self, asker: &Asker<'_>, node: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
         let (name, value, flags) = match ask {
             Ask::Setxattr { name, value, flags, drops_set_group } => {
                 if drops_set_group {
-                    self.patiently(asker, || self.live.drop_set_group(by(asker), node))?;
+                    self.patiently(asker, || self.live.clear_setgid(by(asker), node))?;
                 }
                 (name, Some(value), flags)
             }
@@ -303,12 +314,12 @@ impl LiveServer {
             return Err(Errno::INVAL);
         };
         let source = self.files.find(handle).ok_or(Errno::BADF)?;
-        let by = By { keeps_setid: asker.uid == 0, ..by(asker) };
+        let by = Credentials { has_cap_fsetid: asker.uid == 0, ..by(asker) };
         // the caller goes on where this ends
         let length = length.min(MOST_COPIED);
         let to = (self.number(file), to);
         let copied =
-            self.patiently(asker, || self.live.copy(by, (&source.file, offset), to, length))?;
+            self.patiently(asker, || self.live.copy_range(by, (&source.file, offset), to, length))?;
         Ok(if is_long {
             Answer::copied(copied)
         } else {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use vfs::Open;
+use vfs::OpenFile;
 
 /// The access mode of open(2), and the one that allows a shared mapping to be written.
 const O_ACCMODE: i32 = 3;
@@ -57,21 +57,21 @@ impl Drop for MappableHandle {
 
 /// An open handle of a file.
 pub(super) struct FileHandle {
-    pub(super) file: Open,
+    pub(super) file: OpenFile,
     mappable: Option<MappableHandle>,
 }
 
 impl FileHandle {
     /// A handle that the kernel opens with these flags of open(2).
-    pub(super) fn new(file: Open, flags: i32, files: &Arc<MappableFiles>) -> Self {
+    pub(super) fn new(file: OpenFile, flags: i32, files: &Arc<MappableFiles>) -> Self {
         let is_mappable = flags & O_ACCMODE == O_RDWR;
-        let node = file.number().ok().filter(|_| is_mappable);
+        let node = file.ino().ok().filter(|_| is_mappable);
         Self { mappable: node.map(|node| files.add(node)), file }
     }
 
     /// The same handle, opened again after a rollback; none: it stays as it is.
     pub(super) fn reopen(&self) -> Option<Self> {
-        let file = self.file.again()?;
+        let file = self.file.reopen_after_rollback()?;
         let mappable = self.mappable.as_ref().map(|handle| handle.files.add(handle.node));
         Some(Self { file, mappable })
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use fusedev::{Answer, Asker, Notices, Opened, Validity};
 use parking_lot::RwLock;
-use vfs::{Attributes, By, Error, Kind, Live, LiveListing, Open, Reason};
+use vfs::{Attributes, Credentials, Error, FileSystem, Kind, OpenDir, OpenFile, Reason};
 
 use crate::ROOT;
 use crate::convert::attributes;
@@ -28,14 +28,14 @@ use removed::{Removed, Revived};
 
 /// Answers the kernel.
 pub(crate) struct LiveServer {
-    live: Live,
+    live: FileSystem,
     /// Closed while the file system becomes another: who answers holds it open.
     gate: RwLock<()>,
     /// How long the kernel may keep what a name names.
     names: Duration,
     files: Handles<FileHandle>,
     mappable: Arc<MappableFiles>,
-    listings: Handles<LiveListing>,
+    listings: Handles<OpenDir>,
     removed: Removed,
     revived: Revived,
     /// Whether the kernel forgets what it keeps of a file where that is written directly.
@@ -61,9 +61,9 @@ const FORMAT: u32 = 0o170_000;
 const SET_ID: u32 = 0o6000;
 
 impl LiveServer {
-    pub(crate) fn new(live: Live, sync_waits: bool) -> Self {
+    pub(crate) fn new(live: FileSystem, sync_waits: bool) -> Self {
         // what one name becomes may change what another one names
-        let names = if live.names_are_exact() { LONG } else { Duration::ZERO };
+        let names = if live.has_exact_names() { LONG } else { Duration::ZERO };
         let (files, listings) = (Handles::new(), Handles::new());
         let (removed, revived) = (Removed::default(), Revived::default());
         let (direct, mappable) = (AtomicBool::new(false), Arc::default());
@@ -85,7 +85,7 @@ impl LiveServer {
 
     /// The kernel calls the root 1, whatever its number is.
     fn number(&self, node: u64) -> u64 {
-        if node == ROOT { self.live.root() } else { node }
+        if node == ROOT { self.live.root_ino() } else { node }
     }
 
     /// How long the kernel may keep attributes. Whoever writes takes set-id bits away here, and the
@@ -119,28 +119,28 @@ impl LiveServer {
         }
         match self.live.lookup(dir, name) {
             // snapshots and volumes come and go, and so may `.zfs` itself
-            Err(Error::Absent) if self.keeps_absence(dir, name) => Ok(Answer::absent(self.names)),
+            Err(Error::NotFound) if self.keeps_absence(dir, name) => Ok(Answer::absent(self.names)),
             // those of snapshots and volumes may be another's or gone at any time
-            Ok(found) if !Live::is_of_files(dir) => Ok(self.named(&found, Duration::ZERO)),
+            Ok(found) if !FileSystem::is_stored_dir(dir) => Ok(self.named(&found, Duration::ZERO)),
             found => found.map(|found| self.entry(&found)),
         }
     }
 
     /// A node that the kernel has forgotten, and somebody comes back to; or the directory above it.
     fn known(&self, number: u64, above: bool) -> Result<Answer, Error> {
-        let number = if above { self.live.parent(number)? } else { number };
+        let number = if above { self.live.parent_ino(number)? } else { number };
         let mut found = self.live.attributes(number)?;
-        if number == self.live.root() {
+        if number == self.live.root_ino() {
             // as the kernel has known it from the beginning
-            (found.number, found.generation) = (ROOT, 0);
+            (found.ino, found.generation) = (ROOT, 0);
         }
         Ok(self.entry(&found))
     }
 
     /// Whether the kernel is to keep that there is no such name.
     fn keeps_absence(&self, dir: u64, name: &[u8]) -> bool {
-        let comes_and_goes = dir == self.live.root() && name == b".zfs";
-        Live::is_of_files(dir) && !comes_and_goes && !self.names.is_zero()
+        let comes_and_goes = dir == self.live.root_ino() && name == b".zfs";
+        FileSystem::is_stored_dir(dir) && !comes_and_goes && !self.names.is_zero()
     }
 
     /// A file that was made and opened. Its space may not be known yet.
@@ -152,7 +152,7 @@ impl LiveServer {
     /// Of what is there, or went while the kernel knew it.
     fn attributes(&self, number: u64) -> Result<Attributes, Error> {
         match self.live.attributes(number) {
-            Err(Error::Absent) => self.removed.find(number).ok_or(Error::Absent),
+            Err(Error::NotFound) => self.removed.find(number).ok_or(Error::NotFound),
             found => found,
         }
     }
@@ -162,10 +162,10 @@ impl LiveServer {
     }
 
     fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
-        let file = self.live.read(number)?;
-        let file = if flags & O_NOATIME == 0 { file } else { file.in_secret() };
+        let file = self.live.open_file(number)?;
+        let file = if flags & O_NOATIME == 0 { file } else { file.without_atime() };
         // what the kernel keeps it reads without a word to us
-        let is_noted = flags & O_ACCMODE != O_WRONLY && file.is_access_due();
+        let is_noted = flags & O_ACCMODE != O_WRONLY && file.is_atime_due();
         // a volume may be another by now, as it was taken back to a snapshot
         let stays = !file.is_volume();
         let opened = self.opened(file, flags);
@@ -184,7 +184,7 @@ impl LiveServer {
 
     /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
     /// memory on its way; whoever reads the file elsewhere keeps what was read there.
-    fn opened(&self, file: Open, flags: i32) -> Opened {
+    fn opened(&self, file: OpenFile, flags: i32) -> Opened {
         let file = FileHandle::new(file, flags, &self.mappable);
         let file = Opened::new(self.files.add(file.into())).without_flush();
         let only_written = flags & O_ACCMODE == O_WRONLY;
@@ -197,8 +197,8 @@ fn is_writing(flags: i32) -> bool {
 }
 
 /// Who asks, to make something: what it is to have of set-id bits the kernel has seen to.
-fn by(asker: &Asker<'_>) -> By {
-    By { uid: asker.uid, gid: asker.gid, keeps_setid: true }
+fn by(asker: &Asker<'_>) -> Credentials {
+    Credentials { uid: asker.uid, gid: asker.gid, has_cap_fsetid: true }
 }
 
 fn kind_of(mode: u32) -> Option<Kind> {

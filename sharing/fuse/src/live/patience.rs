@@ -77,7 +77,7 @@ impl LiveServer {
         let (mut done, mut tries) = (first, 0);
         while self.is_to_wait(&done) && tries < TRIES && is_wanted() {
             // it may have been cleared just now
-            tries += u32::from(!self.live.is_standing_still());
+            tries += u32::from(!self.live.is_suspended());
             std::thread::sleep(PAUSE);
             done = again(matches!(done, Err(Error::Refused { reason: Reason::Unkept })));
         }
@@ -86,7 +86,7 @@ impl LiveServer {
 
     fn is_to_wait<T>(&self, answer: &Result<T, Error>) -> bool {
         let Err(Error::Refused { reason }) = answer else { return false };
-        matches!(reason, Reason::Stopped | Reason::Unkept) && self.live.waits()
+        matches!(reason, Reason::Stopped | Reason::Unkept) && self.live.has_failmode_wait()
     }
 }
 

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::{Mutex, RwLock};
-use vfs::{Attributes, Kept, Kind, Time};
+use vfs::{Attributes, Kind, Time, UnlinkedHold};
 
 /// So many are known at a time, then those that went first are forgotten: the kernel soon tells of
 /// those that nobody uses.
@@ -32,22 +32,22 @@ struct Table {
 struct Gone {
     like: Attributes,
     place: u64,
-    _kept: Option<Kept>,
+    _kept: Option<UnlinkedHold>,
 }
 
 impl Removed {
     /// One went at that time.
-    pub(super) fn add(&self, before: Attributes, kept: Option<Kept>, now: Time) {
+    pub(super) fn add(&self, before: Attributes, kept: Option<UnlinkedHold>, now: Time) {
         // of a directory nothing is left in it
         let size = if before.kind == Kind::Directory { 0 } else { before.size };
-        let like = Attributes { links: 0, size, ctime: now, ..before };
+        let like = Attributes { nlink: 0, size, ctime: now, ..before };
         let freed = {
             let mut table = self.0.lock();
             let place = table.next;
             table.next = place.saturating_add(1);
-            let other = table.take(before.number);
-            table.gone.insert(before.number, Gone { like, place, _kept: kept });
-            table.order.insert(place, before.number);
+            let other = table.take(before.ino);
+            table.gone.insert(before.ino, Gone { like, place, _kept: kept });
+            table.order.insert(place, before.ino);
             let first = table.order.first_key_value().map(|(_, number)| *number);
             let first = first.filter(|_| table.order.len() > MOST);
             (other, first.and_then(|first| table.take(first)))
@@ -66,7 +66,7 @@ impl Removed {
     pub(super) fn take(&self) -> Vec<u64> {
         let all = std::mem::take(&mut *self.0.lock()).gone;
         let dirs = all.values().filter(|gone| gone.like.kind == Kind::Directory);
-        dirs.map(|gone| gone.like.number).collect()
+        dirs.map(|gone| gone.like.ino).collect()
     }
 
     pub(super) fn find(&self, number: u64) -> Option<Attributes> {
@@ -94,7 +94,7 @@ impl Revived {
 
     /// By which the kernel tells one from others that had its number; it looks at 32 bits.
     pub(super) fn generation(&self, of: &Attributes) -> u64 {
-        let times = self.0.read().get(&of.number).copied().unwrap_or(0);
+        let times = self.0.read().get(&of.ino).copied().unwrap_or(0);
         of.generation ^ (times & 0xff) << 24
     }
 }
@@ -108,22 +108,22 @@ mod tests {
     fn like(number: u64, kind: Kind) -> Attributes {
         let none = Time::default();
         Attributes {
-            number,
+            ino: number,
             kind,
             mode: 0o644,
             uid: 0,
             gid: 0,
             size: 7,
-            space: 512,
+            allocated: 512,
             block_size: 512,
-            links: 1,
+            nlink: 1,
             atime: none,
             mtime: none,
             ctime: none,
             crtime: none,
             rdev: (0, 0),
             flags: 0,
-            project: 0,
+            project_id: 0,
             generation: 9,
         }
     }
@@ -135,7 +135,7 @@ mod tests {
             removed.add(like(number, Kind::Fifo), None, now);
         }
         let found = removed.find(3).unwrap();
-        assert_eq!((found.links, found.size, found.ctime), (0, 7, now));
+        assert_eq!((found.nlink, found.size, found.ctime), (0, 7, now));
         removed.forget(3);
         assert!(removed.find(3).is_none());
         // again, so that it is one of the last

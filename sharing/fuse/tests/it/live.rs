@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
-use vfs::{Live, Time};
+use vfs::{FileSystem, Time};
 
 use crate::mounted::can_mount;
 use crate::place::{Dice, Place, seen, step};
@@ -273,13 +273,13 @@ fn the_kernel_keeps_that_a_name_is_not_there() {
     let [file, link, dir] = ["file", "link", "dir"].map(|name| place.dir().join(name));
     assert!(!file.exists() && !link.exists() && !dir.exists());
     // beside the kernel, which nobody else does: it would have seen it, had it asked again
-    let live = Live::open(&place.held, "tank", Time::default).unwrap();
-    let by = vfs::By { uid: 0, gid: 0, keeps_setid: true };
+    let live = FileSystem::open(&place.held, "tank", Time::default).unwrap();
+    let by = vfs::Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
     let kind = vfs::Kind::File;
-    let new = vfs::New { kind, mode: 0o644, umask: 0, device: (0, 0), target: b"" };
-    live.make(by, live.root(), b"file", &new).unwrap();
+    let new = vfs::NewInode { kind, mode: 0o644, umask: 0, rdev: (0, 0), target: b"" };
+    live.create(by, live.root_ino(), b"file", &new).unwrap();
     assert!(!file.exists(), "it was asked for again");
-    live.unlink(by, live.root(), b"file").unwrap();
+    live.unlink(by, live.root_ino(), b"file").unwrap();
 
     fs::write(&file, b"made").unwrap();
     fs::hard_link(&file, &link).unwrap();
@@ -342,9 +342,9 @@ fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
     }
     // the kernel leaves it to us where blocks are arranged (fallocate)
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6711)).unwrap();
-    let live = Live::open(&place.held, "tank", Time::default).unwrap();
-    let nobody = vfs::By { uid: 65534, gid: 65534, keeps_setid: false };
-    live.drop_set_id(nobody, fs::metadata(&path).unwrap().ino()).unwrap();
+    let live = FileSystem::open(&place.held, "tank", Time::default).unwrap();
+    let nobody = vfs::Credentials { uid: 65534, gid: 65534, has_cap_fsetid: false };
+    live.clear_setid(nobody, fs::metadata(&path).unwrap().ino()).unwrap();
     assert_eq!(mode(), 0o711);
     drop(live);
     place.end();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use engine::held::{Held, NewDataset, NewPool, NewVdev, Purpose, Shape};
 use fuse::{LiveOptions, Mounted};
 use sim::{Fault, Storm};
-use vfs::{Live, Time};
+use vfs::{FileSystem, Time};
 
 use crate::mounted::can_mount;
 use crate::place::world;
@@ -102,7 +102,7 @@ impl Pool {
 
     fn mount(&mut self, dataset: &str, dir: &Path, without_rings: bool) {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = Live::open(&self.held, dataset, now).unwrap();
+        let live = FileSystem::open(&self.held, dataset, now).unwrap();
         let options = LiveOptions { without_rings, ..LiveOptions::default() };
         self.mounts.push(fuse::mount_live(&live, dir, &options).unwrap().0);
     }

@@ -12,7 +12,7 @@ use fixtures::Fixture;
 use fuse::{MountTable, Mounted, Options};
 use parking_lot::Mutex;
 use serde_json::Value;
-use vfs::Tree;
+use vfs::DatasetTree;
 
 use crate::seen;
 
@@ -63,7 +63,7 @@ fn mount(name: &str, pool: Pool, target: &str) -> Mount {
     let heard = Arc::clone(&complaints);
     let report = Box::new(move |what: &str| heard.lock().push(what.to_owned()));
     let options = Options { source: pool.name().to_owned(), ..Options::default() };
-    let tree = Tree::open(pool, target, report).expect("a tree");
+    let tree = DatasetTree::open(pool, target, report).expect("a tree");
     let mounted = fuse::mount(&tree, &dir, &options).expect("a mount");
     Mount { dir, complaints, mounted: Some(mounted) }
 }

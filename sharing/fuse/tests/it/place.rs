@@ -12,7 +12,7 @@ use std::time::Duration;
 use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World};
 use fuse::{Beside, LiveOptions, Mounted};
 use rustix::fs::{FallocateFlags, RenameFlags};
-use vfs::{Live, Time};
+use vfs::{FileSystem, Time};
 
 /// Numbers that look random and are the same every time.
 pub(crate) struct Dice(pub(crate) u64);
@@ -64,7 +64,7 @@ impl Place {
             seconds: i64::try_from(seconds.fetch_add(1, Ordering::Relaxed)).unwrap_or(0),
             nanoseconds: 7,
         };
-        let live = Live::open(&held, "tank", now).expect("a file system");
+        let live = FileSystem::open(&held, "tank", now).expect("a file system");
         let dir = folder.join("mnt");
         let mounted = {
             let allow_other = rustix::process::geteuid().is_root();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
 use fuse::{LiveOptions, Mounted};
 use sim::{Fault, Storm};
-use vfs::{Live, Time};
+use vfs::{FileSystem, Time};
 
 use crate::mounted::can_mount;
 use crate::place::world;
@@ -35,7 +35,7 @@ impl Place {
         let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
         let held = engine::held::create_on(&new, &storm.devices(), &world()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = Live::open(&held, &name, now).unwrap();
+        let live = FileSystem::open(&held, &name, now).unwrap();
         let dir = fixtures::scratch(&format!("standstill-{name}"));
         let (mounted, _) = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
         Self { storm, held, dir, mounted }

@@ -13,7 +13,7 @@ use device::Device;
 use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
 use fuse::{LiveOptions, Mounted};
 use sim::{Fault, Storm};
-use vfs::{Live, Time};
+use vfs::{FileSystem, Time};
 
 use crate::client::{self, Client};
 use crate::mapping::Mapping;
@@ -44,7 +44,7 @@ impl Place {
         let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
         let held = engine::held::create_on(&new, &storm.devices(), &world()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = Live::open(&held, POOL, now).unwrap();
+        let live = FileSystem::open(&held, POOL, now).unwrap();
         let folder = fixtures::scratch(&format!("syncing-{name}"));
         let dir = folder.join("mnt");
         let (mounted, _) = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();

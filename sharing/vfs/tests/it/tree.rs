@@ -4,46 +4,46 @@ use std::collections::BTreeMap;
 
 use engine::Pool;
 use fixtures::Fixture;
-use vfs::{Error, Item, Kind, Tree};
+use vfs::{DatasetTree, DirEntry, Error, Kind};
 
-fn pool(fixture: &Fixture) -> Pool {
+fn open_pool(fixture: &Fixture) -> Pool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
     search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool")
 }
 
-fn tree(name: &str) -> Tree {
+fn open_tree(name: &str) -> DatasetTree {
     let fixture = fixtures::load(name);
     let report = Box::new(|what: &str| panic!("{what}"));
-    let pool = pool(&fixture);
+    let pool = open_pool(&fixture);
     for key in fixture.keys() {
         pool.unlock(&key.dataset, &key.file_content()).expect("a key that fits");
     }
-    Tree::open(pool, fixture.pool(), report).expect("a tree")
+    DatasetTree::open(pool, fixture.pool(), report).expect("a tree")
 }
 
-fn names(tree: &Tree, number: u64) -> Vec<Item> {
+fn list_dir(tree: &DatasetTree, number: u64) -> Vec<DirEntry> {
     let mut all = Vec::new();
-    let mut take = |item: &Item| {
+    let mut take = |item: &DirEntry| {
         all.push(item.clone());
         true
     };
-    tree.list(number).expect("a folder").from(0, &mut take).expect("all of it");
+    tree.open_dir(number).expect("a folder").visit_from(0, &mut take).expect("all of it");
     all
 }
 
 /// Every file and folder below the root, by path; `.zfs` is not among them.
-fn walk(tree: &Tree) -> BTreeMap<String, (u64, Kind)> {
+fn walk(tree: &DatasetTree) -> BTreeMap<String, (u64, Kind)> {
     let mut found = BTreeMap::new();
-    let mut todo = vec![(String::new(), tree.root().expect("a root"))];
+    let mut todo = vec![(String::new(), tree.root_ino().expect("a root"))];
     while let Some((path, number)) = todo.pop() {
-        for item in names(tree, number).into_iter().skip(2) {
+        for item in list_dir(tree, number).into_iter().skip(2) {
             let path = format!("{path}/{}", String::from_utf8_lossy(&item.name));
             let looked = tree.lookup(number, &item.name).expect("what is listed is there");
-            assert_eq!((looked.number, looked.kind), (item.number, item.kind), "{path}");
+            assert_eq!((looked.ino, looked.kind), (item.ino, item.kind), "{path}");
             if item.kind == Kind::Directory {
-                todo.push((path.clone(), item.number));
+                todo.push((path.clone(), item.ino));
             }
-            found.insert(path, (item.number, item.kind));
+            found.insert(path, (item.ino, item.kind));
         }
     }
     found
@@ -51,7 +51,7 @@ fn walk(tree: &Tree) -> BTreeMap<String, (u64, Kind)> {
 
 #[test]
 fn numbers_are_unique_and_name_their_files() {
-    let tree = tree("snapshots");
+    let tree = open_tree("snapshots");
     let mut by_number: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     let found = walk(&tree);
     assert!(found.len() > 20, "{}", found.len());
@@ -59,11 +59,11 @@ fn numbers_are_unique_and_name_their_files() {
         by_number.entry(number).or_default().push(path);
     }
     for (number, paths) in by_number {
-        let links = tree.attributes(number).expect("attributes").links;
+        let links = tree.attributes(number).expect("attributes").nlink;
         // hard links alone share a number
         assert!(paths.len() == 1 || paths.len() as u64 <= links, "{number}: {paths:?}");
-        let (dataset, path) = tree.name(number).split_once(":/").map_or_else(
-            || panic!("{}", tree.name(number)),
+        let (dataset, path) = tree.display_name(number).split_once(":/").map_or_else(
+            || panic!("{}", tree.display_name(number)),
             |(dataset, path)| (dataset.to_owned(), path.to_owned()),
         );
         let below = dataset.split_once('/').map_or("", |(_, rest)| rest);
@@ -78,20 +78,20 @@ fn numbers_are_unique_and_name_their_files() {
 #[test]
 fn a_listing_goes_on_behind_every_name() {
     for name in ["snapshots", "intent-log-slog", "limits-and-freeing"] {
-        let tree = tree(name);
-        let mut folders = vec![tree.root().expect("a root")];
+        let tree = open_tree(name);
+        let mut folders = vec![tree.root_ino().expect("a root")];
         let below = walk(&tree).into_values().filter(|(_, kind)| *kind == Kind::Directory);
         folders.extend(below.map(|(number, _)| number));
         for folder in folders {
-            let all = names(&tree, folder);
-            let cookies: Vec<u64> = all.iter().map(|item| item.next).collect();
+            let all = list_dir(&tree, folder);
+            let cookies: Vec<u64> = all.iter().map(|item| item.next_cookie).collect();
             assert!(cookies.is_sorted_by(|a, b| a < b), "cookies grow");
             let step = (all.len() / 50).max(1);
             for (at, item) in all.iter().enumerate().step_by(step) {
                 let mut next = None;
-                let fresh = tree.list(folder).expect("a folder");
+                let fresh = tree.open_dir(folder).expect("a folder");
                 fresh
-                    .from(item.next, &mut |item| {
+                    .visit_from(item.next_cookie, &mut |item| {
                         next = Some(item.clone());
                         false
                     })
@@ -104,7 +104,7 @@ fn a_listing_goes_on_behind_every_name() {
 
 #[test]
 fn a_file_reads_the_same_in_sequence_and_in_jumps() {
-    let tree = tree("encryption");
+    let tree = open_tree("encryption");
     let mut count = 0;
     for (path, (number, kind)) in walk(&tree) {
         let size = tree.attributes(number).expect("attributes").size;
@@ -113,7 +113,7 @@ fn a_file_reads_the_same_in_sequence_and_in_jumps() {
         }
         count += 1;
         let whole = {
-            let reader = tree.read(number).expect("content");
+            let reader = tree.open_file(number).expect("content");
             let (mut all, mut at) = (Vec::new(), 0);
             while at < size {
                 let read = reader.read(at, 100_001, |bytes| {
@@ -125,7 +125,7 @@ fn a_file_reads_the_same_in_sequence_and_in_jumps() {
             all
         };
         assert_eq!(whole.len() as u64, size, "{path}");
-        let reader = tree.read(number).expect("content");
+        let reader = tree.open_file(number).expect("content");
         for at in (0..size).rev().step_by(77_777) {
             let start = usize::try_from(at).expect("small");
             let end = (start + 200_000).min(whole.len());
@@ -139,36 +139,36 @@ fn a_file_reads_the_same_in_sequence_and_in_jumps() {
 
 #[test]
 fn snapshots_and_volumes_are_in_zfs() {
-    let tree = tree("snapshots");
-    let root = tree.root().expect("a root");
-    assert!(names(&tree, root).iter().all(|item| item.name != b".zfs"));
-    let control = tree.lookup(root, b".zfs").expect("it is there").number;
-    let snapshots = tree.lookup(control, b"snapshot").expect("it is there").number;
-    for item in names(&tree, snapshots).into_iter().skip(2) {
+    let tree = open_tree("snapshots");
+    let root = tree.root_ino().expect("a root");
+    assert!(list_dir(&tree, root).iter().all(|item| item.name != b".zfs"));
+    let control = tree.lookup(root, b".zfs").expect("it is there").ino;
+    let snapshots = tree.lookup(control, b"snapshot").expect("it is there").ino;
+    for item in list_dir(&tree, snapshots).into_iter().skip(2) {
         let top = tree.lookup(snapshots, &item.name).expect("a snapshot");
         assert_eq!(top.kind, Kind::Directory);
-        assert!(names(&tree, top.number).len() >= 2);
-        assert!(matches!(tree.lookup(top.number, b".zfs"), Err(Error::Absent)));
+        assert!(list_dir(&tree, top.ino).len() >= 2);
+        assert!(matches!(tree.lookup(top.ino, b".zfs"), Err(Error::NotFound)));
     }
-    assert!(matches!(tree.lookup(snapshots, b"none"), Err(Error::Absent)));
+    assert!(matches!(tree.lookup(snapshots, b"none"), Err(Error::NotFound)));
 }
 
 #[test]
 fn a_locked_dataset_is_an_empty_folder_that_says_so() {
     let fixture = fixtures::load("encryption");
-    let pool = pool(&fixture);
+    let pool = open_pool(&fixture);
     let locked = fixture.keys().into_iter().map(|key| key.dataset);
     let locked = locked.filter(|name| pool.children(name).is_empty() && name != fixture.pool());
     let locked: Vec<String> = locked.filter(|name| name.matches('/').count() == 1).collect();
     assert!(!locked.is_empty());
-    let tree = Tree::open(pool.clone(), fixture.pool(), Box::new(|_| {})).expect("a tree");
-    let root = tree.root().expect("a root");
+    let tree = DatasetTree::open(pool.clone(), fixture.pool(), Box::new(|_| {})).expect("a tree");
+    let root = tree.root_ino().expect("a root");
     for name in &locked {
         let last = name.rsplit('/').next().expect("a part");
         let found = tree.lookup(root, last.as_bytes()).expect("it is there");
-        assert!(matches!(tree.list(found.number), Err(Error::Locked { .. })), "{name}");
-        assert!(matches!(tree.lookup(found.number, b"x"), Err(Error::Locked { .. })));
-        let open = Tree::open(pool.clone(), name, Box::new(|_| {}));
+        assert!(matches!(tree.open_dir(found.ino), Err(Error::Locked { .. })), "{name}");
+        assert!(matches!(tree.lookup(found.ino, b"x"), Err(Error::Locked { .. })));
+        let open = DatasetTree::open(pool.clone(), name, Box::new(|_| {}));
         assert!(matches!(open.err(), Some(engine::Error::Locked { .. })), "{name}");
     }
 }

@@ -14,71 +14,71 @@
 
 /// What a number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Node {
+pub(crate) enum Vnode {
     /// A file of any kind.
-    File(Place, u64),
+    File(DatasetIndex, u64),
     /// The root of a dataset that cannot be opened.
-    Closed(Place),
+    Unopened(DatasetIndex),
     /// `.zfs` of a dataset.
-    Control(Place),
+    ControlDir(DatasetIndex),
     /// `.zfs/snapshot` of a dataset.
-    Snapshots(Place),
+    SnapshotDir(DatasetIndex),
     /// `.zfs/volume` of a dataset.
-    Volumes(Place),
+    VolumeDir(DatasetIndex),
     /// A volume as a file.
-    Volume(Place),
+    Volume(DatasetIndex),
 }
 
 /// Which dataset of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Place(pub(crate) u32);
+pub(crate) struct DatasetIndex(pub(crate) u32);
 
-impl Place {
+impl DatasetIndex {
     /// There can be so many.
-    pub(crate) const MOST: u32 = 1 << 21;
+    pub(crate) const LIMIT: u32 = 1 << 21;
 }
 
 const OBJECT_BITS: u32 = 40;
 const KIND_SHIFT: u32 = 61;
 
-impl Node {
+impl Vnode {
     /// The number; none if the object's is too high.
-    pub(crate) fn number(self) -> Option<u64> {
+    pub(crate) fn ino(self) -> Option<u64> {
         let (kind, place, object) = match self {
             Self::File(place, object) => (0, place, object),
-            Self::Closed(place) => (1, place, 0),
-            Self::Control(place) => (2, place, 0),
-            Self::Snapshots(place) => (3, place, 0),
-            Self::Volumes(place) => (4, place, 0),
+            Self::Unopened(place) => (1, place, 0),
+            Self::ControlDir(place) => (2, place, 0),
+            Self::SnapshotDir(place) => (3, place, 0),
+            Self::VolumeDir(place) => (4, place, 0),
             Self::Volume(place) => (5, place, 0),
         };
-        let fits = object < 1 << OBJECT_BITS && place.0 < Place::MOST;
+        let fits = object < 1 << OBJECT_BITS && place.0 < DatasetIndex::LIMIT;
         fits.then(|| kind << KIND_SHIFT | u64::from(place.0) << OBJECT_BITS | object)
     }
 
     /// What a number stands for, if anything.
-    pub(crate) fn of(number: u64) -> Option<Self> {
+    pub(crate) fn from_ino(number: u64) -> Option<Self> {
         let object = number & ((1 << OBJECT_BITS) - 1);
-        let place = (number >> OBJECT_BITS) & u64::from(Place::MOST - 1);
-        let place = Place(u32::try_from(place).ok()?);
+        let place = (number >> OBJECT_BITS) & u64::from(DatasetIndex::LIMIT - 1);
+        let place = DatasetIndex(u32::try_from(place).ok()?);
         match number >> KIND_SHIFT {
             0 => Some(Self::File(place, object)),
-            1 => Some(Self::Closed(place)),
-            2 => Some(Self::Control(place)),
-            3 => Some(Self::Snapshots(place)),
-            4 => Some(Self::Volumes(place)),
+            1 => Some(Self::Unopened(place)),
+            2 => Some(Self::ControlDir(place)),
+            3 => Some(Self::SnapshotDir(place)),
+            4 => Some(Self::VolumeDir(place)),
             5 => Some(Self::Volume(place)),
             _ => None,
         }
     }
 
-    pub(crate) fn place(self) -> Place {
+    pub(crate) fn dataset_index(self) -> DatasetIndex {
         match self {
             Self::File(place, _)
-            | Self::Closed(place)
-            | Self::Control(place)
-            | Self::Snapshots(place)
-            | Self::Volumes(place)
+            | Self::Unopened(place)
+            | Self::ControlDir(place)
+            | Self::SnapshotDir(place)
+            | Self::VolumeDir(place)
             | Self::Volume(place) => place,
         }
     }
@@ -86,25 +86,25 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use super::{Node, Place};
+    use super::{DatasetIndex, Vnode};
 
     #[test]
     fn numbers_stand_for_nodes() {
-        let place = Place(Place::MOST - 1);
+        let place = DatasetIndex(DatasetIndex::LIMIT - 1);
         for node in [
-            Node::File(Place(0), 34),
-            Node::File(place, (1 << 40) - 1),
-            Node::Closed(place),
-            Node::Control(Place(1)),
-            Node::Snapshots(place),
-            Node::Volumes(Place(3)),
-            Node::Volume(place),
+            Vnode::File(DatasetIndex(0), 34),
+            Vnode::File(place, (1 << 40) - 1),
+            Vnode::Unopened(place),
+            Vnode::ControlDir(DatasetIndex(1)),
+            Vnode::SnapshotDir(place),
+            Vnode::VolumeDir(DatasetIndex(3)),
+            Vnode::Volume(place),
         ] {
-            let number = node.number().expect("it fits");
-            assert_eq!(Node::of(number), Some(node));
+            let number = node.ino().expect("it fits");
+            assert_eq!(Vnode::from_ino(number), Some(node));
         }
-        assert_eq!(Node::File(Place(0), 34).number(), Some(34));
-        assert_eq!(Node::File(place, 1 << 40).number(), None);
-        assert_eq!(Node::of(7 << 61), None);
+        assert_eq!(Vnode::File(DatasetIndex(0), 34).ino(), Some(34));
+        assert_eq!(Vnode::File(place, 1 << 40).ino(), None);
+        assert_eq!(Vnode::from_ino(7 << 61), None);
     }
 }

@@ -3,33 +3,33 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many are told apart. That directories share one costs a look too many at most.
-const LANES: u64 = 256;
+const BUCKETS: u64 = 256;
 
 /// How often the names of directories were changed.
-pub(super) struct Versions(Vec<AtomicU64>);
+pub(super) struct DirVersions(Vec<AtomicU64>);
 
-impl Default for Versions {
+impl Default for DirVersions {
     fn default() -> Self {
-        Self((0..LANES).map(|_| AtomicU64::new(0)).collect())
+        Self((0..BUCKETS).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-impl Versions {
-    fn lane(&self, dir: u64) -> Option<&AtomicU64> {
-        self.0.get(usize::try_from(dir % LANES).ok()?)
+impl DirVersions {
+    fn bucket(&self, dir: u64) -> Option<&AtomicU64> {
+        self.0.get(usize::try_from(dir % BUCKETS).ok()?)
     }
 
     /// Another number than before, if names changed since.
-    pub(super) fn of(&self, dir: u64) -> u64 {
-        self.lane(dir).map_or(0, |lane| lane.load(Ordering::Acquire))
+    pub(super) fn current(&self, dir: u64) -> u64 {
+        self.bucket(dir).map_or(0, |lane| lane.load(Ordering::Acquire))
     }
 
     /// Does what may change names in directories.
-    pub(super) fn changing<T>(&self, dirs: &[u64], work: impl FnOnce() -> T) -> T {
+    pub(super) fn bump_after<T>(&self, dirs: &[u64], work: impl FnOnce() -> T) -> T {
         let done = work();
         // afterwards, as who lists them meanwhile takes what was there before for the newest; and
         // whatever is said to have come of it, as what failed may have been done in part
-        for lane in dirs.iter().filter_map(|dir| self.lane(*dir)) {
+        for lane in dirs.iter().filter_map(|dir| self.bucket(*dir)) {
             lane.fetch_add(1, Ordering::AcqRel);
         }
         done

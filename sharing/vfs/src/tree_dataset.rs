@@ -5,30 +5,30 @@ use std::sync::OnceLock;
 use engine::Pool;
 use engine::files::{Content, Files};
 
-use crate::number::{Node, Place};
+use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Error, Result};
 
 /// A file system, a snapshot of one, or a volume.
-pub(crate) struct Dataset {
+pub(crate) struct TreeDataset {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) index: DatasetIndex,
     /// A snapshot has no `.zfs` and nothing below it.
     pub(crate) is_snapshot: bool,
     /// The file systems just below it, by the last part of their names.
-    pub(crate) children: Vec<(Vec<u8>, Place)>,
+    pub(crate) children: Vec<(Vec<u8>, DatasetIndex)>,
     /// The volumes just below it.
-    pub(crate) volumes: Vec<(Vec<u8>, Place)>,
+    pub(crate) volumes: Vec<(Vec<u8>, DatasetIndex)>,
     files: OnceLock<Result<Files>>,
     content: OnceLock<Result<Content>>,
     snapshots: OnceLock<Result<Vec<String>>>,
 }
 
-impl Dataset {
-    pub(crate) fn new(name: String, place: Place) -> Self {
+impl TreeDataset {
+    pub(crate) fn new(name: String, index: DatasetIndex) -> Self {
         Self {
             is_snapshot: name.contains('@'),
             name,
-            place,
+            index,
             children: Vec::new(),
             volumes: Vec::new(),
             files: OnceLock::new(),
@@ -69,25 +69,25 @@ impl Dataset {
     }
 
     /// The file system below it of that name.
-    pub(crate) fn child(&self, name: &[u8]) -> Option<Place> {
-        find(&self.children, name)
+    pub(crate) fn child(&self, name: &[u8]) -> Option<DatasetIndex> {
+        find_by_name(&self.children, name)
     }
 
     /// The volume below it of that name.
-    pub(crate) fn volume(&self, name: &[u8]) -> Option<Place> {
-        find(&self.volumes, name)
+    pub(crate) fn volume(&self, name: &[u8]) -> Option<DatasetIndex> {
+        find_by_name(&self.volumes, name)
     }
 
     /// Where its root is, if it can be opened or not.
-    pub(crate) fn root(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Node {
+    pub(crate) fn root(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Vnode {
         match self.files(pool, trouble) {
-            Ok(files) => Node::File(self.place, files.root_id()),
-            Err(_) => Node::Closed(self.place),
+            Ok(files) => Vnode::File(self.index, files.root_id()),
+            Err(_) => Vnode::Unopened(self.index),
         }
     }
 }
 
-fn find(among: &[(Vec<u8>, Place)], name: &[u8]) -> Option<Place> {
+fn find_by_name(among: &[(Vec<u8>, DatasetIndex)], name: &[u8]) -> Option<DatasetIndex> {
     let at = among.binary_search_by(|(known, _)| known.as_slice().cmp(name)).ok()?;
     among.get(at).map(|(_, place)| *place)
 }

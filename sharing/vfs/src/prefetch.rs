@@ -13,21 +13,21 @@ use engine::files::Content;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
-use crate::Reader;
+use crate::FileReader;
 
 /// The threads; they end when this is dropped.
-pub(crate) struct Workers {
-    shared: Arc<Shared>,
+pub(crate) struct PrefetchWorkers {
+    shared: Arc<SharedQueue>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
-    turned: Condvar,
+struct SharedQueue {
+    queue: Mutex<JobQueue>,
+    queue_changed: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct JobQueue {
+    jobs: VecDeque<PrefetchJob>,
     is_closed: bool,
     /// All that were started, until they are seen to have ended.
     threads: Vec<JoinHandle<()>>,
@@ -37,73 +37,78 @@ struct Queue {
     idle: usize,
 }
 
-enum Job {
+enum PrefetchJob {
     /// A block for a reader.
-    Fetch(Weak<Reader>, u64),
+    FetchBlock(Weak<FileReader>, u64),
     /// A range of what may change meanwhile: it is only brought into the pool's cache.
-    Warm(Arc<Content>, Range<u64>),
+    WarmCache(Arc<Content>, Range<u64>),
 }
 
 /// More are not kept: who asks for the block then fetches it.
-const LONGEST: usize = 1024;
-const MOST_THREADS: usize = 8;
+const MAX_QUEUED: usize = 1024;
+const MAX_THREADS: usize = 8;
 /// How long a thread waits for a job before it ends.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// A way to give the threads work.
 #[derive(Clone)]
-pub(crate) struct Errands(Weak<Shared>);
+pub(crate) struct PrefetchHandle(Weak<SharedQueue>);
 
-impl Workers {
+impl PrefetchWorkers {
     /// No thread yet.
     pub(crate) fn new() -> Self {
-        Self { shared: Arc::new(Shared { queue: Mutex::default(), turned: Condvar::new() }) }
+        Self {
+            shared: Arc::new(SharedQueue {
+                queue: Mutex::default(),
+                queue_changed: Condvar::new(),
+            }),
+        }
     }
 
-    pub(crate) fn errands(&self) -> Errands {
-        Errands(Arc::downgrade(&self.shared))
+    pub(crate) fn handle(&self) -> PrefetchHandle {
+        PrefetchHandle(Arc::downgrade(&self.shared))
     }
 }
 
-impl Errands {
+impl PrefetchHandle {
     /// Has blocks of a file fetched.
-    pub(crate) fn send(&self, reader: &Arc<Reader>, blocks: &[u64]) {
+    pub(crate) fn queue_blocks(&self, reader: &Arc<FileReader>, blocks: &[u64]) {
         let Some(shared) = self.0.upgrade() else { return };
         if blocks.is_empty() {
             return;
         }
         let mut queue = shared.queue.lock();
         for block in blocks {
-            if queue.jobs.len() < LONGEST {
-                queue.jobs.push_back(Job::Fetch(Arc::downgrade(reader), *block));
+            if queue.jobs.len() < MAX_QUEUED {
+                queue.jobs.push_back(PrefetchJob::FetchBlock(Arc::downgrade(reader), *block));
             }
         }
         shared.wake(queue);
     }
 
     /// Has a range of a file brought into the pool's cache, block by block.
-    pub(crate) fn warm(&self, content: Content, range: Range<u64>) {
+    pub(crate) fn queue_warming(&self, content: Content, range: Range<u64>) {
         let Some(shared) = self.0.upgrade() else { return };
         let block = content.block_size().max(1);
         let end = range.end.min(content.size());
         let content = Arc::new(content);
         let mut queue = shared.queue.lock();
         let mut at = range.start / block * block;
-        while at < end && queue.jobs.len() < LONGEST {
+        while at < end && queue.jobs.len() < MAX_QUEUED {
             let behind = at.saturating_add(block);
-            queue.jobs.push_back(Job::Warm(Arc::clone(&content), at..behind));
+            queue.jobs.push_back(PrefetchJob::WarmCache(Arc::clone(&content), at..behind));
             at = behind;
         }
         shared.wake(queue);
     }
 }
 
-impl Shared {
+impl SharedQueue {
     /// Has threads do the jobs: those that wait, and as many new ones as there may be and jobs are left for.
-    fn wake(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+    fn wake(self: &Arc<Self>, mut queue: MutexGuard<'_, JobQueue>) {
         queue.threads.retain(|thread| !thread.is_finished());
         let most =
-            std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MOST_THREADS);
+            std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_THREADS);
         let missing = queue.jobs.len().saturating_sub(queue.idle);
         let more = missing.min(most.saturating_sub(queue.running));
         for _ in 0..if queue.is_closed { 0 } else { more } {
@@ -112,22 +117,22 @@ impl Shared {
             // without them everything works, only slower
             let work = move || {
                 run_on_any_processor();
-                shared.work();
+                shared.run_jobs();
             };
             let Ok(thread) = named.spawn(work) else { break };
             queue.running += 1;
             queue.threads.push(thread);
         }
         drop(queue);
-        self.turned.notify_all();
+        self.queue_changed.notify_all();
     }
 
-    fn work(&self) {
+    fn run_jobs(&self) {
         let mut queue = self.queue.lock();
         while !queue.is_closed {
             let Some(job) = queue.jobs.pop_front() else {
                 queue.idle += 1;
-                let has_waited = self.turned.wait_for(&mut queue, IDLE).timed_out();
+                let has_waited = self.queue_changed.wait_for(&mut queue, IDLE).timed_out();
                 queue.idle -= 1;
                 if has_waited && queue.jobs.is_empty() {
                     break;
@@ -151,16 +156,16 @@ fn run_on_any_processor() {
     }
 }
 
-impl Job {
+impl PrefetchJob {
     fn run(self) {
         match self {
-            Self::Fetch(reader, block) => {
+            Self::FetchBlock(reader, block) => {
                 // nobody reads a file any more that was closed
                 if let Some(reader) = reader.upgrade() {
-                    reader.fetch_ahead(block);
+                    reader.prefetch_block(block);
                 }
             }
-            Self::Warm(content, range) => {
+            Self::WarmCache(content, range) => {
                 // who asks for it is told if it cannot be read
                 let _ = content.piece(range.start, range.end);
             }
@@ -168,7 +173,7 @@ impl Job {
     }
 }
 
-impl Drop for Workers {
+impl Drop for PrefetchWorkers {
     fn drop(&mut self) {
         let mut queue = self.shared.queue.lock();
         queue.is_closed = true;
@@ -176,7 +181,7 @@ impl Drop for Workers {
         queue.jobs.clear();
         let threads = std::mem::take(&mut queue.threads);
         drop(queue);
-        self.shared.turned.notify_all();
+        self.shared.queue_changed.notify_all();
         let own = std::thread::current().id();
         for thread in threads {
             if thread.thread().id() != own {
@@ -193,7 +198,7 @@ mod tests {
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    use super::{Job, Workers, run_on_any_processor};
+    use super::{PrefetchJob, PrefetchWorkers, run_on_any_processor};
 
     #[test]
     fn threads_run_where_the_process_may() {
@@ -211,12 +216,12 @@ mod tests {
 
     #[test]
     fn threads_start_with_the_first_jobs() {
-        let workers = Workers::new();
+        let workers = PrefetchWorkers::new();
         let threads = || workers.shared.queue.lock().threads.len();
         assert_eq!(threads(), 0);
         for _ in 0..100 {
             let mut queue = workers.shared.queue.lock();
-            queue.jobs.push_back(Job::Fetch(Weak::new(), 0));
+            queue.jobs.push_back(PrefetchJob::FetchBlock(Weak::new(), 0));
             workers.shared.wake(queue);
         }
         assert!((1..=8).contains(&threads()));

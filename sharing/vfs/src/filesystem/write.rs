@@ -5,23 +5,23 @@ use std::sync::atomic::Ordering;
 
 use engine::held::{Move, MoveKind, Position, Set, Stretch, XattrMode, without_set_id};
 
-use super::{HEAD, Live, Open, shown, volumes};
-use crate::{Attributes, Error, Kind, Reason, Result, control};
+use super::{FileSystem, HEAD, OpenFile, file_attributes, volumes};
+use crate::{Attributes, Error, Kind, Reason, Result, control_dir};
 
 /// Who asks for a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct By {
+pub struct Credentials {
     /// The user.
     pub uid: u32,
     /// The user's group.
     pub gid: u32,
     /// What the user does to a file leaves its set-user and set-group bits.
-    pub keeps_setid: bool,
+    pub has_cap_fsetid: bool,
 }
 
 /// What is to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct New<'a> {
+pub struct NewInode<'a> {
     /// What it is.
     pub kind: Kind,
     /// The permissions that are wanted, with set-id and sticky bits: 12 bits.
@@ -29,30 +29,30 @@ pub struct New<'a> {
     /// Bits that the user's umask takes away, where the directory has no default ACL.
     pub umask: u32,
     /// Of a device: major and minor.
-    pub device: (u32, u32),
+    pub rdev: (u32, u32),
     /// Of a symbolic link: where it points.
     pub target: &'a [u8],
 }
 
 /// What a program may do beyond its user.
-const CAPABILITIES: &[u8] = b"security.capability";
-const SET_GROUP: u32 = 0o2000;
+const CAPABILITY_XATTR: &[u8] = b"security.capability";
+const S_ISGID: u32 = 0o2000;
 /// What is copied at once from file to file.
-const COPIED: usize = 1 << 20;
+const COPY_CHUNK: usize = 1 << 20;
 
-impl Live {
-    fn caller(&self, by: By) -> engine::held::Caller {
+impl FileSystem {
+    fn timed_credentials(&self, by: Credentials) -> engine::held::Caller {
         engine::held::Caller {
             uid: by.uid,
             gid: by.gid,
             now: self.now(),
-            keeps_setid: by.keeps_setid,
+            keeps_setid: by.has_cap_fsetid,
         }
     }
 
     /// Whether a name is that of the control directory `.zfs` in the root, shown or not.
     pub fn is_control_name(&self, dir: u64, name: &[u8]) -> bool {
-        name == control::NAME && dir == self.root()
+        name == control_dir::CONTROL_DIR && dir == self.root_ino()
     }
 
     /// Refuses `.zfs` in the root with EEXIST, as OpenZFS does whatever `snapdir` says: an entry of
@@ -65,54 +65,71 @@ impl Live {
     }
 
     /// Makes a file of any kind under a name.
-    pub fn make(&self, by: By, dir: u64, name: &[u8], new: &New<'_>) -> Result<Attributes> {
+    pub fn create(
+        &self,
+        by: Credentials,
+        dir: u64,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Attributes> {
         self.check_not_control(dir, name)?;
-        let New { kind, mode, umask, device, target } = *new;
+        let NewInode { kind, mode, umask, rdev: device, target } = *new;
         let new = engine::held::New { kind, mode, umask, device, target };
-        let object = Self::object(dir)?;
-        let make = || self.0.files().make(&self.caller(by), object, name, &new);
-        shown(HEAD, &self.0.versions.changing(&[dir], make)?)
+        let object = Self::writable_object(dir)?;
+        let make = || self.0.files().make(&self.timed_credentials(by), object, name, &new);
+        file_attributes(HEAD, &self.0.dir_versions.bump_after(&[dir], make)?)
     }
 
     /// Makes a file without a name, which goes when it is closed unless it was given one.
-    pub fn make_unnamed(&self, by: By, dir: u64, new: &New<'_>) -> Result<(Attributes, Open)> {
-        let New { kind, mode, umask, device, target } = *new;
+    pub fn create_tmpfile(
+        &self,
+        by: Credentials,
+        dir: u64,
+        new: &NewInode<'_>,
+    ) -> Result<(Attributes, OpenFile)> {
+        let NewInode { kind, mode, umask, rdev: device, target } = *new;
         let new = engine::held::New { kind, mode, umask, device, target };
         let files = self.0.files();
-        let made = files.make_unnamed(&self.caller(by), Self::object(dir)?, &new)?;
+        let made =
+            files.make_unnamed(&self.timed_credentials(by), Self::writable_object(dir)?, &new)?;
         let file = files.files().file(made.id)?;
-        Ok((shown(HEAD, &file)?, Open::unnamed(self, &files, &file)))
+        Ok((file_attributes(HEAD, &file)?, OpenFile::from_tmpfile(self, &files, &file)))
     }
 
     /// Gives a file one more name.
-    pub fn link(&self, by: By, file: u64, (dir, name): (u64, &[u8])) -> Result<Attributes> {
+    pub fn link(
+        &self,
+        by: Credentials,
+        file: u64,
+        (dir, name): (u64, &[u8]),
+    ) -> Result<Attributes> {
         self.check_not_control(dir, name)?;
-        let (object, to) = (Self::object(file)?, Self::object(dir)?);
-        let link = || self.0.files().link(&self.caller(by), object, to, name);
-        self.0.versions.changing(&[dir], link)?;
+        let (object, to) = (Self::writable_object(file)?, Self::writable_object(dir)?);
+        let link = || self.0.files().link(&self.timed_credentials(by), object, to, name);
+        self.0.dir_versions.bump_after(&[dir], link)?;
         self.attributes(file)
     }
 
     /// Takes a name from a file that is no directory.
-    pub fn unlink(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
+    pub fn unlink(&self, by: Credentials, dir: u64, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
-        let object = Self::object(dir)?;
-        let unlink = || self.0.files().unlink(&self.caller(by), object, name);
-        Ok(self.0.versions.changing(&[dir], unlink)?)
+        let object = Self::writable_object(dir)?;
+        let unlink = || self.0.files().unlink(&self.timed_credentials(by), object, name);
+        Ok(self.0.dir_versions.bump_after(&[dir], unlink)?)
     }
 
     /// Removes a directory, which must be empty.
-    pub fn rmdir(&self, by: By, dir: u64, name: &[u8]) -> Result<()> {
+    pub fn rmdir(&self, by: Credentials, dir: u64, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
-        let object = Self::object(dir)?;
-        let rmdir = || self.0.files().rmdir(&self.caller(by), object, name);
-        Ok(self.0.versions.changing(&[dir], rmdir)?)
+        let object = Self::writable_object(dir)?;
+        let rmdir = || self.0.files().rmdir(&self.timed_credentials(by), object, name);
+        Ok(self.0.dir_versions.bump_after(&[dir], rmdir)?)
     }
 
     /// Moves a name.
     pub fn rename(
         &self,
-        by: By,
+        by: Credentials,
         (from_dir, from): (u64, &[u8]),
         (to_dir, to): (u64, &[u8]),
         kind: MoveKind,
@@ -120,52 +137,61 @@ impl Live {
         self.check_not_control(from_dir, from)?;
         self.check_not_control(to_dir, to)?;
         let dirs = [from_dir, to_dir];
-        let (from_dir, to_dir) = (Self::object(from_dir)?, Self::object(to_dir)?);
+        let (from_dir, to_dir) = (Self::writable_object(from_dir)?, Self::writable_object(to_dir)?);
         let how = Move { from_dir, from, to_dir, to, kind };
-        let rename = || self.0.files().rename(&self.caller(by), &how);
-        Ok(self.0.versions.changing(&dirs, rename)?)
+        let rename = || self.0.files().rename(&self.timed_credentials(by), &how);
+        Ok(self.0.dir_versions.bump_after(&dirs, rename)?)
     }
 
     /// Sets attributes of a file.
     /// A volume has none that can be set; that its size is, when it is opened to be written anew,
     /// is no matter.
-    pub fn set(&self, by: By, file: u64, set: &Set) -> Result<Attributes> {
-        if let Some(volume) = self.volume(file)? {
+    pub fn set_attributes(&self, by: Credentials, file: u64, set: &Set) -> Result<Attributes> {
+        if let Some(volume) = self.find_volume(file)? {
             let size = Set { size: set.size, mtime: set.mtime, ..Set::default() };
             return if *set == size {
-                Ok(Self::attributes_of_volume(file, &volume))
+                Ok(Self::volume_attributes(file, &volume))
             } else {
                 Err(Error::Refused { reason: Reason::NotPermitted })
             };
         }
-        self.0.files().set(&self.caller(by), Self::object(file)?, set)?;
+        self.0.files().set(&self.timed_credentials(by), Self::writable_object(file)?, set)?;
         self.attributes(file)
     }
 
     /// Writes bytes to a file.
-    pub fn write(&self, by: By, file: u64, at: Position, bytes: &[u8]) -> Result<()> {
-        if let (Some(volume), Position::At(offset)) = (self.volume(file)?, at) {
-            return volumes::write(&volume, offset, bytes);
+    pub fn write(&self, by: Credentials, file: u64, at: Position, bytes: &[u8]) -> Result<()> {
+        if let (Some(volume), Position::At(offset)) = (self.find_volume(file)?, at) {
+            return volumes::write_volume(&volume, offset, bytes);
         }
-        self.0.files().write(&self.caller(by), Self::object(file)?, at, bytes)?;
+        self.0.files().write(
+            &self.timed_credentials(by),
+            Self::writable_object(file)?,
+            at,
+            bytes,
+        )?;
         Ok(())
     }
 
     /// Makes a hole in a file, which keeps its size.
-    pub fn punch(&self, by: By, file: u64, range: Range<u64>) -> Result<()> {
-        if let Some(volume) = self.volume(file)? {
+    pub fn punch_hole(&self, by: Credentials, file: u64, range: Range<u64>) -> Result<()> {
+        if let Some(volume) = self.find_volume(file)? {
             let range = range.start.min(volume.size())..range.end.min(volume.size());
             return Ok(volume.write_zeros(range)?);
         }
-        Ok(self.0.files().punch(&self.caller(by), Self::object(file)?, range)?)
+        Ok(self.0.files().punch(
+            &self.timed_credentials(by),
+            Self::writable_object(file)?,
+            range,
+        )?)
     }
 
     /// Refuses a stretch that there is no room for, with a tenth to spare, as OpenZFS does: nothing can
     /// be kept for it, as what is written later goes elsewhere.
-    pub fn find_room(&self, file: u64, range: &Range<u64>) -> Result<()> {
+    pub fn check_space(&self, file: u64, range: &Range<u64>) -> Result<()> {
         let wanted = range.end.saturating_sub(range.start);
-        let has_room = wanted.saturating_add(wanted / 10) <= self.room().available;
-        if has_room || self.volume(file)?.is_some() {
+        let has_room = wanted.saturating_add(wanted / 10) <= self.space().available;
+        if has_room || self.find_volume(file)?.is_some() {
             Ok(())
         } else {
             Err(Error::Refused { reason: Reason::NoSpace })
@@ -173,32 +199,48 @@ impl Live {
     }
 
     /// Sees to it that a file reaches to the end of a range at least.
-    pub fn reach(&self, by: By, file: u64, range: &Range<u64>) -> Result<()> {
-        if let Some(volume) = self.volume(file)? {
+    pub fn extend(&self, by: Credentials, file: u64, range: &Range<u64>) -> Result<()> {
+        if let Some(volume) = self.find_volume(file)? {
             let fits = range.end <= volume.size();
             return if fits { Ok(()) } else { Err(Error::Refused { reason: Reason::NoSpace }) };
         }
-        Ok(self.0.files().extend(&self.caller(by), Self::object(file)?, range.end)?)
+        Ok(self.0.files().extend(
+            &self.timed_credentials(by),
+            Self::writable_object(file)?,
+            range.end,
+        )?)
     }
 
     /// Shares the blocks of a stretch, as far as that goes from its beginning.
-    fn share(&self, by: By, from: (&Open, u64), to: (u64, u64), length: u64) -> Result<u64> {
+    fn clone_blocks(
+        &self,
+        by: Credentials,
+        from: (&OpenFile, u64),
+        to: (u64, u64),
+        length: u64,
+    ) -> Result<u64> {
         let (source, start) = from;
         // files of snapshots are copied: a snapshot may go meanwhile
-        let Ok(from) = Self::object(source.number()?) else { return Ok(0) };
-        let (to, at) = (Self::object(to.0)?, to.1);
+        let Ok(from) = Self::writable_object(source.ino()?) else { return Ok(0) };
+        let (to, at) = (Self::writable_object(to.0)?, to.1);
         let stretch = Stretch { from, start, to, at, length };
-        Ok(self.0.files().share(&self.caller(by), &stretch)?)
+        Ok(self.0.files().share(&self.timed_credentials(by), &stretch)?)
     }
 
     /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
-    pub fn copy(&self, by: By, from: (&Open, u64), to: (u64, u64), length: u64) -> Result<u64> {
+    pub fn copy_range(
+        &self,
+        by: Credentials,
+        from: (&OpenFile, u64),
+        to: (u64, u64),
+        length: u64,
+    ) -> Result<u64> {
         let (source, start) = from;
-        let mut done = self.share(by, from, to, length)?;
-        let mut buffer = vec![0; COPIED.min(usize::try_from(length).unwrap_or(COPIED))];
+        let mut done = self.clone_blocks(by, from, to, length)?;
+        let mut buffer = vec![0; COPY_CHUNK.min(usize::try_from(length).unwrap_or(COPY_CHUNK))];
         while done < length {
             let left = usize::try_from(length.saturating_sub(done)).unwrap_or(usize::MAX);
-            let (piece, _) = buffer.split_at_mut(left.min(COPIED));
+            let (piece, _) = buffer.split_at_mut(left.min(COPY_CHUNK));
             let count = source.read(start.saturating_add(done), piece)?;
             if count == 0 {
                 break;
@@ -214,27 +256,27 @@ impl Live {
     /// Sets an extended attribute, or removes it if there is no value.
     pub fn set_xattr(
         &self,
-        by: By,
+        by: Credentials,
         file: u64,
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<()> {
-        let object = Self::object(file)?;
-        let set = self.0.files().set_xattr(&self.caller(by), object, name, value, mode);
-        if name == CAPABILITIES && value.is_some() {
+        let object = Self::writable_object(file)?;
+        let set = self.0.files().set_xattr(&self.timed_credentials(by), object, name, value, mode);
+        if name == CAPABILITY_XATTR && value.is_some() {
             // whatever is said to have come of it: it may have been done all the same
-            self.0.capabilities.fetch_add(1, Ordering::AcqRel);
+            self.0.capability_version.fetch_add(1, Ordering::AcqRel);
         }
         Ok(set?)
     }
 
     /// Takes away what a program may do beyond its user (capabilities), as a change of it must.
-    pub fn drop_capabilities(&self, by: By, file: u64) -> Result<()> {
-        if self.xattr(file, CAPABILITIES)?.is_none() {
+    pub fn clear_capabilities(&self, by: Credentials, file: u64) -> Result<()> {
+        if self.xattr(file, CAPABILITY_XATTR)?.is_none() {
             return Ok(());
         }
-        match self.set_xattr(by, file, CAPABILITIES, None, XattrMode::Any) {
+        match self.set_xattr(by, file, CAPABILITY_XATTR, None, XattrMode::Any) {
             Err(Error::Refused { reason: Reason::NoXattr }) => Ok(()),
             other => other,
         }
@@ -242,7 +284,7 @@ impl Live {
 
     /// Takes set-user and set-group away from a file whose blocks somebody arranges, even where that
     /// changes nothing in it.
-    pub fn drop_set_id(&self, by: By, file: u64) -> Result<()> {
+    pub fn clear_setid(&self, by: Credentials, file: u64) -> Result<()> {
         let found = self.attributes(file)?;
         if found.kind != Kind::File {
             return Ok(());
@@ -252,16 +294,16 @@ impl Live {
 
     /// Takes set-group away from a file of any kind that is given an access list by somebody who is not
     /// of its group.
-    pub fn drop_set_group(&self, by: By, file: u64) -> Result<()> {
+    pub fn clear_setgid(&self, by: Credentials, file: u64) -> Result<()> {
         let mode = self.attributes(file)?.mode;
-        self.change_mode(by, file, mode, mode & !SET_GROUP)
+        self.change_mode(by, file, mode, mode & !S_ISGID)
     }
 
     /// Sets a file's mode, unless it is what it was.
-    fn change_mode(&self, by: By, file: u64, from: u32, to: u32) -> Result<()> {
+    fn change_mode(&self, by: Credentials, file: u64, from: u32, to: u32) -> Result<()> {
         if from == to {
             return Ok(());
         }
-        self.set(by, file, &Set { mode: Some(to), ..Set::default() }).map(drop)
+        self.set_attributes(by, file, &Set { mode: Some(to), ..Set::default() }).map(drop)
     }
 }

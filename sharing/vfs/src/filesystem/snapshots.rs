@@ -4,41 +4,41 @@ use engine::files::Files;
 use engine::held::{Held, Snapshot};
 use parking_lot::RwLock;
 
-use crate::number::Place;
+use crate::vnode::DatasetIndex;
 use crate::{Error, Result};
 
 /// The snapshots that have a place, which they keep: one that is made anew under an old name gets
 /// another.
 #[derive(Default)]
-pub(super) struct Snapshots(RwLock<Vec<Known>>);
+pub(super) struct SnapshotTable(RwLock<Vec<KnownSnapshot>>);
 
-struct Known {
+struct KnownSnapshot {
     snapshot: Snapshot,
     files: Option<Files>,
 }
 
 /// Places of snapshots begin here.
-const FIRST: usize = 1;
+const FIRST_INDEX: usize = 1;
 
-impl Snapshots {
+impl SnapshotTable {
     /// The place of a snapshot.
-    pub(super) fn place(&self, snapshot: Snapshot) -> Result<Place> {
+    pub(super) fn index_of(&self, snapshot: Snapshot) -> Result<DatasetIndex> {
         let mut all = self.0.write();
         let known = all.iter().position(|known| known.snapshot == snapshot);
         let at = known.unwrap_or_else(|| {
-            all.push(Known { snapshot, files: None });
+            all.push(KnownSnapshot { snapshot, files: None });
             all.len().saturating_sub(1)
         });
-        let place = u32::try_from(at.saturating_add(FIRST)).unwrap_or(u32::MAX);
-        if place < Place::MOST { Ok(Place(place)) } else { Err(Error::TooHigh) }
+        let place = u32::try_from(at.saturating_add(FIRST_INDEX)).unwrap_or(u32::MAX);
+        if place < DatasetIndex::LIMIT { Ok(DatasetIndex(place)) } else { Err(Error::InoOverflow) }
     }
 
     /// Its files.
-    pub(super) fn files(&self, held: &Held, dataset: &str, place: Place) -> Result<Files> {
-        let at = usize::try_from(place.0).unwrap_or(usize::MAX).wrapping_sub(FIRST);
+    pub(super) fn files(&self, held: &Held, dataset: &str, place: DatasetIndex) -> Result<Files> {
+        let at = usize::try_from(place.0).unwrap_or(usize::MAX).wrapping_sub(FIRST_INDEX);
         let name = {
             let all = self.0.read();
-            let known = all.get(at).ok_or(Error::Absent)?;
+            let known = all.get(at).ok_or(Error::NotFound)?;
             if let Some(files) = &known.files {
                 return Ok(files.clone());
             }

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use engine::files::{Files, Sort, Unlike};
 
-use super::{HEAD, Live};
-use crate::number::Node;
+use super::{FileSystem, HEAD};
+use crate::vnode::Vnode;
 use crate::{Error, Result};
 
 /// Something that is another than it was.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Changed {
+pub enum Invalidation {
     /// A file of any kind, or one that is no more.
-    Node(u64),
+    Inode(u64),
     /// What a name names, if anything.
-    Name {
+    Entry {
         /// The directory's number.
         dir: u64,
         /// The name.
@@ -23,31 +23,31 @@ pub enum Changed {
     },
 }
 
-impl Live {
+impl FileSystem {
     /// What will be another when the file system is what `snapshot`, one of its own by its full name,
     /// has. Nobody may change it meanwhile.
     ///
     /// # Errors
     ///
     /// What cannot be read, and [`Error::Reborn`].
-    pub fn unlike(&self, snapshot: &str) -> Result<Vec<Changed>> {
-        let held = &self.0.held;
+    pub fn rollback_invalidations(&self, snapshot: &str) -> Result<Vec<Invalidation>> {
+        let held = &self.0.pool;
         held.sync()?;
         let (now, then) = (held.still_files(&self.0.dataset)?, held.still_files(snapshot)?);
         let mut changed = Vec::new();
         for one in now.unlike(&then)? {
-            add(&mut changed, [&now, &then], one)?;
+            push_invalidations(&mut changed, [&now, &then], one)?;
         }
         Ok(changed)
     }
 
     /// Opens the file system anew after it was taken back to a snapshot; gives whether it was. Nobody may
     /// ask for anything meanwhile, and what is open must be opened [again](super::Open::again).
-    pub fn open_again(&self) -> Result<bool> {
+    pub fn reopen_after_rollback(&self) -> Result<bool> {
         if !self.0.files().is_ended() {
             return Ok(false);
         }
-        let files = self.0.held.files(&self.0.dataset)?;
+        let files = self.0.pool.files(&self.0.dataset)?;
         let mut here = self.0.files.write();
         // what a program still has open of a file that is no more must not become another
         files.number_after(&here);
@@ -56,43 +56,48 @@ impl Live {
     }
 }
 
-fn add(changed: &mut Vec<Changed>, both: [&Files; 2], one: Unlike) -> Result<()> {
-    let [before, after] = [0, 1].map(|at| Side { files: both[at], id: one.id, sort: one.kind[at] });
+fn push_invalidations(
+    changed: &mut Vec<Invalidation>,
+    both: [&Files; 2],
+    one: Unlike,
+) -> Result<()> {
+    let [before, after] =
+        [0, 1].map(|at| ObjectState { files: both[at], id: one.id, kind: one.kind[at] });
     if let (Some(was), Some(will_be)) = (before.generation()?, after.generation()?)
         && was != will_be
     {
-        return Err(Error::Reborn { number: one.id });
+        return Err(Error::InoReused { ino: one.id });
     }
-    let Some(number) = Node::File(HEAD, one.id).number() else { return Ok(()) };
-    changed.push(Changed::Node(number));
-    let (before, after) = (before.names()?, after.names()?);
+    let Some(number) = Vnode::File(HEAD, one.id).ino() else { return Ok(()) };
+    changed.push(Invalidation::Inode(number));
+    let (before, after) = (before.entries()?, after.entries()?);
     let gone = before.iter().filter(|(name, id)| after.get(*name) != Some(*id));
     let new = after.iter().filter(|(name, _)| !before.contains_key(*name));
     let names = gone.chain(new).map(|(name, _)| name.clone());
-    changed.extend(names.map(|name| Changed::Name { dir: number, name }));
+    changed.extend(names.map(|name| Invalidation::Entry { dir: number, name }));
     Ok(())
 }
 
 /// An object of one of two file systems.
-struct Side<'a> {
+struct ObjectState<'a> {
     files: &'a Files,
     id: u64,
-    sort: Sort,
+    kind: Sort,
 }
 
-impl Side<'_> {
+impl ObjectState<'_> {
     /// Which of the files that may have had its number it is; none: it is no file.
     fn generation(&self) -> Result<Option<u64>> {
-        if self.sort == Sort::None {
+        if self.kind == Sort::None {
             return Ok(None);
         }
         Ok(Some(self.files.facts(self.id)?.generation))
     }
 
     /// What names in it name, if it is a directory.
-    fn names(&self) -> Result<BTreeMap<Vec<u8>, u64>> {
+    fn entries(&self) -> Result<BTreeMap<Vec<u8>, u64>> {
         let mut names = BTreeMap::new();
-        if self.sort == Sort::Directory {
+        if self.kind == Sort::Directory {
             let dir = self.files.file(self.id)?;
             self.files.list(&dir, &mut |name| {
                 names.insert(name.name, name.id);

@@ -1,43 +1,43 @@
 //! Names of a directory, read a batch at a time.
 
-use crate::{Item, Result};
+use crate::{DirEntry, Result};
 
 /// The names that were read last. It is for one who lists at a time.
-pub(crate) struct Batch {
+pub(crate) struct EntryBatch {
     /// The directory cannot change: what was read need not be read again from its beginning.
-    stays: bool,
+    is_immutable: bool,
     /// The cookie of the first name, if any was asked for.
-    from: Option<u64>,
+    first_cookie: Option<u64>,
     /// What the directory's version was before they were read.
     version: u64,
-    items: Vec<Item>,
+    entries: Vec<DirEntry>,
 }
 
-impl Batch {
+impl EntryBatch {
     /// Without names yet. `stays`: the directory never changes.
-    pub(crate) fn new(stays: bool) -> Self {
-        Self { stays, from: None, version: 0, items: Vec::new() }
+    pub(crate) fn new(is_immutable: bool) -> Self {
+        Self { is_immutable, first_cookie: None, version: 0, entries: Vec::new() }
     }
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
     /// `fill` reads those from a cookie on, none at the end. `version` is another one than last time if
     /// the directory was changed since: whoever is told of a name believes that it is there.
-    pub(crate) fn show(
+    pub(crate) fn visit_from(
         &mut self,
         (cookie, version): (u64, u64),
-        fill: &mut dyn FnMut(u64) -> Result<Vec<Item>>,
-        visit: &mut dyn FnMut(&Item) -> bool,
+        fill: &mut dyn FnMut(u64) -> Result<Vec<DirEntry>>,
+        visit: &mut dyn FnMut(&DirEntry) -> bool,
     ) -> Result<()> {
         if version != self.version {
-            (self.from, self.version, self.items) = (None, version, Vec::new());
+            (self.first_cookie, self.version, self.entries) = (None, version, Vec::new());
         }
         let (mut at, mut shown) = (cookie, false);
         loop {
-            let first = match self.place_of(at) {
+            let first = match self.index_after(at) {
                 Some(first) => first,
                 None => match fill(at) {
                     Ok(items) => {
-                        (self.from, self.items) = (Some(at), items);
+                        (self.first_cookie, self.entries) = (Some(at), items);
                         0
                     }
                     // what could be shown was; the next question gets the error
@@ -45,7 +45,7 @@ impl Batch {
                     Err(why) => return Err(why),
                 },
             };
-            let rest = self.items.get(first..).unwrap_or(&[]);
+            let rest = self.entries.get(first..).unwrap_or(&[]);
             if rest.is_empty() {
                 return Ok(());
             }
@@ -53,20 +53,20 @@ impl Batch {
                 if !visit(item) {
                     return Ok(());
                 }
-                (at, shown) = (item.next, true);
+                (at, shown) = (item.next_cookie, true);
             }
         }
     }
 
     /// Where the item behind a cookie is, if the batch has the place.
-    fn place_of(&self, cookie: u64) -> Option<usize> {
-        if self.stays && self.from == Some(cookie) {
+    fn index_after(&self, cookie: u64) -> Option<usize> {
+        if self.is_immutable && self.first_cookie == Some(cookie) {
             return Some(0);
         }
-        let before = self.items.binary_search_by_key(&cookie, |item| item.next).ok()?;
+        let before = self.entries.binary_search_by_key(&cookie, |item| item.next_cookie).ok()?;
         let place = before.saturating_add(1);
         // behind the last one there may be more
-        (place < self.items.len()).then_some(place)
+        (place < self.entries.len()).then_some(place)
     }
 }
 
@@ -76,31 +76,31 @@ mod tests {
 
     use engine::files::Kind;
 
-    use super::Batch;
-    use crate::Item;
+    use super::EntryBatch;
+    use crate::DirEntry;
 
     #[test]
     fn names_are_read_anew_only_where_they_may_have_changed() {
         let filled = Cell::new(0);
         let mut fill = |from: u64| {
             filled.set(filled.get() + 1);
-            let item = |next| Item {
+            let item = |next| DirEntry {
                 name: vec![filled.get()],
-                number: 7,
+                ino: 7,
                 kind: Kind::File,
-                next,
-                is_preliminary: false,
+                next_cookie: next,
+                needs_lookup: false,
             };
             Ok((from + 1..10).map(item).collect())
         };
-        let mut batch = Batch::new(false);
+        let mut batch = EntryBatch::new(false);
         let mut first = |cookie, version| {
             let mut found = None;
-            let visit = &mut |item: &Item| {
-                found = Some((item.name[0], item.next));
+            let visit = &mut |item: &DirEntry| {
+                found = Some((item.name[0], item.next_cookie));
                 false
             };
-            batch.show((cookie, version), &mut fill, visit).unwrap();
+            batch.visit_from((cookie, version), &mut fill, visit).unwrap();
             found
         };
         assert_eq!([first(0, 0), first(3, 0)], [Some((1, 1)), Some((1, 4))]);

@@ -4,24 +4,24 @@
 use engine::held::{Held, InUse, LiveVolume};
 use parking_lot::RwLock;
 
-use super::Live;
-use crate::number::{Node, Place};
+use super::FileSystem;
+use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Attributes, Error, Kind, Reason, Result};
 
 /// The volumes that have a place, which they keep: one that is made anew under an old name gets
 /// another, so that who has the old one open does not write to it.
 #[derive(Default)]
-pub(super) struct Volumes(RwLock<Vec<Known>>);
+pub(super) struct VolumeTable(RwLock<Vec<VolumeKey>>);
 
 /// A volume: its name below the file system, and its guid.
-type Known = (String, u64);
+type VolumeKey = (String, u64);
 
 /// Who may read and write volumes: root, as with the devices that OpenZFS makes of them.
-const MODE: u32 = 0o600;
+const VOLUME_MODE: u32 = 0o600;
 
-impl Volumes {
+impl VolumeTable {
     /// The place of a volume.
-    pub(super) fn place(&self, volume: &Known) -> Result<Place> {
+    pub(super) fn index_of(&self, volume: &VolumeKey) -> Result<DatasetIndex> {
         let mut all = self.0.write();
         let known = all.iter().position(|known| known == volume);
         let at = known.unwrap_or_else(|| {
@@ -29,45 +29,45 @@ impl Volumes {
             all.len().saturating_sub(1)
         });
         let place = u32::try_from(at).unwrap_or(u32::MAX);
-        if place < Place::MOST { Ok(Place(place)) } else { Err(Error::TooHigh) }
+        if place < DatasetIndex::LIMIT { Ok(DatasetIndex(place)) } else { Err(Error::InoOverflow) }
     }
 
     /// The volume of a place, as long as it is there under its name.
-    pub(super) fn open(&self, held: &Held, above: &str, place: Place) -> Result<LiveVolume> {
-        let (name, guid) = self.known(place)?;
+    pub(super) fn open(&self, held: &Held, above: &str, place: DatasetIndex) -> Result<LiveVolume> {
+        let (name, guid) = self.key_of(place)?;
         let volume = held.volume(&format!("{above}/{name}"))?;
-        if volume.guid() == guid { Ok(volume) } else { Err(Error::Absent) }
+        if volume.guid() == guid { Ok(volume) } else { Err(Error::NotFound) }
     }
 
     /// The same, which is not destroyed meanwhile.
-    fn hold(&self, held: &Held, above: &str, place: Place) -> Result<InUse> {
-        let (name, guid) = self.known(place)?;
+    fn open_held(&self, held: &Held, above: &str, place: DatasetIndex) -> Result<InUse> {
+        let (name, guid) = self.key_of(place)?;
         let (volume, in_use) = held.open_volume(&format!("{above}/{name}"))?;
-        if volume.guid() == guid { Ok(in_use) } else { Err(Error::Absent) }
+        if volume.guid() == guid { Ok(in_use) } else { Err(Error::NotFound) }
     }
 
     /// All volumes that have a place.
-    fn all(&self) -> Vec<Known> {
+    fn all(&self) -> Vec<VolumeKey> {
         self.0.read().clone()
     }
 
-    fn known(&self, place: Place) -> Result<Known> {
+    fn key_of(&self, place: DatasetIndex) -> Result<VolumeKey> {
         let at = usize::try_from(place.0).unwrap_or(usize::MAX);
-        self.0.read().get(at).cloned().ok_or(Error::Absent)
+        self.0.read().get(at).cloned().ok_or(Error::NotFound)
     }
 }
 
-impl Live {
+impl FileSystem {
     /// The volumes just below.
-    pub(super) fn list_volumes(&self) -> Result<Vec<Known>> {
-        Ok(self.0.held.volumes(&self.0.dataset)?)
+    pub(super) fn list_volumes(&self) -> Result<Vec<VolumeKey>> {
+        Ok(self.0.pool.volumes(&self.0.dataset)?)
     }
 
     /// Commits what was written to the volumes that have a place. One that was destroyed since, or another now
     /// has the name, needs nothing.
     pub(super) fn flush_volumes(&self) -> Result<()> {
         for (name, guid) in self.0.volumes.all() {
-            let volume = self.0.held.volume(&format!("{}/{name}", self.0.dataset));
+            let volume = self.0.pool.volume(&format!("{}/{name}", self.0.dataset));
             if let Some(volume) = volume.ok().filter(|volume| volume.guid() == guid) {
                 volume.flush()?;
             }
@@ -76,31 +76,31 @@ impl Live {
     }
 
     /// The volume that a number stands for; none: it stands for something else.
-    pub(super) fn volume(&self, number: u64) -> Result<Option<LiveVolume>> {
-        let Node::Volume(place) = Self::node(number)? else { return Ok(None) };
-        self.0.volumes.open(&self.0.held, &self.0.dataset, place).map(Some)
+    pub(super) fn find_volume(&self, number: u64) -> Result<Option<LiveVolume>> {
+        let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
+        self.0.volumes.open(&self.0.pool, &self.0.dataset, place).map(Some)
     }
 
     /// Keeps the volume that a number stands for from being destroyed; none: it stands for something
     /// else.
-    pub(super) fn hold_volume(&self, number: u64) -> Result<Option<InUse>> {
-        let Node::Volume(place) = Self::node(number)? else { return Ok(None) };
-        self.0.volumes.hold(&self.0.held, &self.0.dataset, place).map(Some)
+    pub(super) fn open_held_volume(&self, number: u64) -> Result<Option<InUse>> {
+        let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
+        self.0.volumes.open_held(&self.0.pool, &self.0.dataset, place).map(Some)
     }
 
     /// What there is to know of a volume.
-    pub(super) fn attributes_of_volume(number: u64, volume: &LiveVolume) -> Attributes {
+    pub(super) fn volume_attributes(number: u64, volume: &LiveVolume) -> Attributes {
         Attributes {
-            mode: MODE,
+            mode: VOLUME_MODE,
             size: volume.size(),
             block_size: volume.block_size().into(),
-            ..Attributes::made_up(number, Kind::File)
+            ..Attributes::synthetic(number, Kind::File)
         }
     }
 }
 
 /// Writes to a volume. Like a device it ends where it ends.
-pub(super) fn write(volume: &LiveVolume, offset: u64, bytes: &[u8]) -> Result<()> {
+pub(super) fn write_volume(volume: &LiveVolume, offset: u64, bytes: &[u8]) -> Result<()> {
     let end = u64::try_from(bytes.len()).ok().and_then(|length| offset.checked_add(length));
     if end.is_none_or(|end| end > volume.size()) {
         return Err(Error::Refused { reason: Reason::NoSpace });

@@ -5,13 +5,13 @@
 //! own. What is changed is so for everybody at once, and on the drives after [`Live::fsync`], or
 //! when the pool's next group is written.
 
-mod back;
-mod change;
-mod listing;
-mod open;
+mod dir_versions;
+mod open_dir;
+mod open_file;
+mod rollback;
 mod snapshots;
-mod versions;
 mod volumes;
+mod write;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,35 +21,35 @@ use engine::held::{Held, LiveFiles, Snapshot, SnapshotFolder};
 use parking_lot::{RwLock, RwLockReadGuard};
 use units::ObjectId;
 
-use crate::number::{Node, Place};
-use crate::workers::Workers;
-use crate::{Attributes, Error, Reason, Result, control};
-pub use back::Changed;
-pub use change::{By, New};
-pub use listing::LiveListing;
-pub use open::{Kept, Open};
-use snapshots::Snapshots;
-use versions::Versions;
-use volumes::Volumes;
+use crate::prefetch::PrefetchWorkers;
+use crate::vnode::{DatasetIndex, Vnode};
+use crate::{Attributes, Error, Reason, Result, control_dir};
+use dir_versions::DirVersions;
+pub use open_dir::OpenDir;
+pub use open_file::{OpenFile, UnlinkedHold};
+pub use rollback::Invalidation;
+use snapshots::SnapshotTable;
+use volumes::VolumeTable;
+pub use write::{Credentials, NewInode};
 
 /// A file system that can be written. Cheap to clone.
 #[derive(Clone)]
-pub struct Live(Arc<Inner>);
+pub struct FileSystem(Arc<Inner>);
 
 struct Inner {
-    held: Held,
+    pool: Held,
     dataset: String,
     /// Others take their place when the file system is taken back to a snapshot.
     files: RwLock<LiveFiles>,
-    snapshots: Snapshots,
-    volumes: Volumes,
-    versions: Versions,
+    snapshots: SnapshotTable,
+    volumes: VolumeTable,
+    dir_versions: DirVersions,
     /// How often a file was given capabilities; the first time is 1.
-    capabilities: AtomicU64,
-    workers: Workers,
-    now: Box<dyn Fn() -> Time + Send + Sync>,
+    capability_version: AtomicU64,
+    prefetch_workers: PrefetchWorkers,
+    clock: Box<dyn Fn() -> Time + Send + Sync>,
     /// Nothing is noted of who reads.
-    is_still: AtomicBool,
+    is_read_only: AtomicBool,
 }
 
 impl Inner {
@@ -59,9 +59,9 @@ impl Inner {
 }
 
 /// The place of the file system itself.
-const HEAD: Place = Place(0);
+const HEAD: DatasetIndex = DatasetIndex(0);
 
-impl Live {
+impl FileSystem {
     /// Opens a file system of a held pool. `now` tells the time.
     pub fn open(
         held: &Held,
@@ -70,16 +70,16 @@ impl Live {
     ) -> Result<Self> {
         let files = held.files(dataset)?;
         Ok(Self(Arc::new(Inner {
-            held: held.clone(),
+            pool: held.clone(),
             dataset: dataset.to_owned(),
             files: RwLock::new(files),
-            snapshots: Snapshots::default(),
-            volumes: Volumes::default(),
-            versions: Versions::default(),
-            capabilities: AtomicU64::new(1),
-            workers: Workers::new(),
-            now: Box::new(now),
-            is_still: AtomicBool::new(false),
+            snapshots: SnapshotTable::default(),
+            volumes: VolumeTable::default(),
+            dir_versions: DirVersions::default(),
+            capability_version: AtomicU64::new(1),
+            prefetch_workers: PrefetchWorkers::new(),
+            clock: Box::new(now),
+            is_read_only: AtomicBool::new(false),
         })))
     }
 
@@ -89,7 +89,7 @@ impl Live {
     }
 
     /// The number of its topmost directory.
-    pub fn root(&self) -> u64 {
+    pub fn root_ino(&self) -> u64 {
         self.0.files().files().root_id()
     }
 
@@ -99,47 +99,47 @@ impl Live {
     }
 
     /// Whether a name is the same only if all its bytes are.
-    pub fn names_are_exact(&self) -> bool {
+    pub fn has_exact_names(&self) -> bool {
         self.0.files().names_are_exact()
     }
 
     /// The most bytes of a name.
-    pub fn longest_name(&self) -> usize {
+    pub fn max_name_len(&self) -> usize {
         self.0.files().longest_name()
     }
 
     /// Whether who was told that the pool is stopped is to wait and ask again (failmode).
-    pub fn waits(&self) -> bool {
-        self.0.held.waits()
+    pub fn has_failmode_wait(&self) -> bool {
+        self.0.pool.waits()
     }
 
     /// Whether drives failed, and nothing is written until the pool is cleared.
-    pub fn is_standing_still(&self) -> bool {
-        self.0.held.is_standing_still()
+    pub fn is_suspended(&self) -> bool {
+        self.0.pool.is_standing_still()
     }
 
     /// The time, as the one who opened this tells it.
     pub fn now(&self) -> Time {
-        (self.0.now)()
+        (self.0.clock)()
     }
 
     /// Whether who reads here leaves no trace, as where it is mounted to be read only.
-    pub fn set_still(&self, is_still: bool) {
-        self.0.is_still.store(is_still, Ordering::Relaxed);
+    pub fn set_read_only(&self, is_still: bool) {
+        self.0.is_read_only.store(is_still, Ordering::Relaxed);
     }
 
-    fn is_still(&self) -> bool {
-        self.0.is_still.load(Ordering::Relaxed)
+    fn is_read_only(&self) -> bool {
+        self.0.is_read_only.load(Ordering::Relaxed)
     }
 
     /// Returns when all that was done to a file, and to names before that, will outlast a power
     /// cut, unless the dataset does without (sync=disabled).
     pub fn fsync(&self, number: u64) -> Result<()> {
-        if let Some(volume) = self.volume(number)? {
+        if let Some(volume) = self.find_volume(number)? {
             return Ok(volume.flush()?);
         }
         // nothing of a snapshot waits to be written
-        let Node::File(HEAD, object) = Self::node(number)? else { return Ok(()) };
+        let Vnode::File(HEAD, object) = Self::vnode(number)? else { return Ok(()) };
         Ok(self.0.files().fsync(Some(object))?)
     }
 
@@ -157,162 +157,167 @@ impl Live {
 
     /// The same where the file system wants that of all that is done (sync=always): for whoever was told
     /// that something is done, but not that it will outlast ([`Reason::Unkept`]).
-    pub fn settle(&self) -> Result<()> {
+    pub fn commit_if_sync_always(&self) -> Result<()> {
         Ok(self.0.files().settle()?)
     }
 
     /// Whether a directory is one of the file system's or of a snapshot's, so that its names are
     /// changed by nobody but who changes them here. Those below `.zfs` come and go by themselves.
-    pub fn is_of_files(number: u64) -> bool {
-        matches!(Self::node(number), Ok(Node::File(..)))
+    pub fn is_stored_dir(number: u64) -> bool {
+        matches!(Self::vnode(number), Ok(Vnode::File(..)))
     }
 
-    fn node(number: u64) -> Result<Node> {
-        Node::of(number).ok_or(Error::Absent)
+    fn vnode(number: u64) -> Result<Vnode> {
+        Vnode::from_ino(number).ok_or(Error::NotFound)
     }
 
     /// Where a node is that can be changed.
-    fn object(number: u64) -> Result<ObjectId> {
-        match Self::node(number)? {
-            Node::File(HEAD, object) => Ok(ObjectId::new(object)),
+    fn writable_object(number: u64) -> Result<ObjectId> {
+        match Self::vnode(number)? {
+            Vnode::File(HEAD, object) => Ok(ObjectId::new(object)),
             _ => Err(Error::Refused { reason: Reason::ReadOnly }),
         }
     }
 
     /// The files of a place.
-    fn files(&self, place: Place) -> Result<Files> {
+    fn files(&self, place: DatasetIndex) -> Result<Files> {
         match place {
             HEAD => Ok(self.0.files().files().clone()),
-            place => self.0.snapshots.files(&self.0.held, &self.0.dataset, place),
+            place => self.0.snapshots.files(&self.0.pool, &self.0.dataset, place),
         }
     }
 
     fn file(&self, number: u64) -> Result<File> {
-        match Self::node(number)? {
-            Node::File(place, object) => Ok(self.files(place)?.file(object)?),
+        match Self::vnode(number)? {
+            Vnode::File(place, object) => Ok(self.files(place)?.file(object)?),
             _ => Err(Error::IsDirectory),
         }
     }
 
     fn list_snapshots(&self) -> Result<Vec<Snapshot>> {
-        Ok(self.0.held.snapshots(&self.0.dataset)?)
+        Ok(self.0.pool.snapshots(&self.0.dataset)?)
     }
 
     /// What there is to know of a node.
     pub fn attributes(&self, number: u64) -> Result<Attributes> {
-        match Self::node(number)? {
-            Node::File(place, object) => shown(place, &self.files(place)?.file(object)?),
-            Node::Control(HEAD) | Node::Snapshots(HEAD) | Node::Volumes(HEAD) | Node::Closed(_) => {
-                Ok(Attributes::made_up(number, Kind::Directory))
+        match Self::vnode(number)? {
+            Vnode::File(place, object) => file_attributes(place, &self.files(place)?.file(object)?),
+            Vnode::ControlDir(HEAD)
+            | Vnode::SnapshotDir(HEAD)
+            | Vnode::VolumeDir(HEAD)
+            | Vnode::Unopened(_) => Ok(Attributes::synthetic(number, Kind::Directory)),
+            Vnode::Volume(place) => {
+                let volume = self.0.volumes.open(&self.0.pool, &self.0.dataset, place)?;
+                Ok(Self::volume_attributes(number, &volume))
             }
-            Node::Volume(place) => {
-                let volume = self.0.volumes.open(&self.0.held, &self.0.dataset, place)?;
-                Ok(Self::attributes_of_volume(number, &volume))
-            }
-            _ => Err(Error::Absent),
+            _ => Err(Error::NotFound),
         }
     }
 
     /// What a name in a directory names.
     pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Attributes> {
-        if name.len() > self.longest_name() {
+        if name.len() > self.max_name_len() {
             return Err(Error::Refused { reason: Reason::NameTooLong });
         }
-        match Self::node(dir)? {
-            Node::File(place, object) => {
+        match Self::vnode(dir)? {
+            Vnode::File(place, object) => {
                 let files = self.files(place)?;
                 let is_root = place == HEAD && object == files.root_id();
                 if is_root
-                    && name == control::NAME
+                    && name == control_dir::CONTROL_DIR
                     && self.0.files().snapshot_folder() != SnapshotFolder::Absent
                 {
-                    return self.attributes(number_of(Node::Control(HEAD))?);
+                    return self.attributes(to_ino(Vnode::ControlDir(HEAD))?);
                 }
                 match files.lookup(&files.file(object)?, name)? {
-                    Some(found) => shown(place, &found),
-                    None => Err(Error::Absent),
+                    Some(found) => file_attributes(place, &found),
+                    None => Err(Error::NotFound),
                 }
             }
-            Node::Control(HEAD) if name == control::SNAPSHOTS => {
-                self.attributes(number_of(Node::Snapshots(HEAD))?)
+            Vnode::ControlDir(HEAD) if name == control_dir::SNAPSHOT_DIR => {
+                self.attributes(to_ino(Vnode::SnapshotDir(HEAD))?)
             }
-            Node::Snapshots(HEAD) => {
+            Vnode::SnapshotDir(HEAD) => {
                 let all = self.list_snapshots()?;
                 let found = all.into_iter().find(|each| each.name.as_bytes() == name);
-                let place = self.0.snapshots.place(found.ok_or(Error::Absent)?)?;
+                let place = self.0.snapshots.index_of(found.ok_or(Error::NotFound)?)?;
                 let root = self.files(place)?.root_id();
-                self.attributes(number_of(Node::File(place, root))?)
+                self.attributes(to_ino(Vnode::File(place, root))?)
             }
-            Node::Control(HEAD) if name == control::VOLUMES && !self.list_volumes()?.is_empty() => {
-                self.attributes(number_of(Node::Volumes(HEAD))?)
+            Vnode::ControlDir(HEAD)
+                if name == control_dir::VOLUME_DIR && !self.list_volumes()?.is_empty() =>
+            {
+                self.attributes(to_ino(Vnode::VolumeDir(HEAD))?)
             }
-            Node::Volumes(HEAD) => {
+            Vnode::VolumeDir(HEAD) => {
                 let all = self.list_volumes()?;
                 let found = all.iter().find(|each| each.0.as_bytes() == name);
-                let place = self.0.volumes.place(found.ok_or(Error::Absent)?)?;
-                self.attributes(number_of(Node::Volume(place))?)
+                let place = self.0.volumes.index_of(found.ok_or(Error::NotFound)?)?;
+                self.attributes(to_ino(Vnode::Volume(place))?)
             }
-            Node::Control(_) | Node::Snapshots(_) | Node::Volumes(_) => Err(Error::Absent),
+            Vnode::ControlDir(_) | Vnode::SnapshotDir(_) | Vnode::VolumeDir(_) => {
+                Err(Error::NotFound)
+            }
             _ => Err(Error::NotDirectory),
         }
     }
 
     /// Where a symbolic link points.
-    pub fn target(&self, number: u64) -> Result<Vec<u8>> {
+    pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         Ok(self.file(number)?.target()?)
     }
 
     /// The names of a node's extended attributes, as Linux lists them.
     pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
-        match Self::node(number)? {
-            Node::File(..) => Ok(self.file(number)?.xattr_names()?),
+        match Self::vnode(number)? {
+            Vnode::File(..) => Ok(self.file(number)?.xattr_names()?),
             _ => Ok(Vec::new()),
         }
     }
 
     /// The value of an extended attribute; none if there is no such attribute.
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        match Self::node(number)? {
-            Node::File(..) => Ok(self.file(number)?.xattr(name)?),
+        match Self::vnode(number)? {
+            Vnode::File(..) => Ok(self.file(number)?.xattr(name)?),
             _ => Ok(None),
         }
     }
 
     /// Opens a file. It stays although it may lose its last name, until this is dropped.
-    pub fn read(&self, number: u64) -> Result<Open> {
-        if let Some(in_use) = self.hold_volume(number)? {
-            return Ok(Open::of_volume(self, number, in_use));
+    pub fn open_file(&self, number: u64) -> Result<OpenFile> {
+        if let Some(in_use) = self.open_held_volume(number)? {
+            return Ok(OpenFile::from_volume(self, number, in_use));
         }
         let file = self.file(number)?;
         if file.facts().is_directory() {
             return Err(Error::IsDirectory);
         }
-        Open::new(self, number, &file)
+        OpenFile::new(self, number, &file)
     }
 
     /// Keeps a file of any kind, but no directory, although it may lose its last name.
-    pub fn keep(&self, number: u64) -> Result<Kept> {
-        Kept::new(&self.0.files(), Self::object(number)?)
+    pub fn hold_unlinked(&self, number: u64) -> Result<UnlinkedHold> {
+        UnlinkedHold::new(&self.0.files(), Self::writable_object(number)?)
     }
 
     /// Lists a directory.
-    pub fn list(&self, number: u64) -> Result<LiveListing> {
-        LiveListing::open(self, number)
+    pub fn open_dir(&self, number: u64) -> Result<OpenDir> {
+        OpenDir::open(self, number)
     }
 
     /// Lists a directory that is no more: nothing is in it.
-    pub fn list_removed(&self, number: u64) -> LiveListing {
-        LiveListing::removed(self, number)
+    pub fn open_removed_dir(&self, number: u64) -> OpenDir {
+        OpenDir::open_removed(self, number)
     }
 
     /// The number of the directory above a directory; a root has itself above it.
-    pub fn parent(&self, dir: u64) -> Result<u64> {
-        self.list(dir)?.parent()
+    pub fn parent_ino(&self, dir: u64) -> Result<u64> {
+        self.open_dir(dir)?.parent_ino()
     }
 
     /// What the file system takes and may still take.
-    pub fn room(&self) -> Room {
-        self.0.held.room(&self.0.dataset)
+    pub fn space(&self) -> Room {
+        self.0.pool.room(&self.0.dataset)
     }
 
     /// The content of a file as it is now.
@@ -321,11 +326,11 @@ impl Live {
     }
 }
 
-fn number_of(node: Node) -> Result<u64> {
-    node.number().ok_or(Error::TooHigh)
+fn to_ino(node: Vnode) -> Result<u64> {
+    node.ino().ok_or(Error::InoOverflow)
 }
 
 /// The attributes of a file of that place.
-fn shown(place: Place, file: &File) -> Result<Attributes> {
-    crate::tree::attributes_of(place, file)
+fn file_attributes(place: DatasetIndex, file: &File) -> Result<Attributes> {
+    crate::tree::file_attributes(place, file)
 }

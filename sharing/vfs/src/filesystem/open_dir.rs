@@ -1,0 +1,200 @@
+//! Directories of a file system that can be written, listed.
+//!
+//! ```text
+//! cookie     what comes next
+//! 0          .
+//! 1          ..
+//! 2          .zfs, in the topmost directory, if it is to be listed
+//! 3 ...      the stored names: the engine's cookie and 3; in made-up directories an index and 3
+//! ```
+//!
+//! Cookies of stored names stand for places in the order of their hashes, so that names that come
+//! and go do not make others be shown twice or not at all.
+
+use engine::files::Kind;
+use engine::held::SnapshotFolder;
+use parking_lot::Mutex;
+
+use super::{FileSystem, HEAD, to_ino};
+use crate::entry_batch::EntryBatch;
+use crate::vnode::Vnode;
+use crate::{Attributes, DirEntry, Error, Result, control_dir};
+
+/// A directory that is being listed.
+pub struct OpenDir {
+    fs: FileSystem,
+    ino: u64,
+    vnode: Vnode,
+    /// Which of those that may have had its number it is.
+    generation: u64,
+    batch: Mutex<EntryBatch>,
+}
+
+const CONTROL_COOKIE: u64 = 2;
+const STORED_COOKIE: u64 = 3;
+/// Names in a batch.
+const BATCH_LEN: usize = 512;
+
+impl OpenDir {
+    pub(super) fn open(live: &FileSystem, number: u64) -> Result<Self> {
+        let found = live.attributes(number)?;
+        if found.kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        Ok(Self::new(live, number, (FileSystem::vnode(number)?, found.generation)))
+    }
+
+    pub(super) fn open_removed(live: &FileSystem, number: u64) -> Self {
+        Self::new(live, number, (Vnode::Unopened(HEAD), 0))
+    }
+
+    fn new(live: &FileSystem, ino: u64, (vnode, generation): (Vnode, u64)) -> Self {
+        let (fs, batch) = (live.clone(), Mutex::new(EntryBatch::new(false)));
+        Self { fs, ino, vnode, generation, batch }
+    }
+
+    /// The same, opened anew after its file system was taken back to a snapshot: empty if it is no more;
+    /// none: it stays as it is.
+    pub fn reopen_after_rollback(&self) -> Option<Self> {
+        let Vnode::File(HEAD, _) = self.vnode else { return None };
+        let found = self.fs.attributes(self.ino).ok();
+        let is_there = found.is_some_and(|found| {
+            found.kind == Kind::Directory && found.generation == self.generation
+        });
+        let node = if is_there { self.vnode } else { Vnode::Unopened(HEAD) };
+        Some(Self::new(&self.fs, self.ino, (node, self.generation)))
+    }
+
+    /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
+    pub fn visit_from(&self, cookie: u64, visit: &mut dyn FnMut(&DirEntry) -> bool) -> Result<()> {
+        let mut batch = self.batch.lock();
+        let version = self.fs.0.dir_versions.current(self.ino);
+        batch.visit_from((cookie, version), &mut |at| self.read_batch(at), visit)
+    }
+
+    /// Whether its names are changed by nobody but who changes them there ([`Live::is_of_files`]).
+    pub fn is_stored_dir(&self) -> bool {
+        FileSystem::is_stored_dir(self.ino)
+    }
+
+    /// The attributes of an item, for protocols that give them along with the names. None: it is to be
+    /// looked up, and who does is told what is wrong with it.
+    pub fn attributes(&self, item: &DirEntry) -> Option<Attributes> {
+        if item.needs_lookup { None } else { self.fs.attributes(item.ino).ok() }
+    }
+
+    /// The names from a cookie on, a batch of them; none at the end.
+    fn read_batch(&self, from: u64) -> Result<Vec<DirEntry>> {
+        let mut items = Vec::new();
+        for (cookie, name) in [(0, &b"."[..]), (1, b"..")] {
+            if from <= cookie {
+                let number = if cookie == 0 { self.ino } else { self.parent_ino()? };
+                items.push(new_entry(name, number, Kind::Directory, cookie + 1));
+            }
+        }
+        if from <= CONTROL_COOKIE && self.lists_control_dir() {
+            let number = to_ino(Vnode::ControlDir(HEAD))?;
+            items.push(new_entry(
+                control_dir::CONTROL_DIR,
+                number,
+                Kind::Directory,
+                CONTROL_COOKIE + 1,
+            ));
+        }
+        match self.vnode {
+            Vnode::File(..) => self.push_stored(from, &mut items)?,
+            Vnode::ControlDir(_) => self.push_control_dir(from, &mut items)?,
+            Vnode::VolumeDir(_) => self.push_volumes(from, &mut items)?,
+            Vnode::SnapshotDir(_) => self.push_snapshots(from, &mut items)?,
+            _ => {}
+        }
+        Ok(items)
+    }
+
+    /// Whether `.zfs` is to be listed here.
+    fn lists_control_dir(&self) -> bool {
+        let files = self.fs.0.files();
+        self.ino == self.fs.root_ino() && files.snapshot_folder() == SnapshotFolder::Listed
+    }
+
+    fn push_stored(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
+        let Vnode::File(place, object) = self.vnode else { return Ok(()) };
+        let files = self.fs.files(place)?;
+        let dir = match files.file(object).map_err(Error::from) {
+            Ok(dir) => dir,
+            // it was removed meanwhile: nothing is in it
+            Err(Error::NotFound) => return Ok(()),
+            Err(why) => return Err(why),
+        };
+        files.list_from(&dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
+            let number = Vnode::File(place, name.id).ino();
+            let mut item = new_entry(&name.name, 0, name.kind, next.saturating_add(STORED_COOKIE));
+            // a number that does not fit is told of when the name is looked up
+            item.needs_lookup = number.is_none();
+            item.ino = number.unwrap_or(u64::MAX);
+            items.push(item);
+            items.len() < BATCH_LEN
+        })?;
+        Ok(())
+    }
+
+    fn push_control_dir(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
+        let snapshots = Some((control_dir::SNAPSHOT_DIR, Vnode::SnapshotDir(HEAD)));
+        let any = !self.fs.list_volumes()?.is_empty();
+        let volumes = any.then_some((control_dir::VOLUME_DIR, Vnode::VolumeDir(HEAD)));
+        for (index, (name, node)) in (STORED_COOKIE..).zip(snapshots.into_iter().chain(volumes)) {
+            if index >= from {
+                items.push(new_entry(name, to_ino(node)?, Kind::Directory, index + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn push_volumes(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
+        for (index, volume) in (STORED_COOKIE..).zip(self.fs.list_volumes()?) {
+            if index >= from {
+                let number = to_ino(Vnode::Volume(self.fs.0.volumes.index_of(&volume)?))?;
+                items.push(new_entry(volume.0.as_bytes(), number, Kind::File, index + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn push_snapshots(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
+        let all = self.fs.list_snapshots()?;
+        for (index, snapshot) in (STORED_COOKIE..).zip(all) {
+            if index >= from {
+                let name = snapshot.name.clone();
+                // opening thousands of snapshots for a listing would take its time
+                let number = to_ino(Vnode::Unopened(self.fs.0.snapshots.index_of(snapshot)?))?;
+                let mut item = new_entry(name.as_bytes(), number, Kind::Directory, index + 1);
+                item.needs_lookup = true;
+                items.push(item);
+            }
+        }
+        Ok(())
+    }
+
+    /// The number for `..`; a root has itself above it.
+    pub(super) fn parent_ino(&self) -> Result<u64> {
+        match self.vnode {
+            Vnode::File(place, object) => {
+                let files = self.fs.files(place)?;
+                if object == files.root_id() {
+                    return Ok(self.ino);
+                }
+                match files.facts(object).map_err(Error::from) {
+                    Ok(facts) => to_ino(Vnode::File(place, facts.parent)),
+                    Err(Error::NotFound) => Ok(self.ino),
+                    Err(why) => Err(why),
+                }
+            }
+            Vnode::SnapshotDir(_) | Vnode::VolumeDir(_) => to_ino(Vnode::ControlDir(HEAD)),
+            _ => Ok(self.fs.root_ino()),
+        }
+    }
+}
+
+fn new_entry(name: &[u8], number: u64, kind: Kind, next: u64) -> DirEntry {
+    DirEntry { name: name.to_vec(), ino: number, kind, next_cookie: next, needs_lookup: false }
+}

@@ -1,0 +1,246 @@
+//! An open file of a file system that can be written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use engine::files::{Content, File};
+use engine::held::{InUse, LiveFiles, LiveVolume};
+use parking_lot::Mutex;
+use units::ObjectId;
+
+use super::{Credentials, FileSystem, HEAD};
+use crate::readahead::Readahead;
+use crate::vnode::Vnode;
+use crate::{Error, FileReader, Result};
+
+/// An open file. It stays although it may lose its last name, until this is dropped.
+pub struct OpenFile {
+    fs: FileSystem,
+    ino: u64,
+    backing: Backing,
+    /// The second in which reading was last noted.
+    last_atime_second: AtomicI64,
+    /// How often capabilities had been given to files when it was last seen to that this one has none.
+    checked_capability_version: AtomicU64,
+    /// Whether reading was to be noted when it was opened.
+    is_atime_due: bool,
+    /// Whether reading is not noted at all.
+    is_noatime: bool,
+}
+
+enum Backing {
+    /// A file that may change.
+    Writable(WritableFile),
+    /// A file of a snapshot.
+    Snapshot(Arc<FileReader>),
+    /// A volume, looked up anew each time: it may have been taken back to a snapshot, or be called
+    /// otherwise by now.
+    Volume(#[expect(dead_code, reason = "its end tells that the volume is closed")] InUse),
+    /// A file that is no more, as its file system was taken back to a snapshot.
+    Stale,
+}
+
+/// A file that may change.
+struct WritableFile {
+    readahead: Mutex<Readahead>,
+    content: Content,
+    /// Which of those that may have had its number it is.
+    generation: u64,
+    _hold: UnlinkedHold,
+}
+
+/// A file stays although it may lose its last name, until this is dropped.
+pub struct UnlinkedHold {
+    object: ObjectId,
+    /// Where it is held: others may take their place in the file system.
+    files: LiveFiles,
+}
+
+impl OpenFile {
+    pub(super) fn new(live: &FileSystem, number: u64, file: &File) -> Result<Self> {
+        let content = file.content();
+        let Vnode::File(HEAD, _) = FileSystem::vnode(number)? else {
+            let how = Backing::Snapshot(FileReader::new(content, &live.0.prefetch_workers));
+            return Ok(Self::with_backing(live, number, how));
+        };
+        let files = live.0.files().clone();
+        let kept = UnlinkedHold::new(&files, FileSystem::writable_object(number)?)?;
+        let facts = file.facts();
+        let is_access_due = !live.is_read_only() && files.is_access_due(&facts, live.now());
+        let how = Backing::Writable(WritableFile::new(kept, facts.generation, content));
+        Ok(Self { is_atime_due: is_access_due, ..Self::with_backing(live, number, how) })
+    }
+
+    /// A file without a name that is held already.
+    pub(super) fn from_tmpfile(live: &FileSystem, files: &LiveFiles, file: &File) -> Self {
+        let facts = file.facts();
+        let kept = UnlinkedHold { object: ObjectId::new(facts.id), files: files.clone() };
+        let hold = WritableFile::new(kept, facts.generation, file.content());
+        Self::with_backing(live, facts.id, Backing::Writable(hold))
+    }
+
+    pub(super) fn from_volume(live: &FileSystem, number: u64, in_use: InUse) -> Self {
+        Self::with_backing(live, number, Backing::Volume(in_use))
+    }
+
+    fn volume(&self) -> Result<LiveVolume> {
+        self.fs.find_volume(self.ino)?.ok_or(Error::NotFound)
+    }
+
+    fn with_backing(live: &FileSystem, ino: u64, backing: Backing) -> Self {
+        let (last_atime_second, checked_capability_version) =
+            (AtomicI64::new(i64::MIN), AtomicU64::new(0));
+        let (fs, is_atime_due, is_noatime) = (live.clone(), false, false);
+        Self {
+            fs,
+            ino,
+            backing,
+            last_atime_second,
+            checked_capability_version,
+            is_atime_due,
+            is_noatime,
+        }
+    }
+
+    /// The same, of which reading is not noted.
+    #[must_use]
+    pub fn without_atime(self) -> Self {
+        Self { is_atime_due: false, is_noatime: true, ..self }
+    }
+
+    /// Whether reading was to be noted (atime) when it was opened: whoever keeps what was read before
+    /// must ask for it once more.
+    pub fn is_atime_due(&self) -> bool {
+        self.is_atime_due
+    }
+
+    /// Whether it is a volume, which others may change than who asks here.
+    pub fn is_volume(&self) -> bool {
+        matches!(self.backing, Backing::Volume(_))
+    }
+
+    /// Its number, while it is there.
+    pub fn ino(&self) -> Result<u64> {
+        match self.backing {
+            Backing::Stale => Err(Error::Stale),
+            _ => Ok(self.ino),
+        }
+    }
+
+    /// The same, opened anew after its file system was taken back to a snapshot; none: it stays as it
+    /// is.
+    pub fn reopen_after_rollback(&self) -> Option<Self> {
+        let Backing::Writable(hold) = &self.backing else { return None };
+        let found = self.fs.file(self.ino).ok();
+        let found = found.filter(|file| file.facts().generation == hold.generation);
+        let open = found.and_then(|file| Self::new(&self.fs, self.ino, &file).ok());
+        let open = open.unwrap_or_else(|| Self::with_backing(&self.fs, self.ino, Backing::Stale));
+        Some(if self.is_noatime { open.without_atime() } else { open })
+    }
+
+    /// Sees to it that the file has no capabilities, as a change of it must. Once it has none, it is
+    /// looked at again only when any file has been given some since.
+    pub fn clear_capabilities(&self, by: Credentials) -> Result<()> {
+        let given = self.fs.0.capability_version.load(Ordering::Acquire);
+        if self.checked_capability_version.load(Ordering::Relaxed) != given {
+            self.fs.clear_capabilities(by, self.ino()?)?;
+            self.checked_capability_version.store(given, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Reads bytes from `offset` on; gives how many: fewer than there is room for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let length = into.len();
+        let (content, ahead) = match &self.backing {
+            Backing::Snapshot(reader) => {
+                return reader.read(offset, length, |bytes| {
+                    let (filled, _) = into.split_at_mut(bytes.len());
+                    filled.copy_from_slice(bytes);
+                    bytes.len()
+                });
+            }
+            Backing::Volume(_) => return Ok(self.volume()?.read(offset, into)?),
+            Backing::Writable(hold) => (&hold.content, &hold.readahead),
+            Backing::Stale => return Err(Error::Stale),
+        };
+        self.update_atime();
+        let beyond = ahead.lock().next_prefetch(offset, length);
+        if let Some(beyond) = beyond {
+            // looked up anew: what was opened does not know how long it is by now
+            if let Ok(content) = self.fs.content(self.ino) {
+                self.fs.0.prefetch_workers.handle().queue_warming(content, beyond);
+            }
+        }
+        Ok(content.read(offset, into)?)
+    }
+
+    /// Notes that the file was read; more than once a second would tell nobody more.
+    fn update_atime(&self) {
+        let now = self.fs.now();
+        if self.is_noatime || self.fs.is_read_only() {
+            return;
+        }
+        if self.last_atime_second.swap(now.seconds, Ordering::Relaxed) == now.seconds {
+            return;
+        }
+        if let Ok(object) = FileSystem::writable_object(self.ino) {
+            // a full or suspended pool can still be read
+            let _ = self.fs.0.files().accessed(object, now);
+        }
+    }
+
+    /// The first byte from `from` on that is not in a hole; none if there is no such byte.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        match &self.backing {
+            Backing::Snapshot(reader) => reader.next_data(from),
+            Backing::Volume(_) => {
+                let size = self.volume()?.size();
+                Ok(Some(from).filter(|from| *from < size))
+            }
+            Backing::Writable(_) | Backing::Stale => {
+                Ok(self.fs.content(self.ino()?)?.next_data(from)?)
+            }
+        }
+    }
+
+    /// The first byte from `from` on that is in a hole; the end is one.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        match &self.backing {
+            Backing::Snapshot(reader) => reader.next_hole(from),
+            Backing::Volume(_) => Ok(self.volume()?.size()),
+            Backing::Writable(_) | Backing::Stale => {
+                Ok(self.fs.content(self.ino()?)?.next_hole(from)?)
+            }
+        }
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> Result<u64> {
+        match &self.backing {
+            Backing::Snapshot(reader) => Ok(reader.size()),
+            Backing::Volume(_) => Ok(self.volume()?.size()),
+            Backing::Writable(_) | Backing::Stale => Ok(self.fs.attributes(self.ino()?)?.size),
+        }
+    }
+}
+
+impl WritableFile {
+    fn new(kept: UnlinkedHold, generation: u64, content: Content) -> Self {
+        Self { readahead: Mutex::default(), content, generation, _hold: kept }
+    }
+}
+
+impl UnlinkedHold {
+    pub(super) fn new(files: &LiveFiles, object: ObjectId) -> Result<Self> {
+        files.hold(object)?;
+        Ok(Self { object, files: files.clone() })
+    }
+}
+
+impl Drop for UnlinkedHold {
+    fn drop(&mut self) {
+        // what could not be freed now is freed when the file system is next opened
+        let _ = self.files.release(self.object);
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether a file is being read in sequence, and how far ahead to go.
+//!
+//! Who reads a file from its start to its end asks for one piece after another, but several at a
+//! time, so that they come in a slightly different order: what is near the place where the last
+//! piece ended counts as the next.
+
+use std::ops::Range;
+
+/// Bytes that a piece may come too early or too late.
+const REORDER_TOLERANCE: u64 = 2 << 20;
+/// Bytes that are fetched ahead at first and at most.
+const INITIAL_WINDOW: u64 = 512 << 10;
+const MAX_WINDOW: u64 = 8 << 20;
+
+/// Where a reader is and how far ahead to go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Readahead {
+    expected_offset: u64,
+    /// Bytes ahead of the place where the last piece ends; 0 while nothing points to a sequence.
+    window: u64,
+    /// Up to where [`Ahead::beyond`] has told what to fetch.
+    prefetched_to: u64,
+}
+
+impl Readahead {
+    /// Takes note of a piece as [`Ahead::note`] does, and gives what is to be fetched that was not told
+    /// before: half of what lies ahead at least, so that who fetches is not woken for each piece.
+    pub(crate) fn next_prefetch(&mut self, start: u64, length: usize) -> Option<Range<u64>> {
+        let until = self.record_read(start, length)?;
+        let from = self.prefetched_to.max(self.expected_offset);
+        if until.saturating_sub(from) < self.window / 2 {
+            return None;
+        }
+        self.prefetched_to = until;
+        Some(from..until)
+    }
+
+    /// Takes note that a piece up to `end` is read, and gives up to where to fetch ahead, if at
+    /// all.
+    pub(crate) fn record_read(&mut self, start: u64, length: usize) -> Option<u64> {
+        let end = start.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        let is_next = start.saturating_add(REORDER_TOLERANCE) >= self.expected_offset
+            && start <= self.expected_offset.saturating_add(REORDER_TOLERANCE)
+            && self.expected_offset > 0;
+        if !is_next {
+            *self = Self { expected_offset: end, window: 0, prefetched_to: 0 };
+            return None;
+        }
+        if end > self.expected_offset {
+            self.expected_offset = end;
+            self.window = self.window.saturating_mul(2).clamp(INITIAL_WINDOW, MAX_WINDOW);
+        }
+        Some(self.expected_offset.saturating_add(self.window))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INITIAL_WINDOW, MAX_WINDOW, Readahead};
+
+    const READ_SIZE: usize = 128 << 10;
+
+    #[test]
+    fn a_sequence_is_seen_even_a_little_out_of_order() {
+        let mut ahead = Readahead::default();
+        let piece = READ_SIZE as u64;
+        assert_eq!(ahead.record_read(0, READ_SIZE), None);
+        assert_eq!(ahead.record_read(2 * piece, READ_SIZE), Some(3 * piece + INITIAL_WINDOW));
+        assert_eq!(ahead.record_read(piece, READ_SIZE), Some(3 * piece + INITIAL_WINDOW));
+        for at in 3..100 {
+            ahead.record_read(at * piece, READ_SIZE);
+        }
+        assert_eq!(ahead.record_read(100 * piece, READ_SIZE), Some(101 * piece + MAX_WINDOW));
+    }
+
+    #[test]
+    fn what_lies_ahead_is_told_once() {
+        let mut ahead = Readahead::default();
+        let (piece, mut told) = (READ_SIZE as u64, Vec::new());
+        for at in 0..400 {
+            if let Some(range) = ahead.next_prefetch(at * piece, READ_SIZE) {
+                assert!(range.start >= (at + 1) * piece, "what is read now is not fetched as well");
+                told.push(range);
+            }
+            // what is to be read next has been told
+            assert!(at == 0 || told.last().unwrap().end >= (at + 2) * piece);
+        }
+        assert!(told.windows(2).all(|pair| pair[0].end == pair[1].start), "no gaps: {told:?}");
+        assert!(told.len() < 30, "in long stretches: {}", told.len());
+        // elsewhere, and back
+        assert_eq!(ahead.next_prefetch(1 << 40, READ_SIZE), None);
+        assert_eq!(ahead.next_prefetch(0, READ_SIZE), None);
+        assert_eq!(
+            ahead.next_prefetch(piece, READ_SIZE),
+            Some(2 * piece..2 * piece + INITIAL_WINDOW)
+        );
+    }
+
+    #[test]
+    fn jumps_are_no_sequence() {
+        let mut ahead = Readahead::default();
+        for at in [0_u64, 1 << 30, 5 << 20, 1 << 40] {
+            assert_eq!(ahead.record_read(at, READ_SIZE), None);
+        }
+    }
+}
