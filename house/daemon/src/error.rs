@@ -9,10 +9,10 @@ pub enum Error {
     #[error(transparent)]
     Engine(#[from] engine::Error),
     /// The daemon says why.
-    #[error("{what}")]
-    Said {
+    #[error("{message}")]
+    Reported {
         /// The sentence.
-        what: String,
+        message: String,
         /// The exit status.
         status: u8,
     },
@@ -25,10 +25,10 @@ pub enum Error {
         why: String,
     },
     /// There is one already.
-    #[error("a daemon with its state in '{place}' runs already")]
+    #[error("a daemon with its state in '{state_dir}' runs already")]
     Running {
         /// Its folder.
-        place: String,
+        state_dir: String,
     },
     /// It ended before it answered.
     #[error("the daemon could not be started; the end of its log, '{log}', says why:\n{tail}")]
@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// It does not answer.
     #[error("the daemon at '{socket}' does not answer: {why}")]
-    Silent {
+    Unresponsive {
         /// Its socket.
         socket: String,
         /// What happened.
@@ -56,24 +56,24 @@ impl Error {
     pub fn status(&self) -> u8 {
         match self {
             Self::Engine(error) => error.status(),
-            Self::Said { status, .. } => *status,
+            Self::Reported { status, .. } => *status,
             Self::File { .. } => 13,
             Self::Running { .. } => 11,
-            Self::NotStarted { .. } | Self::Silent { .. } => 16,
+            Self::NotStarted { .. } | Self::Unresponsive { .. } => 16,
         }
     }
 
     /// What was asked for is not allowed as things stand.
-    pub(crate) fn refused(what: impl Into<String>) -> Self {
+    pub(crate) fn refused_error(what: impl Into<String>) -> Self {
         Self::Engine(engine::Error::Refused { what: what.into() })
     }
 
     /// What was asked for makes no sense.
-    pub(crate) fn usage(what: impl Into<String>) -> Self {
+    pub(crate) fn usage_error(what: impl Into<String>) -> Self {
         Self::Engine(engine::Error::Usage { what: what.into() })
     }
 
-    pub(crate) fn file(path: &Path, why: &std::io::Error) -> Self {
+    pub(crate) fn file_error(path: &Path, why: &std::io::Error) -> Self {
         Self::File { path: path.display().to_string(), why: engine::error::plain(why) }
     }
 }

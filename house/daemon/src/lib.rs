@@ -13,21 +13,25 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod answer;
-mod ask;
 mod cancel;
 mod client;
+mod daemon;
+mod environment;
 mod error;
-mod house;
 mod log;
-mod memory;
-mod place;
+mod pool_cache;
+mod request;
+mod response;
 mod server;
-mod world;
+mod state_dir;
 
-pub use answer::{Answer, Destroyed, Found, Hello, Imported, Mounting, PoolReport};
-pub use ask::{Ask, CreatePool, Group, ImportPool, Listing, MountWish, Role, Secret};
 pub use client::Client;
 pub use error::{Error, Result};
-pub use place::Place;
-pub use server::{Manner, serve};
+pub use request::{
+    CreatePool, ImportPool, ListRequest, MountOverrides, Request, Secret, VdevLayout, VdevRole,
+};
+pub use response::{
+    DaemonInfo, DestroyedDatasets, ImportResult, ImportablePool, Mounting, PoolReport, Response,
+};
+pub use server::{Mode, serve};
+pub use state_dir::StateDir;

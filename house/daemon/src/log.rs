@@ -7,32 +7,32 @@ use std::os::unix::fs::OpenOptionsExt;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{Error, Place, Result};
+use crate::{Error, Result, StateDir};
 
 /// The daemon's log.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Mutex<File>,
     /// Somebody sits before it and reads what it says.
-    echoes: bool,
+    echo_to_stderr: bool,
 }
 
 impl Log {
-    pub(crate) fn open(place: &Place, echoes: bool) -> Result<Self> {
+    pub(crate) fn open(place: &StateDir, echoes: bool) -> Result<Self> {
         let path = place.log();
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
-        let file = file.map_err(|why| Error::file(&path, &why))?;
-        Ok(Self { file: Mutex::new(file), echoes })
+        let file = file.map_err(|why| Error::file_error(&path, &why))?;
+        Ok(Self { file: Mutex::new(file), echo_to_stderr: echoes })
     }
 
-    pub(crate) fn say(&self, what: &str) {
+    pub(crate) fn write_line(&self, what: &str) {
         // one entry is one line, whatever is in names that come from disks
         let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let line = format!("{now} {what}\n");
         // there is nobody left to tell if this fails
         let _ = self.file.lock().write_all(line.as_bytes());
-        if self.echoes {
+        if self.echo_to_stderr {
             let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }
     }

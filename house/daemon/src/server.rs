@@ -21,13 +21,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::cancel::Cancel;
-use crate::house::House;
+use crate::daemon::Daemon;
 use crate::log::Log;
-use crate::{Answer, Ask, Error, Place, Result, world};
+use crate::{Error, Request, Response, Result, StateDir, environment};
 
 /// How a daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum Mode {
     /// Somebody sits before it and reads what it says.
     Foreground,
     /// Nobody does: it leaves the session of who started it.
@@ -35,38 +35,38 @@ pub enum Manner {
 }
 
 /// What is asked has so many bytes at most.
-const LONGEST_ASK: usize = 16 << 20;
+const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// How long those who ask when it ends may take to hear their answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Is the daemon at a place: takes over again what it had, and answers until it is told to end, by
 /// a signal or by whoever may ask it. So many bytes of memory may be used; without a number, a
 /// quarter of what there is. `return_free_memory` is the allocator's way to give pages that hold nothing
 /// back to the system.
 pub fn serve(
-    place: &Place,
-    manner: Manner,
+    place: &StateDir,
+    manner: Mode,
     memory: Option<u64>,
     return_free_memory: fn(),
 ) -> Result<()> {
-    if manner == Manner::Background {
+    if manner == Mode::Background {
         // it may lead a session already
         let _ = rustix::process::setsid();
     }
-    place.make()?;
+    place.create_dirs()?;
     let _lock = place.lock()?;
     allow_many_files();
-    let log = Log::open(place, manner == Manner::Foreground)?;
-    let house = Arc::new(House::new(place.clone(), log, world::here(memory)?));
+    let log = Log::open(place, manner == Mode::Foreground)?;
+    let house = Arc::new(Daemon::new(place.clone(), log, environment::host_environment(memory)?));
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
-    house.log.say(&format!("poolhouse {version} starts as process {pid}"));
-    house.take_over()?;
+    house.log.write_line(&format!("poolhouse {version} starts as process {pid}"));
+    house.reimport_pools()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|why| Error::file(&place.socket(), &why))?;
+    let runtime = runtime.map_err(|why| Error::file_error(&place.socket(), &why))?;
     let done = runtime.block_on(listen(place, &house, Heap::new(return_free_memory)));
-    house.leave();
-    runtime.shutdown_timeout(PATIENCE);
-    house.log.say("poolhouse ends");
+    house.shut_down();
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    house.log.write_line("poolhouse ends");
     done
 }
 
@@ -117,9 +117,9 @@ impl Heap {
     }
 }
 
-async fn listen(place: &Place, house: &Arc<House>, heap: Heap) -> Result<()> {
+async fn listen(place: &StateDir, house: &Arc<Daemon>, heap: Heap) -> Result<()> {
     let path = place.socket();
-    let failed = |why: std::io::Error| Error::file(&path, &why);
+    let failed = |why: std::io::Error| Error::file_error(&path, &why);
     // who has the lock owns what lies there
     let _ = std::fs::remove_file(&path);
     // nobody else is to reach it, not even before its mode is set: it gets its name after that
@@ -133,15 +133,15 @@ async fn listen(place: &Place, house: &Arc<House>, heap: Heap) -> Result<()> {
     let mut stops = signal(SignalKind::interrupt()).map_err(failed)?;
     let told = Arc::new(Notify::new());
     let mut talks = JoinSet::new();
-    house.log.say(&format!("listening on {}", path.display()));
+    house.log.write_line(&format!("listening on {}", path.display()));
     loop {
         tokio::select! {
             stream = listener.accept() => match stream {
                 Ok((stream, _)) => {
-                    talks.spawn(talk(stream, Arc::clone(house), Arc::clone(&told), heap.clone()));
+                    talks.spawn(serve_connection(stream, Arc::clone(house), Arc::clone(&told), heap.clone()));
                 }
                 Err(why) => {
-                    house.log.say(&format!("nobody can be heard: {why}"));
+                    house.log.write_line(&format!("nobody can be heard: {why}"));
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
@@ -154,14 +154,14 @@ async fn listen(place: &Place, house: &Arc<House>, heap: Heap) -> Result<()> {
     drop(listener);
     let _ = std::fs::remove_file(&path);
     let rest = async { while talks.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(PATIENCE, rest).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, rest).await;
     Ok(())
 }
 
-async fn talk(stream: UnixStream, house: Arc<House>, told: Arc<Notify>, heap: Heap) {
+async fn serve_connection(stream: UnixStream, house: Arc<Daemon>, told: Arc<Notify>, heap: Heap) {
     let answer = |request: HttpRequest<Incoming>| {
         let (house, told, heap) = (Arc::clone(&house), Arc::clone(&told), heap.clone());
-        async move { Ok::<_, Infallible>(respond(request, house, &told, &heap).await) }
+        async move { Ok::<_, Infallible>(handle_http(request, house, &told, &heap).await) }
     };
     // whoever hangs up wanted no answer
     let _ = hyper::server::conn::http1::Builder::new()
@@ -170,56 +170,65 @@ async fn talk(stream: UnixStream, house: Arc<House>, told: Arc<Notify>, heap: He
         .await;
 }
 
-async fn respond(
+async fn handle_http(
     request: HttpRequest<Incoming>,
-    house: Arc<House>,
+    house: Arc<Daemon>,
     told: &Notify,
     heap: &Heap,
 ) -> HttpResponse<Full<Bytes>> {
-    let ask = match ask_of(request).await {
+    let ask = match parse_request(request).await {
         Ok(ask) => ask,
-        Err((status, what)) => return reply(status, &json!({ "error": what, "status": 2 })),
+        Err((status, what)) => {
+            return json_response(status, &json!({ "error": what, "status": 2 }));
+        }
     };
-    if let Ask::Stop {} = ask {
+    if let Request::Stop {} = ask {
         told.notify_one();
     }
     let frees_memory = ask.frees_memory();
     let cancel = Cancel::default();
     // a client that hangs up has this future dropped
     let _on_hangup = cancel.on_drop();
-    let answered = tokio::task::spawn_blocking(move || house.answer(ask, &cancel)).await;
+    let answered = tokio::task::spawn_blocking(move || house.handle_request(ask, &cancel)).await;
     if frees_memory {
         heap.shrink_soon();
     }
     match answered {
-        Ok(Ok(Answer { value, warnings })) => {
-            reply(StatusCode::OK, &json!({ "value": value, "warnings": warnings }))
+        Ok(Ok(Response { value, warnings })) => {
+            json_response(StatusCode::OK, &json!({ "value": value, "warnings": warnings }))
         }
         Ok(Err(why)) => {
             let refusal = json!({ "error": why.to_string(), "status": why.status() });
-            reply(StatusCode::CONFLICT, &refusal)
+            json_response(StatusCode::CONFLICT, &refusal)
         }
         Err(_) => {
             let what = "the daemon failed at this: its log says where";
-            reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": what, "status": 16 }))
+            json_response(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &json!({ "error": what, "status": 16 }),
+            )
         }
     }
 }
 
 /// Those that only look.
-const LOOKS: [&str; 4] = ["hello", "pools", "datasets", "mounts"];
+const READ_ONLY_VERBS: [&str; 4] = ["hello", "pools", "datasets", "mounts"];
 
-async fn ask_of(request: HttpRequest<Incoming>) -> std::result::Result<Ask, (StatusCode, String)> {
+async fn parse_request(
+    request: HttpRequest<Incoming>,
+) -> std::result::Result<Request, (StatusCode, String)> {
     let (head, body) = request.into_parts();
     let verb = head.uri.path().strip_prefix("/v1/").unwrap_or_default().to_owned();
-    let looks = head.method == Method::GET && LOOKS.contains(&verb.as_str());
+    let looks = head.method == Method::GET && READ_ONLY_VERBS.contains(&verb.as_str());
     if !looks && head.method != Method::POST {
         let what = format!("{} {}: POST /v1/VERB is wanted", head.method, head.uri.path());
         return Err((StatusCode::METHOD_NOT_ALLOWED, what));
     }
     let bad = |why: String| (StatusCode::BAD_REQUEST, format!("/v1/{verb}: {why}"));
-    let body =
-        Limited::new(body, LONGEST_ASK).collect().await.map_err(|why| bad(why.to_string()))?;
+    let body = Limited::new(body, MAX_REQUEST_BYTES)
+        .collect()
+        .await
+        .map_err(|why| bad(why.to_string()))?;
     let body = body.to_bytes();
     let fields = if body.is_empty() {
         Value::Object(Map::new())
@@ -230,7 +239,7 @@ async fn ask_of(request: HttpRequest<Incoming>) -> std::result::Result<Ask, (Sta
     serde_json::from_value(ask).map_err(|why| bad(why.to_string()))
 }
 
-fn reply(status: StatusCode, body: &Value) -> HttpResponse<Full<Bytes>> {
+fn json_response(status: StatusCode, body: &Value) -> HttpResponse<Full<Bytes>> {
     let mut response = HttpResponse::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = status;
     let json = header::HeaderValue::from_static("application/json");

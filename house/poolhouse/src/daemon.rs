@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use ::daemon::{Ask, Client, Manner, Mounting, Place};
+use ::daemon::{Client, Mode, Mounting, Request, StateDir};
 use serde::de::DeserializeOwned;
 
 use crate::bench::path::size;
@@ -24,10 +24,10 @@ pub(crate) struct Asking {
 
 impl Asking {
     /// Asks the daemon, and starts one if none runs. What it warns of goes to standard error.
-    pub(crate) fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Failure> {
+    pub(crate) fn ask<T: DeserializeOwned>(&self, ask: &Request) -> Result<T, Failure> {
         let program = std::env::current_exe()?;
-        let client = Client::starting(Place::of(self.state.as_deref())?, program);
-        let (value, warnings) = client.ask(ask)?;
+        let client = Client::with_autostart(StateDir::resolve(self.state.as_deref())?, program);
+        let (value, warnings) = client.request(ask)?;
         for warning in warnings {
             print::warning(&warning);
         }
@@ -35,15 +35,15 @@ impl Asking {
     }
 
     /// Asks the daemon something by the way; none: it does not run, or does not say.
-    pub(crate) fn peek<T: DeserializeOwned>(&self, ask: &Ask) -> Option<T> {
-        let place = Place::of(self.state.as_deref()).ok()?;
+    pub(crate) fn peek<T: DeserializeOwned>(&self, ask: &Request) -> Option<T> {
+        let place = StateDir::resolve(self.state.as_deref()).ok()?;
         Client::new(place).peek(ask)
     }
 
     /// Has the daemon do something.
-    pub(crate) fn tell(&self, ask: &Ask) -> Done {
+    pub(crate) fn tell(&self, ask: &Request) -> Done {
         // what leaves cannot be written to afterwards
-        let leaves = matches!(ask, Ask::ExportPool { .. } | Ask::DestroyPool { .. });
+        let leaves = matches!(ask, Request::ExportPool { .. } | Request::DestroyPool { .. });
         if leaves {
             self.note(ask);
         }
@@ -56,7 +56,7 @@ impl Asking {
 
     /// Has the daemon make something and mount it. What is made stays where that cannot be mounted: `made` says
     /// so.
-    pub(crate) fn tell_mounting(&self, ask: &Ask, made: &str) -> Done {
+    pub(crate) fn tell_mounting(&self, ask: &Request, made: &str) -> Done {
         let Mounting { failed } = self.ask(ask)?;
         self.note(ask);
         for why in &failed {
@@ -70,8 +70,8 @@ impl Asking {
 
     /// Has the command written down in the history of the pool that it changes. It is done, whether
     /// that succeeds or not.
-    fn note(&self, ask: &Ask) {
-        if let Some(pool) = ask.changes() {
+    fn note(&self, ask: &Request) {
+        if let Some(pool) = ask.changed_pool() {
             self.note_in(pool);
         }
     }
@@ -82,7 +82,7 @@ impl Asking {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         let line = words.collect::<Vec<_>>().join(" ");
         let user = std::fs::metadata("/proc/self").map_or(0, |myself| myself.uid());
-        let _ = self.peek::<()>(&Ask::Note { pool, line, user });
+        let _ = self.peek::<()>(&Request::RecordCommand { pool, command: line, uid: user });
     }
 }
 
@@ -119,11 +119,11 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(&self) -> Done {
-        let place = Place::of(self.asking.state.as_deref())?;
+        let place = StateDir::resolve(self.asking.state.as_deref())?;
         if self.stop {
             return stop(place);
         }
-        let manner = if self.background { Manner::Background } else { Manner::Foreground };
+        let manner = if self.background { Mode::Background } else { Mode::Foreground };
         let memory = self.memory.as_deref().map(size).transpose()?;
         ::daemon::serve(&place, manner, memory, heap::return_free_memory)?;
         Ok(Outcome::Complete)
@@ -131,13 +131,13 @@ impl Serve {
 }
 
 /// Tells the daemon to end, and waits until it has.
-fn stop(place: Place) -> Done {
+fn stop(place: StateDir) -> Done {
     let client = Client::new(place);
     if !client.is_running()? {
         print::warning(&"no daemon runs there");
         return Ok(Outcome::Complete);
     }
-    let ((), _) = client.ask(&Ask::Stop {})?;
-    client.wait_ended();
+    let ((), _) = client.request(&Request::Stop {})?;
+    client.wait_for_exit();
     Ok(Outcome::Complete)
 }

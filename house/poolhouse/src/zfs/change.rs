@@ -1,6 +1,6 @@
 //! `poolhouse zfs set`, `inherit`, `rollback`, `promote` and `rename`.
 
-use ::daemon::Ask;
+use ::daemon::Request;
 
 use super::owner::numbered;
 use super::select::{canonical, known};
@@ -30,7 +30,7 @@ impl Set {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (properties, names) = self.parts()?;
         once(&properties)?;
-        asking.tell(&Ask::Set { names, properties, stays: self.stays })
+        asking.tell(&Request::Set { names, properties, keep_mounts: self.stays })
     }
 
     /// Properties have a =, and no dataset's name has one.
@@ -69,7 +69,7 @@ pub(super) struct Inherit {
 impl Inherit {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let property = canonical(&self.property);
-        asking.tell(&Ask::Inherit {
+        asking.tell(&Request::Inherit {
             names: self.names.clone(),
             property: known(&property)?,
             recursive: self.recursive,
@@ -104,7 +104,12 @@ pub(super) struct Rollback {
 impl Rollback {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (snapshot, newer, clones) = (self.snapshot.clone(), self.newer, self.clones);
-        asking.tell(&Ask::Rollback { snapshot, newer, clones, force: self.force })
+        asking.tell(&Request::Rollback {
+            snapshot,
+            destroy_newer: newer,
+            destroy_clones: clones,
+            force: self.force,
+        })
     }
 }
 
@@ -119,7 +124,7 @@ pub(super) struct Promote {
 
 impl Promote {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Ask::Promote { name: self.name.clone() })
+        asking.tell(&Request::Promote { name: self.name.clone() })
     }
 }
 
@@ -151,7 +156,13 @@ impl Rename {
             return Err(Failure::usage("-r is for snapshots"));
         }
         let to = new_name(&from, &self.to)?;
-        asking.tell(&Ask::Rename { from, to, recursive, parents: self.parents, force: self.force })
+        asking.tell(&Request::Rename {
+            from,
+            to,
+            recursive,
+            parents: self.parents,
+            force: self.force,
+        })
     }
 }
 

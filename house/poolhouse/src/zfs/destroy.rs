@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ::daemon::{Ask, Destroyed};
+use ::daemon::{DestroyedDatasets, Request};
 
 use crate::daemon::Asking;
 use crate::outcome::{Done, Outcome};
@@ -46,13 +46,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let gone: Destroyed = asking.ask(&Ask::Destroy {
+    let gone: DestroyedDatasets = asking.ask(&Request::Destroy {
         name: args.name.clone(),
         recursive: args.recursive,
         clones: args.clones,
-        later: args.later,
+        defer: args.later,
         force: args.force,
-        dry: args.dry,
+        dry_run: args.dry,
     })?;
     if asking.json {
         print::json(&gone.names)?;

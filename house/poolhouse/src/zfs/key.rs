@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ::daemon::{Ask, Listing};
+use ::daemon::{ListRequest, Request};
 use engine::KeyState;
 use engine::dataset::{Dataset, Wanted};
 
@@ -63,7 +63,7 @@ impl Unload {
         let several = self.all || self.recursive;
         let mut roots = roots(self.name.as_deref(), several, asking)?;
         roots.retain(|root| !several || root.key == KeyState::Unlocked);
-        each(roots, |root| asking.tell(&Ask::UnloadKey { name: root.name }))
+        each(roots, |root| asking.tell(&Request::UnloadKey { name: root.name }))
     }
 }
 
@@ -105,7 +105,7 @@ impl Change {
             self.load_needed(root, asking)?;
         }
         if self.inherit {
-            return asking.tell(&Ask::InheritKey { name: name.clone() });
+            return asking.tell(&Request::InheritKey { name: name.clone() });
         }
         let asked = |wanted: &str| {
             let asked = self.properties.iter().rev().find(|(property, _)| property == wanted);
@@ -118,7 +118,7 @@ impl Change {
         let location = asked("keylocation").or(own).unwrap_or("prompt");
         let secret = from(&format!("{name} from now on"), location, format, true)?;
         let properties = self.properties.clone();
-        asking.tell(&Ask::ChangeKey { name: name.clone(), properties, secret })
+        asking.tell(&Request::ChangeKey { name: name.clone(), properties, secret })
     }
 
     /// Loads the keys that are not loaded: the dataset's, and for -i that of what is above it.
@@ -151,7 +151,7 @@ pub(super) fn lock(names: &[String], asking: &Asking) -> Done {
         let mut found = look(Some(name), Some(0), asking)?;
         let own = |root: &Dataset| root.value("encryptionroot") == Some(name);
         found.retain(|root| own(root) && root.key == KeyState::Unlocked);
-        each(found, |root| asking.tell(&Ask::UnloadKey { name: root.name }))
+        each(found, |root| asking.tell(&Request::UnloadKey { name: root.name }))
     })
 }
 
@@ -159,7 +159,7 @@ pub(super) fn lock(names: &[String], asking: &Asking) -> Done {
 fn load(root: &Dataset, location: Option<&str>, asking: &Asking) -> Done {
     let location = location.or(root.value("keylocation")).unwrap_or("prompt");
     let secret = from(&root.name, location, root.value("keyformat").unwrap_or("raw"), false)?;
-    asking.tell(&Ask::LoadKey { name: root.name.clone(), secret })
+    asking.tell(&Request::LoadKey { name: root.name.clone(), secret })
 }
 
 /// Datasets, with what they say of their keys.
@@ -172,7 +172,7 @@ fn look(
     let kinds = vec!["filesystem".to_owned(), "volume".to_owned()];
     let wanted = Wanted { kinds, depth, properties };
     let names = name.map(str::to_owned).into_iter().collect();
-    asking.ask(&Ask::Datasets(Listing { names, wanted }))
+    asking.ask(&Request::Datasets(ListRequest { names, query: wanted }))
 }
 
 /// The encryption roots that are meant: the dataset's own, or all at and below it.

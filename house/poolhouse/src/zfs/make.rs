@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ::daemon::Ask;
+use ::daemon::Request;
 use engine::held::NewDataset;
 
 use super::select::of_dataset;
@@ -86,11 +86,17 @@ impl Create {
         let NewDataset { name, properties } = new;
         let (parents, unmounted) = (self.parents, self.unmounted);
         let Some(Volume { size, block_size }) = volume else {
-            let ask = Ask::CreateFilesystem { name, properties, parents, unmounted, secret };
+            let ask = Request::CreateFilesystem {
+                name,
+                properties,
+                parents,
+                no_mount: unmounted,
+                secret,
+            };
             return asking.tell_mounting(&ask, CREATED);
         };
         let sparse = self.sparse;
-        asking.tell(&Ask::CreateVolume {
+        asking.tell(&Request::CreateVolume {
             name,
             size,
             block_size,
@@ -166,7 +172,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Ask::Snapshot {
+        asking.tell(&Request::Snapshot {
             names: self.names.clone(),
             recursive: self.recursive,
             properties: of_dataset(&self.properties)?,
@@ -201,7 +207,7 @@ impl Bookmark {
                 return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.mark)));
             }
         };
-        asking.tell(&Ask::Bookmark { snapshot: self.snapshot.clone(), mark })
+        asking.tell(&Request::Bookmark { snapshot: self.snapshot.clone(), bookmark: mark })
     }
 }
 
@@ -225,7 +231,7 @@ pub(super) struct Clone {
 
 impl Clone {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        let ask = Ask::Clone {
+        let ask = Request::Clone {
             snapshot: self.snapshot.clone(),
             name: self.name.clone(),
             properties: of_dataset(&self.properties)?,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ::daemon::{Ask, MountWish};
+use ::daemon::{MountOverrides, Request};
 
 use super::key::{lock, unlock};
 use crate::daemon::Asking;
@@ -50,10 +50,10 @@ impl Mount {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         if self.all || !self.names.is_empty() {
             let unlocked = if self.load_keys { self.unlock(asking)? } else { Outcome::Complete };
-            let wish = MountWish { options: self.options.clone(), overlay: self.overlay };
+            let wish = MountOverrides { options: self.options.clone(), overlay: self.overlay };
             let (names, below) = (self.names.clone(), self.below);
             let before = if self.verbose { mounts(asking)? } else { Vec::new() };
-            let done = asking.tell(&Ask::Mount { names, below, wish })?;
+            let done = asking.tell(&Request::Mount { names, recursive: below, overrides: wish })?;
             if self.verbose {
                 let mut now = mounts(asking)?;
                 now.retain(|mount| !before.contains(mount));
@@ -114,7 +114,7 @@ impl Unmount {
         let before = if self.unload_keys { mounts(asking)? } else { Vec::new() };
         let names = self.name.iter().cloned().collect();
         let (force, locks) = (self.force, self.unload_keys);
-        let done = asking.tell(&Ask::Unmount { names, force, locks })?;
+        let done = asking.tell(&Request::Unmount { names, force, unload_keys: locks })?;
         if self.unload_keys {
             let now = mounts(asking)?;
             let gone = before.into_iter().filter(|mount| !now.contains(mount));
@@ -127,5 +127,5 @@ impl Unmount {
 
 /// What is mounted: datasets and folders.
 fn mounts(asking: &Asking) -> Result<Vec<(String, PathBuf)>, Failure> {
-    asking.ask(&Ask::Mounts {})
+    asking.ask(&Request::Mounts {})
 }

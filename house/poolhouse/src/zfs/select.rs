@@ -1,6 +1,6 @@
 //! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
 
-use ::daemon::{Ask, Listing};
+use ::daemon::{ListRequest, Request};
 use engine::dataset::{Dataset, Wanted};
 
 use super::owner::numbered;
@@ -88,7 +88,7 @@ fn ask_each(
     asking: &Asking,
 ) -> Result<(Vec<Dataset>, Outcome), Failure> {
     let ask = |names: &[String], wanted: &Wanted| -> Result<Vec<Dataset>, Failure> {
-        asking.ask(&Ask::Datasets(Listing { names: names.to_vec(), wanted: wanted.clone() }))
+        asking.ask(&Request::Datasets(ListRequest { names: names.to_vec(), query: wanted.clone() }))
     };
     let [_, _, ..] = names else { return Ok((ask(names, &wanted)?, Outcome::Complete)) };
     let (mut found, mut outcome) = (Vec::new(), Outcome::Complete);

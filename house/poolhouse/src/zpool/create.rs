@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ::daemon::{Ask, CreatePool};
+use ::daemon::{CreatePool, Request};
 use engine::held::{NewDataset, Wishes, judge_new};
 
 use super::vdevs;
@@ -65,27 +65,28 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     let vdevs = vdevs::parse(&args.vdevs)?;
     let new = wanted(args, vdevs)?;
     if args.dry {
-        Wishes::of(&new.own, new.bare)?;
-        let (name, properties) = (new.name.clone(), new.properties.clone());
+        Wishes::of(&new.pool_properties, new.no_default_features)?;
+        let (name, properties) = (new.name.clone(), new.filesystem_properties.clone());
         judge_new(&NewDataset { name, properties }, None)?;
         write!(std::io::stdout(), "{}", vdevs::shown(&args.pool, &new.vdevs))?;
         return Ok(Outcome::Complete);
     }
-    let secret = keys::of_new(new.called.as_ref().unwrap_or(&new.name), &new.properties)?;
+    let secret =
+        keys::of_new(new.temporary_name.as_ref().unwrap_or(&new.name), &new.filesystem_properties)?;
     let made = "the pool was created, but its file system is not mounted";
-    asking.tell_mounting(&Ask::CreatePool(CreatePool { secret, ..new }), made)
+    asking.tell_mounting(&Request::CreatePool(CreatePool { secret, ..new }), made)
 }
 
 fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
     once(&args.pool_properties)?;
     let mut new = CreatePool {
         name: args.pool.clone(),
-        called: args.called.clone(),
+        temporary_name: args.called.clone(),
         vdevs,
         ashift: None,
-        own: Vec::new(),
-        bare: args.bare,
-        properties: of_dataset(&args.properties)?,
+        pool_properties: Vec::new(),
+        no_default_features: args.bare,
+        filesystem_properties: of_dataset(&args.properties)?,
         altroot: args.root.clone(),
         force: args.force,
         secret: None,
@@ -103,10 +104,11 @@ fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
             "altroot" => new.altroot = Some(value.into()),
             // the daemon remembers its pools by itself
             "cachefile" => (),
-            _ => new.own.push((name.clone(), value.clone())),
+            _ => new.pool_properties.push((name.clone(), value.clone())),
         }
     }
-    new.properties.extend(args.mountpoint.clone().map(|at| ("mountpoint".to_owned(), at)));
+    new.filesystem_properties
+        .extend(args.mountpoint.clone().map(|at| ("mountpoint".to_owned(), at)));
     if let Some(root) = new.altroot.as_ref().filter(|root| !root.is_absolute()) {
         return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ::daemon::{Ask, Role};
+use ::daemon::{Request, VdevRole};
 
 use super::vdevs;
 use crate::daemon::Asking;
@@ -49,7 +49,7 @@ pub(super) struct Remove {
 impl Add {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let vdevs = vdevs::parse(&self.vdevs)?;
-        if vdevs.iter().any(|(_, role, _)| !matches!(role, Role::Cache | Role::Spare)) {
+        if vdevs.iter().any(|(_, role, _)| !matches!(role, VdevRole::Cache | VdevRole::Spare)) {
             let what =
                 "only cache drives and spares can be added to a pool yet: say cache or spare";
             return Err(Failure::usage(what));
@@ -59,7 +59,7 @@ impl Add {
             return Ok(Outcome::Complete);
         }
         let (name, force) = (self.pool.clone(), self.force);
-        asking.tell(&Ask::AddDrives { name, vdevs, force })
+        asking.tell(&Request::AddDrives { name, vdevs, force })
     }
 }
 
@@ -67,6 +67,6 @@ impl Remove {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let drives = self.drives.iter().map(|drive| vdevs::named(drive));
         let (name, drives) = (self.pool.clone(), drives.collect());
-        asking.tell(&Ask::RemoveDrives { name, drives })
+        asking.tell(&Request::RemoveDrives { name, drives })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ::daemon::Ask;
+use ::daemon::Request;
 use engine::inspect::Facts;
 
 use crate::daemon::Asking;
@@ -28,7 +28,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let ask = Ask::History { names: args.pools.clone(), internal: args.internal };
+    let ask = Request::History { names: args.pools.clone(), internal: args.internal };
     let found: Vec<Facts> = asking.ask(&ask)?;
     if asking.json {
         print::json(&found)?;

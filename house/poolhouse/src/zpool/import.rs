@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::daemon::{Ask, Found, ImportPool, Imported, MountWish, Secret};
+use ::daemon::{ImportPool, ImportResult, ImportablePool, MountOverrides, Request, Secret};
 use engine::EncryptionRoot;
 use engine::held::{Judged, Rewind};
 
@@ -111,8 +111,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
                 "-F, -T and --rewind-to-checkpoint are for a pool that is named",
             ));
         }
-        let ask = Ask::Importable { paths, destroyed: args.destroyed };
-        return show(&asking.ask::<Vec<Found>>(&ask)?, asking);
+        let ask = Request::Importable { paths, destroyed: args.destroyed };
+        return show(&asking.ask::<Vec<ImportablePool>>(&ask)?, asking);
     }
     if reads_first(args) && !asking.json {
         print::note(&"all metadata of the pool are read first: of a large one that takes minutes");
@@ -122,29 +122,29 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     let imported = watched(
         args,
         asking,
-        &Ask::ImportPool(ImportPool {
+        &Request::ImportPool(ImportPool {
             paths,
             name: args.pool.clone(),
             new_name: args.new_name.clone(),
             temporary: args.temporary,
             force: args.force,
             destroyed: args.destroyed,
-            unmounted: args.unmounted,
-            wish,
-            own,
-            without_logs: args.without_logs,
+            no_mount: args.unmounted,
+            overrides: wish,
+            pool_properties: own,
+            allow_missing_logs: args.without_logs,
             read_only,
             rewind: rewind(args),
-            dry: args.dry,
+            dry_run: args.dry,
             altroot,
             keys,
         }),
     )?;
     // what it is called is only known now
-    for name in &imported.names {
+    for name in &imported.imported {
         asking.note_in(name);
     }
-    for why in imported.refused.iter().chain(&imported.not_mounted) {
+    for why in imported.failures.iter().chain(&imported.not_mounted) {
         print::error(why);
     }
     if !imported.not_mounted.is_empty() {
@@ -153,11 +153,11 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     if asking.json && args.dry {
         print::json(&imported.rewound)?;
     } else if asking.json {
-        print::json(&imported.names)?;
+        print::json(&imported.imported)?;
     } else {
         tell_rewound(args, &imported)?;
     }
-    Ok(Outcome::unless(!imported.refused.is_empty() || !imported.not_mounted.is_empty()))
+    Ok(Outcome::unless(!imported.failures.is_empty() || !imported.not_mounted.is_empty()))
 }
 
 /// Whether all metadata are read before a pool is taken over.
@@ -167,7 +167,7 @@ const fn reads_first(args: &Args) -> bool {
 
 /// Asks for it, and shows how far the reading has come that comes before a pool is taken back. Ctrl-C
 /// stops that.
-fn watched(args: &Args, asking: &Asking, ask: &Ask) -> Result<Imported, Failure> {
+fn watched(args: &Args, asking: &Asking, ask: &Request) -> Result<ImportResult, Failure> {
     if !reads_first(args) {
         return asking.ask(ask);
     }
@@ -178,9 +178,9 @@ fn watched(args: &Args, asking: &Asking, ask: &Ask) -> Result<Imported, Failure>
         while !asked.is_finished() {
             std::thread::sleep(TICK);
             if stop::wanted() {
-                asking.peek::<()>(&Ask::StopJudging {});
+                asking.peek::<()>(&Request::StopRewindProbe {});
             }
-            let now: Option<Judged> = asking.peek(&Ask::Judged {}).flatten();
+            let now: Option<Judged> = asking.peek(&Request::RewindProgress {}).flatten();
             seen = now.map(|now| show_judged(now, seen.take(), asking.json));
         }
         if let Some((_, bar)) = seen {
@@ -216,7 +216,7 @@ fn rewind(args: &Args) -> Rewind {
     }
 }
 
-fn tell_rewound(args: &Args, imported: &Imported) -> Result<(), Failure> {
+fn tell_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     for (name, to) in &imported.rewound {
         let would = if args.dry { "would be" } else { "is" };
@@ -237,7 +237,7 @@ fn tell_rewound(args: &Args, imported: &Imported) -> Result<(), Failure> {
             )?;
         }
     }
-    if args.dry && imported.rewound.is_empty() && imported.refused.is_empty() {
+    if args.dry && imported.rewound.is_empty() && imported.failures.is_empty() {
         writeln!(out, "nothing would be given up: the newest state can be gone on from.")?;
     }
     Ok(())
@@ -251,7 +251,7 @@ fn keys_of(
     asking: &Asking,
 ) -> Result<Vec<(String, Secret)>, Failure> {
     let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind(args));
-    let ask = Ask::KeysWanted { paths: paths.to_vec(), name, destroyed, rewind };
+    let ask = Request::EncryptionRoots { paths: paths.to_vec(), name, destroyed, rewind };
     let mut keys = Vec::new();
     for root in asking.ask::<Vec<EncryptionRoot>>(&ask)? {
         match keys::from(&root.name, &root.location, &root.format, false) {
@@ -274,7 +274,7 @@ struct Said {
     altroot: Option<PathBuf>,
     read_only: bool,
     own: Vec<(String, String)>,
-    wish: MountWish,
+    wish: MountOverrides,
 }
 
 fn said(args: &Args) -> Result<Said, Failure> {
@@ -321,7 +321,7 @@ fn places(args: &Args) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-fn show(found: &[Found], asking: &Asking) -> Done {
+fn show(found: &[ImportablePool], asking: &Asking) -> Done {
     if asking.json {
         print::json(&found)?;
         return Ok(Outcome::Complete);
@@ -336,7 +336,7 @@ fn show(found: &[Found], asking: &Asking) -> Done {
     Ok(Outcome::Complete)
 }
 
-fn describe(pool: &Found, out: &mut dyn Write) -> io::Result<()> {
+fn describe(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "   pool: {}\n     id: {}\n  state: {}",

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ::daemon::{Ask, PoolReport};
+use ::daemon::{PoolReport, Request};
 use engine::held::{PoolProperty, PoolStatus, VdevStatus};
 use units::human_bytes;
 
@@ -141,7 +141,7 @@ fn own(
         return Ok(Vec::new());
     }
     let all: Vec<(String, Vec<PoolProperty>)> =
-        asking.ask(&Ask::PoolProperties { names: pools.to_vec() })?;
+        asking.ask(&Request::PoolProperties { names: pools.to_vec() })?;
     for column in others {
         let known =
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::daemon::Ask;
+use ::daemon::Request;
 
 use super::{reports, vdevs};
 use crate::daemon::Asking;
@@ -94,7 +94,7 @@ impl Replace {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (name, old, force) = (self.pool.clone(), vdevs::named(&self.old), self.force);
         let new: Option<PathBuf> = self.new.as_deref().map(vdevs::place);
-        asking.tell(&Ask::ReplaceDrive { name, old, new, force })?;
+        asking.tell(&Request::ReplaceDrive { name, old, new, force })?;
         wait(self.wait, asking, &self.pool)
     }
 }
@@ -103,21 +103,24 @@ impl Attach {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (name, beside, force) = (self.pool.clone(), vdevs::named(&self.drive), self.force);
         let new = vdevs::place(&self.new);
-        asking.tell(&Ask::AttachDrive { name, beside, new, force })?;
+        asking.tell(&Request::AttachDrive { name, existing: beside, new, force })?;
         wait(self.wait, asking, &self.pool)
     }
 }
 
 impl Detach {
     pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Ask::DetachDrive { name: self.pool.clone(), drive: vdevs::named(&self.drive) })
+        asking.tell(&Request::DetachDrive {
+            name: self.pool.clone(),
+            drive: vdevs::named(&self.drive),
+        })
     }
 }
 
 impl Scrub {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         for name in &self.pools {
-            asking.tell(&Ask::ScrubPool { name: name.clone(), stop: self.stop })?;
+            asking.tell(&Request::ScrubPool { name: name.clone(), stop: self.stop })?;
         }
         for name in &self.pools {
             wait(self.wait, asking, name)?;

@@ -12,7 +12,7 @@ mod status;
 mod vdevs;
 mod watch;
 
-use ::daemon::{Ask, PoolReport};
+use ::daemon::{PoolReport, Request};
 
 use crate::daemon::Asking;
 use crate::outcome::{Done, Failure, each};
@@ -147,7 +147,7 @@ impl Zpool {
             Command::Export(args) => export(args, asking),
             Command::Destroy(args) => {
                 let (name, force) = (args.pool.clone(), args.force);
-                asking.tell(&Ask::DestroyPool { name, force })
+                asking.tell(&Request::DestroyPool { name, force })
             }
             Command::List(args) => list::run(args, asking),
             Command::Status(args) => status::run(args, asking),
@@ -161,10 +161,10 @@ impl Zpool {
             Command::Scrub(args) => args.run(asking),
             Command::Clear(args) => {
                 let (name, drive) = (args.pool.clone(), args.drive.as_deref().map(vdevs::named));
-                asking.tell(&Ask::ClearPool { name, drive })
+                asking.tell(&Request::ClearPool { name, drive })
             }
             Command::History(args) => history::run(args, asking),
-            Command::Sync(args) => asking.tell(&Ask::SyncPools { names: args.pools.clone() }),
+            Command::Sync(args) => asking.tell(&Request::SyncPools { names: args.pools.clone() }),
         }
     }
 }
@@ -176,10 +176,10 @@ fn export(args: &Export, asking: &Asking) -> Done {
     } else {
         args.pools.clone()
     };
-    each(names, |name| asking.tell(&Ask::ExportPool { name, force: args.force }))
+    each(names, |name| asking.tell(&Request::ExportPool { name, force: args.force }))
 }
 
 /// How pools are; none named: all.
 fn reports(asking: &Asking, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
-    asking.ask(&Ask::Pools { names: names.to_vec() })
+    asking.ask(&Request::Pools { names: names.to_vec() })
 }

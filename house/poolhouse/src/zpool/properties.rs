@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ::daemon::{Ask, PoolReport};
+use ::daemon::{PoolReport, Request};
 use engine::held::PoolProperty;
 use serde::Serialize;
 
@@ -79,7 +79,7 @@ struct Row {
 impl Set {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let (property, value) = self.property.clone();
-        asking.tell(&Ask::SetPool { name: self.pool.clone(), property, value })
+        asking.tell(&Request::SetPool { name: self.pool.clone(), property, value })
     }
 }
 
@@ -87,7 +87,7 @@ impl Get {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let columns = self.columns()?;
         let kept: Vec<(String, Vec<PoolProperty>)> =
-            asking.ask(&Ask::PoolProperties { names: self.pools.clone() })?;
+            asking.ask(&Request::PoolProperties { names: self.pools.clone() })?;
         let mut rows = Vec::new();
         for report in reports(asking, &self.pools)? {
             let own = kept.iter().find(|(name, _)| *name == report.status.name);

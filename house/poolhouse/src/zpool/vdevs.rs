@@ -2,46 +2,48 @@
 
 use std::path::{Path, PathBuf};
 
-use ::daemon::{Group, Role};
+use ::daemon::{VdevLayout, VdevRole};
 
 use crate::outcome::Failure;
 
 mod draid;
 
 /// A top-level vdev.
-pub(super) type Vdev = (Group, Role, Vec<PathBuf>);
+pub(super) type Vdev = (VdevLayout, VdevRole, Vec<PathBuf>);
 
 /// Where a device is looked for that is named without a path.
 const DEVICES: [&str; 4] = ["/dev", "/dev/disk/by-id", "/dev/disk/by-path", "/dev/mapper"];
 
 enum Word {
-    Group(Group),
+    Group(VdevLayout),
     Draid,
-    Role(Role),
+    Role(VdevRole),
     Drive,
 }
 
 /// What the words say.
 pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
-    let (mut vdevs, mut role): (Vec<Vdev>, _) = (Vec::new(), Role::Data);
+    let (mut vdevs, mut role): (Vec<Vdev>, _) = (Vec::new(), VdevRole::Data);
     let mut seen = Vec::new();
     // the vdev that takes the next drives
-    let mut open: Option<Group> = None;
+    let mut open: Option<VdevLayout> = None;
     let mut draids = Vec::new();
     for word in words {
         let meaning = meaning(word);
         let is_group = matches!(meaning, Word::Group(_) | Word::Draid);
-        if is_group && matches!(role, Role::Spare | Role::Cache) {
+        if is_group && matches!(role, VdevRole::Spare | VdevRole::Cache) {
             // these are plain drives: what comes now is for data again
-            role = Role::Data;
+            role = VdevRole::Data;
         }
         match meaning {
             Word::Draid => {
-                open = Some(Group::Single);
+                open = Some(VdevLayout::Single);
                 draids.push((vdevs.len(), word));
-                vdevs.push((Group::Single, role, Vec::new()));
+                vdevs.push((VdevLayout::Single, role, Vec::new()));
             }
-            Word::Role(next @ (Role::Log | Role::Cache | Role::Spare)) if seen.contains(&next) => {
+            Word::Role(next @ (VdevRole::Log | VdevRole::Cache | VdevRole::Spare))
+                if seen.contains(&next) =>
+            {
                 return Err(Failure::usage(format!("'{word}' is said twice")));
             }
             Word::Role(next) => {
@@ -54,7 +56,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
             }
             Word::Drive => match vdevs.last_mut().filter(|_| open.is_some()) {
                 Some((_, _, drives)) => drives.push(place(word)),
-                None => vdevs.push((Group::Single, role, vec![place(word)])),
+                None => vdevs.push((VdevLayout::Single, role, vec![place(word)])),
             },
         }
     }
@@ -68,15 +70,15 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
 
 fn meaning(word: &str) -> Word {
     match word {
-        "mirror" => Word::Group(Group::Mirror),
-        "raidz" | "raidz1" => Word::Group(Group::Raidz(1)),
-        "raidz2" => Word::Group(Group::Raidz(2)),
-        "raidz3" => Word::Group(Group::Raidz(3)),
-        "log" => Word::Role(Role::Log),
-        "special" => Word::Role(Role::Special),
-        "dedup" => Word::Role(Role::Dedup),
-        "spare" => Word::Role(Role::Spare),
-        "cache" => Word::Role(Role::Cache),
+        "mirror" => Word::Group(VdevLayout::Mirror),
+        "raidz" | "raidz1" => Word::Group(VdevLayout::Raidz(1)),
+        "raidz2" => Word::Group(VdevLayout::Raidz(2)),
+        "raidz3" => Word::Group(VdevLayout::Raidz(3)),
+        "log" => Word::Role(VdevRole::Log),
+        "special" => Word::Role(VdevRole::Special),
+        "dedup" => Word::Role(VdevRole::Dedup),
+        "spare" => Word::Role(VdevRole::Spare),
+        "cache" => Word::Role(VdevRole::Cache),
         _ if draid::is(word) => Word::Draid,
         _ => Word::Drive,
     }
@@ -84,16 +86,16 @@ fn meaning(word: &str) -> Word {
 
 fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
     let (least, name) = match group {
-        Group::Single => (1, "a drive".to_owned()),
-        Group::Mirror => (2, "mirror".to_owned()),
-        Group::Raidz(parity) => {
+        VdevLayout::Single => (1, "a drive".to_owned()),
+        VdevLayout::Mirror => (2, "mirror".to_owned()),
+        VdevLayout::Raidz(parity) => {
             (usize::try_from(*parity).unwrap_or(0) + 1, format!("raidz{parity}"))
         }
-        Group::Draid { parity, .. } => {
+        VdevLayout::Draid { parity, .. } => {
             (usize::try_from(*parity).unwrap_or(0) + 1, format!("draid{parity}"))
         }
     };
-    if *role == Role::Log && matches!(group, Group::Raidz(_) | Group::Draid { .. }) {
+    if *role == VdevRole::Log && matches!(group, VdevLayout::Raidz(_) | VdevLayout::Draid { .. }) {
         return Err(Failure::usage("a log is one drive or a mirror, and no raidz"));
     }
     if drives.len() < least {
@@ -124,31 +126,31 @@ pub(super) fn place(word: &str) -> PathBuf {
 /// The layout as `-n` shows it.
 pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
     let mut text = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
-    let mut last = Role::Data;
+    let mut last = VdevRole::Data;
     for (group, role, drives) in vdevs {
         if *role != last {
             let word = match role {
-                Role::Data => pool,
-                Role::Log => "logs",
-                Role::Special => "special",
-                Role::Dedup => "dedup",
-                Role::Spare => "spares",
-                Role::Cache => "cache",
+                VdevRole::Data => pool,
+                VdevRole::Log => "logs",
+                VdevRole::Special => "special",
+                VdevRole::Dedup => "dedup",
+                VdevRole::Spare => "spares",
+                VdevRole::Cache => "cache",
             };
             text += &format!("\t{word}\n");
             last = *role;
         }
         let depth = match group {
-            Group::Single => "  ",
-            Group::Mirror => {
+            VdevLayout::Single => "  ",
+            VdevLayout::Mirror => {
                 text += "\t  mirror\n";
                 "    "
             }
-            Group::Raidz(parity) => {
+            VdevLayout::Raidz(parity) => {
                 text += &format!("\t  raidz{parity}\n");
                 "    "
             }
-            Group::Draid { .. } => {
+            VdevLayout::Draid { .. } => {
                 text += &format!("\t  {}\n", draid::shown(*group, drives.len()));
                 "    "
             }
@@ -162,7 +164,7 @@ pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ::daemon::{Group, Role};
+    use ::daemon::{VdevLayout, VdevRole};
 
     use super::{parse, shown};
 
@@ -178,19 +180,22 @@ mod tests {
         assert_eq!(
             shapes,
             [
-                (Group::Mirror, Role::Data, 2),
-                (Group::Raidz(2), Role::Data, 3),
-                (Group::Single, Role::Log, 1),
-                (Group::Single, Role::Log, 1),
-                (Group::Mirror, Role::Special, 2),
+                (VdevLayout::Mirror, VdevRole::Data, 2),
+                (VdevLayout::Raidz(2), VdevRole::Data, 3),
+                (VdevLayout::Single, VdevRole::Log, 1),
+                (VdevLayout::Single, VdevRole::Log, 1),
+                (VdevLayout::Mirror, VdevRole::Special, 2),
             ]
         );
         assert_eq!(words("/a /b").unwrap().len(), 2);
         let found = words("draid:1s /a /b /c /d spare /e cache /f").unwrap();
-        let draid = Group::Draid { parity: 1, data: 2, spares: 1 };
+        let draid = VdevLayout::Draid { parity: 1, data: 2, spares: 1 };
         let shapes: Vec<_> = found.iter().map(|vdev| (vdev.0, vdev.1, vdev.2.len())).collect();
-        let single = |role| (Group::Single, role, 1);
-        assert_eq!(shapes, [(draid, Role::Data, 4), single(Role::Spare), single(Role::Cache)]);
+        let single = |role| (VdevLayout::Single, role, 1);
+        assert_eq!(
+            shapes,
+            [(draid, VdevRole::Data, 4), single(VdevRole::Spare), single(VdevRole::Cache)]
+        );
     }
 
     #[test]

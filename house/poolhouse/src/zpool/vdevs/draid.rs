@@ -1,6 +1,6 @@
 //! The words for dRAID: `draid`, `draid2`, `draid2:4d:11c:1s`.
 
-use ::daemon::Group;
+use ::daemon::VdevLayout;
 
 use crate::outcome::Failure;
 
@@ -17,7 +17,7 @@ pub(super) fn is(word: &str) -> bool {
 }
 
 /// What it asks for, of so many drives.
-pub(super) fn group(word: &str, drives: usize) -> Result<Group, Failure> {
+pub(super) fn group(word: &str, drives: usize) -> Result<VdevLayout, Failure> {
     let refuse = |why: String| Err(Failure::usage(format!("'{word}': {why}")));
     let mut parts = word.split(':');
     let parity = parts.next().and_then(|first| first.strip_prefix("draid")).unwrap_or("");
@@ -45,13 +45,13 @@ pub(super) fn group(word: &str, drives: usize) -> Result<Group, Failure> {
         let wanted = data.max(1).saturating_add(parity).saturating_add(spares);
         return refuse(format!("it needs {wanted} drives at least, not {drives}"));
     }
-    Ok(Group::Draid { parity, data, spares })
+    Ok(VdevLayout::Draid { parity, data, spares })
 }
 
 /// Its name in full.
-pub(super) fn shown(group: Group, drives: usize) -> String {
+pub(super) fn shown(group: VdevLayout, drives: usize) -> String {
     match group {
-        Group::Draid { parity, data, spares } => {
+        VdevLayout::Draid { parity, data, spares } => {
             format!("draid{parity}:{data}d:{drives}c:{spares}s")
         }
         _ => String::new(),
@@ -60,13 +60,13 @@ pub(super) fn shown(group: Group, drives: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ::daemon::Group;
+    use ::daemon::VdevLayout;
 
     use super::{group, is, shown};
 
     #[test]
     fn words_for_draid_are_read() {
-        let of = |parity, data, spares| Group::Draid { parity, data, spares };
+        let of = |parity, data, spares| VdevLayout::Draid { parity, data, spares };
         for (word, drives, wanted) in [
             ("draid", 4, of(1, 3, 0)),
             ("draid2", 14, of(2, 8, 0)),

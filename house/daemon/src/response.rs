@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What a daemon answers when it did what was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct Response {
     /// What was asked for.
     #[serde(default)]
     pub value: Value,
@@ -19,7 +19,7 @@ pub struct Answer {
 
 /// Who answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hello {
+pub struct DaemonInfo {
     /// Its version.
     pub version: String,
     /// Its process.
@@ -28,7 +28,7 @@ pub struct Hello {
 
 /// A pool that could be imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ImportablePool {
     /// Its name.
     pub name: String,
     /// Its identity.
@@ -54,11 +54,11 @@ pub struct Mounting {
 
 /// What came of taking pools over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Imported {
+pub struct ImportResult {
     /// The names of those that are here now.
-    pub names: Vec<String>,
+    pub imported: Vec<String>,
     /// Of each of the others, and of each key that is wrong, a sentence that says so.
-    pub refused: Vec<String>,
+    pub failures: Vec<String>,
     /// Those that were taken back to an earlier state, or would be.
     #[serde(default)]
     pub rewound: Vec<(String, Rewound)>,
@@ -79,7 +79,7 @@ pub struct PoolReport {
 
 /// What was destroyed, or would be, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Destroyed {
+pub struct DestroyedDatasets {
     /// Datasets, snapshots, bookmarks.
     pub names: Vec<String>,
 }

@@ -11,18 +11,18 @@ use crate::{Error, Result};
 
 /// How far destruction may go.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Doom {
+pub(super) struct DestroyScope {
     /// To what is below; from a snapshot to those of its name below.
     pub(super) recursive: bool,
     /// To clones, wherever they are.
     pub(super) clones: bool,
     /// Snapshots with clones go when those have gone.
-    pub(super) later: bool,
+    pub(super) defer: bool,
 }
 
 /// The names that go, in their order. `all` are all datasets of the pool.
-pub(super) fn doomed(all: &[Dataset], name: &str, doom: Doom) -> Result<Vec<String>> {
-    doomed_all(all, &targets(all, name, doom)?, name, doom)
+pub(super) fn plan_destroy(all: &[Dataset], name: &str, doom: DestroyScope) -> Result<Vec<String>> {
+    doomed_all(all, &resolve_targets(all, name, doom)?, name, doom)
 }
 
 /// The names that go with `targets`, in their order; `name` is what the user named.
@@ -30,11 +30,11 @@ pub(super) fn doomed_all(
     all: &[Dataset],
     targets: &[String],
     name: &str,
-    doom: Doom,
+    doom: DestroyScope,
 ) -> Result<Vec<String>> {
     let known = targets.iter().map(String::as_str).collect();
-    let view = View { dependents: dependents(all), doom, targets: known };
-    let mut order = Order::default();
+    let view = DestroyPlanner { dependents: map_dependents(all), scope: doom, targets: known };
+    let mut order = DestroyOrder::default();
     for target in targets {
         view.visit(target, &mut order)?;
     }
@@ -43,7 +43,7 @@ pub(super) fn doomed_all(
         let own = order.names.remove(at);
         // the pool has no other: where all that is in it is to go, it stays, empty
         if own != name {
-            return Err(Error::refused(format!(
+            return Err(Error::refused_error(format!(
                 "'{own}', the pool's own file system, is a clone of what is in '{name}': promote it"
             )));
         }
@@ -52,7 +52,7 @@ pub(super) fn doomed_all(
 }
 
 /// What is named: `FS`, `FS#MARK`, `FS@SNAP`, `FS@A,B%C`.
-fn targets(all: &[Dataset], name: &str, doom: Doom) -> Result<Vec<String>> {
+fn resolve_targets(all: &[Dataset], name: &str, doom: DestroyScope) -> Result<Vec<String>> {
     let Some((head, parts)) = name.split_once('@') else {
         let exists = all.iter().any(|dataset| dataset.name == name);
         let missing = || engine::Error::NoSuchDataset { name: name.to_owned() };
@@ -67,7 +67,7 @@ fn targets(all: &[Dataset], name: &str, doom: Doom) -> Result<Vec<String>> {
             continue;
         }
         for part in parts.split(',') {
-            let chosen = range(&snapshots, part);
+            let chosen = select_range(&snapshots, part);
             found.extend(chosen.iter().map(|chosen| format!("{head}@{chosen}")));
         }
     }
@@ -96,7 +96,7 @@ fn snapshots_by_head(all: &[Dataset]) -> Vec<(&str, Vec<&str>)> {
 
 /// `A` or `A%C`, either end of which may be left out, among snapshots from the oldest to the
 /// newest.
-fn range<'a>(snapshots: &[&'a str], part: &str) -> Vec<&'a str> {
+fn select_range<'a>(snapshots: &[&'a str], part: &str) -> Vec<&'a str> {
     let at = |wanted: &str| snapshots.iter().position(|name| *name == wanted);
     let (from, to) = match part.split_once('%') {
         None => (at(part), at(part)),
@@ -112,7 +112,7 @@ fn range<'a>(snapshots: &[&'a str], part: &str) -> Vec<&'a str> {
 }
 
 /// Who depends on whom.
-fn dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
+fn map_dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
     let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
     for dataset in all {
         let name = dataset.name.as_str();
@@ -126,19 +126,19 @@ fn dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
     found
 }
 
-struct View<'a> {
+struct DestroyPlanner<'a> {
     dependents: HashMap<&'a str, Vec<&'a str>>,
-    doom: Doom,
+    scope: DestroyScope,
     targets: HashSet<&'a str>,
 }
 
 #[derive(Default)]
-struct Order {
-    seen: HashSet<String>,
+struct DestroyOrder {
+    visited: HashSet<String>,
     names: Vec<String>,
 }
 
-impl View<'_> {
+impl DestroyPlanner<'_> {
     /// Whether a dataset lies below one of the targets.
     fn is_below_target(&self, name: &str) -> bool {
         let mut above = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
@@ -146,24 +146,24 @@ impl View<'_> {
     }
 
     /// Adds what depends on `name`, then `name`.
-    fn visit(&self, name: &str, order: &mut Order) -> Result<()> {
-        if !order.seen.insert(name.to_owned()) {
+    fn visit(&self, name: &str, order: &mut DestroyOrder) -> Result<()> {
+        if !order.visited.insert(name.to_owned()) {
             return Ok(());
         }
         for dependent in self.dependents.get(name).into_iter().flatten() {
             let is_clone = name.contains('@');
             let is_target = self.targets.contains(dependent);
-            if is_clone && self.doom.later && !self.doom.clones {
+            if is_clone && self.scope.defer && !self.scope.clones {
                 continue;
             }
             let goes = is_target
-                || order.seen.contains(*dependent)
-                || (if is_clone { self.doom.clones } else { self.doom.recursive })
+                || order.visited.contains(*dependent)
+                || (if is_clone { self.scope.clones } else { self.scope.recursive })
                 || dependent.contains('#');
-            let implied = is_clone && self.doom.recursive && self.is_below_target(dependent);
+            let implied = is_clone && self.scope.recursive && self.is_below_target(dependent);
             if !goes && !implied {
                 let (what, switch) = if is_clone { ("clone", "-R") } else { ("dependent", "-r") };
-                return Err(Error::refused(format!(
+                return Err(Error::refused_error(format!(
                     "'{name}' has the {what} '{dependent}': use {switch} to destroy it as well"
                 )));
             }
@@ -179,9 +179,9 @@ mod tests {
     use engine::KeyState;
     use engine::dataset::{Dataset, Property};
 
-    use super::{Doom, doomed};
+    use super::{DestroyScope, plan_destroy};
 
-    fn all() -> Vec<Dataset> {
+    fn sample_datasets() -> Vec<Dataset> {
         [
             ("tank", None),
             ("tank@a", None),
@@ -210,34 +210,34 @@ mod tests {
         .to_vec()
     }
 
-    fn go(name: &str, recursive: bool, clones: bool) -> Result<Vec<String>, String> {
-        let doom = Doom { recursive, clones, later: false };
-        doomed(&all(), name, doom).map_err(|why| why.to_string())
+    fn plan(name: &str, recursive: bool, clones: bool) -> Result<Vec<String>, String> {
+        let doom = DestroyScope { recursive, clones, defer: false };
+        plan_destroy(&sample_datasets(), name, doom).map_err(|why| why.to_string())
     }
 
     #[test]
     fn what_depends_goes_first_or_is_named() {
-        assert!(go("tank/x", false, false).unwrap_err().contains("use -r"));
-        assert!(go("tank/x", true, false).unwrap_err().contains("use -R"));
+        assert!(plan("tank/x", false, false).unwrap_err().contains("use -r"));
+        assert!(plan("tank/x", true, false).unwrap_err().contains("use -R"));
         assert_eq!(
-            go("tank/x", true, true).unwrap(),
+            plan("tank/x", true, true).unwrap(),
             ["tank/heir@z", "tank/heir", "tank/x@a", "tank/x#m", "tank/x/deep", "tank/x"]
         );
-        assert_eq!(go("tank/x/deep", false, false).unwrap(), ["tank/x/deep"]);
+        assert_eq!(plan("tank/x/deep", false, false).unwrap(), ["tank/x/deep"]);
     }
 
     #[test]
     fn snapshots_are_named_by_ranges() {
-        assert_eq!(go("tank@a%b", false, false).unwrap(), ["tank@a", "tank@b"]);
-        assert_eq!(go("tank@%", false, false).unwrap(), ["tank@a", "tank@b", "tank@c"]);
-        assert_eq!(go("tank@c,a", false, false).unwrap(), ["tank@c", "tank@a"]);
-        assert!(go("tank@none", false, false).is_err());
-        assert!(go("tank@a", true, false).unwrap_err().contains("tank/heir"));
+        assert_eq!(plan("tank@a%b", false, false).unwrap(), ["tank@a", "tank@b"]);
+        assert_eq!(plan("tank@%", false, false).unwrap(), ["tank@a", "tank@b", "tank@c"]);
+        assert_eq!(plan("tank@c,a", false, false).unwrap(), ["tank@c", "tank@a"]);
+        assert!(plan("tank@none", false, false).is_err());
+        assert!(plan("tank@a", true, false).unwrap_err().contains("tank/heir"));
     }
 
     #[test]
     fn the_pools_own_file_system_stays() {
-        let names = go("tank", true, false).unwrap();
+        let names = plan("tank", true, false).unwrap();
         assert!(!names.contains(&"tank".to_owned()) && names.contains(&"tank/heir".to_owned()));
     }
 }

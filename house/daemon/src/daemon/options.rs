@@ -3,30 +3,30 @@
 use engine::dataset::Dataset;
 use fuse::LiveOptions;
 
-use crate::{Error, MountWish, Result};
+use crate::{Error, MountOverrides, Result};
 
 /// What is mounted is to be mounted otherwise.
 const REMOUNT: &str = "remount";
 
-impl MountWish {
+impl MountOverrides {
     /// Whether it is about what is mounted already.
-    pub(super) fn is_of_mounted(&self) -> bool {
+    pub(super) fn is_remount(&self) -> bool {
         self.options.iter().any(|word| word == REMOUNT)
     }
 
     /// The same, and what is wished besides.
-    pub(super) fn and(&self, other: &Self) -> Self {
+    pub(super) fn merged_with(&self, other: &Self) -> Self {
         let more = other.options.iter().filter(|word| *word != REMOUNT);
         Self { options: self.options.iter().chain(more).cloned().collect(), ..*self }
     }
 
     /// Refuses words that nobody knows.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(super) fn validate(&self) -> Result<()> {
         let mut unknown = LiveOptions::default();
         let mut words = self.options.iter().filter(|word| *word != REMOUNT);
-        match words.find(|word| !follow(word, &mut unknown)) {
+        match words.find(|word| !apply_option(word, &mut unknown)) {
             None => Ok(()),
-            Some(word) => Err(Error::usage(format!(
+            Some(word) => Err(Error::usage_error(format!(
                 "-o {word}: ro, rw, exec, noexec, suid, nosuid, dev, nodev, atime, noatime and remount \
                  are known"
             ))),
@@ -34,15 +34,16 @@ impl MountWish {
     }
 
     /// What is left of it when properties are changed: these count then.
-    pub(super) fn without(&self, is_changed: impl Fn(&str) -> bool) -> Self {
-        let stays =
-            |word: &&String| said_by(word).is_none_or(|(property, _)| !is_changed(property));
+    pub(super) fn without_changed(&self, is_changed: impl Fn(&str) -> bool) -> Self {
+        let stays = |word: &&String| {
+            option_property(word).is_none_or(|(property, _)| !is_changed(property))
+        };
         Self { options: self.options.iter().filter(stays).cloned().collect(), ..*self }
     }
 }
 
 /// The value of a property by which something is mounted so; none: it says nothing of that.
-pub(super) fn value_of(property: &str, options: &LiveOptions) -> Option<&'static str> {
+pub(super) fn property_value(property: &str, options: &LiveOptions) -> Option<&'static str> {
     let is_on = match property {
         "readonly" => options.read_only,
         "exec" => !options.no_exec,
@@ -55,15 +56,15 @@ pub(super) fn value_of(property: &str, options: &LiveOptions) -> Option<&'static
 }
 
 /// Whether a file system may cover what its folder has in it.
-pub(super) fn may_cover(dataset: &Dataset, wish: &MountWish) -> bool {
+pub(super) fn can_overlay(dataset: &Dataset, wish: &MountOverrides) -> bool {
     wish.overlay || dataset.value("overlay") != Some("off")
 }
 
 /// How a file system is to be mounted.
-pub(super) fn options_of(dataset: &Dataset, wish: &MountWish) -> LiveOptions {
+pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> LiveOptions {
     let is = |name: &str, word: &str| dataset.value(name) == Some(word);
     let mut options = LiveOptions {
-        allow_other: may_allow_others(),
+        allow_other: can_allow_other(),
         read_only: is("readonly", "on"),
         no_exec: is("exec", "off"),
         no_setuid: is("setuid", "off"),
@@ -74,14 +75,14 @@ pub(super) fn options_of(dataset: &Dataset, wish: &MountWish) -> LiveOptions {
     };
     for word in &wish.options {
         // all were looked at before
-        let _ = follow(word, &mut options);
+        let _ = apply_option(word, &mut options);
     }
     options
 }
 
 /// Follows one of mount(8)'s words, of which the last counts; gives whether it is known.
-fn follow(word: &str, options: &mut LiveOptions) -> bool {
-    match said_by(word) {
+fn apply_option(word: &str, options: &mut LiveOptions) -> bool {
+    match option_property(word) {
         Some(("readonly", is_on)) => options.read_only = is_on,
         Some(("exec", is_on)) => options.no_exec = !is_on,
         Some(("setuid", is_on)) => options.no_setuid = !is_on,
@@ -93,7 +94,7 @@ fn follow(word: &str, options: &mut LiveOptions) -> bool {
 }
 
 /// The property that one of mount(8)'s words stands for, and whether it is on.
-fn said_by(word: &str) -> Option<(&'static str, bool)> {
+fn option_property(word: &str) -> Option<(&'static str, bool)> {
     Some(match word {
         "ro" => ("readonly", true),
         "rw" => ("readonly", false),
@@ -110,7 +111,7 @@ fn said_by(word: &str) -> Option<(&'static str, bool)> {
 }
 
 /// Whether other users may see what is mounted.
-fn may_allow_others() -> bool {
+fn can_allow_other() -> bool {
     let allowed = || std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
     rustix::process::geteuid().is_root()
         || allowed().lines().any(|line| line.trim() == "user_allow_other")

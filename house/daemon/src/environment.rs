@@ -9,34 +9,35 @@ use engine::held::{Memory, World};
 use crate::{Error, Result};
 
 /// Without another word this part of the machine's memory is used.
-const PART: u64 = 4;
+const DEFAULT_MEMORY_DIVISOR: u64 = 4;
 /// Of the memory that may be used, a half is for what was read lately, shared by all pools, and a
 /// quarter for changes of a pool that wait to be written; the rest is for what is on its way.
-const CACHE_PART: u64 = 2;
-const DIRTY_PART: u64 = 4;
+const CACHE_DIVISOR: u64 = 2;
+const DIRTY_DIVISOR: u64 = 4;
 const DIRTY_LIMITS: (u64, u64) = (16 << 20, 4 << 30);
 
 /// This machine, of whose memory so many bytes may be used.
-pub(crate) fn here(memory: Option<u64>) -> Result<World> {
+pub(crate) fn host_environment(memory: Option<u64>) -> Result<World> {
     // the system is asked once for all: afterwards it always answers
-    random(&mut [0; 8]).map_err(|why| Error::usage(format!("the system has no chance: {why}")))?;
+    fill_random(&mut [0; 8])
+        .map_err(|why| Error::usage_error(format!("the system has no chance: {why}")))?;
     let (least, most) = DIRTY_LIMITS;
-    let memory = memory.unwrap_or_else(|| available() / PART);
-    let cache = usize::try_from(memory / CACHE_PART).unwrap_or(usize::MAX);
+    let memory = memory.unwrap_or_else(|| available_memory() / DEFAULT_MEMORY_DIVISOR);
+    let cache = usize::try_from(memory / CACHE_DIVISOR).unwrap_or(usize::MAX);
     Ok(World {
-        random: Arc::new(|bytes| random(bytes).expect("the system gave random bytes before")),
+        random: Arc::new(|bytes| fill_random(bytes).expect("the system gave random bytes before")),
         now: Arc::new(|| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             (now.as_secs(), now.subsec_nanos())
         }),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
-        dirty: (memory / DIRTY_PART).clamp(least, most),
+        dirty: (memory / DIRTY_DIVISOR).clamp(least, most),
         cache: Memory::of(cache),
-        host: host(),
+        host: host_id(),
     })
 }
 
-fn random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
+fn fill_random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         let got = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
         bytes = bytes.get_mut(got..).unwrap_or_default();
@@ -45,7 +46,7 @@ fn random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
 }
 
 /// The memory that this program may use: the machine's, or what its cgroup and those above leave it.
-fn available() -> u64 {
+fn available_memory() -> u64 {
     let info = rustix::system::sysinfo();
     let all = u64::from(info.mem_unit).saturating_mul(info.totalram);
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -59,7 +60,7 @@ fn available() -> u64 {
 
 /// The host's number and name. The number is what OpenZFS takes, where there is one; or else made
 /// of what names this machine.
-fn host() -> (u64, String) {
+fn host_id() -> (u64, String) {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let given = std::fs::read("/etc/hostid").ok().and_then(|bytes| {
         let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
@@ -70,11 +71,11 @@ fn host() -> (u64, String) {
         u32::from_str_radix(text.get(..8)?, 16).ok()
     };
     let number = given.filter(|id| *id != 0).or_else(machine).unwrap_or(0);
-    (u64::from(if number == 0 { of_name(&name) } else { number }), name)
+    (u64::from(if number == 0 { hash_name(&name) } else { number }), name)
 }
 
 /// A number for a machine that has nothing but its name (FNV-1a); never 0, which is no host.
-fn of_name(name: &str) -> u32 {
+fn hash_name(name: &str) -> u32 {
     let mix = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     name.bytes().fold(0x811c_9dc5, mix).max(1)
 }
@@ -83,12 +84,12 @@ fn of_name(name: &str) -> u32 {
 mod tests {
     #[test]
     fn the_world_gives_what_is_asked_for() {
-        let world = super::here(None).unwrap();
+        let world = super::host_environment(None).unwrap();
         let mut bytes = [0; 64];
         (world.random)(&mut bytes);
         assert_ne!(bytes, [0; 64]);
         assert!(world.workers > 0 && world.dirty >= 16 << 20 && world.host.0 != 0);
-        let small = super::here(Some(256 << 20)).unwrap();
+        let small = super::host_environment(Some(256 << 20)).unwrap();
         assert_eq!((small.cache.bytes(), small.dirty), (128 << 20, 64 << 20));
     }
 }

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use engine::held::Rewind;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Place, Result};
+use crate::{Error, Result, StateDir};
 
 /// A pool that is to be taken over again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Remembered {
+pub(crate) struct SavedPool {
     pub(crate) name: String,
     pub(crate) guid: u64,
     /// Where its drives were.
@@ -30,19 +30,19 @@ pub(crate) struct Remembered {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Content {
-    pools: Vec<Remembered>,
+struct PoolCache {
+    pools: Vec<SavedPool>,
 }
 
 /// What was remembered.
-pub(crate) fn load(place: &Place) -> Result<Vec<Remembered>> {
-    let path = place.memory();
+pub(crate) fn load(place: &StateDir) -> Result<Vec<SavedPool>> {
+    let path = place.pool_cache();
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(why) => return Err(Error::file(&path, &why)),
+        Err(why) => return Err(Error::file_error(&path, &why)),
     };
-    let content: Content = serde_json::from_slice(&bytes).map_err(|why| Error::File {
+    let content: PoolCache = serde_json::from_slice(&bytes).map_err(|why| Error::File {
         path: path.display().to_string(),
         why: format!("it does not say which pools there are ({why}); import them anew without it"),
     })?;
@@ -50,10 +50,10 @@ pub(crate) fn load(place: &Place) -> Result<Vec<Remembered>> {
 }
 
 /// Remembers these. Whenever the power fails, the file has what it had before or this.
-pub(crate) fn save(place: &Place, pools: Vec<Remembered>) -> Result<()> {
-    let path = place.memory();
-    let failed = |why: std::io::Error| Error::file(&path, &why);
-    let mut bytes = serde_json::to_vec_pretty(&Content { pools })
+pub(crate) fn save(place: &StateDir, pools: Vec<SavedPool>) -> Result<()> {
+    let path = place.pool_cache();
+    let failed = |why: std::io::Error| Error::file_error(&path, &why);
+    let mut bytes = serde_json::to_vec_pretty(&PoolCache { pools })
         .map_err(|why| Error::File { path: path.display().to_string(), why: why.to_string() })?;
     bytes.push(b'\n');
     let new = path.with_extension("new");
@@ -68,16 +68,16 @@ pub(crate) fn save(place: &Place, pools: Vec<Remembered>) -> Result<()> {
 mod tests {
     use engine::held::Rewind;
 
-    use super::{Remembered, load, save};
-    use crate::Place;
+    use super::{SavedPool, load, save};
+    use crate::StateDir;
 
     #[test]
     fn what_is_saved_is_loaded_and_what_is_damaged_is_said() {
         let folder = std::env::temp_dir().join(format!("poolhouse-memory-{}", std::process::id()));
-        let place = Place::at(&folder).unwrap();
-        place.make().unwrap();
+        let place = StateDir::from_dir(&folder).unwrap();
+        place.create_dirs().unwrap();
         assert_eq!(load(&place).unwrap(), []);
-        let one = Remembered {
+        let one = SavedPool {
             name: "tank".to_owned(),
             guid: u64::MAX,
             drives: vec!["/a".into()],
@@ -88,7 +88,7 @@ mod tests {
         };
         save(&place, vec![one.clone()]).unwrap();
         assert_eq!(load(&place).unwrap(), [one]);
-        std::fs::write(place.memory(), b"{").unwrap();
+        std::fs::write(place.pool_cache(), b"{").unwrap();
         assert!(load(&place).unwrap_err().to_string().contains("pools.json"));
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What can be asked of a daemon. Its name in kebab-case is the verb in the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ask {
+pub enum Request {
     /// Who is there? [`crate::Hello`]
     Hello {},
     /// End, cleanly.
@@ -31,7 +31,7 @@ pub enum Ask {
         destroyed: bool,
     },
     /// Whose keys may be wanted to take over those pools? A list of [`engine::EncryptionRoot`]
-    KeysWanted {
+    EncryptionRoots {
         /// Folders, files, devices.
         paths: Vec<PathBuf>,
         /// Name or guid; none: all that are found.
@@ -47,9 +47,9 @@ pub enum Ask {
     /// Take pools over. Gives their names.
     ImportPool(ImportPool),
     /// How far has the reading come before one is taken back? [`engine::held::Judged`], or nothing
-    Judged {},
+    RewindProgress {},
     /// Have that reading stop: the pool is left as it is.
-    StopJudging {},
+    StopRewindProbe {},
     /// Give a pool up.
     ExportPool {
         /// Its name.
@@ -75,10 +75,10 @@ pub enum Ask {
         names: Vec<String>,
         /// And all below them that are to be mounted.
         #[serde(default)]
-        below: bool,
+        recursive: bool,
         /// How, until they are unmounted.
         #[serde(default)]
-        wish: MountWish,
+        overrides: MountOverrides,
     },
     /// Unmount file systems, and those below them.
     Unmount {
@@ -90,7 +90,7 @@ pub enum Ask {
         force: bool,
         /// They are to be locked afterwards: nothing else that is mounted may have its key from them.
         #[serde(default)]
-        locks: bool,
+        unload_keys: bool,
     },
     /// What properties do pools have? None named: all pools. A list of names and lists of
     /// [`engine::held::PoolProperty`]
@@ -125,20 +125,20 @@ pub enum Ask {
         internal: bool,
     },
     /// Write down in a pool's history which command was given.
-    Note {
+    RecordCommand {
         /// The pool.
         pool: String,
         /// The command line.
-        line: String,
+        command: String,
         /// The user that gave it.
-        user: u32,
+        uid: u32,
     },
     /// Add cache drives and spares to a pool.
     AddDrives {
         /// The pool.
         name: String,
         /// How they stand together, what for, and the drives' paths.
-        vdevs: Vec<(Group, Role, Vec<PathBuf>)>,
+        vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
         /// Drives that hold something, too.
         #[serde(default)]
         force: bool,
@@ -168,7 +168,7 @@ pub enum Ask {
         /// The pool.
         name: String,
         /// The path or guid of the one that is there.
-        beside: String,
+        existing: String,
         /// The path of the new one.
         new: PathBuf,
         /// One that holds something, too.
@@ -199,7 +199,7 @@ pub enum Ask {
         drive: Option<String>,
     },
     /// Which datasets are there? A list of [`engine::dataset::Dataset`]
-    Datasets(Listing),
+    Datasets(ListRequest),
     /// Make a file system.
     CreateFilesystem {
         /// Its full name.
@@ -212,7 +212,7 @@ pub enum Ask {
         parents: bool,
         /// Do not mount it.
         #[serde(default)]
-        unmounted: bool,
+        no_mount: bool,
         /// Its user's key, if it is to have one of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secret: Option<Secret>,
@@ -277,13 +277,13 @@ pub enum Ask {
         clones: bool,
         /// Snapshots that are in use as soon as they are not.
         #[serde(default)]
-        later: bool,
+        defer: bool,
         /// Even while somebody uses the files.
         #[serde(default)]
         force: bool,
         /// Only say what would be destroyed.
         #[serde(default)]
-        dry: bool,
+        dry_run: bool,
     },
     /// Set properties.
     Set {
@@ -293,7 +293,7 @@ pub enum Ask {
         properties: Vec<(String, String)>,
         /// What is mounted stays where it is, and nothing else is mounted.
         #[serde(default)]
-        stays: bool,
+        keep_mounts: bool,
     },
     /// Let a property be inherited.
     Inherit {
@@ -324,7 +324,7 @@ pub enum Ask {
         /// `FS@SNAPSHOT`.
         snapshot: String,
         /// `FS#MARK`.
-        mark: String,
+        bookmark: String,
     },
     /// Go back to a snapshot.
     Rollback {
@@ -332,10 +332,10 @@ pub enum Ask {
         snapshot: String,
         /// Destroy newer snapshots and bookmarks.
         #[serde(default)]
-        newer: bool,
+        destroy_newer: bool,
         /// And their clones.
         #[serde(default)]
-        clones: bool,
+        destroy_clones: bool,
         /// Even while somebody uses the files.
         #[serde(default)]
         force: bool,
@@ -390,7 +390,7 @@ impl std::fmt::Debug for Secret {
 /// How the drives of a top-level vdev stand together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Group {
+pub enum VdevLayout {
     /// One drive.
     Single,
     /// All hold the same.
@@ -411,7 +411,7 @@ pub enum Group {
 /// What a top-level vdev is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum VdevRole {
     /// Anything.
     #[default]
     Data,
@@ -434,21 +434,21 @@ pub struct CreatePool {
     pub name: String,
     /// What it is called until it is exported, if that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub called: Option<String>,
+    pub temporary_name: Option<String>,
     /// Its top-level vdevs: how they stand together, what for, and the drives' paths.
-    pub vdevs: Vec<(Group, Role, Vec<PathBuf>)>,
+    pub vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
     /// log2 of the smallest write.
     #[serde(default)]
     pub ashift: Option<u64>,
     /// Properties of its own, `feature@NAME` among them.
     #[serde(default)]
-    pub own: Vec<(String, String)>,
+    pub pool_properties: Vec<(String, String)>,
     /// No features but those that are asked for.
     #[serde(default)]
-    pub bare: bool,
+    pub no_default_features: bool,
     /// Properties of its root file system.
     #[serde(default)]
-    pub properties: Vec<(String, String)>,
+    pub filesystem_properties: Vec<(String, String)>,
     /// What stands before all its mountpoints.
     #[serde(default)]
     pub altroot: Option<PathBuf>,
@@ -483,16 +483,16 @@ pub struct ImportPool {
     pub destroyed: bool,
     /// Mount nothing.
     #[serde(default)]
-    pub unmounted: bool,
+    pub no_mount: bool,
     /// How what is mounted is, until it is unmounted.
     #[serde(default)]
-    pub wish: MountWish,
+    pub overrides: MountOverrides,
     /// Properties that they have from now on.
     #[serde(default)]
-    pub own: Vec<(String, String)>,
+    pub pool_properties: Vec<(String, String)>,
     /// Give up what may have been promised on log devices that are missing.
     #[serde(default)]
-    pub without_logs: bool,
+    pub allow_missing_logs: bool,
     /// To be looked at only.
     #[serde(default)]
     pub read_only: bool,
@@ -501,7 +501,7 @@ pub struct ImportPool {
     pub rewind: Rewind,
     /// Take nothing over: only say how far back it would be taken.
     #[serde(default)]
-    pub dry: bool,
+    pub dry_run: bool,
     /// What stands before all its mountpoints.
     #[serde(default)]
     pub altroot: Option<PathBuf>,
@@ -512,7 +512,7 @@ pub struct ImportPool {
 
 /// How file systems are to be mounted this once, where that differs from what their properties say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MountWish {
+pub struct MountOverrides {
     /// Words of mount(8): ro, rw, exec, noexec, suid, nosuid, dev, nodev.
     #[serde(default)]
     pub options: Vec<String>,
@@ -523,16 +523,16 @@ pub struct MountWish {
 
 /// Which datasets are to be listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listing {
+pub struct ListRequest {
     /// These; none: all, of all pools.
     #[serde(default)]
     pub names: Vec<String>,
     /// What of them.
     #[serde(default)]
-    pub wanted: Wanted,
+    pub query: Wanted,
 }
 
-impl Ask {
+impl Request {
     /// Whether the daemon needs less memory when it is done.
     pub(crate) fn frees_memory(&self) -> bool {
         match self {
@@ -540,15 +540,15 @@ impl Ask {
             | Self::DestroyPool { .. }
             | Self::Unmount { .. }
             | Self::UnloadKey { .. } => true,
-            Self::Destroy { dry, .. } => !dry,
+            Self::Destroy { dry_run: dry, .. } => !dry,
             _ => false,
         }
     }
 
     /// The pool that it changes, if it does.
-    pub fn changes(&self) -> Option<&str> {
+    pub fn changed_pool(&self) -> Option<&str> {
         let name = match self {
-            Self::CreatePool(new) => new.called.as_ref().unwrap_or(&new.name),
+            Self::CreatePool(new) => new.temporary_name.as_ref().unwrap_or(&new.name),
             Self::Set { names, .. }
             | Self::Inherit { names, .. }
             | Self::Snapshot { names, .. } => names.first()?,
@@ -568,7 +568,7 @@ impl Ask {
             | Self::Rollback { snapshot: name, .. }
             | Self::Clone { name, .. }
             | Self::Promote { name }
-            | Self::Bookmark { mark: name, .. }
+            | Self::Bookmark { bookmark: name, .. }
             | Self::LoadKey { name, .. }
             | Self::UnloadKey { name }
             | Self::ChangeKey { name, .. }
@@ -584,22 +584,22 @@ impl Ask {
 mod tests {
     use serde_json::json;
 
-    use super::Ask;
+    use super::Request;
 
     #[test]
     fn what_only_looks_needs_no_fields() {
         for verb in ["hello", "pools", "datasets"] {
-            serde_json::from_value::<Ask>(json!({ verb: {} })).unwrap();
+            serde_json::from_value::<Request>(json!({ verb: {} })).unwrap();
         }
     }
 
     #[test]
     fn verbs_are_in_kebab_case() {
-        let ask = Ask::CreateFilesystem {
+        let ask = Request::CreateFilesystem {
             name: "tank/a".to_owned(),
             properties: Vec::new(),
             parents: false,
-            unmounted: false,
+            no_mount: false,
             secret: None,
         };
         assert_eq!(

@@ -8,51 +8,51 @@ use engine::dataset::Dataset;
 use engine::files::Files;
 use fuse::TakenBack;
 
-use super::datasets::list;
-use super::doomed::{Doom, doomed_all};
-use super::mounts::{Unmount, is_within};
-use super::{House, Pool};
-use crate::{Answer, Error, Result};
+use super::datasets::list_subtree;
+use super::destroy_plan::{DestroyScope, doomed_all};
+use super::mounts::{UnmountOptions, is_within};
+use super::{Daemon, ManagedPool};
+use crate::{Error, Response, Result};
 
 /// A head, the snapshot of it that it is to be, and what is destroyed before that, as it is newer.
-struct Back<'a> {
+struct RollbackPlan<'a> {
     head: &'a str,
     snapshot: &'a str,
-    newer: Vec<String>,
+    destroyed: Vec<String>,
     /// Programs that are in what must be unmounted get errors.
     force: bool,
 }
 
-impl House {
+impl Daemon {
     pub(super) fn rollback(
         &self,
         snapshot: &str,
         newer: bool,
         clones: bool,
         force: bool,
-    ) -> Result<Answer> {
+    ) -> Result<Response> {
         let Some((head, _)) = snapshot.split_once('@') else {
-            return Err(Error::usage(format!("'{snapshot}' is no snapshot: FS@NAME")));
+            return Err(Error::usage_error(format!("'{snapshot}' is no snapshot: FS@NAME")));
         };
-        self.in_pool(head, |pool| {
-            let all = list(&pool.held, pool.held.name())?;
-            let later = later(&all, head, snapshot)?;
+        self.change_pool_datasets(head, |pool| {
+            let all = list_subtree(&pool.handle, pool.handle.name())?;
+            let later = newer_than(&all, head, snapshot)?;
             if !later.is_empty() && !newer && !clones {
-                return Err(Error::refused(format!(
+                return Err(Error::refused_error(format!(
                     "'{snapshot}' is not the newest of its file system: use -r to destroy {}",
                     later.join(", ")
                 )));
             }
-            let doom = Doom { recursive: clones, clones, later: false };
+            let doom = DestroyScope { recursive: clones, clones, defer: false };
             let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
             let newer = doomed_all(&all, &later, head, doom)?;
-            pool.take_back(&Back { head, snapshot, newer, force })
+            pool.apply_rollback(&RollbackPlan { head, snapshot, destroyed: newer, force })
         })
     }
 }
 
 /// The snapshots and bookmarks of a head that are newer than one of its snapshots.
-fn later<'a>(all: &'a [Dataset], head: &str, snapshot: &str) -> Result<Vec<&'a str>> {
+fn newer_than<'a>(all: &'a [Dataset], head: &str, snapshot: &str) -> Result<Vec<&'a str>> {
     let txg = |dataset: &Dataset| {
         dataset.value("createtxg").and_then(|txg| txg.parse::<u64>().ok()).unwrap_or(0)
     };
@@ -66,31 +66,32 @@ fn later<'a>(all: &'a [Dataset], head: &str, snapshot: &str) -> Result<Vec<&'a s
     Ok(all.iter().filter(marks).map(|dataset| dataset.name.as_str()).collect())
 }
 
-impl Pool {
-    fn take_back(&self, back: &Back<'_>) -> Result<Vec<String>> {
-        let within = self.wishes(back.head);
-        let homeless = self.homeless(back)?;
+impl ManagedPool {
+    fn apply_rollback(&self, back: &RollbackPlan<'_>) -> Result<Vec<String>> {
+        let within = self.saved_mounts(back.head);
+        let homeless = self.mounts_without_dir(back)?;
         // nothing is destroyed if something of that is in use
-        let ended: HashSet<&str> = back.newer.iter().chain(&homeless).map(String::as_str).collect();
+        let ended: HashSet<&str> =
+            back.destroyed.iter().chain(&homeless).map(String::as_str).collect();
         let goes = |name: &str| ended.contains(name);
-        let mut gone = self.unmount(&goes, back.how())?;
+        let mut gone = self.unmount_selected(&goes, back.unmount_options())?;
         gone.extend(within);
         let work = || -> Result<()> {
-            if !back.newer.is_empty() {
-                self.destroy_all(&back.newer)?;
+            if !back.destroyed.is_empty() {
+                self.destroy_all(&back.destroyed)?;
             }
-            Ok(self.held.rollback(back.head)?)
+            Ok(self.handle.rollback(back.head)?)
         };
-        let taken = match self.beside(back.head) {
+        let taken = match self.rollback_handle(back.head) {
             Some(beside) => beside.take_back(back.snapshot, work),
             None => TakenBack::Done(work(), None),
         };
         let (done, untold) = match taken {
             TakenBack::Done(done, untold) => (done, untold),
-            TakenBack::NotMounted(why) => (self.take_back_unmounted(back, &why, work), None),
+            TakenBack::NotMounted(why) => (self.rollback_unmounted(back, &why, work), None),
         };
         // whatever came of it: a clone may be there still
-        let mut warnings = self.mount_again(&gone);
+        let mut warnings = self.restore_mounts(&gone);
         warnings.extend(untold.map(|why| {
             format!("'{}' must be unmounted and mounted to be seen as it is: {why}", back.head)
         }));
@@ -98,13 +99,13 @@ impl Pool {
     }
 
     /// What is mounted on folders of the head that the snapshot does not have, and what is within that.
-    fn homeless(&self, back: &Back<'_>) -> Result<Vec<String>> {
-        let mut mounted = self.mounted();
+    fn mounts_without_dir(&self, back: &RollbackPlan<'_>) -> Result<Vec<String>> {
+        let mut mounted = self.mounted_filesystems();
         mounted.sort_by(|one, other| one.1.cmp(&other.1));
         let Some((_, top)) = mounted.iter().find(|(name, _)| name == back.head) else {
             return Ok(Vec::new());
         };
-        let (now, then) = (self.held.files(back.head)?, self.held.still_files(back.snapshot)?);
+        let (now, then) = (self.handle.files(back.head)?, self.handle.still_files(back.snapshot)?);
         let folder = |files: &Files, path: &Path| {
             let found = files.find(path.as_os_str().as_bytes()).ok().flatten();
             found.filter(|found| found.facts().is_directory()).map(|found| found.id())
@@ -128,20 +129,21 @@ impl Pool {
     }
 
     /// What cannot stay mounted meanwhile is unmounted, with all below it, until somebody mounts it again.
-    fn take_back_unmounted(
+    fn rollback_unmounted(
         &self,
-        back: &Back<'_>,
+        back: &RollbackPlan<'_>,
         why: &str,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let within = self.unmount(&|name| is_within(name, back.head), back.how());
-        within.map_err(|busy| Error::refused(format!("{busy} ({why})")))?;
+        let within =
+            self.unmount_selected(&|name| is_within(name, back.head), back.unmount_options());
+        within.map_err(|busy| Error::refused_error(format!("{busy} ({why})")))?;
         work()
     }
 }
 
-impl Back<'_> {
-    fn how(&self) -> Unmount {
-        Unmount { force: self.force, keeps_folders: true }
+impl RollbackPlan<'_> {
+    fn unmount_options(&self) -> UnmountOptions {
+        UnmountOptions { force: self.force, keep_dirs: true }
     }
 }

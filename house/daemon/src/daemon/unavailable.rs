@@ -1,0 +1,267 @@
+//! Pools that the daemon had when it ended: taken over again when it starts, or when their drives
+//! are there, which some machines find late. Drives that a pool lacks are taken back likewise.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use engine::held::{Held, PoolStatus, TakeOver};
+use engine::summary::VdevState;
+
+use super::mounts::mount_all_pools;
+use super::{Daemon, ManagedPool, empty_response};
+use crate::pool_cache::{self, SavedPool};
+use crate::{Error, MountOverrides, PoolReport, Response, Result};
+
+/// So often it is looked whether drives have come.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// So often it is looked whether the daemon is to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A pool that cannot be taken over now. It stays remembered until it is imported or exported.
+#[derive(Clone, Debug)]
+pub(super) struct UnavailablePool {
+    pub(super) saved: SavedPool,
+    /// Why it cannot be.
+    pub(super) reason: String,
+    /// What was at the drives' paths, and when something beside them came or went, as that was tried.
+    fingerprint: DeviceFingerprint,
+}
+
+/// What is at paths, and in which folders something came or went when.
+type DeviceFingerprint = Vec<Option<(u64, u64, u64, SystemTime)>>;
+
+impl UnavailablePool {
+    pub(super) fn new(saved: SavedPool, why: &engine::Error) -> Self {
+        let fingerprint = fingerprint_after(why, fingerprint_devices(&saved.drives));
+        Self { saved, reason: why.to_string(), fingerprint }
+    }
+}
+
+impl Daemon {
+    /// Takes over again what it had; what cannot be had yet is tried again now and then.
+    pub(crate) fn reimport_pools(self: &Arc<Self>) -> Result<()> {
+        let mut taken = Vec::new();
+        for pool in pool_cache::load(&self.state_dir)? {
+            match self.reimport_pool(&pool) {
+                Ok(pool) => taken.push(pool),
+                Err(why) => {
+                    self.log
+                        .write_line(&format!("pool '{}' cannot be taken over: {why}", pool.name));
+                    self.unavailable.lock().push(UnavailablePool::new(pool, &why));
+                }
+            }
+        }
+        self.mount_reimported(&taken);
+        let house = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("late pools".to_owned());
+        match thread.spawn(move || house.run_reimports()) {
+            Ok(thread) => *self.reimport_thread.lock() = Some(thread),
+            Err(why) => self.log.write_line(&format!("pools that come late are not seen: {why}")),
+        }
+        Ok(())
+    }
+
+    /// What is in it is not mounted yet.
+    fn reimport_pool(self: &Arc<Self>, pool: &SavedPool) -> engine::Result<Arc<ManagedPool>> {
+        if self.has_pool(&pool.name) {
+            return Err(engine::Error::NameTaken { pool: pool.name.clone() });
+        }
+        let held = self.open_saved_pool(pool)?;
+        held.note_taken("open");
+        self.log.write_line(&format!("pool '{}' is taken over again", held.name()));
+        let taken = self.add_pool(held, pool.altroot.clone());
+        self.log_import_events(&[Arc::clone(&taken)]);
+        Ok(taken)
+    }
+
+    fn mount_reimported(&self, pools: &[Arc<ManagedPool>]) {
+        for warning in mount_all_pools(pools, &MountOverrides::default()) {
+            self.log.write_line(&warning);
+        }
+    }
+
+    /// Until the daemon ends.
+    fn run_reimports(self: &Arc<Self>) {
+        let mut waited = Duration::ZERO;
+        let mut seen = HashMap::new();
+        while !self.shutting_down.load(Ordering::Acquire) {
+            std::thread::sleep(POLL_INTERVAL);
+            waited += POLL_INTERVAL;
+            if waited >= RETRY_INTERVAL {
+                waited = Duration::ZERO;
+                self.retry_unavailable();
+                self.reopen_drives(&mut seen);
+            }
+        }
+    }
+
+    fn retry_unavailable(self: &Arc<Self>) {
+        let waiting = self.unavailable.lock().clone();
+        for UnavailablePool { saved: pool, reason: why, fingerprint: seen } in waiting {
+            // drives that are somebody else's are not touched again and again
+            let now = fingerprint_devices(&pool.drives);
+            if now == seen {
+                continue;
+            }
+            let _moving = self.import_lock.lock();
+            let still = self.unavailable.lock().iter().any(|other| other.saved.guid == pool.guid);
+            if !still || self.shutting_down.load(Ordering::Acquire) {
+                continue;
+            }
+            let guid = pool.guid;
+            let still = match self.reimport_pool(&pool) {
+                Ok(taken) => {
+                    self.unavailable.lock().retain(|other| other.saved.guid != guid);
+                    self.mount_reimported(&[taken]);
+                    continue;
+                }
+                Err(still) => still,
+            };
+            let seen = fingerprint_after(&still, now);
+            let still = still.to_string();
+            if still != why {
+                self.log.write_line(&format!("pool '{}' cannot be taken over: {still}", pool.name));
+            }
+            for other in self.unavailable.lock().iter_mut().filter(|other| other.saved.guid == guid)
+            {
+                (other.reason, other.fingerprint) = (still.clone(), seen.clone());
+            }
+        }
+    }
+
+    /// Has pools use drives that were missing, or went away, and are there now. `seen`: what was there
+    /// before.
+    fn reopen_drives(&self, seen: &mut HashMap<u64, DeviceFingerprint>) {
+        let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+        for pool in pools {
+            let now = fingerprint_devices(&pool.handle.lost_drives());
+            let before = seen.insert(pool.handle.guid(), now.clone());
+            if now.is_empty() || before == Some(now) || pool.handle.is_standing_still() {
+                continue;
+            }
+            let _moving = self.import_lock.lock();
+            let _changing = pool.dataset_lock.lock();
+            let taken = pool.handle.take_back();
+            for drive in &taken {
+                self.log
+                    .write_line(&format!("pool '{}': drive '{drive}' is back", pool.handle.name()));
+            }
+            if !taken.is_empty() {
+                pool.handle.start_resilver();
+                if let Err(why) = self.save_pools() {
+                    self.log.write_line(&why.to_string());
+                }
+            }
+        }
+    }
+
+    /// Takes over a pool that it had. Keys that files tell are read, if the pool cannot be had without.
+    fn open_saved_pool(&self, pool: &SavedPool) -> engine::Result<Held> {
+        let drives = search_paths(&pool.drives, pool.guid);
+        let (guid, read_only) = (pool.guid.to_string(), pool.read_only);
+        let others = self.imported_names();
+        let how = TakeOver { read_only, rewind: pool.rewind, others, ..import_options(pool) };
+        let without = engine::held::hold_as(&drives, &guid, &how, &self.environment);
+        let Err(engine::Error::LockedLog { .. }) = &without else { return without };
+        let roots = engine::held::encryption_roots(&drives, &guid, (false, pool.rewind))?;
+        let told = roots.into_iter().filter_map(|root| {
+            let path = root.location.strip_prefix("file://")?;
+            Some((root.name.clone(), std::fs::read(path).ok()?))
+        });
+        let keys: Vec<_> = told.collect();
+        if keys.is_empty() {
+            return without;
+        }
+        let how = TakeOver { keys, ..how };
+        engine::held::hold_as(&drives, &guid, &how, &self.environment)
+    }
+
+    /// How those are that wait, of these names; none: all.
+    pub(super) fn unavailable_reports(&self, names: &[String]) -> Vec<PoolReport> {
+        let waiting = self.unavailable.lock();
+        let wanted =
+            waiting.iter().filter(|one| names.is_empty() || names.contains(&one.saved.name));
+        let report = |one: &UnavailablePool| PoolReport {
+            status: PoolStatus::of_absent(&one.saved.name, one.saved.guid, &one.reason),
+            altroot: one.saved.altroot.clone(),
+        };
+        wanted.map(report).collect()
+    }
+
+    /// Why a pool is not there, if it is one that is waited for.
+    pub(super) fn unavailable_error(&self, name: &str) -> Option<Error> {
+        let waiting = self.unavailable.lock();
+        let one = waiting.iter().find(|one| one.saved.name == name)?;
+        let what = format!(
+            "pool '{name}' could not be taken over again: {}; it is tried again as soon as \
+             drives come, and `zpool export {name}` ends that",
+            one.reason
+        );
+        Some(Error::Reported { status: 3, message: what })
+    }
+
+    /// Waits no more for a pool; none if it is not waited for, or another of that name is here.
+    pub(super) fn forget_unavailable(&self, name: &str) -> Option<Result<Response>> {
+        let is_awaited = || {
+            !self.has_pool(name) && self.unavailable.lock().iter().any(|one| one.saved.name == name)
+        };
+        if !is_awaited() {
+            return None;
+        }
+        let _moving = match self.lock_imports() {
+            Ok(moving) => moving,
+            Err(why) => return Some(Err(why)),
+        };
+        // it may just have been taken over
+        is_awaited().then(|| {
+            self.unavailable.lock().retain(|one| one.saved.name != name);
+            self.log.write_line(&format!("pool '{name}' is not waited for any more"));
+            self.save_pools()?;
+            empty_response(())
+        })
+    }
+}
+
+/// What counts as seen after a pool could not be taken over: one whose name is taken is tried again
+/// though nothing comes or goes.
+fn fingerprint_after(why: &engine::Error, now: DeviceFingerprint) -> DeviceFingerprint {
+    if matches!(why, engine::Error::NameTaken { .. }) { DeviceFingerprint::new() } else { now }
+}
+
+/// The folders that drives are in.
+fn parent_dirs(drives: &[PathBuf]) -> BTreeSet<&Path> {
+    drives.iter().filter_map(|drive| drive.parent()).collect()
+}
+
+/// What is at paths, and when something came or went in the folders that they are in.
+fn fingerprint_devices(drives: &[PathBuf]) -> DeviceFingerprint {
+    let paths = drives.iter().map(PathBuf::as_path).chain(parent_dirs(drives));
+    let facts = |path: &Path| {
+        let facts = std::fs::metadata(path).ok()?;
+        Some((facts.ino(), facts.rdev(), facts.len(), facts.modified().ok()?))
+    };
+    paths.map(facts).collect()
+}
+
+/// Where a pool's drives are now: where they were or, if not all are there, beside that, as names of
+/// disks may change when a machine starts.
+fn search_paths(drives: &[PathBuf], guid: u64) -> Vec<PathBuf> {
+    let found = engine::search(drives).summaries(&engine::OpenOptions::default());
+    let mut vdevs = found.iter().filter(|pool| pool.guid == guid).flat_map(|pool| &pool.vdevs);
+    let whole = found.iter().any(|pool| pool.guid == guid)
+        && vdevs.all(|vdev| matches!(vdev.state, VdevState::Online | VdevState::Removed));
+    if whole {
+        return drives.to_vec();
+    }
+    drives.iter().cloned().chain(parent_dirs(drives).into_iter().map(Path::to_path_buf)).collect()
+}
+
+/// A pool with a name that it has until it is exported gets that again.
+fn import_options(pool: &SavedPool) -> TakeOver {
+    let new_name = pool.temporary.then(|| pool.name.clone());
+    TakeOver { new_name, temporary: pool.temporary, ..TakeOver::default() }
+}
