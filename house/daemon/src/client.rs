@@ -108,7 +108,8 @@ impl Client {
     /// Asks; none: nobody listens.
     fn try_request(&self, ask: &Request) -> Result<Option<Response>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|why| self.unresponsive_error(engine::error::plain(&why)))?;
+        let runtime =
+            runtime.map_err(|why| self.unresponsive_error(engine::error::io_error_text(&why)))?;
         runtime.block_on(async {
             let stream = match UnixStream::connect(self.state_dir.socket()).await {
                 Ok(stream) => stream,
@@ -117,7 +118,7 @@ impl Client {
                     return if none.contains(&why.kind()) {
                         Ok(None)
                     } else {
-                        Err(self.unresponsive_error(engine::error::plain(&why)))
+                        Err(self.unresponsive_error(engine::error::io_error_text(&why)))
                     };
                 }
             };

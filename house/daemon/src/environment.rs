@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::held::{Memory, World};
+use engine::pool::{Environment, Memory};
 
 use crate::{Error, Result};
 
@@ -17,21 +17,21 @@ const DIRTY_DIVISOR: u64 = 4;
 const DIRTY_LIMITS: (u64, u64) = (16 << 20, 4 << 30);
 
 /// This machine, of whose memory so many bytes may be used.
-pub(crate) fn host_environment(memory: Option<u64>) -> Result<World> {
+pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
     // the system is asked once for all: afterwards it always answers
     fill_random(&mut [0; 8])
         .map_err(|why| Error::usage_error(format!("the system has no chance: {why}")))?;
     let (least, most) = DIRTY_LIMITS;
     let memory = memory.unwrap_or_else(|| available_memory() / DEFAULT_MEMORY_DIVISOR);
     let cache = usize::try_from(memory / CACHE_DIVISOR).unwrap_or(usize::MAX);
-    Ok(World {
+    Ok(Environment {
         random: Arc::new(|bytes| fill_random(bytes).expect("the system gave random bytes before")),
         now: Arc::new(|| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             (now.as_secs(), now.subsec_nanos())
         }),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
-        dirty: (memory / DIRTY_DIVISOR).clamp(least, most),
+        max_dirty: (memory / DIRTY_DIVISOR).clamp(least, most),
         cache: Memory::of(cache),
         host: host_id(),
     })
@@ -88,8 +88,8 @@ mod tests {
         let mut bytes = [0; 64];
         (world.random)(&mut bytes);
         assert_ne!(bytes, [0; 64]);
-        assert!(world.workers > 0 && world.dirty >= 16 << 20 && world.host.0 != 0);
+        assert!(world.workers > 0 && world.max_dirty >= 16 << 20 && world.host.0 != 0);
         let small = super::host_environment(Some(256 << 20)).unwrap();
-        assert_eq!((small.cache.bytes(), small.dirty), (128 << 20, 64 << 20));
+        assert_eq!((small.cache.bytes(), small.max_dirty), (128 << 20, 64 << 20));
     }
 }

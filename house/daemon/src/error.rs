@@ -55,7 +55,7 @@ impl Error {
     /// The exit status.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Engine(error) => error.status(),
+            Self::Engine(error) => error.exit_status(),
             Self::Reported { status, .. } => *status,
             Self::File { .. } => 13,
             Self::Running { .. } => 11,
@@ -74,6 +74,6 @@ impl Error {
     }
 
     pub(crate) fn file_error(path: &Path, why: &std::io::Error) -> Self {
-        Self::File { path: path.display().to_string(), why: engine::error::plain(why) }
+        Self::File { path: path.display().to_string(), why: engine::error::io_error_text(why) }
     }
 }

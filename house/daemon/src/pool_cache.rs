@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
-use engine::held::Rewind;
+use engine::pool::Rewind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, StateDir};
@@ -66,7 +66,7 @@ pub(crate) fn save(place: &StateDir, pools: Vec<SavedPool>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use engine::held::Rewind;
+    use engine::pool::Rewind;
 
     use super::{SavedPool, load, save};
     use crate::StateDir;
@@ -84,7 +84,7 @@ mod tests {
             altroot: None,
             read_only: true,
             temporary: true,
-            rewind: Rewind::To(7),
+            rewind: Rewind::Txg(7),
         };
         save(&place, vec![one.clone()]).unwrap();
         assert_eq!(load(&place).unwrap(), [one]);

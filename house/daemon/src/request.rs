@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use engine::dataset::Wanted;
-use engine::held::Rewind;
+use engine::dataset::DatasetQuery;
+use engine::pool::Rewind;
 use serde::{Deserialize, Serialize};
 
 /// What can be asked of a daemon. Its name in kebab-case is the verb in the path.
@@ -529,7 +529,7 @@ pub struct ListRequest {
     pub names: Vec<String>,
     /// What of them.
     #[serde(default)]
-    pub query: Wanted,
+    pub query: DatasetQuery,
 }
 
 impl Request {

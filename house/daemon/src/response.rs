@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engine::held::{PoolStatus, Rewound};
+use engine::pool::{PoolStatus, RewindTarget};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ pub struct ImportResult {
     pub failures: Vec<String>,
     /// Those that were taken back to an earlier state, or would be.
     #[serde(default)]
-    pub rewound: Vec<(String, Rewound)>,
+    pub rewound: Vec<(String, RewindTarget)>,
     /// A sentence for each file system that could not be mounted.
     #[serde(default)]
     pub not_mounted: Vec<String>,

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use engine::held::{Groups, Shape};
+pub use engine::pool::{Groups, Shape};
 use serde_json::{Map, Value, json};
 use units::human_bytes;
 

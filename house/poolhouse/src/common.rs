@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engine::{Moment, OpenOptions, Pool, Search};
+use engine::{ImportPoint, OpenOptions, RescuePool, Search};
 
 use crate::outcome::Failure;
 use crate::{keys, print};
@@ -53,17 +53,17 @@ impl Common {
     /// How pools are to be opened.
     pub(crate) fn options(&self) -> OpenOptions {
         let moment = match (self.txg, self.rewind, self.checkpoint) {
-            (Some(txg), _, _) => Moment::Txg(txg),
-            (None, true, _) => Moment::Rewind,
-            (None, false, true) => Moment::Checkpoint,
-            (None, false, false) => Moment::Newest,
+            (Some(txg), _, _) => ImportPoint::Txg(txg),
+            (None, true, _) => ImportPoint::Rewind,
+            (None, false, true) => ImportPoint::Checkpoint,
+            (None, false, false) => ImportPoint::Newest,
         };
-        OpenOptions { moment, no_zil: self.no_zil }
+        OpenOptions { import_point: moment, no_zil: self.no_zil }
     }
 
     /// Opens the pool of that name or guid, and loads the keys that were given for it. What is
     /// missing, though it can be done without, is said on standard error.
-    pub(crate) fn open(&self, pool: &str) -> Result<Pool, Failure> {
+    pub(crate) fn open(&self, pool: &str) -> Result<RescuePool, Failure> {
         let pool = self.search().open(pool, &self.options())?;
         for event in pool.events() {
             print::warning(event);
@@ -76,7 +76,7 @@ impl Common {
     /// the first of `/`, `@`, `:`), and unlocks the dataset with that name and those below it, as
     /// far as there are keys: those given, those whose place the pool knows, those that the user
     /// types in.
-    pub(crate) fn open_unlocked(&self, target: &str) -> Result<Pool, Failure> {
+    pub(crate) fn open_unlocked(&self, target: &str) -> Result<RescuePool, Failure> {
         let pool = self.open(pool_of(target))?;
         let dataset = target.split([':', '@']).next().unwrap_or(target);
         let inside = dataset.split_once('/').map_or("", |(_, rest)| rest);

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Read};
 use std::path::Path;
 
 use ::daemon::Secret;
-use engine::{Error, KeyState, Pool};
+use engine::{Error, KeyState, RescuePool};
 
 use crate::outcome::Failure;
 use crate::print;
@@ -13,20 +13,20 @@ use crate::print;
 const TRIES: usize = 3;
 
 /// Loads the keys of `DATASET=FILE`, as far as they are for this pool.
-pub(crate) fn load_given(pool: &Pool, given: &[String]) -> Result<(), Failure> {
+pub(crate) fn load_given(pool: &RescuePool, given: &[String]) -> Result<(), Failure> {
     for each in given {
         let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
             Failure::usage(format!("--key {each}: DATASET=FILE is wanted, as in tank/home=key.txt"))
         })?;
         let secret = read(Path::new(file))?;
-        pool.unlock(dataset, &secret)?;
+        pool.load_key(dataset, &secret)?;
     }
     Ok(())
 }
 
 /// Loads the keys that are still wanted for the dataset `inside` the pool ("" is its root) and
 /// those below. That a key cannot be had is no failure: the dataset stays locked.
-pub(crate) fn load_others(pool: &Pool, inside: &str) -> Result<(), Failure> {
+pub(crate) fn load_others(pool: &RescuePool, inside: &str) -> Result<(), Failure> {
     for root in pool.encryption_roots() {
         let below = root.name.split_once('/').map_or("", |(_, rest)| rest);
         let wanted = is_within(below, inside) || is_within(inside, below);
@@ -44,10 +44,10 @@ fn is_within(name: &str, other: &str) -> bool {
 }
 
 /// Takes the key from where the dataset says that it is.
-fn from_its_place(pool: &Pool, root: &engine::EncryptionRoot) -> bool {
+fn from_its_place(pool: &RescuePool, root: &engine::EncryptionRoot) -> bool {
     let Some(path) = root.location.strip_prefix("file://") else { return false };
     let Ok(secret) = std::fs::read(path) else { return false };
-    match pool.unlock(&root.name, &secret) {
+    match pool.load_key(&root.name, &secret) {
         Ok(()) => true,
         Err(error) => {
             print::warning(&format!("the key in {path}: {error}"));
@@ -57,7 +57,7 @@ fn from_its_place(pool: &Pool, root: &engine::EncryptionRoot) -> bool {
 }
 
 /// Asks for it, if somebody is there to be asked.
-fn ask(pool: &Pool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
+fn ask(pool: &RescuePool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
     if root.format == "raw" || !std::io::stdin().is_terminal() {
         return Ok(());
     }
@@ -68,7 +68,7 @@ fn ask(pool: &Pool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
         if secret.is_empty() {
             return Ok(());
         }
-        match pool.unlock(&root.name, secret.as_bytes()) {
+        match pool.load_key(&root.name, secret.as_bytes()) {
             Ok(()) => return Ok(()),
             Err(error) => print::error(&error),
         }
@@ -78,8 +78,8 @@ fn ask(pool: &Pool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
 
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: std::io::Error| {
-        let (path, reason) = (path.display().to_string(), engine::error::plain(&error));
-        Failure::Engine(Error::Path { path, reason })
+        let (path, reason) = (path.display().to_string(), engine::error::io_error_text(&error));
+        Failure::Engine(Error::UnusablePath { path, reason })
     };
     std::fs::read(path).map_err(failed)
 }

@@ -115,13 +115,13 @@ impl Failure {
     /// A file that cannot be used, and why.
     pub(crate) fn unreadable(path: &Path, reason: &str) -> Self {
         let (path, reason) = (path.display().to_string(), reason.to_owned());
-        Self::Engine(engine::Error::Path { path, reason })
+        Self::Engine(engine::Error::UnusablePath { path, reason })
     }
 
     /// A file or folder to be written that could not.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
-        let (path, reason) = (path.display().to_string(), engine::error::plain(error));
-        Self::Engine(engine::Error::Destination { path, reason })
+        let (path, reason) = (path.display().to_string(), engine::error::io_error_text(error));
+        Self::Engine(engine::Error::WriteFailed { path, reason })
     }
 
     /// Says why on standard error, and gives the exit status.
@@ -129,7 +129,7 @@ impl Failure {
         match self {
             Self::Engine(error) => {
                 crate::print::error(error);
-                error.status()
+                error.exit_status()
             }
             Self::Daemon(error) => {
                 crate::print::error(error);

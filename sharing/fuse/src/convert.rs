@@ -2,7 +2,7 @@
 
 use fusedev::{Attributes, Moment};
 use rustix::io::Errno;
-use vfs::{Error, Kind, Reason, Time};
+use vfs::{Error, FileType, Reason, Time};
 
 pub(crate) fn errno(why: &Error) -> Errno {
     match why {
@@ -25,7 +25,7 @@ pub(crate) fn told<T>(what: Result<T, Error>) -> Result<T, Errno> {
 
 fn refusal(reason: Reason) -> Errno {
     match reason {
-        Reason::Absent => Errno::NOENT,
+        Reason::NotFound => Errno::NOENT,
         Reason::NoXattr => Errno::NODATA,
         Reason::NotDirectory => Errno::NOTDIR,
         Reason::IsDirectory => Errno::ISDIR,
@@ -38,25 +38,25 @@ fn refusal(reason: Reason) -> Errno {
         Reason::NotSupported => Errno::OPNOTSUPP,
         Reason::NameTooLong => Errno::NAMETOOLONG,
         Reason::NameNotUtf8 => Errno::ILSEQ,
-        Reason::Elsewhere => Errno::XDEV,
+        Reason::CrossDevice => Errno::XDEV,
         Reason::TooLarge => Errno::FBIG,
         Reason::NoSpace => Errno::NOSPC,
         Reason::OverQuota => Errno::DQUOT,
-        Reason::Stopped | Reason::Unkept | Reason::Unreadable => Errno::IO,
+        Reason::Suspended | Reason::NotCommitted | Reason::Unreadable => Errno::IO,
     }
 }
 
 /// The kind of a node, as the upper bits of a mode have it.
-pub(crate) fn kind_bits(kind: Kind) -> u32 {
+pub(crate) fn kind_bits(kind: FileType) -> u32 {
     match kind {
-        Kind::File => 0o100_000,
-        Kind::Directory => 0o040_000,
-        Kind::Symlink => 0o120_000,
-        Kind::Fifo => 0o010_000,
-        Kind::CharDevice => 0o020_000,
-        Kind::BlockDevice => 0o060_000,
+        FileType::File => 0o100_000,
+        FileType::Directory => 0o040_000,
+        FileType::Symlink => 0o120_000,
+        FileType::Fifo => 0o010_000,
+        FileType::CharDevice => 0o020_000,
+        FileType::BlockDevice => 0o060_000,
         // Linux has no doors nor event ports; like a socket they have no content
-        Kind::Socket | Kind::Other => 0o140_000,
+        FileType::Socket | FileType::Other => 0o140_000,
     }
 }
 

@@ -16,7 +16,7 @@
 
 use fusedev::Answer;
 use rustix::io::Errno;
-use vfs::{Attributes, Credentials, Set};
+use vfs::{Attributes, Credentials, SetAttributes};
 
 const GETFLAGS: u32 = 0x8008_6601;
 const GETFLAGS_32: u32 = 0x8004_6601;
@@ -51,7 +51,7 @@ pub(crate) fn wished(
     of: &Attributes,
     command: u32,
     given: &[u8],
-) -> Result<Option<Set>, Errno> {
+) -> Result<Option<SetAttributes>, Errno> {
     let word = |at: usize| {
         let bytes = given.get(at..)?.first_chunk()?;
         Some(u32::from_ne_bytes(*bytes))
@@ -73,8 +73,8 @@ pub(crate) fn wished(
     }
     let project = project.map(u64::from).filter(|project| *project != of.project_id);
     let flags = Some(flags).filter(|flags| *flags != of.flags);
-    let set = Set { flags, project, ..Set::default() };
-    Ok(Some(set).filter(|set| *set != Set::default()))
+    let set = SetAttributes { flags, project_id: project, ..SetAttributes::default() };
+    Ok(Some(set).filter(|set| *set != SetAttributes::default()))
 }
 
 /// The flags of one word as another has them, `way` giving the bits of a flag in both; none: there are others

@@ -1,6 +1,6 @@
 //! What there is to know of a node, as plain data.
 
-use engine::files::{Facts, Kind, Time};
+use engine::files::{FileStat, FileType, Time};
 
 /// What there is to know of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,7 +8,7 @@ pub struct Attributes {
     /// Its number in the tree.
     pub ino: u64,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileType,
     /// Permissions with set-id and sticky bits: 12 bits.
     pub mode: u32,
     /// Owner.
@@ -42,7 +42,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    pub(crate) fn from_file(ino: u64, facts: &Facts, allocated: u64, block_size: u64) -> Self {
+    pub(crate) fn from_file(ino: u64, facts: &FileStat, allocated: u64, block_size: u64) -> Self {
         Self {
             ino,
             kind: facts.kind,
@@ -52,21 +52,21 @@ impl Attributes {
             size: facts.size,
             allocated,
             block_size,
-            nlink: facts.links,
+            nlink: facts.nlink,
             atime: facts.atime,
             mtime: facts.mtime,
             ctime: facts.ctime,
             crtime: facts.crtime,
             rdev: facts.rdev,
             flags: facts.flags,
-            project_id: facts.project,
+            project_id: facts.project_id,
             generation: facts.generation,
         }
     }
 
     /// Those of a directory that no dataset stores.
-    pub(crate) fn synthetic(ino: u64, kind: Kind) -> Self {
-        let is_directory = kind == Kind::Directory;
+    pub(crate) fn synthetic(ino: u64, kind: FileType) -> Self {
+        let is_directory = kind == FileType::Directory;
         let none = Time::default();
         Self {
             ino,

@@ -74,7 +74,7 @@ impl EntryBatch {
 mod tests {
     use std::cell::Cell;
 
-    use engine::files::Kind;
+    use engine::files::FileType;
 
     use super::EntryBatch;
     use crate::DirEntry;
@@ -87,7 +87,7 @@ mod tests {
             let item = |next| DirEntry {
                 name: vec![filled.get()],
                 ino: 7,
-                kind: Kind::File,
+                kind: FileType::File,
                 next_cookie: next,
                 needs_lookup: false,
             };

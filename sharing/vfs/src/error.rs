@@ -56,7 +56,7 @@ impl From<engine::files::Error> for Error {
     fn from(why: engine::files::Error) -> Self {
         match why.reason() {
             Reason::Locked => Self::Locked { why: why.to_string() },
-            Reason::Absent => Self::NotFound,
+            Reason::NotFound => Self::NotFound,
             Reason::NotDirectory => Self::NotDirectory,
             Reason::IsDirectory => Self::IsDirectory,
             Reason::NotSymlink => Self::NotSymlink,

@@ -25,8 +25,8 @@ mod tree_dir;
 mod vnode;
 
 pub use attributes::Attributes;
-pub use engine::files::{Kind, Reason, Room, Time};
-pub use engine::held::{MoveKind, Position, Set, XattrMode};
+pub use engine::files::{DatasetSpace, FileType, Reason, Time};
+pub use engine::pool::{MoveKind, Position, SetAttributes, XattrMode};
 pub use error::{Error, Result};
 pub use filesystem::{
     Credentials, FileSystem, Invalidation, NewInode, OpenDir, OpenFile, UnlinkedHold,

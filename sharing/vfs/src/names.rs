@@ -1,6 +1,6 @@
 //! What people call a node, found from its number: for messages, not for every day.
 
-use engine::files::Files;
+use engine::files::FileSystemReader;
 
 use crate::DatasetTree;
 use crate::vnode::Vnode;
@@ -20,14 +20,14 @@ pub(crate) fn display_name(tree: &DatasetTree, number: u64) -> String {
 }
 
 /// The path from the root to a file, as far as its directories know it.
-fn object_path(files: &Files, object: u64) -> Option<String> {
+fn object_path(files: &FileSystemReader, object: u64) -> Option<String> {
     let (mut parts, mut at) = (Vec::new(), object);
-    while at != files.root_id() {
-        let parent = files.facts(at).ok()?.parent;
+    while at != files.root_object() {
+        let parent = files.stat(at).ok()?.parent;
         let dir = files.file(parent).ok()?;
         let mut found = None;
-        let looked = files.list(&dir, &mut |name| {
-            if name.id == at {
+        let looked = files.read_dir(&dir, &mut |name| {
+            if name.ino == at {
                 found = Some(name.name);
             }
             found.is_none()

@@ -167,7 +167,7 @@ impl PrefetchJob {
             }
             Self::WarmCache(content, range) => {
                 // who asks for it is told if it cannot be read
-                let _ = content.piece(range.start, range.end);
+                let _ = content.read_chunk(range.start, range.end);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use engine::files::{Content, Piece};
+use engine::files::{Content, ContentChunk};
 use parking_lot::{Condvar, Mutex};
 
 use crate::prefetch::{PrefetchHandle, PrefetchWorkers};
@@ -41,7 +41,7 @@ enum SlotState {
     /// Somebody is fetching it.
     Fetching,
     /// It is there, or cannot be.
-    Fetched(Result<Piece>),
+    Fetched(Result<ContentChunk>),
 }
 
 /// Bytes of blocks that a reader holds; they are shared with the pool's cache.
@@ -97,7 +97,12 @@ impl FileReader {
     }
 
     /// Fills a buffer from `offset` on, block by block.
-    fn read_blocks(self: &Arc<Self>, offset: u64, first: Piece, into: &mut [u8]) -> Result<()> {
+    fn read_blocks(
+        self: &Arc<Self>,
+        offset: u64,
+        first: ContentChunk,
+        into: &mut [u8],
+    ) -> Result<()> {
         let (mut at, mut rest, mut first) = (offset, into, Some(first));
         while !rest.is_empty() {
             let piece = match first.take() {
@@ -149,7 +154,7 @@ impl FileReader {
     }
 
     /// A block: fetched here, unless somebody has it or is fetching it already.
-    fn get_block(&self, block: u64) -> Result<Piece> {
+    fn get_block(&self, block: u64) -> Result<ContentChunk> {
         let mut state = self.state.lock();
         loop {
             let Some(slot) = state.slots.iter_mut().find(|slot| slot.block == block) else {
@@ -184,11 +189,11 @@ impl FileReader {
     }
 
     /// Fetches a block whose slot says so.
-    fn fetch_block(&self, block: u64) -> Result<Piece> {
+    fn fetch_block(&self, block: u64) -> Result<ContentChunk> {
         let mut landing = FetchGuard { reader: self, block, result: None };
         let start = block.saturating_mul(self.block_size);
         let end = start.saturating_add(self.block_size).min(self.size);
-        let piece = self.content.piece(start, end).map_err(Error::from);
+        let piece = self.content.read_chunk(start, end).map_err(Error::from);
         landing.result = Some(piece.clone());
         piece
     }
@@ -220,7 +225,7 @@ impl ReaderState {
 struct FetchGuard<'a> {
     reader: &'a FileReader,
     block: u64,
-    result: Option<Result<Piece>>,
+    result: Option<Result<ContentChunk>>,
 }
 
 impl Drop for FetchGuard<'_> {
@@ -243,7 +248,7 @@ impl Drop for FetchGuard<'_> {
 }
 
 /// The bytes of a range, if the piece has all of them.
-fn slice_of(piece: &Piece, range: Range<u64>) -> Option<&[u8]> {
+fn slice_of(piece: &ContentChunk, range: Range<u64>) -> Option<&[u8]> {
     let bytes = piece.bytes.as_ref()?;
     let first = usize::try_from(range.start.checked_sub(piece.start)?).ok()?;
     let behind = usize::try_from(range.end.checked_sub(piece.start)?).ok()?;

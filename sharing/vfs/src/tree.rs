@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use engine::Pool;
-use engine::files::{Content, File, Files, Kind, Room};
+use engine::RescuePool;
+use engine::files::{Content, DatasetSpace, File, FileSystemReader, FileType};
 use parking_lot::{Mutex, RwLock};
 
 use crate::control_dir;
@@ -19,7 +19,7 @@ use crate::{Attributes, Error, FileReader, Result, TreeDir, names};
 pub struct DatasetTree(Arc<Inner>);
 
 struct Inner {
-    pool: Pool,
+    pool: RescuePool,
     /// Those below the target first, then snapshots as they are gone to.
     datasets: RwLock<Vec<Arc<TreeDataset>>>,
     snapshots: Mutex<HashMap<String, DatasetIndex>>,
@@ -35,14 +35,14 @@ impl DatasetTree {
     /// The tree below a dataset `POOL/FS` or `POOL/FS@SNAPSHOT`; `report` is told in a sentence of
     /// each file that turns out to be unreadable, once.
     pub fn open(
-        pool: Pool,
+        pool: RescuePool,
         target: &str,
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> engine::Result<Self> {
         let mut heads = if target.contains('@') { Vec::new() } else { pool.heads_below(target) };
         heads.truncate(usize::try_from(DatasetIndex::LIMIT / 2).unwrap_or(usize::MAX));
         let top = heads.first().map_or_else(|| target.to_owned(), |head| head.name.clone());
-        let opened = pool.files(&top);
+        let opened = pool.open_filesystem(&top);
         // a dataset that is locked may have others below it that are not
         if let Err(why) = opened
             && !heads.iter().skip(1).any(|head| !head.is_volume)
@@ -77,7 +77,7 @@ impl DatasetTree {
         })))
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &RescuePool {
         &self.0.pool
     }
 
@@ -90,7 +90,7 @@ impl DatasetTree {
         self.0.datasets.read().get(at).cloned().ok_or(Error::NotFound)
     }
 
-    pub(crate) fn files(&self, dataset: &TreeDataset) -> Result<Files> {
+    pub(crate) fn files(&self, dataset: &TreeDataset) -> Result<FileSystemReader> {
         dataset.files(self.pool(), &self.0.report).cloned()
     }
 
@@ -145,13 +145,13 @@ impl DatasetTree {
                 file_attributes(place, &self.files(&dataset)?.file(object)?)
             }
             Vnode::Volume(_) => {
-                let mut made_up = Attributes::synthetic(number, Kind::File);
+                let mut made_up = Attributes::synthetic(number, FileType::File);
                 if let Ok(content) = self.content(&dataset) {
                     (made_up.size, made_up.block_size) = (content.size(), content.block_size());
                 }
                 Ok(made_up)
             }
-            _ => Ok(Attributes::synthetic(number, Kind::Directory)),
+            _ => Ok(Attributes::synthetic(number, FileType::Directory)),
         }
     }
 
@@ -163,7 +163,7 @@ impl DatasetTree {
             return self.attributes(found.ino().ok_or(Error::InoOverflow)?);
         };
         let files = self.files(&dataset)?;
-        if object == files.root_id() {
+        if object == files.root_object() {
             if let Some(child) = dataset.child(name) {
                 let root = self.root_vnode(&*self.dataset(child)?);
                 return self.attributes(root.ino().ok_or(Error::InoOverflow)?);
@@ -188,10 +188,10 @@ impl DatasetTree {
     /// Where a symbolic link points.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         let file = self.file(number)?;
-        if file.facts().kind != Kind::Symlink {
+        if file.stat().kind != FileType::Symlink {
             return Err(Error::NotSymlink);
         }
-        Ok(file.target()?)
+        Ok(file.read_link()?)
     }
 
     /// The names of a node's extended attributes, as Linux lists them.
@@ -221,7 +221,7 @@ impl DatasetTree {
         let content = match node {
             Vnode::File(_, object) => {
                 let file = self.files(&dataset)?.file(object)?;
-                if file.facts().is_directory() {
+                if file.stat().is_directory() {
                     return Err(Error::IsDirectory);
                 }
                 file.content()
@@ -233,8 +233,8 @@ impl DatasetTree {
     }
 
     /// What the dataset of a node takes and may still take.
-    pub fn space(&self, number: u64) -> Result<Room> {
-        Ok(self.pool().room(&self.vnode(number)?.1.name))
+    pub fn space(&self, number: u64) -> Result<DatasetSpace> {
+        Ok(self.pool().space(&self.vnode(number)?.1.name))
     }
 
     /// A node's name for people: `POOL/FS@SNAP:/PATH`.
@@ -262,7 +262,7 @@ impl DatasetTree {
 
 /// The attributes of a file of that dataset.
 pub(crate) fn file_attributes(place: DatasetIndex, file: &File) -> Result<Attributes> {
-    let number = Vnode::File(place, file.id()).ino().ok_or(Error::InoOverflow)?;
+    let number = Vnode::File(place, file.ino()).ino().ok_or(Error::InoOverflow)?;
     let block_size = file.content().block_size();
-    Ok(Attributes::from_file(number, &file.facts(), file.space(), block_size))
+    Ok(Attributes::from_file(number, &file.stat(), file.allocated(), block_size))
 }

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use engine::Pool;
-use engine::files::{Content, Files};
+use engine::RescuePool;
+use engine::files::{Content, FileSystemReader};
 
 use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ pub(crate) struct TreeDataset {
     pub(crate) children: Vec<(Vec<u8>, DatasetIndex)>,
     /// The volumes just below it.
     pub(crate) volumes: Vec<(Vec<u8>, DatasetIndex)>,
-    files: OnceLock<Result<Files>>,
+    files: OnceLock<Result<FileSystemReader>>,
     content: OnceLock<Result<Content>>,
     snapshots: OnceLock<Result<Vec<String>>>,
 }
@@ -38,10 +38,14 @@ impl TreeDataset {
     }
 
     /// Its files. What its intent log could not give goes to `trouble`, once.
-    pub(crate) fn files(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Result<&Files> {
+    pub(crate) fn files(
+        &self,
+        pool: &RescuePool,
+        trouble: &dyn Fn(&str),
+    ) -> Result<&FileSystemReader> {
         let open = || {
-            let (files, log) = pool.files(&self.name)?;
-            if let Some(why) = log.trouble {
+            let (files, log) = pool.open_filesystem(&self.name)?;
+            if let Some(why) = log.error {
                 trouble(&format!("{}: {why}", self.name));
             }
             Ok(files)
@@ -50,10 +54,10 @@ impl TreeDataset {
     }
 
     /// Its content, if it is a volume.
-    pub(crate) fn content(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Result<&Content> {
+    pub(crate) fn content(&self, pool: &RescuePool, trouble: &dyn Fn(&str)) -> Result<&Content> {
         let open = || {
-            let (content, log) = pool.volume(&self.name)?;
-            if let Some(why) = log.trouble {
+            let (content, log) = pool.open_volume(&self.name)?;
+            if let Some(why) = log.error {
                 trouble(&format!("{}: {why}", self.name));
             }
             Ok(content)
@@ -62,7 +66,7 @@ impl TreeDataset {
     }
 
     /// The names of its snapshots.
-    pub(crate) fn snapshots(&self, pool: &Pool) -> Result<&[String]> {
+    pub(crate) fn snapshots(&self, pool: &RescuePool) -> Result<&[String]> {
         let list = || Ok(pool.snapshot_names(&self.name)?);
         let listed = self.snapshots.get_or_init(list);
         listed.as_ref().map(Vec::as_slice).map_err(Error::clone)
@@ -79,9 +83,9 @@ impl TreeDataset {
     }
 
     /// Where its root is, if it can be opened or not.
-    pub(crate) fn root(&self, pool: &Pool, trouble: &dyn Fn(&str)) -> Vnode {
+    pub(crate) fn root(&self, pool: &RescuePool, trouble: &dyn Fn(&str)) -> Vnode {
         match self.files(pool, trouble) {
-            Ok(files) => Vnode::File(self.index, files.root_id()),
+            Ok(files) => Vnode::File(self.index, files.root_object()),
             Err(_) => Vnode::Unopened(self.index),
         }
     }

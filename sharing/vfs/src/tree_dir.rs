@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use engine::files::{File, Files, Kind};
+use engine::files::{File, FileSystemReader, FileType};
 use parking_lot::Mutex;
 
 use crate::control_dir;
@@ -28,7 +28,7 @@ pub struct DirEntry {
     /// The number of what it names. The root of a snapshot has another one when it is looked up.
     pub ino: u64,
     /// What that is.
-    pub kind: Kind,
+    pub kind: FileType,
     /// The cookie of the place behind it.
     pub next_cookie: u64,
     /// Whether a protocol should look it up rather than ask for the attributes of `number`.
@@ -53,7 +53,7 @@ impl TreeDir {
     pub(crate) fn open(tree: &DatasetTree, number: u64) -> Result<Self> {
         let (node, dataset) = tree.vnode(number)?;
         match node {
-            Vnode::File(_, object) if !tree.files(&dataset)?.facts(object)?.is_directory() => {
+            Vnode::File(_, object) if !tree.files(&dataset)?.stat(object)?.is_directory() => {
                 return Err(Error::NotDirectory);
             }
             Vnode::Unopened(_) if dataset.children.is_empty() => {
@@ -88,7 +88,7 @@ impl TreeDir {
         for (cookie, name) in [(0, &b"."[..]), (1, b"..")] {
             if from <= cookie {
                 let number = if cookie == 0 { self.ino } else { self.parent_ino() };
-                items.push(new_entry(name, Some(number), Kind::Directory, cookie + 1));
+                items.push(new_entry(name, Some(number), FileType::Directory, cookie + 1));
             }
         }
         let Vnode::File(_, object) = self.vnode else {
@@ -101,7 +101,7 @@ impl TreeDir {
         {
             return Ok(items);
         }
-        if object == files.root_id() {
+        if object == files.root_object() {
             self.push_children(&files, from.saturating_sub(CHILD_COOKIE), &mut items)?;
         }
         Ok(items)
@@ -110,25 +110,26 @@ impl TreeDir {
     /// Adds names that the dataset stores; gives whether these were all.
     fn push_stored(
         &self,
-        files: &Files,
+        files: &FileSystemReader,
         dir: &File,
         from: u64,
         items: &mut Vec<DirEntry>,
     ) -> Result<bool> {
-        let is_root = dir.id() == files.root_id();
+        let is_root = dir.ino() == files.root_object();
         let before = items.len();
         let mut is_all = true;
-        let listed = files.list_from(dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
-            let child = if is_root { self.dataset.child(&name.name) } else { None };
-            let kind = if child.is_some() { Kind::Directory } else { name.kind };
-            let number = match child {
-                Some(child) => self.root_ino(child),
-                None => Vnode::File(self.dataset.index, name.id).ino(),
-            };
-            items.push(new_entry(&name.name, number, kind, next.saturating_add(STORED_COOKIE)));
-            is_all = items.len() < BATCH_LEN;
-            is_all
-        });
+        let listed =
+            files.read_dir_from(dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
+                let child = if is_root { self.dataset.child(&name.name) } else { None };
+                let kind = if child.is_some() { FileType::Directory } else { name.kind };
+                let number = match child {
+                    Some(child) => self.root_ino(child),
+                    None => Vnode::File(self.dataset.index, name.ino).ino(),
+                };
+                items.push(new_entry(&name.name, number, kind, next.saturating_add(STORED_COOKIE)));
+                is_all = items.len() < BATCH_LEN;
+                is_all
+            });
         match listed {
             Ok(()) => Ok(is_all),
             Err(_) if items.len() > before => Ok(false),
@@ -141,12 +142,17 @@ impl TreeDir {
     }
 
     /// Adds the datasets below that no stored name stands for.
-    fn push_children(&self, files: &Files, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
+    fn push_children(
+        &self,
+        files: &FileSystemReader,
+        from: u64,
+        items: &mut Vec<DirEntry>,
+    ) -> Result<()> {
         let root = files.root()?;
         for (index, (name, place)) in (0_u64..).zip(&self.dataset.children) {
             if index >= from && !matches!(files.lookup(&root, name), Ok(Some(_))) {
                 let next = CHILD_COOKIE.saturating_add(index).saturating_add(1);
-                items.push(new_entry(name, self.root_ino(*place), Kind::Directory, next));
+                items.push(new_entry(name, self.root_ino(*place), FileType::Directory, next));
             }
         }
         Ok(())
@@ -187,7 +193,7 @@ impl TreeDir {
         let numbered = (0_u64..).zip(all).filter(|(index, _)| *index >= from);
         let plain = numbered.map(|(index, (name, node))| {
             let is_volume = matches!(node, Vnode::Volume(_));
-            let kind = if is_volume { Kind::File } else { Kind::Directory };
+            let kind = if is_volume { FileType::File } else { FileType::Directory };
             let next = index.saturating_add(STORED_COOKIE + 1);
             let mut item = new_entry(name, node.ino(), kind, next);
             item.needs_lookup |= is_snapshots;
@@ -206,8 +212,8 @@ impl TreeDir {
         let above = match self.vnode {
             Vnode::File(_, object) => {
                 let facts = self.tree.files(&self.dataset).and_then(|files| {
-                    let is_root = object == files.root_id();
-                    Ok((!is_root).then_some(files.facts(object)?.parent))
+                    let is_root = object == files.root_object();
+                    Ok((!is_root).then_some(files.stat(object)?.parent))
                 });
                 facts.ok().flatten().map(|parent| Vnode::File(place, parent))
             }
@@ -219,7 +225,7 @@ impl TreeDir {
     }
 }
 
-fn new_entry(name: &[u8], number: Option<u64>, kind: Kind, next: u64) -> DirEntry {
+fn new_entry(name: &[u8], number: Option<u64>, kind: FileType, next: u64) -> DirEntry {
     // a number that does not fit is told of when the name is looked up
     let is_preliminary = number.is_none();
     DirEntry {

@@ -13,16 +13,16 @@ use ondisk::nvlist::{Nvlist, Value};
 use crate::{Error, Result};
 
 /// A file of this kind is small: so many bytes at most.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_SIZE: u64 = 64 << 20;
 /// Vdevs are so deep at most.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// The drives of all pools that the file names, at the paths that they had then; without spares and
 /// cache drives.
-pub fn drives_in_cachefile(path: &Path) -> Result<Vec<PathBuf>> {
+pub fn read_cachefile_drives(path: &Path) -> Result<Vec<PathBuf>> {
     let refuse = |why: String| Error::Usage { what: format!("{}: {why}", path.display()) };
     let facts = std::fs::metadata(path).map_err(|why| refuse(why.to_string()))?;
-    if !facts.is_file() || facts.len() > LARGEST {
+    if !facts.is_file() || facts.len() > MAX_FILE_SIZE {
         return Err(refuse("this is no file with the names of pools".to_owned()));
     }
     let bytes = std::fs::read(path).map_err(|why| refuse(why.to_string()))?;
@@ -32,28 +32,28 @@ pub fn drives_in_cachefile(path: &Path) -> Result<Vec<PathBuf>> {
     for (_, value) in list.iter() {
         let Value::List(pool) = value else { continue };
         if let Some(tree) = pool.nvlist("vdev_tree") {
-            note(tree, DEEPEST, &mut drives);
+            collect_paths(tree, MAX_DEPTH, &mut drives);
         }
     }
     Ok(drives)
 }
 
 /// Notes the paths of a vdev's drives.
-fn note(vdev: &Nvlist, deeper: usize, drives: &mut Vec<PathBuf>) {
+fn collect_paths(vdev: &Nvlist, deeper: usize, drives: &mut Vec<PathBuf>) {
     drives.extend(vdev.str("path").map(PathBuf::from));
     let Some(deeper) = deeper.checked_sub(1) else { return };
-    vdev.nvlists("children").iter().for_each(|child| note(child, deeper, drives));
+    vdev.nvlists("children").iter().for_each(|child| collect_paths(child, deeper, drives));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::drives_in_cachefile;
+    use super::read_cachefile_drives;
     use std::path::Path;
 
     #[test]
     fn openzfs_remembers_drives_of_all_vdevs() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/zpool.cache");
-        let mut drives = drives_in_cachefile(&file).unwrap();
+        let mut drives = read_cachefile_drives(&file).unwrap();
         drives.sort();
         // f4 and f5 are a cache drive and a spare
         let wanted = [0, 1, 2, 3, 6].map(|number| Path::new("/ram/d").join(format!("f{number}")));
@@ -64,7 +64,7 @@ mod tests {
     fn other_files_are_refused() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         for other in ["Cargo.toml", "src", "nothing"] {
-            let why = drives_in_cachefile(&here.join(other)).unwrap_err().to_string();
+            let why = read_cachefile_drives(&here.join(other)).unwrap_err().to_string();
             assert!(why.contains(other), "{why}");
         }
     }

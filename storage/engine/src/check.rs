@@ -21,12 +21,12 @@ use job::Job;
 use serde::Serialize;
 use units::Guid;
 
-use crate::{Error, Pool, Result};
+use crate::{Error, RescuePool, Result};
 
 /// How many blocks, and how large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
-pub struct Blocks {
+pub struct BlockTotals {
     /// Pointers to blocks.
     pub blocks: u64,
     /// Bytes as their objects see them.
@@ -47,7 +47,7 @@ pub struct TypeBlocks {
     pub level: u8,
     /// How many.
     #[serde(flatten)]
-    pub blocks: Blocks,
+    pub blocks: BlockTotals,
 }
 
 /// The blocks of one size.
@@ -57,12 +57,12 @@ pub struct SizeBlocks {
     pub up_to: u64,
     /// How many.
     #[serde(flatten)]
-    pub blocks: Blocks,
+    pub blocks: BlockTotals,
 }
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Device {
+pub struct DeviceReport {
     /// The path by which it was opened; of one that is missing the one the pool knows.
     pub path: String,
     /// Its identity.
@@ -70,9 +70,9 @@ pub struct Device {
     /// Whether it was not found.
     pub missing: bool,
     /// Blocks of which it has a part with wrong bytes.
-    pub wrong: u64,
+    pub checksum_errors: u64,
     /// Blocks of which it failed to read its part.
-    pub unreadable: u64,
+    pub read_errors: u64,
     /// Blocks of which its part is not there, as it is missing.
     pub absent: u64,
     /// Blocks that were written while it was away.
@@ -96,7 +96,7 @@ pub struct DamagedRange {
 
 /// A file, or another object, with damage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Damaged {
+pub struct ObjectDamage {
     /// The dataset; empty: the pool's own data.
     pub dataset: String,
     /// The object's number.
@@ -116,14 +116,14 @@ pub struct Damaged {
     pub ranges: Vec<DamagedRange>,
 }
 
-impl Damaged {
+impl ObjectDamage {
     /// Whether some of it cannot be read any more.
     pub fn is_lost(&self) -> bool {
         self.ranges.iter().any(|range| range.lost)
     }
 
     /// What a person calls it.
-    pub fn name(&self) -> String {
+    pub fn display_name(&self) -> String {
         let dataset = if self.dataset.is_empty() { "the pool's own data" } else { &self.dataset };
         match (&self.path, self.part) {
             (Some(path), _) => format!("{dataset}:{path}"),
@@ -148,12 +148,12 @@ pub struct SpaceRange {
     pub end: u64,
     /// Whose block claims it, if that is the question.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    pub claimed_by: Option<String>,
 }
 
 /// The space of a top-level vdev.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Space {
+pub struct VdevSpaceReport {
     /// Which.
     pub vdev: u32,
     /// Bytes that the space maps have as allocated.
@@ -201,7 +201,7 @@ pub struct Findings {
     /// Bytes read, all copies and parity.
     pub examined_bytes: u64,
     /// All blocks.
-    pub total: Blocks,
+    pub total: BlockTotals,
     /// Blocks by type and level.
     pub types: Vec<TypeBlocks>,
     /// Blocks by size.
@@ -217,7 +217,7 @@ pub struct Findings {
     /// Bytes that these would take.
     pub shared_bytes: u64,
     /// Blocks that wait to be freed; they are not examined.
-    pub waiting: Blocks,
+    pub freeing: BlockTotals,
     /// Blocks that were put together without devices that are missing or were away.
     pub degraded: u64,
     /// Blocks with damage that redundancy makes up for.
@@ -225,38 +225,40 @@ pub struct Findings {
     /// Blocks that cannot be read any more.
     pub lost: u64,
     /// The devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceReport>,
     /// Files and other objects with damage.
-    pub damaged: Vec<Damaged>,
+    pub damaged: Vec<ObjectDamage>,
     /// Damaged blocks beyond those that are named.
     pub unnamed: u64,
     /// What is allocated against what is referred to; empty if the work was stopped.
-    pub space: Vec<Space>,
+    pub space: Vec<VdevSpaceReport>,
     /// Bytes that two blocks claim.
-    pub double_bytes: u64,
+    pub doubly_claimed_bytes: u64,
     /// Where, the first thousand.
-    pub doubles: Vec<SpaceRange>,
+    pub double_claims: Vec<SpaceRange>,
     /// Addresses at which there is no space.
-    pub outside: u64,
+    pub invalid_dvas: u64,
     /// Which, the first thousand.
-    pub outsiders: Vec<SpaceRange>,
+    pub invalid_ranges: Vec<SpaceRange>,
     /// All else.
     pub notes: Vec<Note>,
 }
 
 /// The verification of a pool. Shared between the threads that do it.
 #[derive(Clone)]
-pub struct Verify {
+pub struct PoolVerifier {
     check: ::check::Check,
-    pool: Pool,
+    pool: RescuePool,
 }
 
-impl Verify {
+impl PoolVerifier {
     /// Reads what is needed for a start. `job` is told of progress, in bytes allocated, and may be
     /// cancelled.
-    pub fn new(pool: &Pool, job: Arc<Job>) -> Result<Self> {
-        let check = ::check::Check::new(pool.spa(), job)
-            .map_err(|why| Error::Damaged { pool: pool.name().to_owned(), why: why.to_string() })?;
+    pub fn new(pool: &RescuePool, job: Arc<Job>) -> Result<Self> {
+        let check = ::check::Check::new(pool.spa(), job).map_err(|why| Error::DamagedPool {
+            pool: pool.name().to_owned(),
+            why: why.to_string(),
+        })?;
         Ok(Self { check, pool: pool.clone() })
     }
 
@@ -273,12 +275,12 @@ impl Verify {
     /// What was found.
     pub fn findings(&self) -> Findings {
         let report = self.check.report(Some(self.pool.tree()), Duration::ZERO, 0);
-        findings(report)
+        findings_from_report(report)
     }
 }
 
-fn blocks(counts: &Counts) -> Blocks {
-    Blocks {
+fn block_totals(counts: &Counts) -> BlockTotals {
+    BlockTotals {
         blocks: counts.blocks,
         logical_bytes: counts.lsize,
         stored_bytes: counts.psize,
@@ -286,16 +288,16 @@ fn blocks(counts: &Counts) -> Blocks {
     }
 }
 
-fn findings(report: Report) -> Findings {
+fn findings_from_report(report: Report) -> Findings {
     let types = report.kinds.iter().map(|each| TypeBlocks {
         kind: each.kind.to_string(),
         level: each.level.get(),
-        blocks: blocks(&each.counts),
+        blocks: block_totals(&each.counts),
     });
     let sizes = report
         .sizes
         .iter()
-        .map(|each| SizeBlocks { up_to: each.up_to, blocks: blocks(&each.counts) });
+        .map(|each| SizeBlocks { up_to: each.up_to, blocks: block_totals(&each.counts) });
     Findings {
         clean: report.is_clean(),
         guid: report.guid.get(),
@@ -304,7 +306,7 @@ fn findings(report: Report) -> Findings {
         datasets: report.objsets,
         datasets_done: report.objsets_done,
         examined_bytes: report.examined_bytes,
-        total: blocks(&report.total),
+        total: block_totals(&report.total),
         types: types.collect(),
         sizes: sizes.collect(),
         embedded: report.embedded,
@@ -312,18 +314,18 @@ fn findings(report: Report) -> Findings {
         gangs: report.gangs,
         shared: report.shared,
         shared_bytes: report.shared_bytes,
-        waiting: blocks(&report.waiting),
+        freeing: block_totals(&report.waiting),
         degraded: report.degraded,
         repairable: report.repairable,
         lost: report.lost,
-        devices: devices(&report),
-        damaged: report.damaged.iter().map(|object| damaged(object, &report)).collect(),
+        devices: device_reports(&report),
+        damaged: report.damaged.iter().map(|object| object_damage(object, &report)).collect(),
         unnamed: report.unnamed,
-        space: report.space.iter().map(space).collect(),
-        double_bytes: report.double_bytes,
-        doubles: report.doubles.iter().map(claimed).collect(),
-        outside: report.outside_count,
-        outsiders: report.outside.iter().map(claimed).collect(),
+        space: report.space.iter().map(vdev_space_report).collect(),
+        doubly_claimed_bytes: report.double_bytes,
+        double_claims: report.doubles.iter().map(claimed_range).collect(),
+        invalid_dvas: report.outside_count,
+        invalid_ranges: report.outside.iter().map(claimed_range).collect(),
         notes: report
             .notes
             .iter()
@@ -333,13 +335,13 @@ fn findings(report: Report) -> Findings {
     }
 }
 
-fn devices(report: &Report) -> Vec<Device> {
-    let device = |leaf: &::check::report::LeafReport| Device {
+fn device_reports(report: &Report) -> Vec<DeviceReport> {
+    let device = |leaf: &::check::report::LeafReport| DeviceReport {
         path: leaf.path.clone(),
         guid: leaf.guid.get(),
         missing: leaf.missing,
-        wrong: leaf.wrong,
-        unreadable: leaf.unreadable,
+        checksum_errors: leaf.wrong,
+        read_errors: leaf.unreadable,
         absent: leaf.absent,
         stale: leaf.stale,
     };
@@ -347,9 +349,9 @@ fn devices(report: &Report) -> Vec<Device> {
 }
 
 /// What is lost of an object, as a line.
-pub(crate) fn say_lost(object: &DamagedObject) -> String {
-    let found = damaged(object, &Report::default());
-    let mut text = found.name();
+pub(crate) fn format_damage(object: &DamagedObject) -> String {
+    let found = object_damage(object, &Report::default());
+    let mut text = found.display_name();
     for (at, range) in found.ranges.iter().enumerate() {
         let comma = if at == 0 { ':' } else { ',' };
         let _ = match (found.part, range.end) {
@@ -364,7 +366,7 @@ pub(crate) fn say_lost(object: &DamagedObject) -> String {
     text
 }
 
-fn damaged(object: &DamagedObject, report: &Report) -> Damaged {
+fn object_damage(object: &DamagedObject, report: &Report) -> ObjectDamage {
     let path_of = |guid: &Guid| {
         let leaf = report.leaves.iter().find(|leaf| leaf.guid == *guid);
         leaf.map_or_else(|| guid.to_string(), |leaf| leaf.path.clone())
@@ -379,7 +381,7 @@ fn damaged(object: &DamagedObject, report: &Report) -> Damaged {
     let path = object.path.as_deref();
     let is_text = path.is_none_or(|path| std::str::from_utf8(path).is_ok());
     let hex = |path: &[u8]| path.iter().map(|byte| format!("{byte:02x}")).collect();
-    Damaged {
+    ObjectDamage {
         dataset: object.dataset.clone(),
         object: object.object.get(),
         path: path.map(|path| String::from_utf8_lossy(path).into_owned()),
@@ -394,18 +396,18 @@ fn damaged(object: &DamagedObject, report: &Report) -> Damaged {
     }
 }
 
-fn space(space: &SpaceReport) -> Space {
+fn vdev_space_report(space: &SpaceReport) -> VdevSpaceReport {
     let vdev = space.vdev.get();
     let ranges = |ranges: &[Range<u64>]| {
         let range = |range: &Range<u64>| SpaceRange {
             vdev,
             start: range.start,
             end: range.end,
-            place: None,
+            claimed_by: None,
         };
         ranges.iter().map(range).collect()
     };
-    Space {
+    VdevSpaceReport {
         vdev,
         allocated_bytes: space.allocated,
         referenced_bytes: space.referenced,
@@ -417,11 +419,11 @@ fn space(space: &SpaceReport) -> Space {
     }
 }
 
-fn claimed(double: &DoubleUse) -> SpaceRange {
+fn claimed_range(double: &DoubleUse) -> SpaceRange {
     SpaceRange {
         vdev: double.vdev.get(),
         start: double.range.start,
         end: double.range.end,
-        place: Some(double.place.to_string()),
+        claimed_by: Some(double.place.to_string()),
     }
 }

@@ -3,7 +3,7 @@
 use dsl::Kind;
 
 use crate::keys::{KeyState, key_state};
-use crate::{Error, Event, Pool, Result, owners};
+use crate::{Error, Event, RescuePool, Result, owner_properties};
 
 /// A property.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -34,7 +34,7 @@ pub struct Dataset {
 /// What a list is to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
-pub struct Wanted {
+pub struct DatasetQuery {
     /// These kinds only; none: all.
     pub kinds: Vec<String>,
     /// Not deeper than so many names below the target; none: all.
@@ -44,55 +44,55 @@ pub struct Wanted {
 }
 
 /// What stands before the name of a snapshot since which it is told how much was written.
-const SINCE: &str = "written@";
+const WRITTEN_SINCE_PREFIX: &str = "written@";
 
 /// Whether datasets of some kind have a property of that name, or users may give them one. Owners
 /// go by their numbers (`userused@1000`).
 pub fn is_property(name: &str) -> bool {
     dsl::property::is_known(name)
-        || owners::parse(name).is_some()
-        || name.strip_prefix(SINCE).is_some_and(|snapshot| !snapshot.is_empty())
+        || owner_properties::parse(name).is_some()
+        || name.strip_prefix(WRITTEN_SINCE_PREFIX).is_some_and(|snapshot| !snapshot.is_empty())
 }
 
 /// Whether users may set that property on datasets of a kind ("filesystem", "volume").
-pub fn is_for(name: &str, kind: &str) -> bool {
+pub fn is_settable(name: &str, kind: &str) -> bool {
     let kind = if kind == "volume" { Kind::Volume } else { Kind::Filesystem };
     dsl::property::is_settable(name, kind).is_ok()
 }
 
 impl Dataset {
     /// A property's value.
-    pub fn value(&self, name: &str) -> Option<&str> {
+    pub fn property_value(&self, name: &str) -> Option<&str> {
         let found = self.properties.iter().find(|property| property.name == name);
         found.map(|property| property.value.as_str())
     }
 }
 
-impl Pool {
+impl RescuePool {
     /// Shows the dataset `target` and all below it to `show`, each file system or volume followed
     /// by its snapshots and bookmarks. What cannot be read is told to `trouble`.
-    pub fn list(
+    pub fn list_datasets(
         &self,
         target: &str,
-        wanted: &Wanted,
+        wanted: &DatasetQuery,
         show: &mut dyn FnMut(Dataset),
         trouble: &mut dyn FnMut(Event),
     ) -> Result<()> {
-        list(self.tree(), &self.full_name(target), wanted, show, trouble)
+        list_datasets(self.tree(), &self.full_name(target), wanted, show, trouble)
     }
 }
 
 /// Shows the dataset `target` and all below it.
-pub(crate) fn list(
+pub(crate) fn list_datasets(
     tree: &dsl::Tree,
     target: &str,
-    wanted: &Wanted,
+    wanted: &DatasetQuery,
     show: &mut dyn FnMut(Dataset),
     trouble: &mut dyn FnMut(Event),
 ) -> Result<()> {
-    let found = tree.find(target).map_err(|error| Error::of_dataset(target, &error))?;
+    let found = tree.find(target).map_err(|error| Error::from_dsl_error(target, &error))?;
     if target.contains(['@', '#']) {
-        show(describe(&found, wanted)?);
+        show(describe_dataset(&found, wanted)?);
         return Ok(());
     }
     let is_wanted = |path: &str| is_within(path, target, wanted.depth);
@@ -101,15 +101,15 @@ pub(crate) fn list(
             Ok(head) => head,
             Err(error) => {
                 let (dataset, why) = (target.to_owned(), error.to_string());
-                trouble(Event::Dataset { dataset, why });
+                trouble(Event::UnreadableDataset { dataset, why });
                 continue;
             }
         };
-        if wanted.takes(Kind::Filesystem) || wanted.takes(Kind::Volume) {
+        if wanted.matches_kind(Kind::Filesystem) || wanted.matches_kind(Kind::Volume) {
             list_one(&head, wanted, show, trouble);
         }
         // the records of thousands of snapshots are not read for nothing
-        let lists = |kind| wanted.takes(kind) && is_wanted(&format!("{}@", head.name()));
+        let lists = |kind| wanted.matches_kind(kind) && is_wanted(&format!("{}@", head.name()));
         let snapshots = if lists(Kind::Snapshot) { head.snapshots() } else { Ok(Vec::new()) };
         let bookmarks = if lists(Kind::Bookmark) { head.bookmarks() } else { Ok(Vec::new()) };
         for found in [snapshots, bookmarks] {
@@ -121,7 +121,7 @@ pub(crate) fn list(
                 }
                 Err(error) => {
                     let (dataset, why) = (target.to_owned(), error.to_string());
-                    trouble(Event::Dataset { dataset, why });
+                    trouble(Event::UnreadableDataset { dataset, why });
                 }
             }
         }
@@ -132,14 +132,14 @@ pub(crate) fn list(
 /// Shows one dataset if it is of a kind that is wanted.
 fn list_one(
     dataset: &dsl::Dataset,
-    wanted: &Wanted,
+    wanted: &DatasetQuery,
     show: &mut dyn FnMut(Dataset),
     trouble: &mut dyn FnMut(Event),
 ) {
-    let failed = |why: String| Event::Dataset { dataset: dataset.name(), why };
+    let failed = |why: String| Event::UnreadableDataset { dataset: dataset.name(), why };
     match dataset.kind() {
-        Ok(kind) if !wanted.takes(kind) => {}
-        Ok(_) => match describe(dataset, wanted) {
+        Ok(kind) if !wanted.matches_kind(kind) => {}
+        Ok(_) => match describe_dataset(dataset, wanted) {
             Ok(described) => show(described),
             Err(error) => trouble(failed(error.to_string())),
         },
@@ -147,8 +147,8 @@ fn list_one(
     }
 }
 
-impl Wanted {
-    fn takes(&self, kind: Kind) -> bool {
+impl DatasetQuery {
+    fn matches_kind(&self, kind: Kind) -> bool {
         self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind.name())
     }
 }
@@ -162,18 +162,20 @@ fn is_within(name: &str, target: &str, depth: Option<usize>) -> bool {
         && depth.is_none_or(|depth| below <= depth)
 }
 
-fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
+fn describe_dataset(dataset: &dsl::Dataset, wanted: &DatasetQuery) -> Result<Dataset> {
     let name = dataset.name();
-    let failed = |error: dsl::Error| Error::of_dataset(&name, &error);
+    let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
     let found = if wanted.properties.is_empty() {
         dataset.properties().map_err(failed)?
     } else {
         let names: Vec<&str> = wanted.properties.iter().map(String::as_str).collect();
         dataset.select(&names).map_err(failed)?.into_iter().flatten().collect()
     };
-    let owners = wanted.properties.iter().filter_map(|name| Some((name, owners::parse(name)?)));
-    let owners: Result<Vec<_>> =
-        owners.map(|(name, fact)| owners::tell(dataset, name, fact)).collect();
+    let owners =
+        wanted.properties.iter().filter_map(|name| Some((name, owner_properties::parse(name)?)));
+    let owners: Result<Vec<_>> = owners
+        .map(|(name, fact)| owner_properties::read_owner_property(dataset, name, fact))
+        .collect();
     let since = wanted.properties.iter().filter_map(|name| written_since(dataset, name));
     let plain = |found: dsl::Property| Property {
         name: found.name,
@@ -197,7 +199,7 @@ fn describe(dataset: &dsl::Dataset, wanted: &Wanted) -> Result<Dataset> {
 /// named in full or by what stands behind the @; none: it is no such property, or there is no older
 /// snapshot of that name.
 fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
-    let snapshot = property.strip_prefix(SINCE)?;
+    let snapshot = property.strip_prefix(WRITTEN_SINCE_PREFIX)?;
     let name = dataset.name();
     let head = name.split('@').next()?;
     let part = match snapshot.split_once('@') {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// A top-level vdev that lacks more devices than it can do without.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Lacking {
+pub struct UnavailableVdev {
     /// The vdev, as `raidz2-0`.
     pub vdev: String,
     /// Its devices.
@@ -14,7 +14,7 @@ pub struct Lacking {
     /// The paths of those that are missing, as the pool knows them.
     pub missing: Vec<String>,
     /// How many may be missing.
-    pub spare: usize,
+    pub redundancy: usize,
 }
 
 /// What can go wrong.
@@ -27,34 +27,34 @@ pub enum Error {
         what: String,
     },
     /// No pool was found at all.
-    #[error("no pool found {}: no file or device there has a ZFS label that can be read; name the folder, images, disks or partitions with -d", at(.paths))]
+    #[error("no pool found {}: no file or device there has a ZFS label that can be read; name the folder, images, disks or partitions with -d", format_paths(.paths))]
     NoPool {
         /// Where was looked.
         paths: Vec<String>,
     },
     /// None of that name or guid was.
-    #[error("there is no pool '{wanted}' {}; found: {}", at(.paths), .found.join(", "))]
+    #[error("there is no pool '{name}' {}; found: {}", format_paths(.paths), .found.join(", "))]
     NoSuchPool {
         /// The name or guid.
-        wanted: String,
+        name: String,
         /// Where was looked.
         paths: Vec<String>,
         /// What was found instead.
         found: Vec<String>,
     },
     /// The pool does not stand as of then.
-    #[error("pool '{pool}' cannot be read as of txg {txg}: no uberblock of it stands any more; those that do: {}", numbers(.standing))]
+    #[error("pool '{pool}' cannot be read as of txg {txg}: no uberblock of it stands any more; those that do: {}", join_numbers(.available))]
     NoSuchTxg {
         /// The pool.
         pool: String,
         /// The transaction group that is wanted.
         txg: u64,
         /// Those that are there.
-        standing: Vec<u64>,
+        available: Vec<u64>,
     },
     /// The pool could not be made.
     #[error("pool '{pool}' could not be made: {why}")]
-    NotMade {
+    CreateFailed {
         /// Its name.
         pool: String,
         /// Why not.
@@ -64,7 +64,7 @@ pub enum Error {
     #[error(
         "'{path}' is, or was, part of pool '{pool}'; use -f to use it all the same, which destroys what is on it"
     )]
-    Taken {
+    DeviceInPool {
         /// The drive.
         path: String,
         /// The pool.
@@ -74,26 +74,28 @@ pub enum Error {
     #[error(
         "pool '{pool}': another host has it right now ('{host}' had it last), as its drives change; export it there first"
     )]
-    LivesElsewhere {
+    ActiveOnOtherHost {
         /// The pool.
         pool: String,
         /// The host that had it last.
         host: String,
     },
     /// A drive holds what is no pool.
-    #[error("'{path}' holds {whose}; use -f to use it all the same, which destroys what is on it")]
-    Filled {
+    #[error(
+        "'{path}' holds {content}; use -f to use it all the same, which destroys what is on it"
+    )]
+    DeviceHasData {
         /// The drive.
         path: String,
         /// What it holds.
-        whose: &'static str,
+        content: &'static str,
     },
     /// The pool can be read, and not be changed.
     #[error(
         "pool '{pool}' cannot be changed: {why}; it can still be read: `zpool import -o readonly=on`, \
          or `poolhouse rescue`"
     )]
-    NotHeld {
+    NotWritable {
         /// The pool.
         pool: String,
         /// Why not.
@@ -109,7 +111,7 @@ pub enum Error {
     #[error(
         "pool '{pool}' was last in use by {host}, and was not exported there; if that host is gone, use -f"
     )]
-    Foreign {
+    HostidMismatch {
         /// The pool.
         pool: String,
         /// The host.
@@ -139,28 +141,28 @@ pub enum Error {
         pool: String,
     },
     /// Several pools have the name.
-    #[error("{} pools are named '{name}'; choose one by its guid: {}", .guids.len(), numbers(.guids))]
-    Ambiguous {
+    #[error("{} pools are named '{name}'; choose one by its guid: {}", .guids.len(), join_numbers(.guids))]
+    AmbiguousName {
         /// The name.
         name: String,
         /// Their guids.
         guids: Vec<u64>,
     },
     /// Too many devices are missing.
-    #[error("{}", missing(.pool, .lacking))]
-    Missing {
+    #[error("{}", missing_devices_message(.pool, .vdevs))]
+    MissingDevices {
         /// The pool.
         pool: String,
         /// The vdevs that cannot be read.
-        lacking: Vec<Lacking>,
+        vdevs: Vec<UnavailableVdev>,
     },
     /// Whole vdevs are missing, while the pool's own data can be read.
-    #[error("{}", partly_lost(.pool, .lacking))]
-    PartlyLost {
+    #[error("{}", missing_vdevs_message(.pool, .vdevs))]
+    MissingVdevs {
         /// The pool.
         pool: String,
         /// The vdevs that cannot be read.
-        lacking: Vec<Lacking>,
+        vdevs: Vec<UnavailableVdev>,
     },
     /// Log devices that may hold promises are missing.
     #[error(
@@ -168,7 +170,7 @@ pub enum Error {
          may be on log devices that are missing ({why}); bring them back, or give such promises of \
          the last seconds up: `zpool import -m {pool}`"
     )]
-    LostLog {
+    MissingLog {
         /// The pool.
         pool: String,
         /// The dataset.
@@ -177,14 +179,14 @@ pub enum Error {
         why: String,
     },
     /// No state of it is sound enough to go on with.
-    #[error("{}", no_way_back(.pool, *.tried, *.older, .why))]
-    NoWayBack {
+    #[error("{}", rewind_failed_message(.pool, *.states_tried, *.has_older_states, .why))]
+    RewindFailed {
         /// The pool.
         pool: String,
         /// How many states were looked at.
-        tried: usize,
+        states_tried: usize,
         /// Whether there are older ones.
-        older: bool,
+        has_older_states: bool,
         /// What is wrong with the newest.
         why: String,
     },
@@ -192,7 +194,7 @@ pub enum Error {
     #[error(
         "pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: `zpool import -F {pool}` takes it back to that, and `poolhouse rescue --rewind` reads it (or --txg, with one that `rescue scan -v` lists)"
     )]
-    Damaged {
+    DamagedPool {
         /// The pool.
         pool: String,
         /// What is damaged.
@@ -207,8 +209,8 @@ pub enum Error {
         why: String,
     },
     /// The pool uses features that are not known.
-    #[error("pool '{pool}' uses {} that this version of poolhouse does not know and that reading needs: {}; a newer version may read it", count(.features.len(), "a feature", "features"), .features.join(", "))]
-    Features {
+    #[error("pool '{pool}' uses {} that this version of poolhouse does not know and that reading needs: {}; a newer version may read it", pluralize(.features.len(), "a feature", "features"), .features.join(", "))]
+    UnsupportedFeatures {
         /// The pool.
         pool: String,
         /// Their guids.
@@ -218,7 +220,7 @@ pub enum Error {
     #[error(
         "pool '{pool}' has version {version}; this version of poolhouse knows 1 to 28 and 5000 (feature flags)"
     )]
-    Version {
+    UnsupportedVersion {
         /// The pool.
         pool: String,
         /// Its version.
@@ -237,12 +239,12 @@ pub enum Error {
         dataset: String,
     },
     /// What is given is no key.
-    #[error("the key for '{dataset}' cannot be one: {wanted} is wanted")]
-    KeyForm {
+    #[error("the key for '{dataset}' cannot be one: {expected} is wanted")]
+    InvalidKey {
         /// The dataset.
         dataset: String,
         /// What a key looks like.
-        wanted: String,
+        expected: String,
     },
     /// It has no key.
     #[error("'{dataset}' is not encrypted, so no key is wanted for it")]
@@ -274,7 +276,7 @@ pub enum Error {
     },
     /// A path is not what it should be.
     #[error("'{path}' cannot be used: {reason}")]
-    Path {
+    UnusablePath {
         /// The path.
         path: String,
         /// Why.
@@ -284,13 +286,13 @@ pub enum Error {
     #[error(
         "'{path}' is a folder, and no image or device is in it (folders below are not searched)"
     )]
-    EmptyFolder {
+    EmptyDirectory {
         /// The folder.
         path: String,
     },
     /// A folder stands where a device is wanted.
     #[error("'{path}' is a folder; an image, a disk or a partition is wanted here")]
-    Folder {
+    IsDirectory {
         /// The folder.
         path: String,
     },
@@ -304,7 +306,7 @@ pub enum Error {
     },
     /// An image ends too early.
     #[error(
-        "'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}; pool '{pool}' cannot be opened with what is left"
+        "'{path}' is truncated: its label says that the vdev takes {required} bytes, and it ends after {size}; pool '{pool}' cannot be opened with what is left"
     )]
     Truncated {
         /// The image.
@@ -314,7 +316,7 @@ pub enum Error {
         /// Its size, bytes.
         size: u64,
         /// What it should have at least, bytes.
-        wanted: u64,
+        required: u64,
     },
     /// Another program uses a device.
     #[error(
@@ -349,13 +351,13 @@ pub enum Error {
     },
     /// There is no such object, block or vdev.
     #[error("there is no {what}")]
-    NoSuchThing {
+    NotFound {
         /// What is wanted.
         what: String,
     },
     /// A file to be written could not.
     #[error("'{path}' cannot be written: {reason}")]
-    Destination {
+    WriteFailed {
         /// The file.
         path: String,
         /// Why not.
@@ -365,7 +367,7 @@ pub enum Error {
     #[error(
         "pool '{pool}': not all its metadata were read, as that was stopped; it is left as it is"
     )]
-    NotJudged {
+    RewindInterrupted {
         /// The pool.
         pool: String,
     },
@@ -376,43 +378,45 @@ pub enum Error {
 
 impl Error {
     /// The exit status.
-    pub const fn status(&self) -> u8 {
+    pub const fn exit_status(&self) -> u8 {
         match self {
             Self::Usage { .. } => 2,
             Self::NoPool { .. }
             | Self::NoSuchPool { .. }
             | Self::NoSuchTxg { .. }
             | Self::NoCheckpoint { .. } => 3,
-            Self::Ambiguous { .. } => 4,
-            Self::Missing { .. } | Self::PartlyLost { .. } | Self::LostLog { .. } => 5,
-            Self::Damaged { .. } | Self::Unreadable { .. } | Self::NoWayBack { .. } => 6,
-            Self::Features { .. } | Self::Version { .. } | Self::Unsupported { .. } => 7,
-            Self::WrongKey { .. } | Self::KeyForm { .. } | Self::NotEncrypted { .. } => 8,
+            Self::AmbiguousName { .. } => 4,
+            Self::MissingDevices { .. } | Self::MissingVdevs { .. } | Self::MissingLog { .. } => 5,
+            Self::DamagedPool { .. } | Self::Unreadable { .. } | Self::RewindFailed { .. } => 6,
+            Self::UnsupportedFeatures { .. }
+            | Self::UnsupportedVersion { .. }
+            | Self::Unsupported { .. } => 7,
+            Self::WrongKey { .. } | Self::InvalidKey { .. } | Self::NotEncrypted { .. } => 8,
             Self::Locked { .. } | Self::LockedLog { .. } => 9,
-            Self::Path { .. }
-            | Self::EmptyFolder { .. }
-            | Self::Folder { .. }
+            Self::UnusablePath { .. }
+            | Self::EmptyDirectory { .. }
+            | Self::IsDirectory { .. }
             | Self::NoLabel { .. }
             | Self::Truncated { .. } => 10,
             Self::InUse { .. }
             | Self::WriteProtected { .. }
-            | Self::Taken { .. }
-            | Self::Filled { .. }
-            | Self::LivesElsewhere { .. }
-            | Self::Foreign { .. } => 11,
-            Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NoSuchThing { .. } => 12,
-            Self::Destination { .. } => 13,
-            Self::NotMade { .. }
-            | Self::NotHeld { .. }
+            | Self::DeviceInPool { .. }
+            | Self::DeviceHasData { .. }
+            | Self::ActiveOnOtherHost { .. }
+            | Self::HostidMismatch { .. } => 11,
+            Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NotFound { .. } => 12,
+            Self::WriteFailed { .. } => 13,
+            Self::CreateFailed { .. }
+            | Self::NotWritable { .. }
             | Self::NameTaken { .. }
             | Self::Refused { .. } => 14,
             Self::Suspended { .. } => 15,
-            Self::Interrupted | Self::NotJudged { .. } => 130,
+            Self::Interrupted | Self::RewindInterrupted { .. } => 130,
         }
     }
 
     /// Something of a dataset that could not be read.
-    pub(crate) fn of_dataset(name: &str, error: &dsl::Error) -> Self {
+    pub(crate) fn from_dsl_error(name: &str, error: &dsl::Error) -> Self {
         match error {
             dsl::Error::NoSuchDataset { name } => Self::NoSuchDataset { name: name.clone() },
             dsl::Error::NotEncrypted { name } => Self::NotEncrypted { dataset: name.clone() },
@@ -423,9 +427,9 @@ impl Error {
                 Self::WrongKey { dataset: name.clone() }
             }
             dsl::Error::Key { name, why: transform::Error::KeyForm { wanted } } => {
-                Self::KeyForm { dataset: name.clone(), wanted: (*wanted).to_owned() }
+                Self::InvalidKey { dataset: name.clone(), expected: (*wanted).to_owned() }
             }
-            dsl::Error::NoContent { name } => Self::NoSuchThing {
+            dsl::Error::NoContent { name } => Self::NotFound {
                 what: format!("content of '{name}': it is a bookmark or one of the pool's own"),
             },
             other if other.is_refusal() => Self::Refused { what: other.to_string() },
@@ -434,16 +438,16 @@ impl Error {
     }
 
     /// A device that could not be opened.
-    pub(crate) fn of_device(error: &device::Error) -> Self {
+    pub(crate) fn from_device_error(error: &device::Error) -> Self {
         match error {
             device::Error::Busy { path } | device::Error::InUse { path } => {
                 Self::InUse { path: path.clone() }
             }
             device::Error::WriteProtected { path } => Self::WriteProtected { path: path.clone() },
             device::Error::Open { path, reason } => {
-                Self::Path { path: path.clone(), reason: reason.clone() }
+                Self::UnusablePath { path: path.clone(), reason: reason.clone() }
             }
-            device::Error::Kind { path } => Self::Path {
+            device::Error::Kind { path } => Self::UnusablePath {
                 path: path.clone(),
                 reason: "it is neither a file, a folder nor a block device".to_owned(),
             },
@@ -452,14 +456,14 @@ impl Error {
             | device::Error::Flush { device, .. }
             | device::Error::ReadOnly { device }
             | device::Error::End { device, .. } => {
-                Self::Path { path: device.clone(), reason: error.to_string() }
+                Self::UnusablePath { path: device.clone(), reason: error.to_string() }
             }
         }
     }
 }
 
 /// The system's words without the number behind them.
-pub fn plain(error: &std::io::Error) -> String {
+pub fn io_error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     let cut = text.find(" (os error").unwrap_or(text.len());
     let mut plain = text.get(..cut).unwrap_or(&text).to_owned();
@@ -470,33 +474,33 @@ pub fn plain(error: &std::io::Error) -> String {
 }
 
 /// "1 device is", "3 devices are" and the like.
-pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+pub(crate) fn pluralize(number: usize, one: &str, many: &str) -> String {
     if number == 1 { one.to_owned() } else { format!("{number} {many}") }
 }
 
-fn at(paths: &[String]) -> String {
+fn format_paths(paths: &[String]) -> String {
     match paths {
         [] => "anywhere".to_owned(),
         [one] => format!("at '{one}'"),
         [first, .., last] if paths.len() > 3 => {
             format!("at '{first}' to '{last}' ({} paths)", paths.len())
         }
-        all => format!("at {}", quoted(all)),
+        all => format!("at {}", join_quoted(all)),
     }
 }
 
-fn quoted(all: &[String]) -> String {
+fn join_quoted(all: &[String]) -> String {
     all.iter().map(|each| format!("'{each}'")).collect::<Vec<_>>().join(", ")
 }
 
-fn numbers(all: &[u64]) -> String {
+fn join_numbers(all: &[u64]) -> String {
     if all.is_empty() {
         return "none".to_owned();
     }
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn no_way_back(pool: &str, tried: usize, older: bool, why: &str) -> String {
+fn rewind_failed_message(pool: &str, tried: usize, older: bool, why: &str) -> String {
     let further = if older {
         format!("`zpool import -FX {pool}` tries all older ones")
     } else {
@@ -505,28 +509,28 @@ fn no_way_back(pool: &str, tried: usize, older: bool, why: &str) -> String {
     format!(
         "pool '{pool}' cannot go on from {}: {why} in the newest; {further}; what can be read of it \
          `poolhouse rescue` gets out",
-        count(tried, "the one state that was looked at", "states that were looked at")
+        pluralize(tried, "the one state that was looked at", "states that were looked at")
     )
 }
 
-fn missing(pool: &str, lacking: &[Lacking]) -> String {
-    let what = what_lacks(pool, lacking);
+fn missing_devices_message(pool: &str, lacking: &[UnavailableVdev]) -> String {
+    let what = describe_unavailable(pool, lacking);
     format!("{what}; the pool cannot be opened: add the place of missing devices with -d")
 }
 
-fn partly_lost(pool: &str, lacking: &[Lacking]) -> String {
-    let what = what_lacks(pool, lacking);
+fn missing_vdevs_message(pool: &str, lacking: &[UnavailableVdev]) -> String {
+    let what = describe_unavailable(pool, lacking);
     format!(
         "{what}; it cannot be taken over without: add the place of missing devices with -d, or get \
          out what is on the others, with `poolhouse rescue`"
     )
 }
 
-fn what_lacks(pool: &str, lacking: &[Lacking]) -> String {
+fn describe_unavailable(pool: &str, lacking: &[UnavailableVdev]) -> String {
     let mut text = format!("pool '{pool}': ");
     for (index, each) in lacking.iter().enumerate() {
         let gone = each.missing.len();
-        let (verb, spare) = (if gone == 1 { "is" } else { "are" }, each.spare);
+        let (verb, spare) = (if gone == 1 { "is" } else { "are" }, each.redundancy);
         let comma = if index == 0 { "" } else { "; " };
         let names =
             if gone == 0 { String::new() } else { format!(" ({})", each.missing.join(", ")) };

@@ -5,7 +5,7 @@
 pub enum Event {
     /// A device is missing, and the others make up for it.
     #[error("{device} of {vdev} is missing; the others make up for it")]
-    Missing {
+    MissingDevice {
         /// The path that the pool knows it by.
         device: String,
         /// The vdev that it is part of.
@@ -13,7 +13,7 @@ pub enum Event {
     },
     /// A vdev that nothing makes up for is missing.
     #[error("{vdev} cannot be read ({} missing); what lies there is lost, the rest goes on", .devices.join(", "))]
-    Lost {
+    MissingVdev {
         /// The vdev.
         vdev: String,
         /// Its missing devices.
@@ -21,21 +21,21 @@ pub enum Event {
     },
     /// An image is shorter than its vdev.
     #[error(
-        "'{path}' is truncated: its label says that the vdev takes {wanted} bytes, and it ends after {size}"
+        "'{path}' is truncated: its label says that the vdev takes {required} bytes, and it ends after {size}"
     )]
-    Truncated {
+    TruncatedDevice {
         /// The image.
         path: String,
         /// Its size, bytes.
         size: u64,
         /// What it should have at least, bytes.
-        wanted: u64,
+        required: u64,
     },
     /// A device knows only older states of the pool.
     #[error(
         "'{path}' knows the pool only up to txg {txg}: it was away later, and is believed for older data only"
     )]
-    Stale {
+    StaleDevice {
         /// The device.
         path: String,
         /// The newest transaction group that it knows.
@@ -46,7 +46,7 @@ pub enum Event {
         "'{path}' is labelled as the same drive as '{used}', which is used: it is a copy of it or another \
          path to it, and is left alone"
     )]
-    Duplicate {
+    DuplicateDevice {
         /// The device that is left alone.
         path: String,
         /// The device that is used.
@@ -54,7 +54,7 @@ pub enum Event {
     },
     /// Not the newest state is read.
     #[error("the pool is read as of txg {txg}, not of txg {newest}, which is its newest")]
-    Older {
+    OlderTxg {
         /// What is read.
         txg: u64,
         /// The newest that stands.
@@ -62,13 +62,13 @@ pub enum Event {
     },
     /// Something at the paths could not be opened.
     #[error("{reason}")]
-    Refused {
+    OpenFailed {
         /// Why.
         reason: String,
     },
     /// A dataset could not be read.
     #[error("{dataset} cannot be read: {why}")]
-    Dataset {
+    UnreadableDataset {
         /// Its name.
         dataset: String,
         /// Why not.
@@ -77,8 +77,8 @@ pub enum Event {
 }
 
 impl Event {
-    pub(crate) fn duplicate(duplicate: &spa::Duplicate) -> Self {
+    pub(crate) fn from_duplicate(duplicate: &spa::Duplicate) -> Self {
         let path = duplicate.device.device.name().to_owned();
-        Self::Duplicate { path, used: duplicate.used.clone() }
+        Self::DuplicateDevice { path, used: duplicate.used.clone() }
     }
 }

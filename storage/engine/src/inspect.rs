@@ -10,16 +10,16 @@ mod objects;
 mod space;
 
 pub use labels::{labels, uberblocks};
-pub(crate) use lists::history;
+pub(crate) use lists::read_history;
 /// A tree of names and values.
 pub use serde_json::Value as Facts;
 
-use crate::{Error, Pool, Result};
+use crate::{Error, RescuePool, Result};
 
 /// At most so many rows of one kind are shown unless all are asked for.
-pub const ROWS: usize = 10_000;
+pub const MAX_ROWS: usize = 10_000;
 
-impl Pool {
+impl RescuePool {
     /// The object set of the pool itself (its name alone) or of a dataset in it. Where a dataset
     /// is locked, what is not encrypted of it can be looked at.
     fn objset(&self, name: &str) -> Result<dmu::Objset> {
@@ -29,27 +29,29 @@ impl Pool {
         }
         // "pool/" is the pool's root dataset, as the pool's name alone is the pool
         let name = name.strip_suffix('/').unwrap_or(&name);
-        let dataset = self.find(name)?;
+        let dataset = self.find_dataset(name)?;
         let opened = match dataset.open() {
             Err(dsl::Error::Locked { .. }) => dataset.objset(None),
             other => other,
         };
-        opened.map_err(|error| Error::of_dataset(name, &error))
+        opened.map_err(|error| Error::from_dsl_error(name, &error))
     }
 
     fn object(&self, name: &str, object: u64) -> Result<dmu::Object> {
         let objset = self.objset(name)?;
-        objset.object(units::ObjectId::new(object)).map_err(|error| missing(name, object, &error))
+        objset
+            .object(units::ObjectId::new(object))
+            .map_err(|error| object_error(name, object, &error))
     }
 }
 
-fn missing(name: &str, object: u64, error: &dmu::Error) -> Error {
+fn object_error(name: &str, object: u64, error: &dmu::Error) -> Error {
     if error.is_absence() {
-        return Error::NoSuchThing { what: format!("object {object} in '{name}'") };
+        return Error::NotFound { what: format!("object {object} in '{name}'") };
     }
-    unreadable(format!("object {object} of '{name}'"), error)
+    unreadable_error(format!("object {object} of '{name}'"), error)
 }
 
-fn unreadable(subject: impl Into<String>, error: &impl ToString) -> Error {
+fn unreadable_error(subject: impl Into<String>, error: &impl ToString) -> Error {
     Error::Unreadable { subject: subject.into(), why: error.to_string() }
 }

@@ -2,7 +2,7 @@
 
 use dsl::{Dataset, KeyFormat, KeyStatus, Tree};
 
-use crate::{Error, Pool, Result};
+use crate::{Error, RescuePool, Result};
 
 /// Whether a dataset can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -29,39 +29,41 @@ pub struct EncryptionRoot {
     pub state: KeyState,
 }
 
-impl Pool {
+impl RescuePool {
     /// The encryption roots in the pool, by name.
     pub fn encryption_roots(&self) -> Vec<EncryptionRoot> {
-        roots(self.tree())
+        encryption_roots(self.tree())
     }
 
     /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret`
     /// is what the user has: the passphrase, the hexadecimal digits (a line's end after either is
     /// ignored) or the raw bytes.
-    pub fn unlock(&self, dataset: &str, secret: &[u8]) -> Result<()> {
-        let found = self.find(dataset)?;
-        self.tree().unlock(&found, secret).map_err(|error| Error::of_dataset(dataset, &error))?;
+    pub fn load_key(&self, dataset: &str, secret: &[u8]) -> Result<()> {
+        let found = self.find_dataset(dataset)?;
+        self.tree()
+            .unlock(&found, secret)
+            .map_err(|error| Error::from_dsl_error(dataset, &error))?;
         Ok(())
     }
 
     /// Why a dataset without a key cannot be read.
-    pub fn locked(&self, dataset: &str) -> Error {
-        match self.find(dataset) {
-            Ok(found) => locked(&found),
+    pub fn locked_error(&self, dataset: &str) -> Error {
+        match self.find_dataset(dataset) {
+            Ok(found) => locked_error(&found),
             Err(_) => Error::Locked { root: dataset.to_owned(), dataset: dataset.to_owned() },
         }
     }
 }
 
 /// Why a dataset without a key cannot be read.
-pub(crate) fn locked(dataset: &Dataset) -> Error {
+pub(crate) fn locked_error(dataset: &Dataset) -> Error {
     let root = dataset.tree().encryption_root(dataset).ok().flatten().map(|root| root.name());
     let dataset = dataset.name();
     Error::Locked { root: root.unwrap_or_else(|| dataset.clone()), dataset }
 }
 
 /// The encryption roots in a tree of datasets, by name.
-pub(crate) fn roots(tree: &Tree) -> Vec<EncryptionRoot> {
+pub(crate) fn encryption_roots(tree: &Tree) -> Vec<EncryptionRoot> {
     let mut roots: Vec<EncryptionRoot> = Vec::new();
     for head in tree.heads() {
         let Ok(head) = head else { continue };
@@ -69,7 +71,7 @@ pub(crate) fn roots(tree: &Tree) -> Vec<EncryptionRoot> {
         if roots.iter().any(|known| known.name == root.name()) {
             continue;
         }
-        let format = word(root.key_facts().ok().flatten().and_then(|facts| facts.format));
+        let format = format_name(root.key_facts().ok().flatten().and_then(|facts| facts.format));
         let location = root.property("keylocation").ok().flatten();
         roots.push(EncryptionRoot {
             name: root.name(),
@@ -82,7 +84,7 @@ pub(crate) fn roots(tree: &Tree) -> Vec<EncryptionRoot> {
 }
 
 /// What a form of keys is called.
-pub(crate) fn word(format: Option<KeyFormat>) -> &'static str {
+pub(crate) fn format_name(format: Option<KeyFormat>) -> &'static str {
     match format {
         Some(KeyFormat::Passphrase) => "passphrase",
         Some(KeyFormat::Hex) => "hex",

@@ -12,22 +12,22 @@ pub mod dataset;
 pub mod error;
 pub mod event;
 pub mod files;
-pub mod held;
 mod hex;
 pub mod inspect;
 pub mod keys;
-mod owners;
-mod pool;
+mod owner_properties;
+pub mod pool;
+mod rescue;
 mod search;
 pub mod summary;
 
-pub use cachefile::drives_in_cachefile;
+pub use cachefile::read_cachefile_drives;
 pub use error::Error;
 pub use event::Event;
 pub use hex::hex;
 pub use keys::{EncryptionRoot, KeyState};
-pub use pool::{Moment, OpenOptions, Pool};
-pub use search::{Search, search, search_on};
+pub use rescue::{ImportPoint, OpenOptions, RescuePool};
+pub use search::{Search, search, search_devices};
 
 /// What asking the engine gives.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -6,9 +6,11 @@ use ondisk::feature::FEATURES;
 use ondisk::label::{Bias, VdevConfig};
 use spa::{Candidate, Labelled};
 
-pub(crate) use vdevs::{all_lacking, lacking, newest_sibling, trees, truncated, vdev_name};
+pub(crate) use vdevs::{
+    newest_sibling_txg, top_vdevs, truncation, unavailable_vdev, unavailable_vdevs, vdev_name,
+};
 
-use crate::{Event, Pool, Result};
+use crate::{Event, RescuePool, Result};
 
 /// A pool that was found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -36,12 +38,12 @@ pub struct PoolSummary {
     /// Whether it can be read, at least in part.
     pub readable: bool,
     /// Whether some of it is lost, as vdevs lack more devices than they can do without.
-    pub partly_lost: bool,
+    pub has_missing_vdevs: bool,
     /// Why it cannot be read.
     pub reason: Option<String>,
     /// Why it can be read only, and not be changed, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub only_read: Option<String>,
+    pub read_only_reason: Option<String>,
     /// The exit status of commands that try to.
     pub status: u8,
     /// What is wrong with it otherwise.
@@ -53,18 +55,18 @@ pub struct PoolSummary {
     /// Its read caches.
     pub caches: Vec<Vdev>,
     /// Devices whose label says that they are part of it, though it does not know them any more.
-    pub former: Vec<String>,
+    pub former_devices: Vec<String>,
     /// Its features.
     pub features: Vec<Feature>,
     /// The uberblocks that stand, newest first.
-    pub uberblocks: Vec<State>,
+    pub uberblocks: Vec<RewindPoint>,
     /// The checkpoint, if it has one.
-    pub checkpoint: Option<State>,
+    pub checkpoint: Option<RewindPoint>,
 }
 
 /// A state of the pool that can be gone back to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct State {
+pub struct RewindPoint {
     /// Its transaction group.
     pub txg: u64,
     /// When it was written, seconds since 1970.
@@ -146,7 +148,7 @@ pub struct Feature {
 
 /// A device that is a spare or a cache of some pool.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct OtherDevice {
+pub struct AuxiliarySummary {
     /// Where it was found.
     pub path: String,
     /// "spare" or "cache".
@@ -155,8 +157,8 @@ pub struct OtherDevice {
     pub guid: u64,
 }
 
-pub(crate) fn other(labelled: &Labelled) -> OtherDevice {
-    OtherDevice {
+pub(crate) fn summarize_found_auxiliary(labelled: &Labelled) -> AuxiliarySummary {
+    AuxiliarySummary {
         path: labelled.device.name().to_owned(),
         kind: labelled.config.pool.state.to_string(),
         guid: labelled.guid().get(),
@@ -164,22 +166,23 @@ pub(crate) fn other(labelled: &Labelled) -> OtherDevice {
 }
 
 /// Describes a pool, with what came of opening it.
-pub(crate) fn describe(
+pub(crate) fn summarize_pool(
     candidate: &Candidate,
     others: &[Labelled],
-    opened: &Result<Pool>,
+    opened: &Result<RescuePool>,
 ) -> PoolSummary {
-    let pool = opened.as_ref().ok().map(Pool::spa);
+    let pool = opened.as_ref().ok().map(RescuePool::spa);
     let failure = opened.as_ref().err();
     let label = candidate.config().map(|config| &config.pool);
-    let mut trees = trees(candidate, pool);
+    let mut trees = top_vdevs(candidate, pool);
     if let Some(pool) = pool {
         for top in &mut trees {
             top.bias = spa::capacity::bias(pool, top);
         }
     }
-    let states: Vec<State> = candidate.uberblocks().into_iter().map(state).collect();
-    let now = pool.map_or_else(|| states.first().cloned(), |pool| Some(state(pool.uberblock())));
+    let states: Vec<RewindPoint> = candidate.uberblocks().into_iter().map(rewind_point).collect();
+    let now =
+        pool.map_or_else(|| states.first().cloned(), |pool| Some(rewind_point(pool.uberblock())));
     let space = pool.and_then(|pool| pool.space().ok());
     let has_log = |top: &VdevConfig| top.is_log || top.bias == Some(Bias::Log);
     PoolSummary {
@@ -197,43 +200,46 @@ pub(crate) fn describe(
         size: trees.iter().filter(|top| !has_log(top)).filter_map(|top| top.asize).sum(),
         allocated: space.map(|tops| tops.iter().map(|top| top.allocated).sum()),
         readable: failure.is_none(),
-        partly_lost: opened.as_ref().is_ok_and(|pool| {
-            pool.events().iter().any(|event| matches!(event, Event::Lost { .. }))
+        has_missing_vdevs: opened.as_ref().is_ok_and(|pool| {
+            pool.events().iter().any(|event| matches!(event, Event::MissingVdev { .. }))
         }),
         reason: failure.map(ToString::to_string),
-        only_read: pool.and_then(spa::Pool::why_only_read),
-        status: failure.map_or(0, crate::Error::status),
+        read_only_reason: pool.and_then(spa::Pool::why_only_read),
+        status: failure.map_or(0, crate::Error::exit_status),
         warnings: opened.as_ref().map_or_else(
             |_| Vec::new(),
             |pool| pool.events().iter().map(Event::to_string).collect(),
         ),
-        vdevs: trees.iter().map(|tree| vdevs::describe(tree, candidate, true)).collect(),
-        spares: extras(pool, "spares", others),
-        caches: extras(pool, "l2cache", others),
-        former: former(candidate, &trees),
+        vdevs: trees.iter().map(|tree| vdevs::summarize_vdev(tree, candidate, true)).collect(),
+        spares: auxiliary_vdevs(pool, "spares", others),
+        caches: auxiliary_vdevs(pool, "l2cache", others),
+        former_devices: find_former_devices(candidate, &trees),
         features: pool.map_or_else(Vec::new, features),
         uberblocks: states,
-        checkpoint: pool.and_then(|pool| pool.checkpoint().ok().flatten()).as_ref().map(state),
+        checkpoint: pool
+            .and_then(|pool| pool.checkpoint().ok().flatten())
+            .as_ref()
+            .map(rewind_point),
     }
 }
 
-fn state(uberblock: &ondisk::uberblock::Uberblock) -> State {
+fn rewind_point(uberblock: &ondisk::uberblock::Uberblock) -> RewindPoint {
     let txg = match uberblock.checkpoint_txg.get() {
         0 => uberblock.txg.get(),
         checkpoint => checkpoint,
     };
-    State { txg, time: uberblock.timestamp }
+    RewindPoint { txg, time: uberblock.timestamp }
 }
 
 /// The devices that an entry of the pool's directory lists: spares, caches.
-fn extras(pool: Option<&spa::Pool>, entry: &str, others: &[Labelled]) -> Vec<Vdev> {
+fn auxiliary_vdevs(pool: Option<&spa::Pool>, entry: &str, others: &[Labelled]) -> Vec<Vdev> {
     let list = pool.and_then(|pool| pool.directory().list(entry).ok().flatten());
     let Some(list) = list else { return Vec::new() };
     let configs = list.nvlists(entry).iter().filter_map(|each| VdevConfig::parse(each).ok());
-    configs.map(|config| vdevs::describe_extra(&config, others)).collect()
+    configs.map(|config| vdevs::summarize_auxiliary(&config, others)).collect()
 }
 
-fn former(candidate: &Candidate, trees: &[VdevConfig]) -> Vec<String> {
+fn find_former_devices(candidate: &Candidate, trees: &[VdevConfig]) -> Vec<String> {
     let known = |device: &&Labelled| {
         let guid = device.guid();
         trees.iter().any(|tree| tree.leaves().any(|leaf| leaf.guid == guid))

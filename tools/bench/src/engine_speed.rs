@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use engine::files::{Content, Time};
-use engine::held::{Caller, Held, LiveFiles, New, Position};
+use engine::pool::{Credentials, NewInode, OpenFileSystem, Pool, Position};
 use units::ObjectId;
 
 use crate::figure::{tell, turns};
@@ -44,8 +44,8 @@ pub(crate) fn measure(words: &[String]) -> Result<(), String> {
 
 /// All that is needed for measuring.
 struct Scene {
-    held: Held,
-    files: LiveFiles,
+    held: Pool,
+    files: OpenFileSystem,
     raw: Vec<PathBuf>,
     mib: u64,
     /// Bytes that cannot be compressed; pieces of it are written from changing places.
@@ -59,7 +59,7 @@ impl Scene {
         let failed = |why: engine::Error| why.to_string();
         // what is written anew must not have to wait for what is removed
         let held = rig::pool(folder, mib / 2 + 256)?;
-        let files = held.files(rig::DATASET).map_err(failed)?;
+        let files = held.filesystem(rig::DATASET).map_err(failed)?;
         let each = mib * 6 / 4 / 6 + 1;
         let raw = rig::warm_files(folder, "raw", each)?;
         let mut noise = vec![0; NOISE + PIECE];
@@ -127,17 +127,17 @@ impl Scene {
         Ok((self.mib << 20) as f64 / time / GIGA)
     }
 
-    fn caller() -> Caller {
+    fn caller() -> Credentials {
         let now = Time { seconds: 1_800_000_000, nanoseconds: 0 };
-        Caller { uid: 0, gid: 0, now, keeps_setid: true }
+        Credentials { uid: 0, gid: 0, now, has_cap_fsetid: true }
     }
 
     fn root(&self) -> ObjectId {
-        ObjectId::new(self.files.files().root_id())
+        ObjectId::new(self.files.reader().root_object())
     }
 
     fn file(&self) -> Result<Option<Content>, String> {
-        let files = self.files.files();
+        let files = self.files.reader();
         let found = files.find(b"large").map_err(|why| why.to_string())?;
         Ok(found.map(|file| file.content()))
     }
@@ -153,8 +153,9 @@ impl Scene {
                 self.held.sync().map_err(|why| why.to_string())?;
             }
         }
-        let made = self.files.make(&by, self.root(), b"large", &New::default()).map_err(failed)?;
-        let file = ObjectId::new(made.id());
+        let made =
+            self.files.create(&by, self.root(), b"large", &NewInode::default()).map_err(failed)?;
+        let file = ObjectId::new(made.ino());
         self.each(
             self.mib,
             || self.held.sync().map_err(|why| why.to_string()),

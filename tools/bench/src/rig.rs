@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World, create};
+use engine::pool::{Environment, Memory, NewPool, NewVdev, Pool, Purpose, Shape, create};
 use vfs::{FileSystem, Time};
 
 /// Files that a pool is made of, and how many of them are parity.
@@ -26,8 +26,8 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-fn world() -> World {
-    World {
+fn world() -> Environment {
+    Environment {
         random: Arc::new(|bytes| {
             let source = File::open("/dev/urandom");
             let filled = source.and_then(|mut source| source.read_exact(bytes));
@@ -35,7 +35,7 @@ fn world() -> World {
         }),
         now: Arc::new(|| (now().as_secs(), now().subsec_nanos())),
         workers: threads(),
-        dirty: 512 << 20,
+        max_dirty: 512 << 20,
         cache: Memory::default(),
         host: (0x1234, "bench".to_owned()),
     }
@@ -57,11 +57,11 @@ pub(crate) fn warm_files(folder: &Path, name: &str, mib: u64) -> Result<Vec<Path
 }
 
 /// Makes the pool in a folder; each file of so many MiB.
-pub(crate) fn pool(folder: &Path, mib: u64) -> Result<Held, String> {
+pub(crate) fn pool(folder: &Path, mib: u64) -> Result<Pool, String> {
     let drives = warm_files(folder, "d", mib)?;
     let new = NewPool {
         name: DATASET.to_owned(),
-        vdevs: vec![NewVdev { shape: Shape::Raidz(2), drives, purpose: Purpose::Data }],
+        vdevs: vec![NewVdev { layout: Shape::Raidz(2), drives, role: Purpose::Data }],
         ashift: None,
         properties: Vec::new(),
         force: true,
@@ -70,10 +70,10 @@ pub(crate) fn pool(folder: &Path, mib: u64) -> Result<Held, String> {
 }
 
 /// Does something while a thread writes out what waits; then writes all out.
-pub(crate) fn with<T>(held: &Held, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn with<T>(held: &Pool, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| held.run(Duration::from_secs(5), &stop));
+        let writing = scope.spawn(|| held.run_txg_sync(Duration::from_secs(5), &stop));
         let at_end = Stop(&stop);
         let done = work();
         drop(at_end);

@@ -5,10 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use device::{Device, Memory};
-use engine::check::{Findings, Verify};
-use engine::dataset::Wanted;
-use engine::held::{Held, Rewind};
-use engine::{OpenOptions, Pool};
+use engine::check::{Findings, PoolVerifier};
+use engine::dataset::DatasetQuery;
+use engine::pool::{Pool, Rewind};
+use engine::{OpenOptions, RescuePool};
 use sim::{Seed, Storm};
 
 use crate::model::{Model, Set};
@@ -73,9 +73,9 @@ impl Run {
         if states.is_empty() {
             return Ok(false);
         }
-        let held = hold_as(&devices, Rewind::To(txg), way)?;
-        if held.rewound().map(|rewound| rewound.txg) != Some(txg) {
-            return Err(format!("it is not at txg {txg}: {:?}", held.rewound()));
+        let held = hold_as(&devices, Rewind::Txg(txg), way)?;
+        if held.rewind_target().map(|rewound| rewound.txg) != Some(txg) {
+            return Err(format!("it is not at txg {txg}: {:?}", held.rewind_target()));
         }
         let mut wrong = Vec::new();
         let found = states.into_iter().map(|model| Found { model: model.clone(), times: true });
@@ -122,20 +122,21 @@ struct Found {
     times: bool,
 }
 
-fn open(devices: &[Arc<dyn Device>]) -> Result<Pool, String> {
-    let search = engine::search_on(devices);
+fn open(devices: &[Arc<dyn Device>]) -> Result<RescuePool, String> {
+    let search = engine::search_devices(devices);
     search.open(POOL, &OpenOptions::default()).map_err(|why| format!("cannot be opened: {why}"))
 }
 
 /// Whether the pool holds what it must, snapshots included; gives which of what it may hold.
-fn matches(pool: &Pool, allowed: &Allowed) -> Result<Found, String> {
+fn matches(pool: &RescuePool, allowed: &Allowed) -> Result<Found, String> {
     let expected = allowed.model.all();
     let mut found = Vec::new();
     let mut trouble = Vec::new();
-    let wanted = Wanted { properties: vec!["type".to_owned()], ..Wanted::default() };
-    let listed = pool.list(POOL, &wanted, &mut |dataset| found.push(dataset.name), &mut |event| {
-        trouble.push(format!("{event:?}"));
-    });
+    let wanted = DatasetQuery { properties: vec!["type".to_owned()], ..DatasetQuery::default() };
+    let listed =
+        pool.list_datasets(POOL, &wanted, &mut |dataset| found.push(dataset.name), &mut |event| {
+            trouble.push(format!("{event:?}"));
+        });
     listed.map_err(|why| format!("datasets: {why}"))?;
     found.sort_unstable();
     let names: Vec<&String> = expected.keys().collect();
@@ -144,8 +145,8 @@ fn matches(pool: &Pool, allowed: &Allowed) -> Result<Found, String> {
     }
     let mut found = Found { model: allowed.model.clone(), times: true };
     for (name, tree) in expected {
-        let (files, log) = pool.files(&name).map_err(|why| format!("{name}: {why}"))?;
-        if let Some(trouble) = log.trouble {
+        let (files, log) = pool.open_filesystem(&name).map_err(|why| format!("{name}: {why}"))?;
+        if let Some(trouble) = log.error {
             return Err(format!("{name}: {trouble}"));
         }
         let seen = look(&files).map_err(|why| format!("{name}: {why}"))?;
@@ -169,10 +170,10 @@ fn matches(pool: &Pool, allowed: &Allowed) -> Result<Found, String> {
 }
 
 /// Whether the pool that is held shows what it must.
-fn matches_held(held: &Held, expected: &Found) -> Result<(), String> {
+fn matches_held(held: &Pool, expected: &Found) -> Result<(), String> {
     for (name, set) in &expected.model.sets {
-        let live = held.files(name).map_err(|why| format!("{name}, held: {why}"))?;
-        let seen = look(live.files()).map_err(|why| format!("{name}, held: {why}"))?;
+        let live = held.filesystem(name).map_err(|why| format!("{name}, held: {why}"))?;
+        let seen = look(live.reader()).map_err(|why| format!("{name}, held: {why}"))?;
         if let Some(wrong) = differences(&set.tree.seen(), &seen, expected.times) {
             return Err(format!("{name}, held:\n  {wrong}"));
         }
@@ -182,8 +183,8 @@ fn matches_held(held: &Held, expected: &Found) -> Result<(), String> {
 
 /// Whether the examiner finds nothing wrong. Gives of how many blocks drives are known to lack a
 /// part.
-pub(crate) fn clean(pool: &Pool) -> Result<u64, String> {
-    let verify = Verify::new(pool, Arc::default()).map_err(|why| why.to_string())?;
+pub(crate) fn clean(pool: &RescuePool) -> Result<u64, String> {
+    let verify = PoolVerifier::new(pool, Arc::default()).map_err(|why| why.to_string())?;
     verify.work();
     while verify.next_round() {
         verify.work();
@@ -197,7 +198,7 @@ fn faults(findings: &Findings) -> String {
     let notes = findings.notes.iter().filter(|note| note.is_fault).map(|note| note.what.clone());
     let mut wrong: Vec<String> = notes.collect();
     wrong.extend(findings.damaged.iter().map(|damaged| format!("{damaged:?}")));
-    let off = |space: &&engine::check::Space| {
+    let off = |space: &&engine::check::VdevSpaceReport| {
         space.leaked_bytes + space.unallocated_bytes + space.contradicting_bytes > 0
     };
     wrong.extend(findings.space.iter().filter(off).map(|space| format!("{space:?}")));
@@ -210,7 +211,7 @@ fn faults(findings: &Findings) -> String {
 /// Whether the pool can be changed after the cut, and the power fail again meanwhile. What the drives
 /// hold before is `newest`, if the pool was taken back from there.
 fn go_on(
-    held: &Held,
+    held: &Pool,
     storm: &Storm,
     (before, newest): (Found, Option<&Allowed>),
     way: u64,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::files::{Kind, Time};
-use engine::held::{
-    Caller, Held, LiveFiles, Move, MoveKind, New, NewDataset, Position, Set as Attrs, Stretch,
-    XattrMode,
+use engine::files::{FileType, Time};
+use engine::pool::{
+    Credentials, MoveKind, NewDataset, NewInode, OpenFileSystem, Pool, Position, RenameRequest,
+    SetAttributes as Attrs, Stretch, XattrMode,
 };
 use units::ObjectId;
 
@@ -105,23 +105,23 @@ impl Op {
         }
     }
 
-    pub(crate) fn pool(&self, held: &Held, now: i64) -> Result<(), String> {
+    pub(crate) fn pool(&self, held: &Pool, now: i64) -> Result<(), String> {
         let plain = |set: &String| NewDataset { name: set.clone(), properties: Vec::new() };
         let done = match self {
             Self::File { set, act } => {
-                let live = held.files(set).map_err(|why| format!("{set}: {why}"))?;
+                let live = held.filesystem(set).map_err(|why| format!("{set}: {why}"))?;
                 return Hand { live, now }.act(act).map_err(|why| format!("{self:?}: {why}"));
             }
             Self::Sync => held.sync(),
             Self::Fsync { set } => {
-                let live = held.files(set).map_err(|why| format!("{set}: {why}"))?;
+                let live = held.filesystem(set).map_err(|why| format!("{set}: {why}"))?;
                 return live.fsync(None).map_err(|why| format!("{self:?}: {why}"));
             }
             Self::NewSet { set } => held.create_filesystem(&plain(set)),
             Self::DestroySet { set } => held.destroy(set),
-            Self::Snapshot { set, name } => held.snapshot(&[format!("{set}@{name}")]),
+            Self::Snapshot { set, name } => held.create_snapshots(&[format!("{set}@{name}")]),
             Self::DestroySnapshot { set, name } => held.destroy(&format!("{set}@{name}")),
-            Self::Rollback { set } => held.rollback(set),
+            Self::Rollback { set } => held.rollback_dataset(set),
             Self::Clone { set, name, new } => {
                 held.clone_snapshot(&format!("{set}@{name}"), &plain(new))
             }
@@ -185,20 +185,20 @@ fn put(bytes: &mut Vec<u8>, start: usize, new: &[u8]) {
 
 /// Does to a file system what operations say.
 struct Hand {
-    live: LiveFiles,
+    live: OpenFileSystem,
     now: i64,
 }
 
 impl Hand {
-    fn caller(&self) -> Caller {
+    fn caller(&self) -> Credentials {
         let now = Time { seconds: self.now, nanoseconds: 0 };
-        Caller { uid: OWNER, gid: 100, now, keeps_setid: false }
+        Credentials { uid: OWNER, gid: 100, now, has_cap_fsetid: false }
     }
 
     fn find(&self, path: &str) -> Result<ObjectId, String> {
-        let found = self.live.files().find(path.as_bytes()).map_err(|why| why.to_string())?;
+        let found = self.live.reader().find(path.as_bytes()).map_err(|why| why.to_string())?;
         let found = found.ok_or_else(|| format!("/{path} is not there"))?;
-        Ok(ObjectId::new(found.id()))
+        Ok(ObjectId::new(found.ino()))
     }
 
     /// The directory that a path is in, and the name there.
@@ -207,34 +207,34 @@ impl Hand {
         Ok((self.find(parent(path))?, name.as_bytes()))
     }
 
-    fn make(&self, path: &str, new: &New<'_>) -> Result<(), String> {
+    fn make(&self, path: &str, new: &NewInode<'_>) -> Result<(), String> {
         let (dir, name) = self.place(path)?;
-        let made = self.live.make(&self.caller(), dir, name, new);
+        let made = self.live.create(&self.caller(), dir, name, new);
         made.map(drop).map_err(|why| why.to_string())
     }
 
     fn name(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
         let (dir, name) = self.place(path)?;
         let name_it = || {
-            let file = self.live.make_unnamed(&self.caller(), dir, &New::default())?.id;
+            let file = self.live.create_tmpfile(&self.caller(), dir, &NewInode::default())?.ino;
             self.live.write(&self.caller(), ObjectId::new(file), Position::At(0), bytes)?;
             self.live.link(&self.caller(), ObjectId::new(file), dir, name)?;
-            self.live.release(ObjectId::new(file))
+            self.live.release_file(ObjectId::new(file))
         };
         name_it().map_err(|why| why.to_string())
     }
 
     fn share(&self, path: &str, to: &str) -> Result<(), String> {
         let from = self.find(path)?;
-        self.make(to, &New::default())?;
+        self.make(to, &NewInode::default())?;
         let to = self.find(to)?;
         let share = || {
-            let source = self.live.files().file(from.get())?;
-            let mut bytes = vec![0; usize::try_from(source.facts().size).unwrap_or(0)];
+            let source = self.live.reader().file(from.get())?;
+            let mut bytes = vec![0; usize::try_from(source.stat().size).unwrap_or(0)];
             source.content().read(0, &mut bytes)?;
-            let length = source.facts().size;
+            let length = source.stat().size;
             let stretch = Stretch { from, start: 0, to, at: 0, length };
-            let done = self.live.share(&self.caller(), &stretch)?;
+            let done = self.live.clone_blocks(&self.caller(), &stretch)?;
             let rest = &bytes[usize::try_from(done).unwrap_or(0)..];
             if rest.is_empty() {
                 return Ok(());
@@ -247,16 +247,23 @@ impl Hand {
     fn act(&self, act: &Act) -> Result<(), String> {
         let (caller, live) = (self.caller(), &self.live);
         let done = match act {
-            Act::Create { path } => return self.make(path, &New::default()),
+            Act::Create { path } => return self.make(path, &NewInode::default()),
             Act::Mkdir { path } => {
-                return self
-                    .make(path, &New { kind: Kind::Directory, mode: 0o777, ..New::default() });
+                return self.make(
+                    path,
+                    &NewInode { kind: FileType::Directory, mode: 0o777, ..NewInode::default() },
+                );
             }
             Act::Symlink { path, target } => {
                 let target = target.as_bytes();
                 return self.make(
                     path,
-                    &New { kind: Kind::Symlink, mode: 0o777, target, ..New::default() },
+                    &NewInode {
+                        kind: FileType::Symlink,
+                        mode: 0o777,
+                        target,
+                        ..NewInode::default()
+                    },
                 );
             }
             Act::Write { path, at, length, seed } => {
@@ -269,13 +276,13 @@ impl Hand {
             }
             Act::Truncate { path, size } => {
                 let set = Attrs { size: Some(*size), ..Attrs::default() };
-                live.set(&caller, self.find(path)?, &set)
+                live.set_attributes(&caller, self.find(path)?, &set)
             }
-            Act::Punch { path, from, to } => live.punch(&caller, self.find(path)?, *from..*to),
+            Act::Punch { path, from, to } => live.punch_hole(&caller, self.find(path)?, *from..*to),
             Act::Rename { from, to } => {
                 let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
                 let kind = MoveKind::Replace;
-                live.rename(&caller, &Move { from_dir, from, to_dir, to, kind })
+                live.rename(&caller, &RenameRequest { from_dir, from, to_dir, to, mode: kind })
             }
             Act::Unlink { path } => {
                 let (dir, name) = self.place(path)?;
@@ -291,7 +298,7 @@ impl Hand {
             }
             Act::SetAttr { path, mode, owner } => {
                 let set = Attrs { mode: Some(*mode), uid: Some(*owner), ..Attrs::default() };
-                live.set(&caller, self.find(path)?, &set)
+                live.set_attributes(&caller, self.find(path)?, &set)
             }
             Act::SetXattr { path, name, length, seed } => {
                 let value = length.map(|length| content(*seed, length));

@@ -6,8 +6,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Device, Memory};
-use engine::held::{
-    Held, NewPool, NewVdev, Purpose, Rewind, TakeOver, Wishes, World, create_on_with, hold_on_as,
+use engine::pool::{
+    CreateOptions, Environment, ImportOptions, NewPool, NewVdev, Pool, Purpose, Rewind,
+    create_on_devices_with, import_devices_with,
 };
 use sim::{Seed, Storm};
 
@@ -68,12 +69,12 @@ impl Shape {
 
     fn vdev(self) -> NewVdev {
         let shape = match self {
-            Self::Single | Self::Plain => engine::held::Shape::Single,
-            Self::Mirror => engine::held::Shape::Mirror,
-            Self::Raidz1 | Self::Degraded => engine::held::Shape::Raidz(1),
+            Self::Single | Self::Plain => engine::pool::Shape::Single,
+            Self::Mirror => engine::pool::Shape::Mirror,
+            Self::Raidz1 | Self::Degraded => engine::pool::Shape::Raidz(1),
         };
         let drives = (0..self.drives()).map(|index| PathBuf::from(format!("/disk{index}")));
-        NewVdev { shape, drives: drives.collect(), purpose: Purpose::Data }
+        NewVdev { layout: shape, drives: drives.collect(), role: Purpose::Data }
     }
 
     /// Makes a pool on blank drives, with a few files.
@@ -96,11 +97,11 @@ impl Shape {
     }
 
     /// Makes a pool on the drives of a storm.
-    pub(crate) fn create(self, storm: &Storm, seed: u64) -> Result<Held, String> {
+    pub(crate) fn create(self, storm: &Storm, seed: u64) -> Result<Pool, String> {
         let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let (compression, features) =
             if self == Self::Plain { ("lzjb", "legacy") } else { ("lz4", "off") };
-        let wishes = Wishes::of(&[property("compatibility", features)], false);
+        let wishes = CreateOptions::parse(&[property("compatibility", features)], false);
         let new = NewPool {
             name: POOL.to_owned(),
             vdevs: vec![self.vdev()],
@@ -109,7 +110,8 @@ impl Shape {
             properties: vec![property("recordsize", "4096"), property("compression", compression)],
             force: false,
         };
-        let made = wishes.and_then(|all| create_on_with(&new, all, &storm.devices(), &world(seed)));
+        let made = wishes
+            .and_then(|all| create_on_devices_with(&new, all, &storm.devices(), &world(seed)));
         made.map_err(|why| why.to_string())
     }
 }
@@ -134,7 +136,7 @@ fn furniture() -> Vec<Op> {
 }
 
 /// Takes the pool on some drives over.
-pub(crate) fn hold(devices: &[Arc<dyn Device>], seed: u64) -> Result<Held, String> {
+pub(crate) fn hold(devices: &[Arc<dyn Device>], seed: u64) -> Result<Pool, String> {
     hold_as(devices, Rewind::No, seed)
 }
 
@@ -143,10 +145,11 @@ pub(crate) fn hold_as(
     devices: &[Arc<dyn Device>],
     rewind: Rewind,
     seed: u64,
-) -> Result<Held, String> {
-    let how = TakeOver { rewind, ..TakeOver::default() };
-    let held = hold_on_as(devices, POOL, &how, &world(seed)).map_err(|why| why.to_string())?;
-    match held.take_broken_logs().first() {
+) -> Result<Pool, String> {
+    let how = ImportOptions { rewind, ..ImportOptions::default() };
+    let held =
+        import_devices_with(devices, POOL, &how, &world(seed)).map_err(|why| why.to_string())?;
+    match held.take_replay_failures().first() {
         Some(log) => Err(log.to_string()),
         None => Ok(held),
     }
@@ -154,9 +157,9 @@ pub(crate) fn hold_as(
 
 /// The world outside, from a seed. One thread alone works on a sync, so that a run is the same
 /// each time.
-pub(crate) fn world(seed: u64) -> World {
+pub(crate) fn world(seed: u64) -> Environment {
     let chance = Mutex::new(Seed::new(seed));
-    World {
+    Environment {
         random: Arc::new(move |bytes| {
             let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
             for part in bytes.chunks_mut(8) {
@@ -165,8 +168,8 @@ pub(crate) fn world(seed: u64) -> World {
         }),
         now: Arc::new(|| (START.unsigned_abs(), 0)),
         workers: 1,
-        dirty: 64 << 20,
-        cache: engine::held::Memory::default(),
+        max_dirty: 64 << 20,
+        cache: engine::pool::Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

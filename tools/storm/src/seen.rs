@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::files::{File, Files, Kind};
+use engine::files::{File, FileSystemReader, FileType};
 
 /// What a file is and holds.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) enum What {
     /// A symbolic link, with its target.
     Link(String),
     /// None of these.
-    Strange(Kind),
+    Strange(FileType),
 }
 
 /// What is seen of a file.
@@ -48,17 +48,17 @@ impl std::fmt::Debug for What {
 }
 
 /// Looks at all of a file system.
-pub(crate) fn look(files: &Files) -> Result<BTreeMap<String, Seen>, String> {
+pub(crate) fn look(files: &FileSystemReader) -> Result<BTreeMap<String, Seen>, String> {
     let mut seen = BTreeMap::new();
     let mut ids = BTreeMap::new();
     let root = files.root().map_err(|why| why.to_string())?;
     let mut todo = vec![(String::new(), root)];
     while let Some((path, file)) = todo.pop() {
         let failed = |why: engine::files::Error| format!("{path}: {why}");
-        if file.facts().is_directory() {
-            for name in files.sorted(&file).map_err(failed)? {
-                let child = files.file(name.id).map_err(failed)?;
-                if child.facts().kind != name.kind {
+        if file.stat().is_directory() {
+            for name in files.read_dir_sorted(&file).map_err(failed)? {
+                let child = files.file(name.ino).map_err(failed)?;
+                if child.stat().kind != name.kind {
                     return Err(format!("{path}: an entry says what its file is not"));
                 }
                 let name = String::from_utf8_lossy(&name.name).into_owned();
@@ -66,7 +66,7 @@ pub(crate) fn look(files: &Files) -> Result<BTreeMap<String, Seen>, String> {
                 todo.push((below, child));
             }
         }
-        ids.insert(path.clone(), file.id());
+        ids.insert(path.clone(), file.ino());
         seen.insert(path.clone(), look_at(&file).map_err(failed)?);
     }
     let mut first: BTreeMap<u64, String> = BTreeMap::new();
@@ -78,15 +78,15 @@ pub(crate) fn look(files: &Files) -> Result<BTreeMap<String, Seen>, String> {
 }
 
 fn look_at(file: &File) -> Result<Seen, engine::files::Error> {
-    let facts = file.facts();
+    let facts = file.stat();
     let what = match facts.kind {
-        Kind::File => {
+        FileType::File => {
             let mut bytes = vec![0; usize::try_from(facts.size).unwrap_or(0)];
             file.content().read(0, &mut bytes)?;
             What::File(Arc::new(bytes))
         }
-        Kind::Directory => What::Directory,
-        Kind::Symlink => What::Link(String::from_utf8_lossy(&file.target()?).into_owned()),
+        FileType::Directory => What::Directory,
+        FileType::Symlink => What::Link(String::from_utf8_lossy(&file.read_link()?).into_owned()),
         other => What::Strange(other),
     };
     let attributes = file.xattrs()?.into_iter().map(|(name, value)| {
@@ -96,7 +96,7 @@ fn look_at(file: &File) -> Result<Seen, engine::files::Error> {
         what,
         mode: facts.mode,
         owner: facts.uid,
-        links: facts.links,
+        links: facts.nlink,
         mtime: facts.mtime.seconds,
         attributes: attributes.collect(),
         same_as: String::new(),

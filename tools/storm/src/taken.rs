@@ -9,10 +9,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use device::{Device, Memory};
-use engine::dataset::Wanted;
-use engine::files::{File, Files, Kind, Time};
-use engine::held::{Caller, Held, LiveFiles, Position, Set, TakeOver, World, hold_on_as};
-use engine::{OpenOptions, Pool};
+use engine::dataset::DatasetQuery;
+use engine::files::{File, FileSystemReader, FileType, Time};
+use engine::pool::{
+    Credentials, Environment, ImportOptions, OpenFileSystem, Pool, Position, SetAttributes,
+    import_devices_with,
+};
+use engine::{OpenOptions, RescuePool};
 use sim::Storm;
 use units::ObjectId;
 
@@ -68,9 +71,11 @@ impl Taken {
             return Ok(None);
         }
         taken.note(0)?;
-        let how = TakeOver::default();
-        let world = World { dirty, ..world(seed) };
-        let Ok(held) = hold_on_as(&devices, &taken.name, &how, &world) else { return Ok(None) };
+        let how = ImportOptions::default();
+        let world = Environment { max_dirty: dirty, ..world(seed) };
+        let Ok(held) = import_devices_with(&devices, &taken.name, &how, &world) else {
+            return Ok(None);
+        };
         let said = |why: engine::Error| why.to_string();
         held.sync().map_err(said)?;
         taken.note(0)?;
@@ -132,8 +137,8 @@ impl Taken {
         }
         clean(&pool).map_err(|why| format!("txg {txg}: {why}"))?;
         drop(pool);
-        let how = TakeOver { force: true, ..TakeOver::default() };
-        let held = hold_on_as(&devices, &self.name, &how, &world(way));
+        let how = ImportOptions { force: true, ..ImportOptions::default() };
+        let held = import_devices_with(&devices, &self.name, &how, &world(way));
         let held = held.map_err(|why| format!("cannot be held: {why}"))?;
         if way.is_multiple_of(2) {
             change(&held, &found, way.is_multiple_of(4), way)?;
@@ -158,17 +163,17 @@ impl Taken {
     }
 }
 
-fn open(devices: &[Arc<dyn Device>], name: &str) -> Result<Pool, String> {
-    let search = engine::search_on(devices);
+fn open(devices: &[Arc<dyn Device>], name: &str) -> Result<RescuePool, String> {
+    let search = engine::search_devices(devices);
     search.open(name, &OpenOptions::default()).map_err(|why| format!("cannot be opened: {why}"))
 }
 
 /// Looks at all of a pool.
-fn look(pool: &Pool) -> Result<All, String> {
+fn look(pool: &RescuePool) -> Result<All, String> {
     let mut names = Vec::new();
     let mut trouble = Vec::new();
-    let wanted = Wanted { properties: vec!["type".to_owned()], ..Wanted::default() };
-    let listed = pool.list(
+    let wanted = DatasetQuery { properties: vec!["type".to_owned()], ..DatasetQuery::default() };
+    let listed = pool.list_datasets(
         pool.name(),
         &wanted,
         &mut |dataset| names.push((dataset.name, dataset.kind)),
@@ -181,11 +186,11 @@ fn look(pool: &Pool) -> Result<All, String> {
     let mut all = All::new();
     for (name, kind) in names {
         // what is there in part only is not shown as files, nor changed
-        let is_whole = kind != "bookmark" && matches!(pool.partial(&name), Ok(None));
-        let files = is_whole.then(|| pool.files(&name).ok()).flatten();
+        let is_whole = kind != "bookmark" && matches!(pool.incomplete_kind(&name), Ok(None));
+        let files = is_whole.then(|| pool.open_filesystem(&name).ok()).flatten();
         let seen = match files {
-            Some((_, log)) if log.trouble.is_some() => {
-                return Err(format!("{name}: {:?}", log.trouble));
+            Some((_, log)) if log.error.is_some() => {
+                return Err(format!("{name}: {:?}", log.error));
             }
             Some((files, _)) => Some(look_at(&files).map_err(|why| format!("{name}: {why}"))?),
             None => None,
@@ -195,14 +200,14 @@ fn look(pool: &Pool) -> Result<All, String> {
     Ok(all)
 }
 
-fn look_at(files: &Files) -> Result<BTreeMap<Vec<u8>, String>, engine::files::Error> {
+fn look_at(files: &FileSystemReader) -> Result<BTreeMap<Vec<u8>, String>, engine::files::Error> {
     let mut seen = BTreeMap::new();
     let mut todo = vec![(Vec::new(), files.root()?)];
     while let Some((path, file)) = todo.pop() {
-        if file.facts().is_directory() {
-            for entry in files.sorted(&file)? {
+        if file.stat().is_directory() {
+            for entry in files.read_dir_sorted(&file)? {
                 let below = [&path, &b"/"[..], &entry.name].concat();
-                todo.push((below, files.file(entry.id)?));
+                todo.push((below, files.file(entry.ino)?));
             }
         }
         seen.insert(path, facts(&file)?);
@@ -212,10 +217,10 @@ fn look_at(files: &Files) -> Result<BTreeMap<Vec<u8>, String>, engine::files::Er
 
 /// What a file is and holds, but for its times, which the replay of a log sets.
 fn facts(file: &File) -> Result<String, engine::files::Error> {
-    let facts = file.facts();
+    let facts = file.stat();
     let mut sum = DefaultHasher::new();
     match facts.kind {
-        Kind::File => {
+        FileType::File => {
             let ends = [0..facts.size.min(ENDS), facts.size.saturating_sub(ENDS)..facts.size];
             for end in ends {
                 let length = usize::try_from(end.end - end.start).unwrap_or(0);
@@ -224,11 +229,11 @@ fn facts(file: &File) -> Result<String, engine::files::Error> {
                 bytes.hash(&mut sum);
             }
         }
-        Kind::Symlink => file.target()?.hash(&mut sum),
+        FileType::Symlink => file.read_link()?.hash(&mut sum),
         _ => {}
     }
     file.xattrs()?.hash(&mut sum);
-    let (kind, size, mode, links) = (facts.kind, facts.size, facts.mode, facts.links);
+    let (kind, size, mode, links) = (facts.kind, facts.size, facts.mode, facts.nlink);
     let size = if facts.is_directory() { 0 } else { size };
     Ok(format!("{kind:?} {size} {mode:o} {links} {} {:x}", facts.uid, sum.finish()))
 }
@@ -253,10 +258,10 @@ fn difference(expected: &All, found: &All) -> Option<String> {
 
 /// Deletes a third of the files, rewrites the midst of another and shortens the last; or deletes all.
 /// What a quota forbids is left.
-fn change(held: &Held, now: &All, all: bool, seed: u64) -> Result<(), String> {
+fn change(held: &Pool, now: &All, all: bool, seed: u64) -> Result<(), String> {
     for (set, seen) in now {
         let (Some(seen), false) = (seen, set.contains('@')) else { continue };
-        let live = held.files(set).map_err(|why| format!("{set}: {why}"))?;
+        let live = held.filesystem(set).map_err(|why| format!("{set}: {why}"))?;
         let files = seen.iter().filter(|(_, facts)| facts.starts_with("File"));
         for (index, (path, _)) in files.take(MOST).enumerate() {
             let way = if all { 0 } else { index % 3 };
@@ -270,29 +275,33 @@ fn change(held: &Held, now: &All, all: bool, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-fn change_one(live: &LiveFiles, path: &[u8], way: usize, seed: u64) -> Result<(), String> {
-    let by =
-        Caller { uid: 0, gid: 0, now: Time { seconds: NOW, nanoseconds: 0 }, keeps_setid: false };
+fn change_one(live: &OpenFileSystem, path: &[u8], way: usize, seed: u64) -> Result<(), String> {
+    let by = Credentials {
+        uid: 0,
+        gid: 0,
+        now: Time { seconds: NOW, nanoseconds: 0 },
+        has_cap_fsetid: false,
+    };
     let said = |why: engine::files::Error| format!("{why:?}");
     let find = |path: &[u8]| {
-        let found = live.files().find(path).map_err(said)?;
+        let found = live.reader().find(path).map_err(said)?;
         found.ok_or_else(|| "it is not there".to_owned())
     };
     let file = find(path)?;
-    let (id, size) = (ObjectId::new(file.id()), file.facts().size);
+    let (id, size) = (ObjectId::new(file.ino()), file.stat().size);
     match way {
         0 => {
             let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             let (folder, name) = (find(&path[..slash])?, &path[slash + 1..]);
-            live.unlink(&by, ObjectId::new(folder.id()), name).map_err(said)
+            live.unlink(&by, ObjectId::new(folder.ino()), name).map_err(said)
         }
         1 => {
             let bytes = content(seed, 20_000);
             live.write(&by, id, Position::At(size / 3), &bytes).map(drop).map_err(said)
         }
         _ => {
-            let half = Set { size: Some(size / 2), ..Set::default() };
-            live.set(&by, id, &half).map(drop).map_err(said)
+            let half = SetAttributes { size: Some(size / 2), ..SetAttributes::default() };
+            live.set_attributes(&by, id, &half).map(drop).map_err(said)
         }
     }
 }

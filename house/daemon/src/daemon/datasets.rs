@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::dataset::{Dataset, Wanted, is_for};
-use engine::files::Partial;
-use engine::held::{Held, NewDataset};
+use engine::dataset::{Dataset, DatasetQuery, is_settable};
+use engine::files::IncompleteKind;
+use engine::pool::{NewDataset, Pool};
 
 use super::mounts::{
     MountChange, MountEffect, UnmountOptions, is_within, mount_all_pools, mount_effect,
@@ -64,7 +64,7 @@ impl Daemon {
             }
             Request::Bookmark { snapshot, bookmark: mark } => {
                 self.change_pool_datasets(&mark, |pool| {
-                    pool.handle.bookmark(&snapshot, &mark)?;
+                    pool.handle.create_bookmark(&snapshot, &mark)?;
                     Ok(Vec::new())
                 })
             }
@@ -83,7 +83,7 @@ impl Daemon {
                 })
             }
             Request::Promote { name } => self.change_pool_datasets(&name, |pool| {
-                pool.handle.promote(&name)?;
+                pool.handle.promote_clone(&name)?;
                 Ok(Vec::new())
             }),
             Request::Rename { from, to, recursive, parents, force } => {
@@ -92,7 +92,7 @@ impl Daemon {
                 let change = MountChange { effect, properties: Vec::new(), force };
                 let done = self.change_and_remount(&from, &to, &change, |pool| {
                     create_parents(&pool.handle, &to, parents && is_head)?;
-                    Ok(pool.handle.rename(&from, &to, recursive)?)
+                    Ok(pool.handle.rename_dataset(&from, &to, recursive)?)
                 });
                 warning_response(done?)
             }
@@ -192,7 +192,7 @@ impl Daemon {
         for_each_dataset(names, |name| {
             self.change_and_remount(name, name, &change, |pool| {
                 let set = |(property, value): &(String, String)| {
-                    Ok(pool.handle.set(name, property, value)?)
+                    Ok(pool.handle.set_property(name, property, value)?)
                 };
                 properties.iter().try_for_each(set)
             })
@@ -330,7 +330,7 @@ impl Daemon {
         for name in &names {
             let pool = self.pool_of_dataset(name)?;
             let mut more = Vec::new();
-            pool.handle.list(
+            pool.handle.list_datasets(
                 name,
                 &listing.query,
                 &mut |dataset| more.push(dataset),
@@ -368,7 +368,10 @@ impl Daemon {
                     let below = list_heads(&pool.handle, head)?;
                     // there are no snapshots of what was received in part
                     let received = |it: &Dataset| {
-                        matches!(pool.handle.partial(&it.name), Ok(Some(Partial::Received)))
+                        matches!(
+                            pool.handle.incomplete_kind(&it.name),
+                            Ok(Some(IncompleteKind::Received))
+                        )
                     };
                     let heads = below.iter().filter(|it| is_head(it) && !received(it));
                     all.extend(heads.map(|dataset| format!("{}@{part}", dataset.name)));
@@ -376,7 +379,7 @@ impl Daemon {
                     all.push(name.clone());
                 }
             }
-            pool.handle.snapshot_with(&all, properties)?;
+            pool.handle.create_snapshots_with(&all, properties)?;
             Ok(Vec::new())
         })
     }
@@ -445,8 +448,11 @@ fn inherit_property(
 ) -> Result<()> {
     let unset = |name: &str| {
         let held = &pool.handle;
-        let done =
-            if received { held.revert(name, property) } else { held.inherit(name, property) };
+        let done = if received {
+            held.revert_property(name, property)
+        } else {
+            held.inherit_property(name, property)
+        };
         Ok(done?)
     };
     if !recursive {
@@ -454,7 +460,7 @@ fn inherit_property(
     }
     let heads = list_heads(&pool.handle, name)?;
     // below there may be volumes, which have not all that file systems have
-    let has_it = |it: &&Dataset| it.name == name || is_for(property, &it.kind);
+    let has_it = |it: &&Dataset| it.name == name || is_settable(property, &it.kind);
     let mut heads = heads.iter().filter(|dataset| is_head(dataset)).filter(has_it);
     heads.try_for_each(|dataset| unset(&dataset.name))
 }
@@ -464,41 +470,48 @@ fn is_head(dataset: &Dataset) -> bool {
 }
 
 /// A file system or volume and all those below it, but no snapshots: there may be thousands.
-fn list_heads(held: &Held, target: &str) -> Result<Vec<Dataset>> {
+fn list_heads(held: &Pool, target: &str) -> Result<Vec<Dataset>> {
     let kinds = ["filesystem", "volume"].map(str::to_owned).to_vec();
-    list_wanted(held, target, &Wanted { kinds, properties: vec!["type".to_owned()], depth: None })
+    list_wanted(
+        held,
+        target,
+        &DatasetQuery { kinds, properties: vec!["type".to_owned()], depth: None },
+    )
 }
 
 /// A dataset and all that is in and below it, with what tells who depends on whom.
-pub(super) fn list_subtree(held: &Held, target: &str) -> Result<Vec<Dataset>> {
+pub(super) fn list_subtree(held: &Pool, target: &str) -> Result<Vec<Dataset>> {
     let properties = ["createtxg", "clones", "origin"].map(str::to_owned).to_vec();
-    list_wanted(held, target, &Wanted { properties, ..Wanted::default() })
+    list_wanted(held, target, &DatasetQuery { properties, ..DatasetQuery::default() })
 }
 
-fn list_wanted(held: &Held, target: &str, wanted: &Wanted) -> Result<Vec<Dataset>> {
+fn list_wanted(held: &Pool, target: &str, wanted: &DatasetQuery) -> Result<Vec<Dataset>> {
     let (mut found, mut trouble) = (Vec::new(), None);
-    held.list(target, wanted, &mut |dataset| found.push(dataset), &mut |event| {
+    held.list_datasets(target, wanted, &mut |dataset| found.push(dataset), &mut |event| {
         trouble = Some(event.to_string());
     })?;
     // what cannot be seen cannot be judged
     trouble.map_or(Ok(found), |why| Err(Error::refused_error(why)))
 }
 
-fn dataset_exists(held: &Held, name: &str) -> Result<bool> {
+fn dataset_exists(held: &Pool, name: &str) -> Result<bool> {
     Ok(dataset_kind(held, name)?.is_some())
 }
 
 /// Whether there is a dataset of that name and kind.
-fn has_kind(held: &Held, name: &str, kind: &str) -> Result<bool> {
+fn has_kind(held: &Pool, name: &str, kind: &str) -> Result<bool> {
     Ok(dataset_kind(held, name)?.is_some_and(|found| found == kind))
 }
 
 /// What kind of a dataset has that name; none: none has it.
-fn dataset_kind(held: &Held, name: &str) -> Result<Option<String>> {
-    let wanted =
-        Wanted { depth: Some(0), properties: vec!["type".to_owned()], ..Wanted::default() };
+fn dataset_kind(held: &Pool, name: &str) -> Result<Option<String>> {
+    let wanted = DatasetQuery {
+        depth: Some(0),
+        properties: vec!["type".to_owned()],
+        ..DatasetQuery::default()
+    };
     let mut kind = None;
-    match held.list(name, &wanted, &mut |it| kind = Some(it.kind), &mut |_| ()) {
+    match held.list_datasets(name, &wanted, &mut |it| kind = Some(it.kind), &mut |_| ()) {
         Ok(()) => Ok(kind),
         Err(engine::Error::NoSuchDataset { .. }) => Ok(None),
         Err(why) => Err(why.into()),
@@ -506,7 +519,7 @@ fn dataset_kind(held: &Held, name: &str) -> Result<Option<String>> {
 }
 
 /// Makes the file systems above that are not there, and gives their names.
-fn create_parents(held: &Held, name: &str, wanted: bool) -> Result<Vec<String>> {
+fn create_parents(held: &Pool, name: &str, wanted: bool) -> Result<Vec<String>> {
     let mut made = Vec::new();
     for (at, _) in name.match_indices('/').filter(|_| wanted) {
         let above = name.get(..at).unwrap_or(name).to_owned();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::held::DestroyPlan;
+use engine::pool::DestroyPlan;
 use parking_lot::MutexGuard;
 
 use super::datasets::list_subtree;
@@ -115,7 +115,7 @@ impl ManagedPool {
     /// Waits a moment for programs to close volumes.
     fn wait_closed(&self, names: &[String]) -> Result<()> {
         for _ in 0..TRIES {
-            if !self.handle.is_any_open(names)? {
+            if !self.handle.is_any_volume_held(names)? {
                 break;
             }
             std::thread::sleep(PAUSE);

@@ -119,7 +119,8 @@ fn map_dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
         if let Some(at) = name.rfind(['@', '#', '/']) {
             found.entry(name.get(..at).unwrap_or(name)).or_default().push(name);
         }
-        if let Some(origin) = dataset.value("origin").filter(|origin| origin.contains('@')) {
+        if let Some(origin) = dataset.property_value("origin").filter(|origin| origin.contains('@'))
+        {
             found.entry(origin).or_default().push(name);
         }
     }

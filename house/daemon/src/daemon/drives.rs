@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::held::{Groups, Held, NewVdev, Purpose, Shape};
+use engine::pool::{Groups, NewVdev, Pool, Purpose, Shape};
 
 use super::Daemon;
 use crate::{Result, VdevLayout, VdevRole};
@@ -33,7 +33,7 @@ impl Daemon {
     ) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.replace(old, new, force).map_err(|why| self.in_use_error(why))?;
+        pool.handle.replace_drive(old, new, force).map_err(|why| self.in_use_error(why))?;
         self.log.write_line(&format!("pool '{name}': drive '{old}' is being replaced"));
         self.start_resilver(&pool.handle)
     }
@@ -48,13 +48,13 @@ impl Daemon {
     ) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.attach(beside, new, force).map_err(|why| self.in_use_error(why))?;
+        pool.handle.attach_drive(beside, new, force).map_err(|why| self.in_use_error(why))?;
         self.log
             .write_line(&format!("pool '{name}': '{}' is put beside '{beside}'", new.display()));
         self.start_resilver(&pool.handle)
     }
 
-    fn start_resilver(&self, held: &Held) -> Result<()> {
+    fn start_resilver(&self, held: &Pool) -> Result<()> {
         held.start_resilver();
         self.save_pools()
     }
@@ -63,7 +63,7 @@ impl Daemon {
     pub(super) fn detach_drive(&self, name: &str, drive: &str) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.detach(drive)?;
+        pool.handle.detach_drive(drive)?;
         self.log.write_line(&format!("pool '{name}': drive '{drive}' is detached"));
         self.save_pools()
     }
@@ -88,7 +88,7 @@ impl Daemon {
 /// A top-level vdev, as the engine has it.
 pub(super) fn to_new_vdev((group, role, drives): &(VdevLayout, VdevRole, Vec<PathBuf>)) -> NewVdev {
     NewVdev {
-        shape: match group {
+        layout: match group {
             VdevLayout::Single => Shape::Single,
             VdevLayout::Mirror => Shape::Mirror,
             VdevLayout::Raidz(parity) => Shape::Raidz(*parity),
@@ -98,7 +98,7 @@ pub(super) fn to_new_vdev((group, role, drives): &(VdevLayout, VdevRole, Vec<Pat
             }
         },
         drives: drives.clone(),
-        purpose: match role {
+        role: match role {
             VdevRole::Data => Purpose::Data,
             VdevRole::Log => Purpose::Log,
             VdevRole::Special => Purpose::Special,

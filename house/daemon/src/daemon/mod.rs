@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use destroy_plan::DestroyScope;
-use engine::held::{Held, Judging, Rewind, Rewound, World};
+use engine::pool::{Environment, Pool, Rewind, RewindProbe, RewindTarget};
 use mounts::UnmountOptions;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -49,7 +49,7 @@ const L2ARC_FEED_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Daemon {
     state_dir: StateDir,
     pub(crate) log: Log,
-    environment: World,
+    environment: Environment,
     pools: Mutex<BTreeMap<String, Arc<ManagedPool>>>,
     /// Pools that were there when the daemon ended and cannot be taken over now.
     unavailable: Mutex<Vec<UnavailablePool>>,
@@ -61,12 +61,12 @@ pub(crate) struct Daemon {
     /// What is remembered is written by one at a time, so that the last one writes what is true last.
     state_file_lock: Mutex<()>,
     /// What is read before a pool is taken back.
-    rewind_probe: Mutex<Arc<Judging>>,
+    rewind_probe: Mutex<Arc<RewindProbe>>,
 }
 
 /// A pool with its threads.
 struct ManagedPool {
-    handle: Held,
+    handle: Pool,
     altroot: Option<PathBuf>,
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -76,7 +76,7 @@ struct ManagedPool {
 }
 
 impl Daemon {
-    pub(crate) fn new(state_dir: StateDir, log: Log, environment: World) -> Self {
+    pub(crate) fn new(state_dir: StateDir, log: Log, environment: Environment) -> Self {
         let (pools, unavailable, reimport_thread, import_lock, state_file_lock, rewind_probe) =
             Default::default();
         let shutting_down = AtomicBool::new(false);
@@ -95,13 +95,13 @@ impl Daemon {
     }
 
     /// Has a pool from now on: starts its threads.
-    fn add_pool(self: &Arc<Self>, held: Held, altroot: Option<PathBuf>) -> Arc<ManagedPool> {
+    fn add_pool(self: &Arc<Self>, held: Pool, altroot: Option<PathBuf>) -> Arc<ManagedPool> {
         let stop = Arc::new(AtomicBool::new(false));
         let name = held.name().to_owned();
         let (house, writer, ends) = (Arc::downgrade(self), held.clone(), Arc::clone(&stop));
         let interval = if fuse::forwards_sync() { TXG_INTERVAL } else { INTERVAL_WITHOUT_SYNC };
         let writes = std::thread::Builder::new().name(format!("pool {name}")).spawn(move || {
-            if let Err(why) = writer.run(interval, &ends)
+            if let Err(why) = writer.run_txg_sync(interval, &ends)
                 && let Some(house) = house.upgrade()
             {
                 house.log.write_line(&why.to_string());
@@ -109,14 +109,14 @@ impl Daemon {
         });
         let (living, ends) = (held.clone(), Arc::clone(&stop));
         let signs = std::thread::Builder::new().name(format!("signs {name}"));
-        let signs = signs.spawn(move || living.give_signs(HEARTBEAT_INTERVAL, &ends));
+        let signs = signs.spawn(move || living.run_mmp_heartbeat(HEARTBEAT_INTERVAL, &ends));
         let mut threads = Vec::new();
         let (keeper, ends) = (held.clone(), Arc::clone(&stop));
         let caches = std::thread::Builder::new().name(format!("cache {name}"));
-        let caches = caches.spawn(move || keeper.keep_cache(L2ARC_FEED_INTERVAL, &ends));
+        let caches = caches.spawn(move || keeper.run_l2arc_feed(L2ARC_FEED_INTERVAL, &ends));
         let (mender, ends) = (held.clone(), Arc::clone(&stop));
         let mends = std::thread::Builder::new().name(format!("mends {name}"));
-        let mends = mends.spawn(move || mender.keep_mended(&ends));
+        let mends = mends.spawn(move || mender.run_scans(&ends));
         for (started, what) in [
             (writes, "write its changes"),
             (signs, "give signs of life"),
@@ -154,7 +154,7 @@ impl Daemon {
             drives: pool.handle.known_drives(),
             altroot: pool.altroot.clone(),
             read_only: pool.handle.is_read_only(),
-            temporary: pool.handle.is_name_temporary(),
+            temporary: pool.handle.has_temporary_name(),
             // what is written to is its newest state now
             rewind: pool.saved_rewind(),
         };
@@ -174,7 +174,7 @@ impl Daemon {
         // they stay among its pools: whatever is remembered from now on has them, too
         let pools = self.pools.lock().clone();
         for (name, pool) in pools {
-            match pool.close(Held::release) {
+            match pool.close(Pool::close) {
                 Ok(()) => {
                     self.log.write_line(&format!("pool '{name}' is left until the next start"))
                 }
@@ -212,7 +212,7 @@ impl Daemon {
     /// The pool with that name, which is not just to be looked at.
     fn writable_pool(&self, name: &str) -> Result<Arc<ManagedPool>> {
         let pool = self.pool(name)?;
-        pool.handle.judge_change()?;
+        pool.handle.check_writable()?;
         Ok(pool)
     }
 
@@ -249,7 +249,7 @@ impl Daemon {
                 let (imported, warnings) = self.import_pools(&import)?;
                 Ok(Response { warnings, ..value_response(&imported)? })
             }
-            Request::RewindProgress {} => value_response(&self.rewind_probe.lock().so_far()),
+            Request::RewindProgress {} => value_response(&self.rewind_probe.lock().progress()),
             Request::StopRewindProbe {} => {
                 self.rewind_probe.lock().stop();
                 empty_response(())
@@ -279,7 +279,7 @@ impl Daemon {
             }
             Request::SyncPools { names } => self.sync_pools(&names).map(empty_response)?,
             Request::RecordCommand { pool, command: line, uid: user } => {
-                self.pool(&pool)?.handle.note_command(&line, user);
+                self.pool(&pool)?.handle.record_command(&line, user);
                 empty_response(())
             }
             Request::AddDrives { name, vdevs, force } => {
@@ -313,12 +313,12 @@ impl Daemon {
 impl ManagedPool {
     /// As of when it is looked at. What is written to is its newest state.
     fn saved_rewind(&self) -> Rewind {
-        let rewound = self.handle.rewound().filter(|_| self.handle.is_read_only());
-        rewound.as_ref().map_or(Rewind::No, Rewound::again)
+        let rewound = self.handle.rewind_target().filter(|_| self.handle.is_read_only());
+        rewound.as_ref().map_or(Rewind::No, RewindTarget::as_rewind)
     }
 
     /// Ends what goes on in it, and leaves it as `way` says.
-    fn close(&self, way: impl FnOnce(&Held) -> engine::Result<()>) -> engine::Result<()> {
+    fn close(&self, way: impl FnOnce(&Pool) -> engine::Result<()>) -> engine::Result<()> {
         let _changing = self.dataset_lock.lock();
         // nobody mounts it from now on; whoever is in it gets errors
         let _ = self.unmount_selected(&|_| true, UnmountOptions { force: true, keep_dirs: false });

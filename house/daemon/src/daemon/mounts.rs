@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use engine::KeyState;
 use engine::dataset::{self, Dataset, Property};
 use engine::files::Time;
-use engine::held::Set;
+use engine::pool::SetAttributes;
 use fuse::{Beside, LiveOptions, MountTable, Mounted};
 use parking_lot::MutexGuard;
 use vfs::{Credentials, FileSystem};
@@ -220,7 +220,7 @@ impl ManagedPool {
                 gone.overrides.without_changed(|it| change.affects(target, dataset, it))
             });
             let anew = change.effect == MountEffect::RemountAll && is_within(&dataset.name, target);
-            match dataset.value("canmount") {
+            match dataset.property_value("canmount") {
                 Some("off") => None,
                 Some("on") if anew => Some(wish.unwrap_or_default()),
                 _ => wish,
@@ -260,7 +260,7 @@ impl ManagedPool {
         let found = found.filter(|it| !here.contains(&it.name));
         let wanted = found.filter_map(|dataset| {
             let (wish, dir) = (chosen(&dataset)?, self.mountpoint_dir(&dataset)?);
-            let is_whole = !matches!(self.handle.partial(&dataset.name), Ok(Some(_)));
+            let is_whole = !matches!(self.handle.incomplete_kind(&dataset.name), Ok(Some(_)));
             is_whole.then_some(PlannedMount { dir, dataset, overrides: wish })
         });
         Ok(wanted.collect())
@@ -347,11 +347,11 @@ impl ManagedPool {
         let Some(dataset) = found.first() else {
             return Err(Error::refused_error(format!("'{name}' is no file system")));
         };
-        if dataset.value("canmount") == Some("off") {
+        if dataset.property_value("canmount") == Some("off") {
             return Err(Error::refused_error(format!("'{name}' has canmount=off")));
         }
         let Some(dir) = self.mountpoint_dir(dataset) else {
-            let at = dataset.value("mountpoint").unwrap_or("none");
+            let at = dataset.property_value("mountpoint").unwrap_or("none");
             return Err(Error::refused_error(format!(
                 "'{name}' has mountpoint={at}, or is locked: it has no folder to be mounted on"
             )));
@@ -360,19 +360,25 @@ impl ManagedPool {
     }
 
     fn list_filesystems(&self, target: &str, depth: Option<usize>) -> Result<Vec<Dataset>> {
-        let wanted = dataset::Wanted {
+        let wanted = dataset::DatasetQuery {
             kinds: vec!["filesystem".to_owned()],
             depth,
             properties: MOUNT_PROPERTIES.map(str::to_owned).to_vec(),
         };
         let mut found = Vec::new();
-        self.handle.list(target, &wanted, &mut |dataset| found.push(dataset), &mut |_| ())?;
+        self.handle.list_datasets(
+            target,
+            &wanted,
+            &mut |dataset| found.push(dataset),
+            &mut |_| (),
+        )?;
         Ok(found)
     }
 
     /// Where a file system belongs; none: nowhere.
     fn mountpoint_dir(&self, dataset: &Dataset) -> Option<PathBuf> {
-        let point = dataset.value("mountpoint").filter(|_| dataset.key != KeyState::Locked)?;
+        let point =
+            dataset.property_value("mountpoint").filter(|_| dataset.key != KeyState::Locked)?;
         self.with_altroot(point)
     }
 
@@ -384,7 +390,11 @@ impl ManagedPool {
         }
         let said = |why: vfs::Error| Error::refused_error(format!("'{name}': {why}"));
         let live = FileSystem::open(&self.handle, name, current_time).map_err(said)?;
-        let set = Set { uid: Some(user.as_raw()), gid: Some(group.as_raw()), ..Set::default() };
+        let set = SetAttributes {
+            uid: Some(user.as_raw()),
+            gid: Some(group.as_raw()),
+            ..SetAttributes::default()
+        };
         let root = Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
         live.set_attributes(root, live.root_ino(), &set).map(drop).map_err(said)
     }
@@ -464,7 +474,7 @@ impl ManagedPool {
         let found = self.list_filesystems(self.handle.name(), None).unwrap_or_default();
         let is_named = |mount: &&ActiveMount| {
             let dataset = found.iter().find(|it| it.name == mount.dataset);
-            dataset.is_some_and(|it| it.value("canmount") == Some("noauto"))
+            dataset.is_some_and(|it| it.property_value("canmount") == Some("noauto"))
         };
         let mounts = self.mounts.lock();
         let all = mounts.iter().filter(|mount| !is_named(mount));
@@ -570,7 +580,7 @@ pub(super) fn join_altroot(altroot: Option<&Path>, point: &str) -> Option<PathBu
 
 /// Whether a file system is mounted without being asked for.
 fn is_automounted(dataset: &Dataset) -> bool {
-    dataset.value("canmount") == Some("on")
+    dataset.property_value("canmount") == Some("on")
 }
 
 /// Whether where it is mounted follows from its name: such folders go with it.

@@ -57,12 +57,12 @@ pub(super) fn property_value(property: &str, options: &LiveOptions) -> Option<&'
 
 /// Whether a file system may cover what its folder has in it.
 pub(super) fn can_overlay(dataset: &Dataset, wish: &MountOverrides) -> bool {
-    wish.overlay || dataset.value("overlay") != Some("off")
+    wish.overlay || dataset.property_value("overlay") != Some("off")
 }
 
 /// How a file system is to be mounted.
 pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> LiveOptions {
-    let is = |name: &str, word: &str| dataset.value(name) == Some(word);
+    let is = |name: &str, word: &str| dataset.property_value(name) == Some(word);
     let mut options = LiveOptions {
         allow_other: can_allow_other(),
         read_only: is("readonly", "on"),

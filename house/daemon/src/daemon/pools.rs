@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::EncryptionRoot;
-use engine::held::{Held, Judging, NewPool, PoolProperty, Rewind, TakeOver, Wishes};
 use engine::inspect::Facts;
+use engine::pool::{
+    CreateOptions, ImportOptions, NewPool, Pool, PoolProperty, Rewind, RewindProbe,
+};
 use engine::summary::{PoolSummary, Vdev, VdevState};
 
 use super::Daemon;
@@ -61,7 +63,7 @@ impl Daemon {
 
     pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Mounting> {
         let _moving = self.lock_imports()?;
-        engine::held::check_name(&new.name)?;
+        engine::pool::check_pool_name(&new.name)?;
         let name = new.temporary_name.as_ref().unwrap_or(&new.name);
         self.check_name_unused(name)?;
         let vdevs = new.vdevs.iter().map(super::drives::to_new_vdev);
@@ -72,13 +74,13 @@ impl Daemon {
             properties: new.filesystem_properties.clone(),
             force: new.force,
         };
-        let wishes = Wishes::of(&new.pool_properties, new.no_default_features)?;
+        let wishes = CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
         check_mountpoint_empty(new)?;
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
-        let held = engine::held::create_keyed(&below, wishes, secret, &self.environment);
+        let held = engine::pool::create_encrypted(&below, wishes, secret, &self.environment);
         let held = held.map_err(|why| self.in_use_error(why))?;
         if name != &new.name {
-            held.name_once_exported(&new.name)?;
+            held.rename_on_export(&new.name)?;
         }
         self.log.write_line(&format!("pool '{name}' is made"));
         let pool = self.add_pool(held, new.altroot.clone());
@@ -101,11 +103,11 @@ impl Daemon {
 
     /// Says of a drive that is in use in which pool it is, if that is one of ours.
     pub(super) fn in_use_error(&self, why: engine::Error) -> Error {
-        if let engine::Error::InUse { path } | engine::Error::Taken { path, .. } = &why
+        if let engine::Error::InUse { path } | engine::Error::DeviceInPool { path, .. } = &why
             && let Some(pool) = self.pool_of_device(path)
         {
             let what = format!("'{path}' is part of pool '{pool}', which is imported");
-            return Error::Reported { message: what, status: why.status() };
+            return Error::Reported { message: what, status: why.exit_status() };
         }
         why.into()
     }
@@ -170,12 +172,12 @@ impl Daemon {
         which: (bool, Rewind),
     ) -> Result<Vec<EncryptionRoot>> {
         if let Some(name) = name {
-            return Ok(engine::held::encryption_roots(paths, name, which)?);
+            return Ok(engine::pool::encryption_roots(paths, name, which)?);
         }
         let mut all = Vec::new();
         for pool in self.find_importable(paths, which.0) {
             // what is wrong with one is said when it is to be taken over
-            let found = engine::held::encryption_roots(paths, &pool.guid.to_string(), which);
+            let found = engine::pool::encryption_roots(paths, &pool.guid.to_string(), which);
             all.extend(found.unwrap_or_default());
         }
         Ok(all)
@@ -193,7 +195,7 @@ impl Daemon {
     ) -> Result<(ImportResult, Vec<String>)> {
         let _moving = self.lock_imports()?;
         import.overrides.validate()?;
-        Wishes::of(&import.pool_properties, true)?;
+        CreateOptions::parse(&import.pool_properties, true)?;
         let mut done = ImportResult::default();
         match &import.name {
             Some(wanted) => self.import_pool(wanted, import, &mut done)?,
@@ -210,7 +212,7 @@ impl Daemon {
     /// Logs what the imports of pools found, such as intent logs that could not be replayed, and gives it
     /// as warnings for the client.
     pub(super) fn log_import_events(&self, pools: &[Arc<super::ManagedPool>]) -> Vec<String> {
-        let broken = pools.iter().flat_map(|pool| pool.handle.take_broken_logs());
+        let broken = pools.iter().flat_map(|pool| pool.handle.take_replay_failures());
         let mut told: Vec<String> = broken.map(|log| log.to_string()).collect();
         let events = pools.iter().flat_map(|pool| pool.handle.take_events());
         told.extend(events.map(|event| event.to_string()));
@@ -239,11 +241,17 @@ impl Daemon {
         self.check_not_imported(new_name.as_deref().unwrap_or(wanted))?;
         let (force, destroyed) = (import.force, import.destroyed);
         let (without_logs, rewind) = (import.allow_missing_logs, import.rewind);
-        let judging = Arc::<Judging>::default();
+        let judging = Arc::<RewindProbe>::default();
         *self.rewind_probe.lock() = Arc::clone(&judging);
         if import.dry_run {
-            let how = TakeOver { force, destroyed, rewind, judging, ..TakeOver::default() };
-            let to = engine::held::would_rewind(&import.paths, wanted, &how, &self.environment);
+            let how = ImportOptions {
+                force,
+                destroyed,
+                rewind,
+                rewind_probe: judging,
+                ..ImportOptions::default()
+            };
+            let to = engine::pool::preview_rewind(&import.paths, wanted, &how, &self.environment);
             let to = to.map_err(|why| self.not_found_error(wanted, why))?;
             done.rewound.extend(to.map(|to| (wanted.to_owned(), to)));
             return Ok(());
@@ -251,23 +259,23 @@ impl Daemon {
         let keys = self.matching_keys(wanted, import, done)?;
         let read_only = import.read_only;
         let (known, temporary) = (None, import.temporary);
-        let how = TakeOver {
+        let how = ImportOptions {
             force,
             destroyed,
             new_name,
             temporary,
             keys,
-            known,
-            without_logs,
+            loaded_keys: known,
+            allow_missing_logs: without_logs,
             read_only,
             rewind,
-            judging,
-            others: self.imported_names(),
+            rewind_probe: judging,
+            imported_pools: self.imported_names(),
         };
-        let held = engine::held::hold_as(&import.paths, wanted, &how, &self.environment);
+        let held = engine::pool::import_with(&import.paths, wanted, &how, &self.environment);
         let held = held.map_err(|why| self.not_found_error(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
-        held.note_taken("import");
+        held.record_import("import");
         // what is only looked at keeps what it has
         for (property, value) in import.pool_properties.iter().filter(|_| !held.is_read_only()) {
             held.set_pool_property(property, value).inspect_err(|_| {
@@ -277,7 +285,7 @@ impl Daemon {
         self.unavailable.lock().retain(|one| one.saved.guid != guid);
         let how = if held.is_read_only() { " read-only" } else { "" };
         self.log.write_line(&format!("pool '{name}' is imported{how}"));
-        if let Some(to) = held.rewound() {
+        if let Some(to) = held.rewind_target() {
             self.log.write_line(&format!("pool '{name}' is taken back to txg {}", to.txg));
             done.rewound.push((name.clone(), to));
         }
@@ -299,21 +307,21 @@ impl Daemon {
         }
         let which = (import.destroyed, import.rewind);
         let given = import.keys.iter().map(|(root, secret)| (root.clone(), secret.0.clone()));
-        let tried = engine::held::try_keys(&import.paths, wanted, which, given);
+        let tried = engine::pool::try_keys(&import.paths, wanted, which, given);
         let tried = tried.map_err(|why| self.not_found_error(wanted, why))?;
-        done.failures.extend(tried.refused.iter().map(ToString::to_string));
-        Ok(tried.fit)
+        done.failures.extend(tried.errors.iter().map(ToString::to_string));
+        Ok(tried.valid)
     }
 
     pub(super) fn export_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
-        self.remove_pool(name, force, Held::export)?;
+        self.remove_pool(name, force, Pool::export)?;
         self.log.write_line(&format!("pool '{name}' is exported"));
         Ok(())
     }
 
     pub(super) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
         self.writable_pool(name)?;
-        self.remove_pool(name, force, Held::destroy_pool)?;
+        self.remove_pool(name, force, Pool::destroy_pool)?;
         self.log.write_line(&format!("pool '{name}' is destroyed"));
         Ok(())
     }
@@ -324,11 +332,11 @@ impl Daemon {
         &self,
         name: &str,
         force: bool,
-        way: impl FnOnce(&Held) -> engine::Result<()>,
+        way: impl FnOnce(&Pool) -> engine::Result<()>,
     ) -> Result<()> {
         let _moving = self.lock_imports()?;
         let pool = self.pool(name)?;
-        if pool.handle.is_standing_still() && !force {
+        if pool.handle.is_suspended() && !force {
             return Err(Error::refused_error(format!(
                 "pool '{name}' stands still since drives fail, and what waits to be written would be \
                  lost: mend them and run `zpool clear {name}`, or use -f"
@@ -359,17 +367,17 @@ impl Daemon {
     ) -> Result<Vec<String>> {
         let _moving = self.lock_imports()?;
         let pool = self.pool(name)?;
-        let ended = match pool.handle.clear(drive) {
+        let ended = match pool.handle.clear_errors(drive) {
             Ok(()) => {
                 self.log.write_line(&format!("pool '{name}' is cleared"));
                 // cache drives may have been found again
                 self.save_pools()?;
-                if pool.handle.wants_resilver() {
+                if pool.handle.needs_resilver() {
                     pool.handle.start_resilver();
                 }
                 return Ok(Vec::new());
             }
-            Err(why) if pool.handle.is_standing_still() => return Err(why.into()),
+            Err(why) if pool.handle.is_suspended() => return Err(why.into()),
             Err(why @ engine::Error::Usage { .. }) => return Err(why.into()),
             Err(why) => why,
         };
@@ -379,14 +387,15 @@ impl Daemon {
         let how = UnmountOptions { force: true, keep_dirs: true };
         let gone = pool.unmount_selected(&|_| true, how).unwrap_or_default();
         self.pools.lock().remove(name);
-        let _ = pool.close(Held::release);
+        let _ = pool.close(Pool::close);
         let altroot = pool.altroot.clone();
-        let known = Some(pool.handle.known_keys());
-        let temporary = pool.handle.is_name_temporary();
+        let known = Some(pool.handle.loaded_keys());
+        let temporary = pool.handle.has_temporary_name();
         drop(pool);
         let new_name = temporary.then(|| name.to_owned());
-        let how = TakeOver { known, new_name, temporary, ..TakeOver::default() };
-        let taken = engine::held::hold_as(&drives, &guid.to_string(), &how, &self.environment);
+        let how =
+            ImportOptions { loaded_keys: known, new_name, temporary, ..ImportOptions::default() };
+        let taken = engine::pool::import_with(&drives, &guid.to_string(), &how, &self.environment);
         let held = taken.inspect_err(|why| {
             let (drives, altroot) = (drives.clone(), altroot.clone());
             let (name, read_only, rewind) = (name.to_owned(), false, Rewind::No);
@@ -448,7 +457,7 @@ fn to_importable(pool: &PoolSummary) -> ImportablePool {
                  others, with `poolhouse rescue`"
         )
     });
-    let only_read = pool.only_read.as_ref().map(|why| {
+    let only_read = pool.read_only_reason.as_ref().map(|why| {
         format!("It cannot be changed, as {why}: import it with -o readonly=on to look at it.")
     });
     let health = match (pool.readable && lost.is_none(), healthy) {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use engine::dataset::Dataset;
-use engine::files::Files;
+use engine::files::FileSystemReader;
 use fuse::TakenBack;
 
 use super::datasets::list_subtree;
@@ -54,7 +54,7 @@ impl Daemon {
 /// The snapshots and bookmarks of a head that are newer than one of its snapshots.
 fn newer_than<'a>(all: &'a [Dataset], head: &str, snapshot: &str) -> Result<Vec<&'a str>> {
     let txg = |dataset: &Dataset| {
-        dataset.value("createtxg").and_then(|txg| txg.parse::<u64>().ok()).unwrap_or(0)
+        dataset.property_value("createtxg").and_then(|txg| txg.parse::<u64>().ok()).unwrap_or(0)
     };
     let Some(to) = all.iter().find(|dataset| dataset.name == snapshot) else {
         return Err(engine::Error::NoSuchDataset { name: snapshot.to_owned() }.into());
@@ -80,7 +80,7 @@ impl ManagedPool {
             if !back.destroyed.is_empty() {
                 self.destroy_all(&back.destroyed)?;
             }
-            Ok(self.handle.rollback(back.head)?)
+            Ok(self.handle.rollback_dataset(back.head)?)
         };
         let taken = match self.rollback_handle(back.head) {
             Some(beside) => beside.take_back(back.snapshot, work),
@@ -105,10 +105,11 @@ impl ManagedPool {
         let Some((_, top)) = mounted.iter().find(|(name, _)| name == back.head) else {
             return Ok(Vec::new());
         };
-        let (now, then) = (self.handle.files(back.head)?, self.handle.still_files(back.snapshot)?);
-        let folder = |files: &Files, path: &Path| {
+        let (now, then) =
+            (self.handle.filesystem(back.head)?, self.handle.synced_reader(back.snapshot)?);
+        let folder = |files: &FileSystemReader, path: &Path| {
             let found = files.find(path.as_os_str().as_bytes()).ok().flatten();
-            found.filter(|found| found.facts().is_directory()).map(|found| found.id())
+            found.filter(|found| found.stat().is_directory()).map(|found| found.ino())
         };
         let (mut homeless, mut gone, mut stays) = (Vec::new(), Vec::new(), Vec::new());
         for (name, dir) in mounted.iter().filter(|(name, _)| name != back.head) {
@@ -117,7 +118,7 @@ impl ManagedPool {
             if is_within(&stays) {
                 continue;
             }
-            let was = folder(now.files(), path);
+            let was = folder(now.reader(), path);
             if is_within(&gone) || was.is_none() || was != folder(&then, path) {
                 homeless.push(name.clone());
                 gone.push(dir);

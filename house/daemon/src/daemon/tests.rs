@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use engine::held::Rewind;
+use engine::pool::Rewind;
 
 use super::Daemon;
 use super::destroy_plan::DestroyScope;
@@ -96,7 +96,7 @@ fn a_pool_that_is_left_is_not_mounted_again() {
     let home = TestDaemon::new("left");
     let pool = home.daemon.pool("tank").unwrap();
     let dir = home.dir.join("mounted");
-    pool.handle.set("tank", "mountpoint", dir.to_str().unwrap()).unwrap();
+    pool.handle.set_property("tank", "mountpoint", dir.to_str().unwrap()).unwrap();
     home.daemon.export_pool("tank", false).unwrap();
     // who asked for it found the pool before it went
     let late = pool.mount_filesystem("tank", &MountOverrides::default()).unwrap_err().to_string();
@@ -155,7 +155,7 @@ fn a_cancelled_destroy_stops_after_a_batch() {
     let pool = home.daemon.pool("tank").unwrap();
     let names: Vec<String> = (0..300).map(|number| format!("tank@{number}")).collect();
     for name in &names {
-        pool.handle.snapshot(std::slice::from_ref(name)).unwrap();
+        pool.handle.create_snapshots(std::slice::from_ref(name)).unwrap();
     }
     let cancel = Cancel::default();
     let destroy = |cancel: &Cancel| {

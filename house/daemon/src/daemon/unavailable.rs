@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use engine::held::{Held, PoolStatus, TakeOver};
+use engine::pool::{ImportOptions, Pool, PoolStatus};
 use engine::summary::VdevState;
 
 use super::mounts::mount_all_pools;
@@ -71,7 +71,7 @@ impl Daemon {
             return Err(engine::Error::NameTaken { pool: pool.name.clone() });
         }
         let held = self.open_saved_pool(pool)?;
-        held.note_taken("open");
+        held.record_import("open");
         self.log.write_line(&format!("pool '{}' is taken over again", held.name()));
         let taken = self.add_pool(held, pool.altroot.clone());
         self.log_import_events(&[Arc::clone(&taken)]);
@@ -138,14 +138,14 @@ impl Daemon {
     fn reopen_drives(&self, seen: &mut HashMap<u64, DeviceFingerprint>) {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
         for pool in pools {
-            let now = fingerprint_devices(&pool.handle.lost_drives());
+            let now = fingerprint_devices(&pool.handle.unavailable_drives());
             let before = seen.insert(pool.handle.guid(), now.clone());
-            if now.is_empty() || before == Some(now) || pool.handle.is_standing_still() {
+            if now.is_empty() || before == Some(now) || pool.handle.is_suspended() {
                 continue;
             }
             let _moving = self.import_lock.lock();
             let _changing = pool.dataset_lock.lock();
-            let taken = pool.handle.take_back();
+            let taken = pool.handle.reopen_drives();
             for drive in &taken {
                 self.log
                     .write_line(&format!("pool '{}': drive '{drive}' is back", pool.handle.name()));
@@ -160,14 +160,19 @@ impl Daemon {
     }
 
     /// Takes over a pool that it had. Keys that files tell are read, if the pool cannot be had without.
-    fn open_saved_pool(&self, pool: &SavedPool) -> engine::Result<Held> {
+    fn open_saved_pool(&self, pool: &SavedPool) -> engine::Result<Pool> {
         let drives = search_paths(&pool.drives, pool.guid);
         let (guid, read_only) = (pool.guid.to_string(), pool.read_only);
         let others = self.imported_names();
-        let how = TakeOver { read_only, rewind: pool.rewind, others, ..import_options(pool) };
-        let without = engine::held::hold_as(&drives, &guid, &how, &self.environment);
+        let how = ImportOptions {
+            read_only,
+            rewind: pool.rewind,
+            imported_pools: others,
+            ..import_options(pool)
+        };
+        let without = engine::pool::import_with(&drives, &guid, &how, &self.environment);
         let Err(engine::Error::LockedLog { .. }) = &without else { return without };
-        let roots = engine::held::encryption_roots(&drives, &guid, (false, pool.rewind))?;
+        let roots = engine::pool::encryption_roots(&drives, &guid, (false, pool.rewind))?;
         let told = roots.into_iter().filter_map(|root| {
             let path = root.location.strip_prefix("file://")?;
             Some((root.name.clone(), std::fs::read(path).ok()?))
@@ -176,8 +181,8 @@ impl Daemon {
         if keys.is_empty() {
             return without;
         }
-        let how = TakeOver { keys, ..how };
-        engine::held::hold_as(&drives, &guid, &how, &self.environment)
+        let how = ImportOptions { keys, ..how };
+        engine::pool::import_with(&drives, &guid, &how, &self.environment)
     }
 
     /// How those are that wait, of these names; none: all.
@@ -186,7 +191,7 @@ impl Daemon {
         let wanted =
             waiting.iter().filter(|one| names.is_empty() || names.contains(&one.saved.name));
         let report = |one: &UnavailablePool| PoolReport {
-            status: PoolStatus::of_absent(&one.saved.name, one.saved.guid, &one.reason),
+            status: PoolStatus::unavailable(&one.saved.name, one.saved.guid, &one.reason),
             altroot: one.saved.altroot.clone(),
         };
         wanted.map(report).collect()
@@ -261,7 +266,7 @@ fn search_paths(drives: &[PathBuf], guid: u64) -> Vec<PathBuf> {
 }
 
 /// A pool with a name that it has until it is exported gets that again.
-fn import_options(pool: &SavedPool) -> TakeOver {
+fn import_options(pool: &SavedPool) -> ImportOptions {
     let new_name = pool.temporary.then(|| pool.name.clone());
-    TakeOver { new_name, temporary: pool.temporary, ..TakeOver::default() }
+    ImportOptions { new_name, temporary: pool.temporary, ..ImportOptions::default() }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use engine::held;
+use engine::pool;
 
 use super::Part;
 use crate::disk::claim;
@@ -77,8 +77,8 @@ impl Drive {
     }
 
     /// Opens it, or a part of it, for a pool.
-    pub(super) fn for_pool(&self, part: Part) -> Result<held::Drive, Error> {
-        Ok(held::open_drive(&self.path, self.range(part))?)
+    pub(super) fn for_pool(&self, part: Part) -> Result<pool::Drive, Error> {
+        Ok(pool::open_drive(&self.path, self.range(part))?)
     }
 
     /// The bytes of a part; none: all.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::files::Kind;
-use engine::held::{LiveFiles, New, Position};
+use engine::files::FileType;
+use engine::pool::{NewInode, OpenFileSystem, Position};
 use units::ObjectId;
 
 use super::pool::Pool;
@@ -30,7 +30,7 @@ impl FileSystem {
     /// Does something to it.
     fn with<T>(
         &self,
-        work: impl FnOnce(&Session, &LiveFiles) -> Result<T, Error>,
+        work: impl FnOnce(&Session, &OpenFileSystem) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.pool.with(|session| work(session, &session.files(&self.name)?))
     }
@@ -39,15 +39,19 @@ impl FileSystem {
     pub(super) fn allocated(&self, name: &str) -> Result<u64, Error> {
         self.with(|session, files| {
             session.held().sync()?;
-            let found = files.files().find(name.as_bytes())?.ok_or_else(|| absent(name))?;
+            let found = files.reader().find(name.as_bytes())?.ok_or_else(|| absent(name))?;
             Ok(found.content().allocated()?)
         })
     }
 
     /// The folder in which a name stands, and the name in it.
-    fn split<'n>(&self, files: &LiveFiles, name: &'n str) -> Result<(ObjectId, &'n str), Error> {
+    fn split<'n>(
+        &self,
+        files: &OpenFileSystem,
+        name: &'n str,
+    ) -> Result<(ObjectId, &'n str), Error> {
         let Some((folder, name)) = name.rsplit_once('/') else {
-            return Ok((ObjectId::new(files.files().root_id()), name));
+            return Ok((ObjectId::new(files.reader().root_object()), name));
         };
         let folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let found = folders.get(folder).copied().ok_or_else(|| absent(folder))?;
@@ -55,11 +59,11 @@ impl FileSystem {
     }
 
     /// Makes a file or a folder.
-    fn make(&self, files: &LiveFiles, name: &str, kind: Kind) -> Result<ObjectId, Error> {
+    fn make(&self, files: &OpenFileSystem, name: &str, kind: FileType) -> Result<ObjectId, Error> {
         let (folder, name) = self.split(files, name)?;
-        let mode = if kind == Kind::Directory { 0o777 } else { 0o666 };
-        let new = New { kind, mode, ..New::default() };
-        Ok(ObjectId::new(files.make(&caller(), folder, name.as_bytes(), &new)?.id()))
+        let mode = if kind == FileType::Directory { 0o777 } else { 0o666 };
+        let new = NewInode { kind, mode, ..NewInode::default() };
+        Ok(ObjectId::new(files.create(&caller(), folder, name.as_bytes(), &new)?.ino()))
     }
 }
 
@@ -69,14 +73,14 @@ fn absent(name: &str) -> Error {
 
 impl Place for FileSystem {
     fn blocks(&self, name: &str) -> Result<Box<dyn Blocks>, Error> {
-        let id = self.with(|_, files| self.make(files, name, Kind::File))?;
+        let id = self.with(|_, files| self.make(files, name, FileType::File))?;
         let (pool, fs, end) = (Arc::clone(&self.pool), self.name.clone(), AtomicU64::new(0));
         Ok(Box::new(LargeFile { pool, fs, id, end }))
     }
 
     fn put(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         self.with(|_, files| {
-            let id = self.make(files, name, Kind::File)?;
+            let id = self.make(files, name, FileType::File)?;
             files.write(&caller(), id, Position::At(0), content)?;
             Ok(())
         })
@@ -84,15 +88,15 @@ impl Place for FileSystem {
 
     fn look(&self, name: &str) -> Result<(), Error> {
         self.with(|_, files| {
-            let found = files.files().find(name.as_bytes())?;
-            std::hint::black_box(found.ok_or_else(|| absent(name))?.facts());
+            let found = files.reader().find(name.as_bytes())?;
+            std::hint::black_box(found.ok_or_else(|| absent(name))?.stat());
             Ok(())
         })
     }
 
     fn take(&self, name: &str, into: &mut [u8]) -> Result<(), Error> {
         self.with(|_, files| {
-            let found = files.files().find(name.as_bytes())?.ok_or_else(|| absent(name))?;
+            let found = files.reader().find(name.as_bytes())?.ok_or_else(|| absent(name))?;
             whole(found.content().read(0, into)?, into)
         })
     }
@@ -109,8 +113,8 @@ impl Place for FileSystem {
     fn remove(&self, name: &str) -> Result<(), Error> {
         self.with(|session, files| {
             let (folder, last) = self.split(files, name)?;
-            if let Some(found) = files.files().find(name.as_bytes())? {
-                session.let_go(found.id());
+            if let Some(found) = files.reader().find(name.as_bytes())? {
+                session.let_go(found.ino());
             }
             files.unlink(&caller(), folder, last.as_bytes())?;
             Ok(())
@@ -118,7 +122,7 @@ impl Place for FileSystem {
     }
 
     fn folder(&self, name: &str) -> Result<(), Error> {
-        let id = self.with(|_, files| self.make(files, name, Kind::Directory))?;
+        let id = self.with(|_, files| self.make(files, name, FileType::Directory))?;
         self.folders.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id);
         Ok(())
     }

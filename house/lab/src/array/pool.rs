@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use engine::OpenOptions;
-use engine::check::Verify;
-use engine::held::{self, NewPool, NewVdev, Purpose, Watch, World};
+use engine::check::PoolVerifier;
+use engine::pool::{self, Environment, NewPool, NewVdev, Purpose, Watch};
 use job::Job;
 
 use super::drives::Drive;
@@ -26,7 +26,7 @@ pub(super) struct Pool {
     drives: Vec<Arc<Drive>>,
     part: Part,
     name: String,
-    world: World,
+    world: Environment,
     /// None while it is closed.
     session: RwLock<Option<Session>>,
 }
@@ -54,7 +54,7 @@ impl Pool {
                 .ok_or_else(|| Error::asked(format!("there are too few drives for {layout}")))?;
             rest = left;
             let paths = own.iter().map(|drive| drive.path().to_owned()).collect();
-            vdevs.push(NewVdev { shape, drives: paths, purpose: Purpose::Data });
+            vdevs.push(NewVdev { layout: shape, drives: paths, role: Purpose::Data });
         }
         let pool = Self {
             drives,
@@ -72,7 +72,7 @@ impl Pool {
             force: true,
         };
         pool.drives.iter().try_for_each(|drive| drive.clean(pool.part))?;
-        let held = held::create_on(&new, &pool.opened()?, &pool.world)?;
+        let held = pool::create_on_devices(&new, &pool.opened()?, &pool.world)?;
         pool.put(Some(Session::new(held)));
         Ok(Arc::new(pool))
     }
@@ -82,7 +82,7 @@ impl Pool {
         &self.name
     }
 
-    fn opened(&self) -> Result<Vec<held::Drive>, Error> {
+    fn opened(&self) -> Result<Vec<pool::Drive>, Error> {
         self.drives.iter().map(|drive| drive.for_pool(self.part)).collect()
     }
 
@@ -112,7 +112,7 @@ impl Pool {
     }
 
     fn open(&self) -> Result<(), Error> {
-        let held = held::hold_on(&self.opened()?, &self.name, &self.world)?;
+        let held = pool::import_devices(&self.opened()?, &self.name, &self.world)?;
         self.put(Some(Session::new(held)));
         Ok(())
     }
@@ -129,10 +129,11 @@ impl Pool {
     /// pool is closed afterwards.
     pub(super) fn scrub(&self, course: &Course<'_>) -> Result<Option<Scrub>, Error> {
         self.close()?;
-        let pool = engine::search_on(&self.opened()?).open(&self.name, &OpenOptions::default())?;
+        let pool =
+            engine::search_devices(&self.opened()?).open(&self.name, &OpenOptions::default())?;
         let job = Arc::new(Job::default());
         let began = Instant::now();
-        let verify = Verify::new(&pool, Arc::clone(&job))?;
+        let verify = PoolVerifier::new(&pool, Arc::clone(&job))?;
         loop {
             self.round(&verify, &job, course);
             if course.stopped() {
@@ -166,11 +167,11 @@ impl Pool {
         drive.clean(self.part)?;
         let mut devices = self.opened()?;
         let device = devices.remove(which);
-        let held = held::hold_on(&devices, &self.name, &self.world)?;
+        let held = pool::import_devices(&devices, &self.name, &self.world)?;
         self.put(Some(Session::new(held)));
         self.with(|session| {
             let (held, path) = (session.held(), drive.path());
-            held.replace_on(&path.display().to_string(), path, &device)?;
+            held.replace_drive_with(&path.display().to_string(), path, &device)?;
             let watch = Watch::new();
             let began = Instant::now();
             let mended = std::thread::scope(|scope| {
@@ -192,7 +193,7 @@ impl Pool {
         })
     }
 
-    fn round(&self, verify: &Verify, job: &Job, course: &Course<'_>) {
+    fn round(&self, verify: &PoolVerifier, job: &Job, course: &Course<'_>) {
         let (ended, wait) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
             for _ in 0..self.world.workers {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::files::{Content, Time};
-use engine::held::{Caller, Held, LiveFiles, Memory, World};
+use engine::pool::{Credentials, Environment, Memory, OpenFileSystem, Pool};
 
 use crate::content::Random;
 use crate::{Error, Machine, System};
@@ -19,7 +19,7 @@ const DIRTY: (u64, u64) = (64 << 20, 4 << 30);
 
 /// A pool that is held.
 pub(super) struct Session {
-    held: Held,
+    held: Pool,
     stop: Arc<AtomicBool>,
     writer: Option<JoinHandle<engine::Result<()>>>,
     /// Files that were opened to be read, by number.
@@ -37,31 +37,31 @@ pub(super) enum End {
 
 impl Session {
     /// Begins to write what is changed.
-    pub(super) fn new(held: Held) -> Self {
+    pub(super) fn new(held: Pool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let writer = {
             let (held, stop) = (held.clone(), Arc::clone(&stop));
-            std::thread::spawn(move || held.run(INTERVAL, &stop))
+            std::thread::spawn(move || held.run_txg_sync(INTERVAL, &stop))
         };
         Self { held, stop, writer: Some(writer), contents: Mutex::default() }
     }
 
-    pub(super) fn held(&self) -> &Held {
+    pub(super) fn held(&self) -> &Pool {
         &self.held
     }
 
     /// A file system of it.
-    pub(super) fn files(&self, name: &str) -> Result<LiveFiles, Error> {
-        Ok(self.held.files(name)?)
+    pub(super) fn files(&self, name: &str) -> Result<OpenFileSystem, Error> {
+        Ok(self.held.filesystem(name)?)
     }
 
     /// What a file holds, to be read.
-    pub(super) fn content(&self, files: &LiveFiles, id: u64) -> Result<Content, Error> {
+    pub(super) fn content(&self, files: &OpenFileSystem, id: u64) -> Result<Content, Error> {
         let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(content) = contents.get(&id) {
             return Ok(content.clone());
         }
-        let content = files.files().file(id)?.content();
+        let content = files.reader().file(id)?.content();
         contents.insert(id, content.clone());
         Ok(content)
     }
@@ -81,7 +81,7 @@ impl Session {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.stop.store(true, Release);
         let done = match how {
-            End::Closed => self.held.release(),
+            End::Closed => self.held.close(),
             End::Destroyed => self.held.destroy_pool(),
         };
         // what it could not write, the end could not either
@@ -104,20 +104,20 @@ fn now() -> (u64, u32) {
 }
 
 /// Who changes files.
-pub(super) fn caller() -> Caller {
+pub(super) fn caller() -> Credentials {
     let (seconds, nanoseconds) = now();
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    Caller { uid: 0, gid: 0, now: Time { seconds, nanoseconds }, keeps_setid: false }
+    Credentials { uid: 0, gid: 0, now: Time { seconds, nanoseconds }, has_cap_fsetid: false }
 }
 
 /// What the engine needs of the world outside. Nobody keeps these pools, so that chance need not be
 /// more than unlike.
-pub(super) fn world(system: &System) -> World {
+pub(super) fn world(system: &System) -> Environment {
     let (seconds, nanoseconds) = now();
     let random = Mutex::new(Random::new(seconds ^ (u64::from(nanoseconds) << 32)));
     let machine = Machine::of(system);
     let (least, most) = DIRTY;
-    World {
+    Environment {
         random: Arc::new(move |bytes| {
             let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
             for part in bytes.chunks_mut(8) {
@@ -126,7 +126,7 @@ pub(super) fn world(system: &System) -> World {
         }),
         now: Arc::new(now),
         workers: machine.processors,
-        dirty: (machine.memory_bytes / 10).clamp(least, most),
+        max_dirty: (machine.memory_bytes / 10).clamp(least, most),
         cache: Memory::default(),
         host: (1, machine.name),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::held::NewDataset;
+use engine::pool::NewDataset;
 use serde_json::{Map, Value, json};
 use units::human_bytes;
 
@@ -124,7 +124,7 @@ impl Turns<'_> {
     /// How large the file is to be; none if the work was stopped.
     fn size(&self, pool: &Pool, place: &FileSystem) -> Result<Option<Size>, Error> {
         let wish = &self.wish.work;
-        let free = pool.with(|session| Ok(session.held().room(pool.name()).available))?;
+        let free = pool.with(|session| Ok(session.held().space(pool.name()).available))?;
         let room = |wanted: u64| Error::Room {
             subject: "the pool".to_owned(),
             free: human_bytes(free),

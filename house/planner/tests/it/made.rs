@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::{Device, Memory};
-use engine::dataset::Wanted;
-use engine::held::{Groups, NewPool, NewVdev, Purpose, Shape, World, create_on};
+use engine::dataset::DatasetQuery;
+use engine::pool::{Environment, Groups, NewPool, NewVdev, Purpose, Shape, create_on_devices};
 use planner::{Capacity, Group, Kind, Mix, Rules, Taking, Words};
 use serde_json::Value;
 use units::Ashift;
@@ -99,21 +99,21 @@ impl Case {
             properties: Vec::new(),
             force: true,
         };
-        let held = create_on(&new, &devices, &world(self.seed));
+        let held = create_on_devices(&new, &devices, &world(self.seed));
         let held = held.unwrap_or_else(|error| panic!("{error}: {self:?}"));
         let size = held.status().size;
         let mut usable = 0;
-        let wanted = Wanted {
+        let wanted = DatasetQuery {
             properties: vec!["used".to_owned(), "available".to_owned()],
             depth: Some(0),
-            ..Wanted::default()
+            ..DatasetQuery::default()
         };
         let mut add = |dataset: engine::dataset::Dataset| {
-            let value = |name| dataset.value(name).unwrap().parse::<u64>().unwrap();
+            let value = |name| dataset.property_value(name).unwrap().parse::<u64>().unwrap();
             usable += value("used") + value("available");
         };
-        held.list("tank", &wanted, &mut add, &mut |event| panic!("{event}")).unwrap();
-        held.release().unwrap();
+        held.list_datasets("tank", &wanted, &mut add, &mut |event| panic!("{event}")).unwrap();
+        held.close().unwrap();
         drop(held);
         Figures { size, usable, vdevs: self.opened(&devices) }
     }
@@ -121,7 +121,7 @@ impl Case {
     /// What the pool says of its vdevs to whoever opens it to read it.
     fn opened(&self, devices: &[Arc<dyn Device>]) -> Vec<(u64, u32, u64)> {
         let options = engine::OpenOptions::default();
-        let pool = engine::search_on(devices).open("tank", &options);
+        let pool = engine::search_devices(devices).open("tank", &options);
         let pool = pool.unwrap_or_else(|error| panic!("{error}: {self:?}"));
         let space = pool.inspect_space(None, None).unwrap();
         let number = |vdev: &Value, name: &str| vdev[name].as_u64().unwrap();
@@ -147,7 +147,7 @@ impl Case {
                 Kind::Stripe | Kind::Spare => (Shape::Single, 1),
             };
             for drives in own.chunks(width) {
-                vdevs.push(NewVdev { shape, drives: drives.to_vec(), purpose: Purpose::Data });
+                vdevs.push(NewVdev { layout: shape, drives: drives.to_vec(), role: Purpose::Data });
             }
         }
         vdevs
@@ -179,17 +179,17 @@ fn group(random: &mut Random) -> Group {
     }
 }
 
-fn world(seed: u64) -> World {
+fn world(seed: u64) -> Environment {
     let random = std::sync::Mutex::new(Random(seed));
-    World {
+    Environment {
         random: Arc::new(move |bytes| {
             let mut random = random.lock().unwrap();
             bytes.fill_with(|| random.bits().to_be_bytes()[0]);
         }),
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 1,
-        dirty: 64 << 20,
-        cache: engine::held::Memory::default(),
+        max_dirty: 64 << 20,
+        cache: engine::pool::Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

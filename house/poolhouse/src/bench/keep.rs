@@ -73,7 +73,7 @@ pub(crate) fn intent(sentences: &[String]) -> Done {
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Record>, Failure> {
     let one = |path: &PathBuf| {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::unreadable(path, &engine::error::plain(&error)))?;
+            .map_err(|error| Failure::unreadable(path, &engine::error::io_error_text(&error)))?;
         Record::parse(&text).map_err(|error| Failure::unreadable(path, &error.to_string()))
     };
     paths.iter().map(one).collect()

@@ -5,8 +5,10 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use engine::files::{Facts, File, Kind, Time};
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use engine::files::{File, FileStat, FileType, Time};
+use rustix::fs::{
+    AtFlags, CWD, FileType as NodeType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags,
+};
 
 /// What could not be kept of the files, by its name, with how often and the first reason. Told
 /// once, at the end.
@@ -44,7 +46,7 @@ pub(crate) const DAMAGED: i64 = 2;
 
 /// Gives `path` all that belongs to `file`. `shift` is added to the time of its last change.
 pub(crate) fn apply(path: &Path, file: &File, keep: Keep, shift: i64, not_kept: &NotKept) {
-    let facts = file.facts();
+    let facts = file.stat();
     if keep.owner {
         let (uid, gid) = (Uid::from_raw(facts.uid), Gid::from_raw(facts.gid));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -52,12 +54,12 @@ pub(crate) fn apply(path: &Path, file: &File, keep: Keep, shift: i64, not_kept: 
             not_kept.add("owners", &error);
         }
     }
-    if facts.kind != Kind::Symlink
+    if facts.kind != FileType::Symlink
         && let Err(error) = rustix::fs::chmod(path, Mode::from_raw_mode(facts.mode))
     {
         not_kept.add("modes", &error);
     }
-    if keep.xattrs && matches!(facts.kind, Kind::File | Kind::Directory) {
+    if keep.xattrs && matches!(facts.kind, FileType::File | FileType::Directory) {
         xattrs(path, file, not_kept);
     }
     let mut modified = facts.mtime;
@@ -92,12 +94,12 @@ fn set_times(path: &Path, accessed: Time, modified: Time) -> io::Result<()> {
 }
 
 /// Makes a node that has no content: a device, FIFO or socket.
-pub(crate) fn make_node(path: &Path, facts: &Facts) -> io::Result<()> {
+pub(crate) fn make_node(path: &Path, facts: &FileStat) -> io::Result<()> {
     let kind = match facts.kind {
-        Kind::Fifo => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharacterDevice,
-        _ => FileType::BlockDevice,
+        FileType::Fifo => NodeType::Fifo,
+        FileType::Socket => NodeType::Socket,
+        FileType::CharDevice => NodeType::CharacterDevice,
+        _ => NodeType::BlockDevice,
     };
     let device = rustix::fs::makedev(facts.rdev.0, facts.rdev.1);
     let mode = Mode::from_raw_mode(facts.mode & 0o777);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use engine::Error;
-use engine::files::{Content, Kind, Piece};
+use engine::files::{Content, ContentChunk, FileType};
 
 use super::hash::{chunks, pieces};
 use super::place::{Opened, Place};
@@ -28,9 +28,9 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     for target in &args.targets {
         let place = Place::parse(target)?;
         let (_, file) = opened.find(&place)?;
-        match file.facts().kind {
-            Kind::File => {}
-            Kind::Directory => return Err(Failure::usage(format!("'{target}' is a folder"))),
+        match file.stat().kind {
+            FileType::File => {}
+            FileType::Directory => return Err(Failure::usage(format!("'{target}' is a folder"))),
             _ => return Err(Failure::usage(format!("'{target}' is no regular file"))),
         }
         let content = file.content();
@@ -52,7 +52,7 @@ pub(crate) fn print_range(
 ) -> io::Result<Result<(), String>> {
     let trash = std::cell::RefCell::new(Vec::new());
     let jobs = chunks(content, start, end).map(|range| (range, trash.take()));
-    let read = |((start, end), trash): ((u64, u64), Vec<Vec<Piece>>)| {
+    let read = |((start, end), trash): ((u64, u64), Vec<Vec<ContentChunk>>)| {
         drop(trash);
         let mut found = Vec::new();
         let done = pieces(content, start, end, &mut |piece| found.push(piece));
@@ -82,7 +82,7 @@ pub(crate) fn print_range(
     }
 }
 
-fn print_piece(piece: &Piece, out: &mut dyn Write) -> io::Result<()> {
+fn print_piece(piece: &ContentChunk, out: &mut dyn Write) -> io::Result<()> {
     match &piece.bytes {
         Some(bytes) => out.write_all(bytes),
         None => {

@@ -165,7 +165,7 @@ fn jobs(content: &Content, from: u64, all: bool) -> Box<dyn Iterator<Item = Job>
     Box::new(content.extents(from).flat_map(move |extent| {
         let (ranges, bad) = match extent {
             Extent::Data { start, end } => (Some(chunks(content, start, end)), None),
-            Extent::Bad { start, end, why } => {
+            Extent::Unreadable { start, end, why } => {
                 (None, Some(Bad { start, end, why: why.to_string() }))
             }
         };
@@ -194,7 +194,7 @@ fn part(content: &Content, file: &File, job: Job, zeros: bool) -> io::Result<Par
         match done {
             Ok(()) => break,
             Err(why) => {
-                let behind = content.bad_end(at, &why).min(end).max(at + 1);
+                let behind = content.error_end(at, &why).min(end).max(at + 1);
                 out.bad.push(Bad { start: at, end: behind, why: why.to_string() });
                 at = behind;
             }
@@ -204,7 +204,7 @@ fn part(content: &Content, file: &File, job: Job, zeros: bool) -> io::Result<Par
 }
 
 /// Writes pieces that follow one another, in as few calls as can be.
-fn write(file: &File, run: &[engine::files::Piece], zeros: bool) -> io::Result<u64> {
+fn write(file: &File, run: &[engine::files::ContentChunk], zeros: bool) -> io::Result<u64> {
     let mut bytes = 0;
     let mut rest = run;
     while let Some(first) = rest.first() {
@@ -231,7 +231,11 @@ fn write(file: &File, run: &[engine::files::Piece], zeros: bool) -> io::Result<u
 }
 
 /// What a short write left.
-fn write_rest(file: &File, pieces: &[engine::files::Piece], mut done: u64) -> io::Result<()> {
+fn write_rest(
+    file: &File,
+    pieces: &[engine::files::ContentChunk],
+    mut done: u64,
+) -> io::Result<()> {
     for piece in pieces {
         let Some(bytes) = piece.bytes.as_deref() else { continue };
         let skip = usize::try_from(done).unwrap_or(usize::MAX).min(bytes.len());

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use engine::files::{File, Files, Kind};
+use engine::files::{File, FileSystemReader, FileType};
 
 use super::ls::human;
 use super::place::{Opened, Place, for_output, safe};
@@ -71,16 +71,16 @@ struct Counter<'a, W: Write> {
 }
 
 impl<W: Write> Counter<'_, W> {
-    fn top(&mut self, files: &Files, top: &File, place: &Place) -> io::Result<()> {
+    fn top(&mut self, files: &FileSystemReader, top: &File, place: &Place) -> io::Result<()> {
         let depth = if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
-        let mut sums = vec![self.take(files, top.id(), place)];
+        let mut sums = vec![self.take(files, top.ino(), place)];
         let mut done = Ok(());
-        if top.facts().is_directory() {
+        if top.stat().is_directory() {
             walk(files, top, usize::MAX, &mut |step| {
                 match step {
                     Step::Entry(name, path) => {
-                        let took = self.take(files, name.id, place);
-                        if name.kind == Kind::Directory {
+                        let took = self.take(files, name.ino, place);
+                        if name.kind == FileType::Directory {
                             sums.push(took);
                         } else {
                             if let Some(last) = sums.last_mut() {
@@ -120,15 +120,15 @@ impl<W: Write> Counter<'_, W> {
     }
 
     /// What one file takes.
-    fn take(&mut self, files: &Files, id: u64, place: &Place) -> u64 {
+    fn take(&mut self, files: &FileSystemReader, id: u64, place: &Place) -> u64 {
         match files.file(id) {
             Ok(file) => {
-                let facts = file.facts();
-                let once = facts.is_directory() || facts.links < 2;
+                let facts = file.stat();
+                let once = facts.is_directory() || facts.nlink < 2;
                 if !once && !self.linked.insert((place.dataset.clone(), id)) {
                     return 0;
                 }
-                if self.args.apparent_size { facts.size } else { file.space() }
+                if self.args.apparent_size { facts.size } else { file.allocated() }
             }
             Err(why) => {
                 self.wrong = true;

@@ -1,6 +1,6 @@
 //! An entry of a manifest: a file with its attributes and its hash, as a line of JSON.
 
-use engine::files::{Error, Facts, File, Files, Kind};
+use engine::files::{Error, File, FileStat, FileSystemReader, FileType};
 use engine::hex;
 
 use super::hash::{self, LARGE};
@@ -80,13 +80,13 @@ pub(crate) fn quoted(text: &[u8]) -> String {
 }
 
 /// The line of the file of that number and path; and whether something of it cannot be read.
-pub(crate) fn describe(files: &Files, id: u64, path: &[u8]) -> (String, bool) {
+pub(crate) fn describe(files: &FileSystemReader, id: u64, path: &[u8]) -> (String, bool) {
     let mut line = Line::object();
     match std::str::from_utf8(path) {
         Ok(_) => line.text(b"path", path),
         Err(_) => line.text(b"path_hex", hex(path).as_bytes()),
     }
-    let shown = if path == b"." { (files.root_inode(), files.more_root_links()) } else { (id, 0) };
+    let shown = if path == b"." { (files.root_ino(), files.extra_root_links()) } else { (id, 0) };
     let wrong = match files.file(id).and_then(|file| facts(&file, shown, &mut line)) {
         Ok(wrong) => wrong,
         Err(why) => Some(why),
@@ -100,27 +100,27 @@ pub(crate) fn describe(files: &Files, id: u64, path: &[u8]) -> (String, bool) {
 /// What is known of a file, which Linux shows with that inode and so many more links than are
 /// stored; gives why not all of it is, if so.
 fn facts(file: &File, (inode, more): (u64, u64), line: &mut Line) -> Result<Option<Error>, Error> {
-    let facts = file.facts();
+    let facts = file.stat();
     line.text(b"type", facts.kind.name().as_bytes());
     line.number("ino", inode);
     line.text(b"mode", format!("{:04o}", facts.mode).as_bytes());
     line.number("uid", facts.uid);
     line.number("gid", facts.gid);
-    line.number("nlink", facts.links.saturating_add(more));
+    line.number("nlink", facts.nlink.saturating_add(more));
     line.number("size", facts.size);
     line.number("mtime_ns", facts.mtime.total_nanoseconds());
     match facts.kind {
-        Kind::CharDevice | Kind::BlockDevice => {
+        FileType::CharDevice | FileType::BlockDevice => {
             line.raw("rdev", &format!("[{}, {}]", facts.rdev.0, facts.rdev.1));
         }
-        Kind::Symlink => line.text(b"target", &file.target()?),
+        FileType::Symlink => line.text(b"target", &file.read_link()?),
         _ => {}
     }
     let mut wrong = None;
-    if facts.kind == Kind::File {
+    if facts.kind == FileType::File {
         wrong = content(file, facts.size, line).err();
     }
-    if matches!(facts.kind, Kind::File | Kind::Directory) {
+    if matches!(facts.kind, FileType::File | FileType::Directory) {
         match file.xattrs() {
             Ok(xattrs) if xattrs.is_empty() => {}
             Ok(xattrs) => {
@@ -142,18 +142,18 @@ fn facts(file: &File, (inode, more): (u64, u64), line: &mut Line) -> Result<Opti
 /// A file as `stat --json` prints it.
 pub(crate) fn stat_line(
     place: &str,
-    facts: &Facts,
+    facts: &FileStat,
     target: Option<&[u8]>,
     xattrs: &[(Vec<u8>, Vec<u8>)],
 ) -> String {
     let mut line = Line::object();
     line.text(b"place", place.as_bytes());
     line.text(b"type", facts.kind.name().as_bytes());
-    line.number("ino", facts.id);
+    line.number("ino", facts.ino);
     line.text(b"mode", format!("{:04o}", facts.mode).as_bytes());
     line.number("uid", facts.uid);
     line.number("gid", facts.gid);
-    line.number("nlink", facts.links);
+    line.number("nlink", facts.nlink);
     line.number("size", facts.size);
     for (name, time) in [
         ("atime_ns", facts.atime),
@@ -165,7 +165,7 @@ pub(crate) fn stat_line(
     }
     line.raw("rdev", &format!("[{}, {}]", facts.rdev.0, facts.rdev.1));
     line.number("flags", facts.flags);
-    line.number("project", facts.project);
+    line.number("project", facts.project_id);
     line.number("parent", facts.parent);
     line.number("generation", facts.generation);
     if let Some(target) = target {

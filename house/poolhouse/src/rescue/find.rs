@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     for target in &args.targets {
         let place = Place::parse(target)?;
         let (files, top) = opened.find(&place)?;
-        let facts = top.facts();
+        let facts = top.stat();
         if wanted.fits(place.last().as_bytes(), facts.kind.letter(), &mut || Some(facts.size)) {
             out.write_all(&for_output(&place.shown(b""), terminal))?;
             out.write_all(end)?;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         walk(&files, &top, args.maxdepth.unwrap_or(usize::MAX), &mut |step| {
             match step {
                 Step::Entry(name, path) => {
-                    let mut size = || files.facts(name.id).ok().map(|facts| facts.size);
+                    let mut size = || files.stat(name.ino).ok().map(|facts| facts.size);
                     if wanted.fits(&name.name, name.kind.letter(), &mut size) {
                         done = out
                             .write_all(&for_output(&place.shown(path), terminal))

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use engine::files::{Facts, File, Files, Kind};
+use engine::files::{File, FileStat, FileSystemReader, FileType};
 
 use super::attributes::{self, DAMAGED, Keep, NotKept};
 use super::copy::{self, Bad, How};
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
 /// What is to be copied, and where to.
 struct Tree {
     place: Place,
-    files: Files,
+    files: FileSystemReader,
     file: File,
     to: PathBuf,
 }
@@ -145,7 +145,7 @@ fn add_children(opened: &mut Opened<'_>, trees: &mut Vec<Tree>) -> Result<(), Fa
             Some((name, snapshot)) => (name.to_owned(), format!("@{snapshot}")),
             None => (place.dataset.clone(), String::new()),
         };
-        for child in opened.pool(&name)?.children(&name) {
+        for child in opened.pool(&name)?.child_filesystems(&name) {
             let dataset = format!("{child}{snapshot}");
             let place = Place { dataset, path: String::new() };
             match opened.find(&place) {
@@ -166,13 +166,13 @@ fn add_children(opened: &mut Opened<'_>, trees: &mut Vec<Tree>) -> Result<(), Fa
 
 /// How many bytes a tree has, as far as the pool knows at once.
 fn expected(opened: &mut Opened<'_>, tree: &Tree) -> u64 {
-    if tree.file.facts().kind == Kind::File {
-        return tree.file.facts().size;
+    if tree.file.stat().kind == FileType::File {
+        return tree.file.stat().size;
     }
     if !tree.place.path.is_empty() {
         return 0;
     }
-    let number = |pool: engine::Pool| pool.logical_size(&tree.place.dataset);
+    let number = |pool: engine::RescuePool| pool.logical_size(&tree.place.dataset);
     opened.pool(&tree.place.dataset).map_or(0, number)
 }
 
@@ -250,18 +250,18 @@ impl Copier<'_> {
 
     /// Walks the tree, makes its folders, and tells what else there is to be made.
     fn walk(tree: &Tree, send: &std::sync::mpsc::SyncSender<Found>) {
-        let facts = tree.file.facts();
+        let facts = tree.file.stat();
         let start = tree.place.shown(b"");
         if !facts.is_directory() {
-            let job = Job { id: facts.id, from: start, to: tree.to.clone() };
-            let _ = send.send(Found::File(job, facts.links > 1));
+            let job = Job { id: facts.ino, from: start, to: tree.to.clone() };
+            let _ = send.send(Found::File(job, facts.nlink > 1));
             return;
         }
         if let Err(error) = make_folder(&tree.to) {
-            let _ = send.send(Found::Trouble(start, engine::error::plain(&error)));
+            let _ = send.send(Found::Trouble(start, engine::error::io_error_text(&error)));
             return;
         }
-        let _ = send.send(Found::Folder(facts.id, tree.to.clone()));
+        let _ = send.send(Found::Folder(facts.ino, tree.to.clone()));
         walk(&tree.files, &tree.file, usize::MAX, &mut |step| {
             let found = match step {
                 Step::Entry(name, path) => {
@@ -269,14 +269,16 @@ impl Copier<'_> {
                     let from = tree.place.shown(path);
                     if !is_plain(&name.name) {
                         Found::Trouble(from, "no name that a file can have".to_owned())
-                    } else if name.kind == Kind::Directory {
+                    } else if name.kind == FileType::Directory {
                         match make_folder(&to) {
-                            Ok(()) => Found::Folder(name.id, to),
-                            Err(error) => Found::Trouble(from, engine::error::plain(&error)),
+                            Ok(()) => Found::Folder(name.ino, to),
+                            Err(error) => {
+                                Found::Trouble(from, engine::error::io_error_text(&error))
+                            }
                         }
                     } else {
-                        let links = tree.files.facts(name.id).map_or(1, |facts| facts.links);
-                        Found::File(Job { id: name.id, from, to }, links > 1)
+                        let links = tree.files.stat(name.ino).map_or(1, |facts| facts.nlink);
+                        Found::File(Job { id: name.ino, from, to }, links > 1)
                     }
                 }
                 Step::Trouble(path, why) => Found::Trouble(tree.place.shown(path), why.to_string()),
@@ -316,7 +318,7 @@ impl Copier<'_> {
     }
 
     /// Makes one file, whatever it is.
-    fn file(&self, files: &Files, job: &Job) -> Made {
+    fn file(&self, files: &FileSystemReader, job: &Job) -> Made {
         if stop::wanted() {
             return Made::Stopped;
         }
@@ -324,7 +326,7 @@ impl Copier<'_> {
             Ok(file) => file,
             Err(why) => return Made::Failed { why: why.to_string() },
         };
-        let facts = file.facts();
+        let facts = file.stat();
         let there = std::fs::symlink_metadata(&job.to).ok();
         if let Some(there) = &there {
             if is_complete(there, &facts, &job.to, &file) {
@@ -336,15 +338,15 @@ impl Copier<'_> {
             }
         }
         let made = match facts.kind {
-            Kind::File => self.content(&file, &facts, job),
+            FileType::File => self.content(&file, &facts, job),
             _ => self.other(&file, &facts, job, there.is_some()),
         };
-        made.unwrap_or_else(|error| Made::Failed { why: engine::error::plain(&error) })
+        made.unwrap_or_else(|error| Made::Failed { why: engine::error::io_error_text(&error) })
     }
 
-    fn content(&self, file: &File, facts: &Facts, job: &Job) -> io::Result<Made> {
+    fn content(&self, file: &File, facts: &FileStat, job: &Job) -> io::Result<Made> {
         self.progress.at(&job.to.to_string_lossy());
-        let part = part_of(&job.to, facts.id);
+        let part = part_of(&job.to, facts.ino);
         let content = file.content();
         let how = How {
             threads: self.threads,
@@ -370,15 +372,15 @@ impl Copier<'_> {
         Ok(Made::Damaged { bytes: copied.bytes, bad: copied.bad })
     }
 
-    fn other(&self, file: &File, facts: &Facts, job: &Job, there: bool) -> io::Result<Made> {
-        if facts.kind == Kind::Other {
+    fn other(&self, file: &File, facts: &FileStat, job: &Job, there: bool) -> io::Result<Made> {
+        if facts.kind == FileType::Other {
             return Ok(Made::Failed { why: "it is of no type that is known".to_owned() });
         }
         if there {
             std::fs::remove_file(&job.to)?;
         }
-        if facts.kind == Kind::Symlink {
-            let target = match file.target() {
+        if facts.kind == FileType::Symlink {
+            let target = match file.read_link() {
                 Ok(target) => target,
                 Err(why) => return Ok(Made::Failed { why: why.to_string() }),
             };
@@ -482,31 +484,31 @@ fn part_of(path: &Path, id: u64) -> PathBuf {
 
 /// Whether the time of last change is that of the original, so many seconds off. Some file systems
 /// keep no parts of seconds.
-fn has_time(there: &std::fs::Metadata, facts: &Facts, shift: i64) -> bool {
+fn has_time(there: &std::fs::Metadata, facts: &FileStat, shift: i64) -> bool {
     there.mtime() == facts.mtime.seconds.saturating_add(shift)
         && (there.mtime_nsec() == i64::from(facts.mtime.nanoseconds) || there.mtime_nsec() == 0)
 }
 
-fn is_complete(there: &std::fs::Metadata, facts: &Facts, path: &Path, file: &File) -> bool {
+fn is_complete(there: &std::fs::Metadata, facts: &FileStat, path: &Path, file: &File) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let kind = there.file_type();
     match facts.kind {
-        Kind::File => kind.is_file() && there.len() == facts.size && has_time(there, facts, 0),
-        Kind::Symlink => {
+        FileType::File => kind.is_file() && there.len() == facts.size && has_time(there, facts, 0),
+        FileType::Symlink => {
             kind.is_symlink()
                 && std::fs::read_link(path).is_ok_and(|now| {
-                    file.target().is_ok_and(|target| now.as_os_str().as_bytes() == target)
+                    file.read_link().is_ok_and(|target| now.as_os_str().as_bytes() == target)
                 })
         }
-        Kind::Fifo => kind.is_fifo(),
-        Kind::Socket => kind.is_socket(),
-        Kind::CharDevice => kind.is_char_device(),
-        Kind::BlockDevice => kind.is_block_device(),
-        Kind::Directory | Kind::Other => false,
+        FileType::Fifo => kind.is_fifo(),
+        FileType::Socket => kind.is_socket(),
+        FileType::CharDevice => kind.is_char_device(),
+        FileType::BlockDevice => kind.is_block_device(),
+        FileType::Directory | FileType::Other => false,
     }
 }
 
 /// Whether it is what an earlier run could not copy in full.
-fn is_damaged(there: &std::fs::Metadata, facts: &Facts) -> bool {
+fn is_damaged(there: &std::fs::Metadata, facts: &FileStat) -> bool {
     there.is_file() && there.len() == facts.size && has_time(there, facts, DAMAGED)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use engine::files::{Content, Error, Extent, Piece};
+use engine::files::{Content, ContentChunk, Error, Extent};
 use engine::hex;
 use sha2::{Digest, Sha256};
 
@@ -31,7 +31,7 @@ fn digest_ahead(content: &Content, start: u64, end: u64, sha: &mut Sha256) -> Re
     let trash = std::cell::RefCell::new(Vec::new());
     let jobs = chunks(content, start, end).map(|range| (range, trash.take()));
     let mut failed = None;
-    let read = |((start, end), trash): ((u64, u64), Vec<Vec<Piece>>)| {
+    let read = |((start, end), trash): ((u64, u64), Vec<Vec<ContentChunk>>)| {
         drop(trash);
         let mut found = Vec::new();
         pieces(content, start, end, &mut |piece| found.push(piece)).map(|()| found)
@@ -60,7 +60,7 @@ pub(crate) fn ranges(content: &Content) -> Result<Vec<(u64, u64, String)>, Error
             Extent::Data { start, end } => {
                 found.push((start, end - start, digest(content, start, end)?));
             }
-            Extent::Bad { why, .. } => return Err(why),
+            Extent::Unreadable { why, .. } => return Err(why),
         }
     }
     Ok(found)
@@ -90,11 +90,11 @@ pub(crate) fn pieces(
     content: &Content,
     start: u64,
     end: u64,
-    show: &mut dyn FnMut(Piece),
+    show: &mut dyn FnMut(ContentChunk),
 ) -> Result<(), Error> {
     let mut at = start;
     while at < end {
-        let piece = content.piece_once(at..end)?;
+        let piece = content.read_chunk_uncached(at..end)?;
         if piece.end <= at {
             break;
         }
@@ -104,7 +104,7 @@ pub(crate) fn pieces(
     Ok(())
 }
 
-fn update(sha: &mut Sha256, piece: &Piece) {
+fn update(sha: &mut Sha256, piece: &ContentChunk) {
     if let Some(bytes) = &piece.bytes {
         sha.update(&**bytes);
         return;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use engine::KeyState;
-use engine::dataset::{Dataset, Wanted};
+use engine::dataset::{Dataset, DatasetQuery};
 
 use crate::common::{Common, pool_of};
 use crate::outcome::{Done, Outcome};
@@ -48,14 +48,14 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     let pool = common.open(pool_of(&args.target))?;
     let all = args.columns.iter().any(|column| column == "all");
     let columns = columns(args);
-    let wanted = Wanted {
+    let wanted = DatasetQuery {
         kinds: kinds(&args.types)?,
         depth: args.depth,
         properties: if all || columns.is_empty() { Vec::new() } else { asked_for(&columns) },
     };
     let mut found = Vec::new();
     let mut incomplete = false;
-    pool.list(&args.target, &wanted, &mut |dataset| found.push(dataset), &mut |event| {
+    pool.list_datasets(&args.target, &wanted, &mut |dataset| found.push(dataset), &mut |event| {
         incomplete = true;
         print::warning(&event);
     })?;
@@ -110,7 +110,7 @@ fn short(found: &[Dataset], columns: &[String], args: &Args) -> Table {
             "type" if dataset.key == KeyState::Locked && !args.scripted && !args.parsable => {
                 format!("{} (locked)", dataset.kind)
             }
-            _ => dataset.value(column).map_or_else(
+            _ => dataset.property_value(column).map_or_else(
                 || "-".to_owned(),
                 |value| if args.parsable { value.to_owned() } else { readable(column, value) },
             ),

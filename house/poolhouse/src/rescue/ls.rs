@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use engine::files::{Facts, File, Files, Kind, Name};
+use engine::files::{DirEntry, File, FileStat, FileSystemReader, FileType};
 
 use super::place::{Opened, Place, for_output, safe};
 use super::tree::{Step, walk};
@@ -47,8 +47,9 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     for (index, target) in args.targets.iter().enumerate() {
         let place = Place::parse(target)?;
         let (files, file) = opened.find(&place)?;
-        if args.directory || !file.facts().is_directory() {
-            let name = Name { name: target.clone().into(), id: file.id(), kind: file.facts().kind };
+        if args.directory || !file.stat().is_directory() {
+            let name =
+                DirEntry { name: target.clone().into(), ino: file.ino(), kind: file.stat().kind };
             lister.line(&files, &name)?;
             continue;
         }
@@ -80,8 +81,8 @@ impl<W: Write> Lister<'_, W> {
     }
 
     /// The names in a folder.
-    fn folder(&mut self, files: &Files, folder: &File) -> io::Result<()> {
-        let names = match files.sorted(folder) {
+    fn folder(&mut self, files: &FileSystemReader, folder: &File) -> io::Result<()> {
+        let names = match files.read_dir_sorted(folder) {
             Ok(names) => names,
             Err(why) => {
                 self.trouble(&why);
@@ -89,9 +90,10 @@ impl<W: Write> Lister<'_, W> {
             }
         };
         if self.args.all {
-            let here = Name { name: b".".to_vec(), id: folder.id(), kind: Kind::Directory };
-            let above = folder.facts().parent;
-            let above = Name { name: b"..".to_vec(), id: above, kind: Kind::Directory };
+            let here =
+                DirEntry { name: b".".to_vec(), ino: folder.ino(), kind: FileType::Directory };
+            let above = folder.stat().parent;
+            let above = DirEntry { name: b"..".to_vec(), ino: above, kind: FileType::Directory };
             self.line(files, &here)?;
             self.line(files, &above)?;
         }
@@ -104,11 +106,11 @@ impl<W: Write> Lister<'_, W> {
     }
 
     /// The folders below a folder, each with a head.
-    fn below(&mut self, files: &Files, top: &File, place: &Place) -> io::Result<()> {
+    fn below(&mut self, files: &FileSystemReader, top: &File, place: &Place) -> io::Result<()> {
         let mut done = Ok(());
         walk(files, top, usize::MAX, &mut |step| {
             match step {
-                Step::Entry(name, path) if name.kind == Kind::Directory => {
+                Step::Entry(name, path) if name.kind == FileType::Directory => {
                     if !self.args.all && path.split(|byte| *byte == b'/').any(is_hidden) {
                         return true;
                     }
@@ -116,7 +118,7 @@ impl<W: Write> Lister<'_, W> {
                     done = self.out.write_all(b"\n").and_then(|()| self.out.write_all(&head));
                     done = std::mem::replace(&mut done, Ok(()))
                         .and_then(|()| self.out.write_all(b":\n"))
-                        .and_then(|()| match files.file(name.id) {
+                        .and_then(|()| match files.file(name.ino) {
                             Ok(folder) => self.folder(files, &folder),
                             Err(why) => {
                                 self.trouble(&why);
@@ -134,15 +136,15 @@ impl<W: Write> Lister<'_, W> {
         done
     }
 
-    fn line(&mut self, files: &Files, name: &Name) -> io::Result<()> {
+    fn line(&mut self, files: &FileSystemReader, name: &DirEntry) -> io::Result<()> {
         if self.args.inode {
-            write!(self.out, "{:>8} ", name.id)?;
+            write!(self.out, "{:>8} ", name.ino)?;
         }
         if !self.args.long {
             self.out.write_all(&for_output(&name.name, self.terminal))?;
             return self.out.write_all(b"\n");
         }
-        let facts = match files.facts(name.id) {
+        let facts = match files.stat(name.ino) {
             Ok(facts) => facts,
             Err(why) => {
                 self.trouble(&format!("{}: {why}", safe(&name.name)));
@@ -152,7 +154,7 @@ impl<W: Write> Lister<'_, W> {
             }
         };
         let size = match facts.kind {
-            Kind::CharDevice | Kind::BlockDevice => {
+            FileType::CharDevice | FileType::BlockDevice => {
                 format!("{}, {}", facts.rdev.0, facts.rdev.1)
             }
             _ if self.args.human => human(facts.size),
@@ -163,14 +165,14 @@ impl<W: Write> Lister<'_, W> {
             self.out,
             "{} {:>3} {:>5} {:>5} {size:>10} {:<16} ",
             mode(&facts),
-            facts.links,
+            facts.nlink,
             facts.uid,
             facts.gid,
             time::short(seconds),
         )?;
         self.out.write_all(&for_output(&name.name, self.terminal))?;
-        if facts.kind == Kind::Symlink
-            && let Ok(target) = files.file(name.id).and_then(|link| link.target())
+        if facts.kind == FileType::Symlink
+            && let Ok(target) = files.file(name.ino).and_then(|link| link.read_link())
         {
             self.out.write_all(b" -> ")?;
             self.out.write_all(&for_output(&target, self.terminal))?;
@@ -184,7 +186,7 @@ fn is_hidden(part: &[u8]) -> bool {
 }
 
 /// "drwxr-xr-x" and the like.
-pub(crate) fn mode(facts: &Facts) -> String {
+pub(crate) fn mode(facts: &FileStat) -> String {
     let bit = |shift: u32| facts.mode >> shift & 1 == 1;
     let mut out = String::from(facts.kind.letter());
     for (group, special, letters) in [(6, 11, ('s', 'S')), (3, 10, ('s', 'S')), (0, 9, ('t', 'T'))]

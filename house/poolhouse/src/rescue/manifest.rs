@@ -6,7 +6,9 @@
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 
-use engine::files::{Content, File, Files, Held, Kind, Name, Record};
+use engine::files::{
+    Content, DatasetContents, DatasetDetails, DirEntry, File, FileSystemReader, FileType,
+};
 
 use super::entry::{self, Line, quoted};
 use super::hash;
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     };
     writer.begin(pool.name())?;
     let (mut first, mut failed) = (true, None);
-    pool.records(&args.target, !args.no_children, &mut |record| {
+    pool.visit_details(&args.target, !args.no_children, &mut |record| {
         let done = match record {
             Ok(record) => writer.dataset(&record, std::mem::take(&mut first)),
             Err(event) => {
@@ -83,8 +85,8 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"\"datasets\": [\n")
     }
 
-    fn dataset(&mut self, record: &Record, first: bool) -> io::Result<()> {
-        for trouble in &record.troubles {
+    fn dataset(&mut self, record: &DatasetDetails, first: bool) -> io::Result<()> {
+        for trouble in &record.errors {
             self.warn(&format!("{}: {trouble}", record.name));
         }
         if !first {
@@ -102,15 +104,15 @@ impl<W: Write> Writer<W> {
             }
             self.field("space", &line.close())?;
         }
-        match &record.held {
-            Held::Files(files) => self.files(record, files)?,
-            Held::Volume(content) => self.volume(record, content)?,
-            Held::Nothing => {}
-            Held::Partial(part) => {
-                let why = format!("{}: OpenZFS does not mount it", part.why());
+        match &record.contents {
+            DatasetContents::FileSystem(files) => self.files(record, files)?,
+            DatasetContents::Volume(content) => self.volume(record, content)?,
+            DatasetContents::Empty => {}
+            DatasetContents::Incomplete(part) => {
+                let why = format!("{}: OpenZFS does not mount it", part.description());
                 self.field("refused", &quoted(why.as_bytes()))?;
             }
-            Held::Closed { why } => {
+            DatasetContents::Unreadable { why } => {
                 self.field("refused", &quoted(why.as_bytes()))?;
                 self.warn(&format!("{}: {why}", record.name));
             }
@@ -125,7 +127,7 @@ impl<W: Write> Writer<W> {
         write!(self.out, ",\n \"{key}\": {json}")
     }
 
-    fn volume(&mut self, record: &Record, content: &Content) -> io::Result<()> {
+    fn volume(&mut self, record: &DatasetDetails, content: &Content) -> io::Result<()> {
         let size = content.size();
         let mut line = Line::object();
         line.number("size", size);
@@ -139,7 +141,7 @@ impl<W: Write> Writer<W> {
         self.field("volume", &line.close())
     }
 
-    fn files(&mut self, record: &Record, files: &Files) -> io::Result<()> {
+    fn files(&mut self, record: &DatasetDetails, files: &FileSystemReader) -> io::Result<()> {
         self.out.write_all(b",\n \"entries\": [")?;
         let mut walk = Walk::new(files, record.name.clone());
         let (mut first, mut wrong, mut failed) = (true, 0_u64, None);
@@ -172,7 +174,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn properties(record: &Record) -> String {
+fn properties(record: &DatasetDetails) -> String {
     let mut line = Line::object();
     for property in &record.properties {
         let value = quoted(property.value.as_bytes());
@@ -188,14 +190,14 @@ fn properties(record: &Record) -> String {
 
 /// All entries of a tree: the root, then each folder's, and then those of the folders in it.
 struct Walk<'a> {
-    files: &'a Files,
+    files: &'a FileSystemReader,
     dataset: String,
     root: Option<File>,
     /// The folders to be visited, the next one last.
     todo: Vec<(u64, Vec<u8>)>,
     /// The folder that is being told.
     path: Vec<u8>,
-    names: std::vec::IntoIter<Name>,
+    names: std::vec::IntoIter<DirEntry>,
     /// Those of its folders that were met.
     folders: Vec<(u64, Vec<u8>)>,
     depth_guard: std::collections::HashSet<u64>,
@@ -203,7 +205,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(files: &'a Files, dataset: String) -> Self {
+    fn new(files: &'a FileSystemReader, dataset: String) -> Self {
         let mut troubles = Vec::new();
         let root = files.root().map_err(|why| troubles.push(format!("{dataset}: {why}"))).ok();
         let (path, names) = (Vec::new(), Vec::new().into_iter());
@@ -214,8 +216,8 @@ impl<'a> Walk<'a> {
 
     fn next(&mut self) -> Option<(u64, Vec<u8>)> {
         if let Some(root) = self.root.take() {
-            self.todo.push((root.id(), Vec::new()));
-            return Some((root.id(), b".".to_vec()));
+            self.todo.push((root.ino(), Vec::new()));
+            return Some((root.ino(), b".".to_vec()));
         }
         loop {
             if let Some(name) = self.names.next() {
@@ -225,10 +227,10 @@ impl<'a> Walk<'a> {
                     path.push(b'/');
                 }
                 path.extend_from_slice(&name.name);
-                if name.kind == Kind::Directory {
-                    self.folders.push((name.id, path.clone()));
+                if name.kind == FileType::Directory {
+                    self.folders.push((name.ino, path.clone()));
                 }
-                return Some((name.id, path));
+                return Some((name.ino, path));
             }
             // the next folder is the first of those below the last one
             self.todo.extend(self.folders.drain(..).rev());
@@ -244,7 +246,7 @@ impl<'a> Walk<'a> {
             self.troubles.push(format!("{}: {shown}: the folder has two names", self.dataset));
             return;
         }
-        let listed = self.files.file(id).and_then(|folder| self.files.sorted(&folder));
+        let listed = self.files.file(id).and_then(|folder| self.files.read_dir_sorted(&folder));
         match listed {
             Ok(names) => self.names = names.into_iter(),
             Err(why) => {

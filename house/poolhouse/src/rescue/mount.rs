@@ -85,7 +85,7 @@ fn wait(mut mounted: Mounted, dir: &Path) -> Result<(), Failure> {
 fn failed(dir: &Path, why: &fuse::Error) -> Failure {
     match why {
         fuse::Error::Folder { why, .. } => Failure::file(dir, why),
-        fuse::Error::Mount { .. } => Failure::Engine(engine::Error::Destination {
+        fuse::Error::Mount { .. } => Failure::Engine(engine::Error::WriteFailed {
             path: dir.display().to_string(),
             reason: why.to_string(),
         }),

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use engine::files::{File, Files};
-use engine::{Error, Pool};
+use engine::files::{File, FileSystemReader};
+use engine::{Error, RescuePool};
 
 use crate::common::{Common, pool_of};
 use crate::outcome::Failure;
@@ -56,8 +56,8 @@ impl Place {
 /// The pools and file systems that a command line names, each opened once.
 pub(crate) struct Opened<'a> {
     common: &'a Common,
-    pools: HashMap<String, Pool>,
-    files: HashMap<String, Files>,
+    pools: HashMap<String, RescuePool>,
+    files: HashMap<String, FileSystemReader>,
 }
 
 impl<'a> Opened<'a> {
@@ -66,7 +66,7 @@ impl<'a> Opened<'a> {
     }
 
     /// The pool that a dataset is of.
-    pub(crate) fn pool(&mut self, dataset: &str) -> Result<Pool, Failure> {
+    pub(crate) fn pool(&mut self, dataset: &str) -> Result<RescuePool, Failure> {
         let name = pool_of(dataset);
         if let Some(pool) = self.pools.get(name) {
             return Ok(pool.clone());
@@ -77,12 +77,12 @@ impl<'a> Opened<'a> {
     }
 
     /// A file system or snapshot by its full name.
-    pub(crate) fn files(&mut self, dataset: &str) -> Result<Files, Failure> {
+    pub(crate) fn files(&mut self, dataset: &str) -> Result<FileSystemReader, Failure> {
         if let Some(files) = self.files.get(dataset) {
             return Ok(files.clone());
         }
-        let (files, log) = self.pool(dataset)?.files(dataset)?;
-        if let Some(trouble) = log.trouble {
+        let (files, log) = self.pool(dataset)?.open_filesystem(dataset)?;
+        if let Some(trouble) = log.error {
             print::warning(&format!("{dataset}: {trouble}"));
         }
         self.files.insert(dataset.to_owned(), files.clone());
@@ -90,7 +90,7 @@ impl<'a> Opened<'a> {
     }
 
     /// The file at a place.
-    pub(crate) fn find(&mut self, place: &Place) -> Result<(Files, File), Failure> {
+    pub(crate) fn find(&mut self, place: &Place) -> Result<(FileSystemReader, File), Failure> {
         let files = self.files(&place.dataset)?;
         let found = files.find(place.path.as_bytes()).map_err(|why| Error::Unreadable {
             subject: String::from_utf8_lossy(&place.shown(b"")).into_owned(),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use engine::summary::{OtherDevice, PoolSummary, State, Vdev, VdevState};
+use engine::summary::{AuxiliarySummary, PoolSummary, RewindPoint, Vdev, VdevState};
 use units::human_bytes;
 
 use crate::common::Common;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 struct Found {
     pools: Vec<PoolSummary>,
     /// Spares and caches.
-    others: Vec<OtherDevice>,
+    others: Vec<AuxiliarySummary>,
     /// Files and devices without a label.
     unlabelled: Vec<String>,
     /// What could not be opened.
@@ -40,9 +40,9 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     let search = common.search();
     let found = Found {
         pools: search.summaries(&common.options()),
-        others: search.others(),
+        others: search.auxiliary_devices(),
         unlabelled: search.unlabelled(),
-        refused: search.refused().iter().map(ToString::to_string).collect(),
+        refused: search.open_errors().iter().map(ToString::to_string).collect(),
     };
     if common.json {
         print::json(&found)?;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         out.flush()?;
         found.refused.iter().for_each(|refused| print::warning(refused));
     }
-    match search.nothing() {
+    match search.no_pool_error() {
         Some(nothing) => Err(Failure::Engine(nothing)),
         None => Ok(Outcome::unless(!found.refused.is_empty())),
     }
@@ -79,7 +79,7 @@ fn show(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Result<()
         fact("comment", comment.clone());
     }
     match &pool.reason {
-        None if pool.partly_lost => fact("readable", "in part, see the notes".to_owned()),
+        None if pool.has_missing_vdevs => fact("readable", "in part, see the notes".to_owned()),
         None => fact("readable", "yes".to_owned()),
         Some(reason) => fact("readable", format!("no: {reason}")),
     }
@@ -120,7 +120,7 @@ fn size(pool: &PoolSummary) -> String {
     }
 }
 
-fn states(all: &[State], verbose: bool) -> String {
+fn states(all: &[RewindPoint], verbose: bool) -> String {
     let txgs: Vec<String> = all.iter().map(|state| state.txg.to_string()).collect();
     match all {
         [] => "none".to_owned(),
@@ -151,7 +151,7 @@ fn show_vdevs(out: &mut dyn Write, pool: &PoolSummary, verbose: bool) -> io::Res
     add_group(&mut table, "cache", pool.caches.iter(), verbose);
     writeln!(out)?;
     table.indent(2).print(out)?;
-    for former in &pool.former {
+    for former in &pool.former_devices {
         writeln!(out, "  {}: was part of the pool once, and is no more", safe(former))?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use engine::files::{Facts, Kind, Time};
+use engine::files::{FileStat, FileType, Time};
 
 use super::ls::mode;
 use super::place::{Opened, Place, safe};
@@ -25,19 +25,19 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     let mut wrong = false;
     for target in &args.targets {
         let (_, file) = opened.find(&Place::parse(target)?)?;
-        let facts = file.facts();
+        let facts = file.stat();
         let xattrs = file.xattrs().unwrap_or_else(|why| {
             wrong = true;
             print::warning(&format!("{target}: {why}"));
             Vec::new()
         });
-        let link = if facts.kind == Kind::Symlink { file.target().ok() } else { None };
+        let link = if facts.kind == FileType::Symlink { file.read_link().ok() } else { None };
         if common.json {
             let line = super::entry::stat_line(target, &facts, link.as_deref(), &xattrs);
             writeln!(out, "{line}")?;
             continue;
         }
-        write!(out, "{}", describe(target, &facts, link.as_deref(), file.space()))?;
+        write!(out, "{}", describe(target, &facts, link.as_deref(), file.allocated()))?;
         for (name, value) in xattrs {
             writeln!(out, "     xattr: {} ({} bytes)", safe(&name), value.len())?;
         }
@@ -45,17 +45,17 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     Ok(Outcome::unless(wrong))
 }
 
-fn describe(target: &str, facts: &Facts, link: Option<&[u8]>, space: u64) -> String {
+fn describe(target: &str, facts: &FileStat, link: Option<&[u8]>, space: u64) -> String {
     let arrow = link.map(|link| format!(" -> {}", safe(link))).unwrap_or_default();
     let kind = match facts.kind {
-        Kind::File => "regular file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symbolic link",
-        Kind::Fifo => "fifo",
-        Kind::Socket => "socket",
-        Kind::CharDevice => "character device",
-        Kind::BlockDevice => "block device",
-        Kind::Other => "something unknown",
+        FileType::File => "regular file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+        FileType::CharDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Other => "something unknown",
     };
     let mut out = format!("      file: {target}{arrow}\n      type: {kind}\n");
     let mut row = |name: &str, value: String| {
@@ -64,16 +64,16 @@ fn describe(target: &str, facts: &Facts, link: Option<&[u8]>, space: u64) -> Str
     row("size", format!("{} bytes, {space} on disk", facts.size));
     row("mode", format!("{:04o} ({})", facts.mode, mode(facts)));
     row("owner", format!("{}, group {}", facts.uid, facts.gid));
-    row("links", facts.links.to_string());
-    row("object", format!("{}, made in txg {}", facts.id, facts.generation));
-    if matches!(facts.kind, Kind::CharDevice | Kind::BlockDevice) {
+    row("links", facts.nlink.to_string());
+    row("object", format!("{}, made in txg {}", facts.ino, facts.generation));
+    if matches!(facts.kind, FileType::CharDevice | FileType::BlockDevice) {
         row("device", format!("{}, {}", facts.rdev.0, facts.rdev.1));
     }
     if facts.flags != 0 {
         row("flags", format!("{:#x}", facts.flags));
     }
-    if facts.project != 0 {
-        row("project", facts.project.to_string());
+    if facts.project_id != 0 {
+        row("project", facts.project_id.to_string());
     }
     row("accessed", precise(facts.atime));
     row("modified", precise(facts.mtime));

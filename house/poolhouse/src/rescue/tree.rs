@@ -1,11 +1,11 @@
 //! A walk down a tree, folder by folder, as `ls -R`, `find` and `du` make it.
 
-use engine::files::{Error, File, Files, Name};
+use engine::files::{DirEntry, Error, File, FileSystemReader};
 
 /// What a walk tells.
 pub(crate) enum Step<'a> {
     /// An entry and its path below the start.
-    Entry(&'a Name, &'a [u8]),
+    Entry(&'a DirEntry, &'a [u8]),
     /// The end of a folder, after all that is in it.
     Leave(&'a [u8]),
     /// A folder that cannot be listed.
@@ -18,13 +18,13 @@ const DEEPEST: usize = 4096;
 /// Shows all that lies below a folder to `visit`, the names of each folder in order, folders
 /// followed by what is in them, not deeper than `depth`; until it says false.
 pub(crate) fn walk(
-    files: &Files,
+    files: &FileSystemReader,
     top: &File,
     depth: usize,
     visit: &mut dyn FnMut(Step<'_>) -> bool,
 ) -> bool {
-    let mut stack: Vec<(std::vec::IntoIter<Name>, Vec<u8>)> = Vec::new();
-    match files.sorted(top) {
+    let mut stack: Vec<(std::vec::IntoIter<DirEntry>, Vec<u8>)> = Vec::new();
+    match files.read_dir_sorted(top) {
         Ok(names) => stack.push((names.into_iter(), Vec::new())),
         Err(why) => return visit(Step::Trouble(b"", &why)),
     }
@@ -44,10 +44,10 @@ pub(crate) fn walk(
         if !visit(Step::Entry(&name, &below)) {
             return false;
         }
-        if name.kind != engine::files::Kind::Directory || stack.len() >= depth.min(DEEPEST) {
+        if name.kind != engine::files::FileType::Directory || stack.len() >= depth.min(DEEPEST) {
             continue;
         }
-        match files.file(name.id).and_then(|folder| files.sorted(&folder)) {
+        match files.file(name.ino).and_then(|folder| files.read_dir_sorted(&folder)) {
             Ok(names) => stack.push((names.into_iter(), below)),
             Err(why) => {
                 if !visit(Step::Trouble(&below, &why)) {

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::check::{Blocks, Damaged, DamagedRange, Findings, SpaceRange, Verify};
+use engine::check::{BlockTotals, DamagedRange, Findings, ObjectDamage, PoolVerifier, SpaceRange};
 use job::Job;
 use serde::Serialize;
 use units::human_bytes;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     stop::listen();
     let start = Instant::now();
     let job = Arc::new(Job::default());
-    let verify = Verify::new(&pool, Arc::clone(&job))?;
+    let verify = PoolVerifier::new(&pool, Arc::clone(&job))?;
     let progress = Progress::new(job.progress.bytes_total(), args.quiet);
     loop {
         round(&verify, threads, &job, &progress);
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
 }
 
 /// Works on all threads until they all come back; this one shows how far they are.
-fn round(verify: &Verify, threads: usize, job: &Job, progress: &Progress) {
+fn round(verify: &PoolVerifier, threads: usize, job: &Job, progress: &Progress) {
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| verify.work())).collect();
         let mut shown = job.progress.bytes_done();
@@ -124,8 +124,8 @@ fn report(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
     verdict(found, out)
 }
 
-fn row(name: String, blocks: &Blocks) -> [String; 5] {
-    let Blocks { blocks, logical_bytes, stored_bytes, allocated_bytes } = *blocks;
+fn row(name: String, blocks: &BlockTotals) -> [String; 5] {
+    let BlockTotals { blocks, logical_bytes, stored_bytes, allocated_bytes } = *blocks;
     let size = human_bytes;
     [name, blocks.to_string(), size(logical_bytes), size(stored_bytes), size(allocated_bytes)]
 }
@@ -180,7 +180,7 @@ fn summary(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
         (found.gangs, "are in pieces"),
         (found.shared, "are further references to shared blocks"),
         (found.redacted, "were left out by a redacted send"),
-        (found.waiting.blocks, "wait to be freed"),
+        (found.freeing.blocks, "wait to be freed"),
     ];
     for (count, what) in also.into_iter().filter(|(count, _)| *count > 0) {
         writeln!(out, "  {count} blocks {what}")?;
@@ -191,8 +191,8 @@ fn summary(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
 fn devices(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     for device in &found.devices {
         let facts = [
-            (device.wrong, "wrong"),
-            (device.unreadable, "unreadable"),
+            (device.checksum_errors, "wrong"),
+            (device.read_errors, "unreadable"),
             (device.absent, "not there"),
             (device.stale, "written while it was away"),
         ];
@@ -222,20 +222,20 @@ fn space(found: &Findings, out: &mut impl Write) -> io::Result<()> {
             some_ranges(ranges, out)?;
         }
     }
-    if found.double_bytes > 0 {
-        writeln!(out, "{} claimed by two blocks", human_bytes(found.double_bytes))?;
-        some_ranges(&found.doubles, out)?;
+    if found.doubly_claimed_bytes > 0 {
+        writeln!(out, "{} claimed by two blocks", human_bytes(found.doubly_claimed_bytes))?;
+        some_ranges(&found.double_claims, out)?;
     }
-    if found.outside > 0 {
-        writeln!(out, "{} blocks lie where there is no space", found.outside)?;
-        some_ranges(&found.outsiders, out)?;
+    if found.invalid_dvas > 0 {
+        writeln!(out, "{} blocks lie where there is no space", found.invalid_dvas)?;
+        some_ranges(&found.invalid_ranges, out)?;
     }
     Ok(())
 }
 
 fn some_ranges(ranges: &[SpaceRange], out: &mut impl Write) -> io::Result<()> {
     for range in ranges.iter().take(MOST_RANGES) {
-        let place = range.place.as_ref().map(|place| format!("  {place}")).unwrap_or_default();
+        let place = range.claimed_by.as_ref().map(|place| format!("  {place}")).unwrap_or_default();
         let length = range.end.saturating_sub(range.start);
         writeln!(out, "  {}:{:x}:{length:x}{place}", range.vdev, range.start)?;
     }
@@ -252,7 +252,7 @@ fn rest(count: usize, out: &mut impl Write) -> io::Result<()> {
 fn damaged(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     for object in &found.damaged {
         let word = if object.is_lost() { "LOST" } else { "REPAIRABLE" };
-        writeln!(out, "{word}: {}", safe(&object.name()))?;
+        writeln!(out, "{word}: {}", safe(&object.display_name()))?;
         for range in object.ranges.iter().take(MOST_RANGES) {
             writeln!(out, "  {}", safe(&range_line(object, range)))?;
         }
@@ -264,7 +264,7 @@ fn damaged(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn range_line(object: &Damaged, range: &DamagedRange) -> String {
+fn range_line(object: &ObjectDamage, range: &DamagedRange) -> String {
     let DamagedRange { start, end, lost, devices, why } = range;
     let mut line = match object.part {
         "content" if *end == u64::MAX => "somewhere in it".to_owned(),

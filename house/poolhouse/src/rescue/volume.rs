@@ -39,8 +39,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, common: &Common) -> Done {
     let pool = common.open_unlocked(&args.source)?;
-    let (content, log) = pool.volume(&args.source)?;
-    if let Some(trouble) = log.trouble {
+    let (content, log) = pool.open_volume(&args.source)?;
+    if let Some(trouble) = log.error {
         print::warning(&format!("{}: {trouble}", args.source));
     }
     if args.dest == "-" {
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     if there.is_some() && !args.overwrite {
         let reason = "it is there already; give --overwrite to write over it".to_owned();
         let path = args.dest.clone();
-        return Err(engine::Error::Destination { path, reason }.into());
+        return Err(engine::Error::WriteFailed { path, reason }.into());
     }
     stop::listen();
     let progress = Progress::new(content.size(), args.quiet);

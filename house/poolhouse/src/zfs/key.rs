@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ::daemon::{ListRequest, Request};
 use engine::KeyState;
-use engine::dataset::{Dataset, Wanted};
+use engine::dataset::{Dataset, DatasetQuery};
 
 use crate::daemon::Asking;
 use crate::keys::from;
@@ -97,7 +97,7 @@ impl Change {
     pub(super) fn run(&self, asking: &Asking) -> Done {
         let name = &self.name;
         let found = look(Some(name), Some(0), asking)?;
-        let root = found.first().and_then(|it| it.value("encryptionroot")).unwrap_or("-");
+        let root = found.first().and_then(|it| it.property_value("encryptionroot")).unwrap_or("-");
         if ["-", "none", ""].contains(&root) {
             return Err(Failure::usage(format!("'{name}' is not encrypted")));
         }
@@ -111,7 +111,7 @@ impl Change {
             let asked = self.properties.iter().rev().find(|(property, _)| property == wanted);
             asked.map(|(_, value)| value.as_str())
         };
-        let now = |wanted: &str| found.first().and_then(|it| it.value(wanted));
+        let now = |wanted: &str| found.first().and_then(|it| it.property_value(wanted));
         let format = asked("keyformat").or(now("keyformat")).unwrap_or("raw");
         // one that has no place of its own as yet is typed in
         let own = now("keylocation").filter(|_| root == name);
@@ -125,7 +125,8 @@ impl Change {
     fn load_needed(&self, root: &str, asking: &Asking) -> Result<(), Failure> {
         let above = self.name.rsplit_once('/').filter(|_| self.inherit);
         let above = above.map(|(above, _)| look(Some(above), Some(0), asking)).transpose()?;
-        let above = above.as_ref().and_then(|found| found.first()?.value("encryptionroot"));
+        let above =
+            above.as_ref().and_then(|found| found.first()?.property_value("encryptionroot"));
         let mut wanted = above.into_iter().filter(|name| *name != root).chain([root]);
         wanted.try_for_each(|name| load_locked(name, asking).map(drop))
     }
@@ -141,7 +142,8 @@ fn load_locked(root: &str, asking: &Asking) -> Done {
 pub(super) fn unlock(name: Option<&str>, below: bool, asking: &Asking) -> Done {
     let found = look(name, (!below).then_some(0), asking)?;
     let locked = found.iter().filter(|it| it.key == KeyState::Locked);
-    let roots: BTreeSet<&str> = locked.filter_map(|it| it.value("encryptionroot")).collect();
+    let roots: BTreeSet<&str> =
+        locked.filter_map(|it| it.property_value("encryptionroot")).collect();
     each(roots, |root| load_locked(root, asking))
 }
 
@@ -149,7 +151,7 @@ pub(super) fn unlock(name: Option<&str>, below: bool, asking: &Asking) -> Done {
 pub(super) fn lock(names: &[String], asking: &Asking) -> Done {
     each(names, |name| {
         let mut found = look(Some(name), Some(0), asking)?;
-        let own = |root: &Dataset| root.value("encryptionroot") == Some(name);
+        let own = |root: &Dataset| root.property_value("encryptionroot") == Some(name);
         found.retain(|root| own(root) && root.key == KeyState::Unlocked);
         each(found, |root| asking.tell(&Request::UnloadKey { name: root.name }))
     })
@@ -157,8 +159,9 @@ pub(super) fn lock(names: &[String], asking: &Asking) -> Done {
 
 /// Loads the key of an encryption root from where it is.
 fn load(root: &Dataset, location: Option<&str>, asking: &Asking) -> Done {
-    let location = location.or(root.value("keylocation")).unwrap_or("prompt");
-    let secret = from(&root.name, location, root.value("keyformat").unwrap_or("raw"), false)?;
+    let location = location.or(root.property_value("keylocation")).unwrap_or("prompt");
+    let secret =
+        from(&root.name, location, root.property_value("keyformat").unwrap_or("raw"), false)?;
     asking.tell(&Request::LoadKey { name: root.name.clone(), secret })
 }
 
@@ -170,7 +173,7 @@ fn look(
 ) -> Result<Vec<Dataset>, Failure> {
     let properties = ["encryptionroot", "keyformat", "keylocation"].map(str::to_owned).to_vec();
     let kinds = vec!["filesystem".to_owned(), "volume".to_owned()];
-    let wanted = Wanted { kinds, depth, properties };
+    let wanted = DatasetQuery { kinds, depth, properties };
     let names = name.map(str::to_owned).into_iter().collect();
     asking.ask(&Request::Datasets(ListRequest { names, query: wanted }))
 }
@@ -179,12 +182,12 @@ fn look(
 fn roots(name: Option<&str>, several: bool, asking: &Asking) -> Result<Vec<Dataset>, Failure> {
     if several {
         let mut found = look(name, None, asking)?;
-        found.retain(|it| it.value("encryptionroot") == Some(it.name.as_str()));
+        found.retain(|it| it.property_value("encryptionroot") == Some(it.name.as_str()));
         return Ok(found);
     }
     let name = name.unwrap_or_default();
     let found = look(Some(name), Some(0), asking)?;
-    let root = found.first().and_then(|it| it.value("encryptionroot"));
+    let root = found.first().and_then(|it| it.property_value("encryptionroot"));
     match root.filter(|root| !["-", "none", ""].contains(root)) {
         Some(root) if root == name => Ok(found),
         Some(root) => Err(Failure::usage(format!("'{name}' has its key from '{root}': name that"))),

@@ -89,7 +89,7 @@ fn table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
     for dataset in found {
         table.row(columns.iter().map(|column| match column.as_str() {
             "name" => dataset.name.clone(),
-            _ => match dataset.value(column) {
+            _ => match dataset.property_value(column) {
                 None | Some("") => "-".to_owned(),
                 Some(value) if args.parsable => value.to_owned(),
                 Some(value) => readable(column, value),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ::daemon::Request;
-use engine::held::NewDataset;
+use engine::pool::NewDataset;
 
 use super::select::of_dataset;
 use crate::daemon::Asking;
@@ -75,7 +75,10 @@ impl Create {
         let mut properties = of_dataset(&self.properties)?;
         let volume = self.take_volume(&mut properties)?;
         let new = NewDataset { name: self.name.clone(), properties };
-        engine::held::judge_new(&new, volume.map(|volume| (volume.size, volume.block_size)))?;
+        engine::pool::check_new_dataset(
+            &new,
+            volume.map(|volume| (volume.size, volume.block_size)),
+        )?;
         if self.verbose || self.parsable {
             self.show(&new, volume, &mut std::io::stdout().lock())?;
         }

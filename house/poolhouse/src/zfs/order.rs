@@ -38,7 +38,7 @@ impl Key {
         if self.property == "name" {
             return Some(&dataset.name);
         }
-        dataset.value(&self.property).filter(|value| !matches!(*value, "" | "-"))
+        dataset.property_value(&self.property).filter(|value| !matches!(*value, "" | "-"))
     }
 }
 

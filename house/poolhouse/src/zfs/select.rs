@@ -1,7 +1,7 @@
 //! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
 
 use ::daemon::{ListRequest, Request};
-use engine::dataset::{Dataset, Wanted};
+use engine::dataset::{Dataset, DatasetQuery};
 
 use super::owner::numbered;
 use crate::daemon::Asking;
@@ -51,7 +51,7 @@ impl Select {
         };
         let numbered: Vec<String> =
             properties.iter().map(|name| known(name)).collect::<Result<_, _>>()?;
-        let wanted = Wanted { kinds, depth, properties: numbered.clone() };
+        let wanted = DatasetQuery { kinds, depth, properties: numbered.clone() };
         let (mut found, outcome) = ask_each(names, wanted, asking)?;
         // owners go by the names that they were asked for by
         for dataset in &mut found {
@@ -84,10 +84,10 @@ impl Select {
 /// Asks for datasets. Of several, one that cannot be shown keeps no other from it, and why is said.
 fn ask_each(
     names: &[String],
-    mut wanted: Wanted,
+    mut wanted: DatasetQuery,
     asking: &Asking,
 ) -> Result<(Vec<Dataset>, Outcome), Failure> {
-    let ask = |names: &[String], wanted: &Wanted| -> Result<Vec<Dataset>, Failure> {
+    let ask = |names: &[String], wanted: &DatasetQuery| -> Result<Vec<Dataset>, Failure> {
         asking.ask(&Request::Datasets(ListRequest { names: names.to_vec(), query: wanted.clone() }))
     };
     let [_, _, ..] = names else { return Ok((ask(names, &wanted)?, Outcome::Complete)) };
@@ -118,7 +118,7 @@ fn ask_each(
 fn in_order(found: &mut Vec<Dataset>) {
     found.sort_by_cached_key(|dataset| {
         let (head, part) = dataset.name.split_once('@').unwrap_or((&dataset.name, ""));
-        let age = dataset.value(AGE).and_then(|txg| txg.parse::<u64>().ok());
+        let age = dataset.property_value(AGE).and_then(|txg| txg.parse::<u64>().ok());
         (head.to_owned(), !part.is_empty(), age, part.to_owned())
     });
     found.dedup_by(|one, other| one.name == other.name);

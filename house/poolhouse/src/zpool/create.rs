@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ::daemon::{CreatePool, Request};
-use engine::held::{NewDataset, Wishes, judge_new};
+use engine::pool::{CreateOptions, NewDataset, check_new_dataset};
 
 use super::vdevs;
 use crate::daemon::Asking;
@@ -65,9 +65,9 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     let vdevs = vdevs::parse(&args.vdevs)?;
     let new = wanted(args, vdevs)?;
     if args.dry {
-        Wishes::of(&new.pool_properties, new.no_default_features)?;
+        CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
         let (name, properties) = (new.name.clone(), new.filesystem_properties.clone());
-        judge_new(&NewDataset { name, properties }, None)?;
+        check_new_dataset(&NewDataset { name, properties }, None)?;
         write!(std::io::stdout(), "{}", vdevs::shown(&args.pool, &new.vdevs))?;
         return Ok(Outcome::Complete);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::daemon::{ImportPool, ImportResult, ImportablePool, MountOverrides, Request, Secret};
 use engine::EncryptionRoot;
-use engine::held::{Judged, Rewind};
+use engine::pool::{Rewind, RewindProgress};
 
 use crate::daemon::Asking;
 use crate::keys;
@@ -174,13 +174,13 @@ fn watched(args: &Args, asking: &Asking, ask: &Request) -> Result<ImportResult, 
     stop::listen();
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| asking.ask(ask));
-        let mut seen: Option<(Judged, Progress)> = None;
+        let mut seen: Option<(RewindProgress, Progress)> = None;
         while !asked.is_finished() {
             std::thread::sleep(TICK);
             if stop::wanted() {
                 asking.peek::<()>(&Request::StopRewindProbe {});
             }
-            let now: Option<Judged> = asking.peek(&Request::RewindProgress {}).flatten();
+            let now: Option<RewindProgress> = asking.peek(&Request::RewindProgress {}).flatten();
             seen = now.map(|now| show_judged(now, seen.take(), asking.json));
         }
         if let Some((_, bar)) = seen {
@@ -191,27 +191,31 @@ fn watched(args: &Args, asking: &Asking, ask: &Request) -> Result<ImportResult, 
 }
 
 /// A bar for each state that is read.
-fn show_judged(now: Judged, seen: Option<(Judged, Progress)>, quiet: bool) -> (Judged, Progress) {
+fn show_judged(
+    now: RewindProgress,
+    seen: Option<(RewindProgress, Progress)>,
+    quiet: bool,
+) -> (RewindProgress, Progress) {
     let (before, bar) = match seen {
-        Some((before, bar)) if before.txg == now.txg => (before.bytes, bar),
+        Some((before, bar)) if before.txg == now.txg => (before.bytes_done, bar),
         Some((_, last)) => {
             last.end();
-            (0, Progress::new(now.of, quiet))
+            (0, Progress::new(now.bytes_total, quiet))
         }
-        None => (0, Progress::new(now.of, quiet)),
+        None => (0, Progress::new(now.bytes_total, quiet)),
     };
     bar.at(&format!("txg {}", now.txg));
-    bar.add(now.bytes.saturating_sub(before));
+    bar.add(now.bytes_done.saturating_sub(before));
     (now, bar)
 }
 
 /// How far back they may be taken.
 fn rewind(args: &Args) -> Rewind {
     match (args.txg, args.checkpoint, args.rewind) {
-        (Some(txg), ..) => Rewind::To(txg),
+        (Some(txg), ..) => Rewind::Txg(txg),
         (None, true, _) => Rewind::Checkpoint,
-        (None, false, true) if args.far => Rewind::Far,
-        (None, false, true) => Rewind::Near,
+        (None, false, true) if args.far => Rewind::Extreme,
+        (None, false, true) => Rewind::Recent,
         (None, false, false) => Rewind::No,
     }
 }
@@ -308,7 +312,7 @@ fn places(args: &Args) -> Result<Vec<PathBuf>, Failure> {
         paths.push(absolute.map_err(|why| Failure::file(path, &why))?);
     }
     if let Some(file) = &args.cachefile {
-        let drives = engine::drives_in_cachefile(file)?;
+        let drives = engine::read_cachefile_drives(file)?;
         paths.extend(drives.into_iter().filter(|path| path.exists()));
         if paths.is_empty() {
             let what = format!("{}: none of the drives that it names are here", file.display());

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ::daemon::{PoolReport, Request};
-use engine::held::{PoolProperty, PoolStatus, VdevStatus};
+use engine::pool::{PoolProperty, PoolStatus, VdevStatus};
 use units::human_bytes;
 
 use super::watch::Watch;
@@ -183,7 +183,7 @@ pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
     match column {
         "name" => status.name.clone(),
-        "size" | "allocated" | "free" | "capacity" | "dedupratio" if status.is_absent() => {
+        "size" | "allocated" | "free" | "capacity" | "dedupratio" if status.is_unavailable() => {
             "-".to_owned()
         }
         "size" => bytes(status.size),
@@ -219,7 +219,7 @@ fn percent(share: Option<u64>, parsable: bool) -> String {
 /// The vdevs, each kind that is not for data below its own head.
 fn vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, args: &Args) {
     let of = |purpose: Option<&str>| {
-        let own = pool.vdevs.iter().filter(|vdev| vdev.purpose.as_deref() == purpose);
+        let own = pool.vdevs.iter().filter(|vdev| vdev.class.as_deref() == purpose);
         own.collect::<Vec<_>>()
     };
     for vdev in of(None) {

@@ -172,7 +172,7 @@ impl Zpool {
 fn export(args: &Export, asking: &Asking) -> Done {
     let names = if args.all {
         let all = reports(asking, &[])?.into_iter();
-        all.filter(|pool| !pool.status.is_absent()).map(|pool| pool.status.name).collect()
+        all.filter(|pool| !pool.status.is_unavailable()).map(|pool| pool.status.name).collect()
     } else {
         args.pools.clone()
     };

@@ -3,7 +3,7 @@
 use std::io;
 
 use ::daemon::{PoolReport, Request};
-use engine::held::PoolProperty;
+use engine::pool::PoolProperty;
 use serde::Serialize;
 
 use super::{list, reports};

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use engine::held::{Scan, ScanStatus};
+use engine::pool::{ScanKind, ScanStatus};
 use units::human_bytes;
 
 use crate::table::safe;
@@ -13,13 +13,13 @@ const MOST: usize = 100;
 
 /// Says it, on lines of its own.
 pub(super) fn describe(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
-    let word = if scan.scan == Scan::Scrub { "scrub" } else { "resilver" };
+    let word = if scan.scan == ScanKind::Scrub { "scrub" } else { "resilver" };
     let written = human_bytes(scan.written);
     let time = clock(scan.ended.saturating_sub(scan.started));
     let (errors, ended) = (scan.errors, local(scan.ended));
     match scan.state.as_str() {
         "scanning" => return progress(scan, word, out),
-        "finished" if scan.scan == Scan::Scrub => writeln!(
+        "finished" if scan.scan == ScanKind::Scrub => writeln!(
             out,
             "  scan: scrub repaired {written} in {time} with {errors} errors on {ended}"
         )?,
@@ -64,7 +64,7 @@ fn progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()
         Some(left) => format!("{} to go", clock(left)),
         None => "no estimated completion time".to_owned(),
     };
-    let verb = if scan.scan == Scan::Scrub { "repaired" } else { "resilvered" };
+    let verb = if scan.scan == ScanKind::Scrub { "repaired" } else { "resilvered" };
     let (whole, part) = (hundredths / 100, hundredths % 100);
     writeln!(out, "\t{} {verb}, {whole}.{part:02}% done, {left}", human_bytes(scan.written))
 }
@@ -83,7 +83,7 @@ fn clock(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    fn scan(scan: Scan, state: &str) -> ScanStatus {
+    fn scan(scan: ScanKind, state: &str) -> ScanStatus {
         ScanStatus {
             scan,
             state: state.to_owned(),
@@ -106,18 +106,18 @@ mod tests {
 
     #[test]
     fn how_far_it_is_is_said() {
-        let text = said(&scan(Scan::Resilver, "scanning"));
+        let text = said(&scan(ScanKind::Resilver, "scanning"));
         assert!(text.contains("resilver in progress since "), "{text}");
         assert!(text.contains("25.00% done, 00:00:30 to go"), "{text}");
-        let none = ScanStatus { scanned: 0, ..scan(Scan::Scrub, "scanning") };
+        let none = ScanStatus { scanned: 0, ..scan(ScanKind::Scrub, "scanning") };
         assert!(said(&none).contains("0.00% done, no estimated completion time"));
     }
 
     #[test]
     fn what_came_of_it_is_said() {
-        let text = said(&scan(Scan::Resilver, "finished"));
+        let text = said(&scan(ScanKind::Resilver, "finished"));
         assert!(text.starts_with("  scan: resilvered 3M in 00:00:10 with 0 errors on "), "{text}");
-        assert!(said(&scan(Scan::Scrub, "canceled")).starts_with("  scan: scrub canceled on "));
+        assert!(said(&scan(ScanKind::Scrub, "canceled")).starts_with("  scan: scrub canceled on "));
         assert_eq!(clock(90_061), "1 days 01:01:01");
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ::daemon::PoolReport;
-use engine::held::{DedupSums, PoolStatus, Sweep, VdevStatus};
+use engine::pool::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 
 use super::watch::Watch;
 use crate::daemon::Asking;
@@ -88,7 +88,7 @@ fn show(mut found: Vec<PoolReport>, named: &[String], args: &Args, asking: &Aski
 
 fn is_well(pool: &PoolStatus) -> bool {
     let vdevs = pool.vdevs.iter().chain(&pool.caches);
-    let is_whole = pool.state == "ONLINE" && lost_caches(pool) == 0 && !pool.wants_resilver;
+    let is_whole = pool.state == "ONLINE" && lost_caches(pool) == 0 && !pool.needs_resilver;
     is_whole && vdevs.map(errors).all(|count| count == 0)
 }
 
@@ -111,7 +111,7 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
     if let Some(scan) = &pool.scan {
         super::scan::describe(scan, out)?;
     }
-    if pool.is_absent() {
+    if pool.is_unavailable() {
         return Ok(());
     }
     writeln!(out, "config:\n")?;
@@ -130,7 +130,7 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
     table.row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));
     for purpose in [None, Some("dedup"), Some("special"), Some("log")] {
         let vdevs: Vec<&VdevStatus> =
-            shown(args, &pool.vdevs).filter(|vdev| vdev.purpose.as_deref() == purpose).collect();
+            shown(args, &pool.vdevs).filter(|vdev| vdev.class.as_deref() == purpose).collect();
         if let Some(purpose) = purpose.filter(|_| !vdevs.is_empty()) {
             let head = if purpose == "log" { "logs" } else { purpose };
             header(&mut table, head);
@@ -166,11 +166,11 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
 }
 
 /// What deduplication stores, by how often it is referred to.
-fn deduplicated(all: &[DedupSums], out: &mut dyn Write) -> io::Result<()> {
+fn deduplicated(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     if all.is_empty() {
         return writeln!(out, "\n dedup: no DDT entries");
     }
-    let total = |of: fn(&DedupSums) -> [u64; 4]| {
+    let total = |of: fn(&DedupBucket) -> [u64; 4]| {
         all.iter().map(of).fold([0_u64; 4], |sum, more| {
             std::array::from_fn(|at| sum[at].saturating_add(more[at]))
         })
@@ -227,7 +227,7 @@ fn add(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
 }
 
 /// How far something has come that goes over a drive, in brackets.
-fn progress(sweep: Option<&Sweep>, done: &str) -> String {
+fn progress(sweep: Option<&VdevActivity>, done: &str) -> String {
     let Some(sweep) = sweep else { return format!("(un{done})") };
     let (how, since) = match sweep.state.as_str() {
         "complete" => ("", "completed"),
@@ -245,12 +245,12 @@ fn has(vdev: &VdevStatus, state: &str) -> bool {
 
 /// What is wrong, and what to do.
 fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
-    if let (Some(why), true) = (&pool.trouble, pool.is_absent()) {
+    if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
         let action = "bring the drives back: it is taken over as soon as they are there. Or import \
                       it from elsewhere, or have it forgotten with `zpool export`.";
         return Some((format!("it was here and cannot be taken over: {why}"), action));
     }
-    if let Some(why) = &pool.trouble {
+    if let Some(why) = &pool.error {
         let action = "bring the drives back, and run `zpool clear`.";
         return Some((format!("it takes no more changes: {why}"), action));
     }
@@ -272,7 +272,7 @@ fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
         return Some((what, action));
     }
     let mends = pool.scan.as_ref().is_some_and(|scan| scan.state == "scanning");
-    if pool.wants_resilver && !mends {
+    if pool.needs_resilver && !mends {
         let what = "drives lack some of what the others have, as they failed when it was written";
         return Some((what.to_owned(), "run `zpool clear`, which has them resilvered."));
     }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::daemon::PoolReport;
-use engine::held::VdevStatus;
+use engine::pool::VdevStatus;
 
 use super::reports;
 use crate::daemon::Asking;

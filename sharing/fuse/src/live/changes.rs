@@ -3,8 +3,8 @@
 use fusedev::{Answer, Ask, Asker, SetWish, When, numbers};
 use rustix::io::Errno;
 use vfs::{
-    Attributes, Credentials, Error, Kind, MoveKind, NewInode, OpenFile, Position, Set, Time,
-    XattrMode,
+    Attributes, Credentials, Error, FileType, MoveKind, NewInode, OpenFile, Position,
+    SetAttributes, Time, XattrMode,
 };
 
 use super::{LiveServer, by, kind_of};
@@ -31,7 +31,7 @@ const PERMISSIONS: u32 = 0o7777;
 /// What is to be made: its name, and what the caller's umask takes away.
 struct Made<'a> {
     name: &'a [u8],
-    kind: Kind,
+    kind: FileType,
     mode: u32,
     umask: u32,
     device: (u32, u32),
@@ -50,7 +50,7 @@ impl LiveServer {
         match ask {
             Ask::Setattr(wish) => self.set(asker, node, &wish),
             Ask::Symlink { name, target } => {
-                let kind = Kind::Symlink;
+                let kind = FileType::Symlink;
                 self.make(
                     asker,
                     node,
@@ -63,7 +63,7 @@ impl LiveServer {
                 self.make(asker, node, &Made { name, kind, mode, umask, device, target: b"" })
             }
             Ask::Mkdir { name, mode, umask } => {
-                let (kind, device) = (Kind::Directory, (0, 0));
+                let (kind, device) = (FileType::Directory, (0, 0));
                 self.make(asker, node, &Made { name, kind, mode, umask, device, target: b"" })
             }
             Ask::Create { .. } => self.create(asker, node, ask),
@@ -134,12 +134,12 @@ impl LiveServer {
         is_replaced: bool,
         work: impl FnOnce() -> Result<Answer, Errno>,
     ) -> Result<Answer, Errno> {
-        let is_dir = |before: &Attributes| before.kind == Kind::Directory;
+        let is_dir = |before: &Attributes| before.kind == FileType::Directory;
         let before = self.live.lookup(dir, name).ok();
         let Some(before) = before.filter(|before| is_dir(before) || before.nlink <= 1) else {
             return work();
         };
-        let is_kept = !is_dir(&before) && (is_replaced || before.kind != Kind::File);
+        let is_kept = !is_dir(&before) && (is_replaced || before.kind != FileType::File);
         let kept = if is_kept { self.live.hold_unlinked(before.ino).ok() } else { None };
         let done = work()?;
         // a name that is only spelled otherwise from now on replaces none
@@ -165,7 +165,7 @@ impl LiveServer {
 
     fn create(&self, asker: &Asker<'_>, dir: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
         let Ask::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
-        let (kind, mode) = (Kind::File, mode & PERMISSIONS);
+        let (kind, mode) = (FileType::File, mode & PERMISSIONS);
         let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
         let opens = flags & O_EXCL == 0 && !self.live.is_control_name(dir, name);
         let make = || match self.live.create(by(asker), dir, name, &new) {
@@ -189,7 +189,7 @@ impl LiveServer {
         dir: u64,
         (mode, umask, flags): (u32, u32, i32),
     ) -> Result<Answer, Errno> {
-        let (kind, mode) = (Kind::File, mode & PERMISSIONS);
+        let (kind, mode) = (FileType::File, mode & PERMISSIONS);
         let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
         let make = || self.live.create_tmpfile(by(asker), dir, &new);
         let (found, file) = self.patiently(asker, make)?;
@@ -202,14 +202,14 @@ impl LiveServer {
             When::Now => self.live.now(),
             When::At(seconds, nanoseconds) => Time { seconds, nanoseconds },
         };
-        let set = Set {
+        let set = SetAttributes {
             mode: wish.mode.map(|mode| mode & PERMISSIONS),
             uid: wish.uid,
             gid: wish.gid,
             size: wish.size,
             atime: wish.atime.map(time),
             mtime: wish.mtime.map(time),
-            ..Set::default()
+            ..SetAttributes::default()
         };
         let by = Credentials { has_cap_fsetid: asker.uid == 0, ..by(asker) };
         let drops = set.uid.is_some() || set.gid.is_some() || set.size.is_some();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use fusedev::{Answer, Asker, Notices, Opened, Validity};
 use parking_lot::RwLock;
-use vfs::{Attributes, Credentials, Error, FileSystem, Kind, OpenDir, OpenFile, Reason};
+use vfs::{Attributes, Credentials, Error, FileSystem, FileType, OpenDir, OpenFile, Reason};
 
 use crate::ROOT;
 use crate::convert::attributes;
@@ -91,7 +91,7 @@ impl LiveServer {
     /// How long the kernel may keep attributes. Whoever writes takes set-id bits away here, and the
     /// kernel would start a program by those that it keeps.
     fn keeps(&self, of: &Attributes) -> Duration {
-        if of.kind == Kind::File && of.mode & SET_ID != 0 {
+        if of.kind == FileType::File && of.mode & SET_ID != 0 {
             Duration::ZERO
         } else if self.live.now().seconds.saturating_sub(of.ctime.seconds) > SETTLES {
             LONG
@@ -201,13 +201,13 @@ fn by(asker: &Asker<'_>) -> Credentials {
     Credentials { uid: asker.uid, gid: asker.gid, has_cap_fsetid: true }
 }
 
-fn kind_of(mode: u32) -> Option<Kind> {
+fn kind_of(mode: u32) -> Option<FileType> {
     match mode & FORMAT {
-        0o100_000 | 0 => Some(Kind::File),
-        0o010_000 => Some(Kind::Fifo),
-        0o020_000 => Some(Kind::CharDevice),
-        0o060_000 => Some(Kind::BlockDevice),
-        0o140_000 => Some(Kind::Socket),
+        0o100_000 | 0 => Some(FileType::File),
+        0o010_000 => Some(FileType::Fifo),
+        0o020_000 => Some(FileType::CharDevice),
+        0o060_000 => Some(FileType::BlockDevice),
+        0o140_000 => Some(FileType::Socket),
         _ => None,
     }
 }

@@ -79,14 +79,14 @@ impl LiveServer {
             // it may have been cleared just now
             tries += u32::from(!self.live.is_suspended());
             std::thread::sleep(PAUSE);
-            done = again(matches!(done, Err(Error::Refused { reason: Reason::Unkept })));
+            done = again(matches!(done, Err(Error::Refused { reason: Reason::NotCommitted })));
         }
         done
     }
 
     fn is_to_wait<T>(&self, answer: &Result<T, Error>) -> bool {
         let Err(Error::Refused { reason }) = answer else { return false };
-        matches!(reason, Reason::Stopped | Reason::Unkept) && self.live.has_failmode_wait()
+        matches!(reason, Reason::Suspended | Reason::NotCommitted) && self.live.has_failmode_wait()
     }
 }
 

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::{Mutex, RwLock};
-use vfs::{Attributes, Kind, Time, UnlinkedHold};
+use vfs::{Attributes, FileType, Time, UnlinkedHold};
 
 /// So many are known at a time, then those that went first are forgotten: the kernel soon tells of
 /// those that nobody uses.
@@ -39,7 +39,7 @@ impl Removed {
     /// One went at that time.
     pub(super) fn add(&self, before: Attributes, kept: Option<UnlinkedHold>, now: Time) {
         // of a directory nothing is left in it
-        let size = if before.kind == Kind::Directory { 0 } else { before.size };
+        let size = if before.kind == FileType::Directory { 0 } else { before.size };
         let like = Attributes { nlink: 0, size, ctime: now, ..before };
         let freed = {
             let mut table = self.0.lock();
@@ -65,7 +65,7 @@ impl Removed {
     /// All; gives the numbers of the directories, which are as good as never known.
     pub(super) fn take(&self) -> Vec<u64> {
         let all = std::mem::take(&mut *self.0.lock()).gone;
-        let dirs = all.values().filter(|gone| gone.like.kind == Kind::Directory);
+        let dirs = all.values().filter(|gone| gone.like.kind == FileType::Directory);
         dirs.map(|gone| gone.like.ino).collect()
     }
 
@@ -101,11 +101,11 @@ impl Revived {
 
 #[cfg(test)]
 mod tests {
-    use vfs::{Attributes, Kind, Time};
+    use vfs::{Attributes, FileType, Time};
 
     use super::{MOST, Removed};
 
-    fn like(number: u64, kind: Kind) -> Attributes {
+    fn like(number: u64, kind: FileType) -> Attributes {
         let none = Time::default();
         Attributes {
             ino: number,
@@ -132,17 +132,17 @@ mod tests {
     fn those_that_went_are_known_until_they_are_forgotten_or_too_many() {
         let (removed, now) = (Removed::default(), Time { seconds: 5, nanoseconds: 0 });
         for number in 0..10 {
-            removed.add(like(number, Kind::Fifo), None, now);
+            removed.add(like(number, FileType::Fifo), None, now);
         }
         let found = removed.find(3).unwrap();
         assert_eq!((found.nlink, found.size, found.ctime), (0, 7, now));
         removed.forget(3);
         assert!(removed.find(3).is_none());
         // again, so that it is one of the last
-        removed.add(like(4, Kind::Fifo), None, now);
+        removed.add(like(4, FileType::Fifo), None, now);
         let most = u64::try_from(MOST).unwrap();
         for number in 100..100 + most - 1 {
-            removed.add(like(number, Kind::Directory), None, now);
+            removed.add(like(number, FileType::Directory), None, now);
         }
         assert!([0, 5, 9].iter().all(|number| removed.find(*number).is_none()));
         assert!(removed.find(4).is_some() && removed.find(100).unwrap().size == 0);

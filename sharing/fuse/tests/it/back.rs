@@ -41,12 +41,12 @@ fn assert_gone(why: &std::io::Error) {
 }
 
 fn snapshot(place: &Place, name: &str) {
-    place.held.snapshot_with(&[format!("tank@{name}")], &[]).unwrap();
+    place.held.create_snapshots_with(&[format!("tank@{name}")], &[]).unwrap();
 }
 
 fn take_back(place: &Place, name: &str) {
     let (_, beside) = place.mounted.as_ref().unwrap();
-    let work = || place.held.rollback("tank");
+    let work = || place.held.rollback_dataset("tank");
     match beside.take_back(&format!("tank@{name}"), work) {
         TakenBack::Done(Ok(()), None) => {}
         other => panic!("{other:?}"),
@@ -215,7 +215,7 @@ fn what_programs_are_in_does_not_become_another_file() {
     });
     let mut reborn = File::open(path(same.expect("a file of that number"))).unwrap();
     let (_, beside) = place.mounted.as_ref().unwrap();
-    let taken = beside.take_back("tank@s", || place.held.rollback("tank"));
+    let taken = beside.take_back("tank@s", || place.held.rollback_dataset("tank"));
     assert!(matches!(taken, TakenBack::NotMounted(_)), "{taken:?}");
     let mut text = String::new();
     reborn.read_to_string(&mut text).unwrap();

@@ -223,7 +223,7 @@ fn attributes_and_snapshots_are_there() {
     assert_eq!(&value[..count], b"green");
     let old = place.dir().join(".zfs/snapshot/one/file");
     assert!(!old.exists(), "there is none yet");
-    place.held.snapshot(&["tank@one".to_owned()]).unwrap();
+    place.held.create_snapshots(&["tank@one".to_owned()]).unwrap();
     fs::write(&path, b"afterwards").unwrap();
     rustix::fs::removexattr(&path, "user.colour").unwrap();
     assert_eq!(fs::read(&old).unwrap(), b"before");
@@ -275,7 +275,7 @@ fn the_kernel_keeps_that_a_name_is_not_there() {
     // beside the kernel, which nobody else does: it would have seen it, had it asked again
     let live = FileSystem::open(&place.held, "tank", Time::default).unwrap();
     let by = vfs::Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
-    let kind = vfs::Kind::File;
+    let kind = vfs::FileType::File;
     let new = vfs::NewInode { kind, mode: 0o644, umask: 0, rdev: (0, 0), target: b"" };
     live.create(by, live.root_ino(), b"file", &new).unwrap();
     assert!(!file.exists(), "it was asked for again");
@@ -447,7 +447,7 @@ fn how_long_names_may_be_is_told() {
     let name = |bytes| place.dir().join("n".repeat(bytes));
     assert_eq!(told(), 255);
     assert!(fs::write(name(256), b"").is_err());
-    place.held.set("tank", "longname", "on").unwrap();
+    place.held.set_property("tank", "longname", "on").unwrap();
     assert_eq!(told(), 1023);
     fs::write(name(1023), b"").unwrap();
     place.end();

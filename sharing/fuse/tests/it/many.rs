@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use engine::held::{Held, NewDataset, NewPool, NewVdev, Purpose, Shape};
+use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Purpose, Shape};
 use fuse::{LiveOptions, Mounted};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
@@ -75,26 +75,26 @@ fn in_child(test: &str, work: impl FnOnce(&Path)) {
 }
 
 /// A pool with a thread that writes its txgs, and what is mounted of it.
-struct Pool {
-    held: Held,
+struct MountedPool {
+    held: Pool,
     stop: Arc<AtomicBool>,
     writing: Option<std::thread::JoinHandle<()>>,
     mounts: Vec<Mounted>,
 }
 
-impl Pool {
+impl MountedPool {
     fn new(name: &str, storm: &Storm) -> Self {
         let new = new_pool(name, Path::new("/disk"));
-        Self::run(engine::held::create_on(&new, &storm.devices(), &world()).unwrap())
+        Self::run(engine::pool::create_on_devices(&new, &storm.devices(), &world()).unwrap())
     }
 
-    fn run(held: Held) -> Self {
+    fn run(held: Pool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (pool, ends) = (held.clone(), Arc::clone(&stop));
         let writing = std::thread::spawn(move || {
-            let _ = pool.run(Duration::from_millis(100), &ends);
+            let _ = pool.run_txg_sync(Duration::from_millis(100), &ends);
         });
-        while !held.is_served() {
+        while !held.has_sync_thread() {
             std::thread::yield_now();
         }
         Self { held, stop, writing: Some(writing), mounts: Vec::new() }
@@ -121,7 +121,7 @@ impl Pool {
 
 fn new_pool(name: &str, drive: &Path) -> NewPool {
     let drives = vec![drive.to_owned()];
-    let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
+    let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
     let (name, properties) = (name.to_owned(), Vec::new());
     NewPool { name, vdevs, ashift: None, properties, force: false }
 }
@@ -150,7 +150,7 @@ const THREADS: u64 = 12;
 fn mount_many(dir: &Path, mounts: u64) {
     for without_rings in [true, false] {
         let storm = Storm::new(&[1 << 30]);
-        let mut pool = Pool::new("many", &storm);
+        let mut pool = MountedPool::new("many", &storm);
         pool.mount("many", &dir.join("mnt"), without_rings);
         for number in 0..mounts {
             let name = format!("many/n{number}");
@@ -192,7 +192,8 @@ fn a_suspended_pool_keeps_no_other_waiting() {
     in_child("a_suspended_pool_keeps_no_other_waiting", |dir| {
         for without_rings in [false, true] {
             let (bad, good) = (Storm::new(&[128 << 20]), Storm::new(&[128 << 20]));
-            let (mut stuck, mut other) = (Pool::new("stuck", &bad), Pool::new("other", &good));
+            let (mut stuck, mut other) =
+                (MountedPool::new("stuck", &bad), MountedPool::new("other", &good));
             stuck.mount("stuck", &dir.join("stuck"), without_rings);
             other.mount("other", &dir.join("other"), without_rings);
             for number in 0..STUCK {
@@ -210,7 +211,7 @@ fn a_suspended_pool_keeps_no_other_waiting() {
                         })
                     })
                     .collect();
-                while !stuck.held.is_standing_still() {
+                while !stuck.held.is_suspended() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 for number in 0..100 {
@@ -220,7 +221,7 @@ fn a_suspended_pool_keeps_no_other_waiting() {
                 }
                 assert!(writers.iter().all(|writer| !writer.is_finished()));
                 bad.disks()[0].mend();
-                stuck.held.clear(None).unwrap();
+                stuck.held.clear_errors(None).unwrap();
                 for writer in writers {
                     writer.join().unwrap().unwrap();
                 }
@@ -236,12 +237,12 @@ fn a_pool_within_a_mount_of_its_process_goes_on() {
     in_child("a_pool_within_a_mount_of_its_process_goes_on", |dir| {
         for without_rings in [false, true] {
             let storm = Storm::new(&[512 << 20]);
-            let mut outer = Pool::new("outer", &storm);
+            let mut outer = MountedPool::new("outer", &storm);
             outer.mount("outer", &dir.join("outer"), without_rings);
             let drive = dir.join("outer/drive");
             File::create(&drive).unwrap().set_len(128 << 20).unwrap();
-            let held = engine::held::create(&new_pool("inner", &drive), &world()).unwrap();
-            let mut inner = Pool::run(held);
+            let held = engine::pool::create(&new_pool("inner", &drive), &world()).unwrap();
+            let mut inner = MountedPool::run(held);
             inner.mount("inner", &dir.join("inner"), without_rings);
             std::thread::scope(|scope| {
                 for thread in 0..20_u8 {

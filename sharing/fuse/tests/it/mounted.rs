@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Pool;
+use engine::RescuePool;
 use fixtures::Fixture;
 use fuse::{MountTable, Mounted, Options};
 use parking_lot::Mutex;
@@ -48,16 +48,16 @@ pub(crate) fn can_mount() -> bool {
     opens && has
 }
 
-fn open(fixture: &Fixture) -> Pool {
+fn open(fixture: &Fixture) -> RescuePool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
     let pool = search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool");
     for key in fixture.keys() {
-        pool.unlock(&key.dataset, &key.file_content()).expect("a key that fits");
+        pool.load_key(&key.dataset, &key.file_content()).expect("a key that fits");
     }
     pool
 }
 
-fn mount(name: &str, pool: Pool, target: &str) -> Mount {
+fn mount(name: &str, pool: RescuePool, target: &str) -> Mount {
     let dir = fixtures::scratch(&format!("mount-{name}"));
     let complaints = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&complaints);

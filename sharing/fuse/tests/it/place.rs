@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::held::{Held, Memory, NewPool, NewVdev, Purpose, Shape, World};
+use engine::pool::{Environment, Memory, NewPool, NewVdev, Pool, Purpose, Shape};
 use fuse::{Beside, LiveOptions, Mounted};
 use rustix::fs::{FallocateFlags, RenameFlags};
 use vfs::{FileSystem, Time};
@@ -24,9 +24,9 @@ impl Dice {
     }
 }
 
-pub(crate) fn world() -> World {
+pub(crate) fn world() -> Environment {
     let state = AtomicU64::new(0x9e37_79b9);
-    World {
+    Environment {
         random: Arc::new(move |bytes| {
             for byte in bytes {
                 let next = state.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d);
@@ -36,7 +36,7 @@ pub(crate) fn world() -> World {
         }),
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 2,
-        dirty: 64 << 20,
+        max_dirty: 64 << 20,
         cache: Memory::default(),
         host: (0x1234, "here".to_owned()),
     }
@@ -45,7 +45,7 @@ pub(crate) fn world() -> World {
 /// A pool that is mounted, and a folder beside it.
 pub(crate) struct Place {
     folder: PathBuf,
-    pub(crate) held: Held,
+    pub(crate) held: Pool,
     stop: Arc<AtomicBool>,
     writing: Option<std::thread::JoinHandle<()>>,
     pub(crate) mounted: Option<(Mounted, Beside)>,
@@ -53,11 +53,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn over(folder: PathBuf, held: Held, without_rings: bool) -> Self {
+    fn over(folder: PathBuf, held: Pool, without_rings: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (told, pool) = (Arc::clone(&stop), held.clone());
         let writing = std::thread::spawn(move || {
-            pool.run(Duration::from_millis(200), &told).expect("a pool that can be written");
+            pool.run_txg_sync(Duration::from_millis(200), &told)
+                .expect("a pool that can be written");
         });
         let seconds = AtomicU64::new(1_700_000_000);
         let now = move || Time {
@@ -85,12 +86,12 @@ impl Place {
         }
         let new = NewPool {
             name: "tank".to_owned(),
-            vdevs: vec![NewVdev { shape: Shape::Raidz(1), drives, purpose: Purpose::Data }],
+            vdevs: vec![NewVdev { layout: Shape::Raidz(1), drives, role: Purpose::Data }],
             ashift: None,
             properties: vec![("acltype".to_owned(), "posix".to_owned())],
             force: false,
         };
-        let held = engine::held::create(&new, &world()).expect("a pool");
+        let held = engine::pool::create(&new, &world()).expect("a pool");
         Self::over(folder, held, false)
     }
 
@@ -125,7 +126,7 @@ impl Place {
         let without_rings = !self.without_rings;
         let folder = self.folder.clone();
         drop(self);
-        let held = engine::held::hold(&[folder.join("drives")], "tank", false, &world());
+        let held = engine::pool::import(&[folder.join("drives")], "tank", false, &world());
         Self::over(folder, held.expect("a pool"), without_rings)
     }
 
@@ -136,7 +137,7 @@ impl Place {
         drop(self);
         let search = engine::search(&[drives]);
         let pool = search.open("tank", &engine::OpenOptions::default()).expect("a pool");
-        let verify = engine::check::Verify::new(&pool, Arc::default()).expect("a look");
+        let verify = engine::check::PoolVerifier::new(&pool, Arc::default()).expect("a look");
         verify.work();
         while verify.next_round() {
             verify.work();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
+use engine::pool::{NewPool, NewVdev, Pool, Purpose, Shape};
 use fuse::{LiveOptions, Mounted};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
@@ -21,7 +21,7 @@ const WRITERS: usize = 24;
 
 struct Place {
     storm: Storm,
-    held: Held,
+    held: Pool,
     dir: PathBuf,
     mounted: Mounted,
 }
@@ -30,10 +30,10 @@ impl Place {
     fn make(name: &str) -> Self {
         let storm = Storm::new(&[128 << 20]);
         let drives = vec![PathBuf::from("/disk")];
-        let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
+        let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
         let (name, properties) = (name.to_owned(), Vec::new());
         let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
-        let held = engine::held::create_on(&new, &storm.devices(), &world()).unwrap();
+        let held = engine::pool::create_on_devices(&new, &storm.devices(), &world()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = FileSystem::open(&held, &name, now).unwrap();
         let dir = fixtures::scratch(&format!("standstill-{name}"));
@@ -58,8 +58,8 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     let Place { storm, held, dir, mut mounted } = Place::make("waits");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| held.run(Duration::from_millis(100), &stop));
-        while !held.is_served() {
+        scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
+        while !held.has_sync_thread() {
             std::thread::yield_now();
         }
         let work = std::panic::AssertUnwindSafe(|| {
@@ -73,7 +73,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
             let mut writers: Vec<Child> =
                 (0..WRITERS).map(|number| writer(&dir, &format!("d{number}/file"))).collect();
-            while !held.is_standing_still() {
+            while !held.is_suspended() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
@@ -85,7 +85,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
                 assert!(each.try_wait().unwrap().is_none());
             }
             storm.disks()[0].mend();
-            held.clear(None).unwrap();
+            held.clear_errors(None).unwrap();
             for mut each in writers {
                 assert!(each.wait().unwrap().success());
             }
@@ -98,16 +98,16 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             assert!(!writer(&dir, "told").wait().unwrap().success());
             assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
             storm.disks()[0].mend();
-            held.clear(None).unwrap();
+            held.clear_errors(None).unwrap();
             assert!(writer(&dir, "goes-on").wait().unwrap().success());
         });
         let result = std::panic::catch_unwind(work);
         stop.store(true, Ordering::Release);
         storm.disks()[0].mend();
-        let _ = held.clear(None);
+        let _ = held.clear_errors(None);
         mounted.unmount();
         mounted.wait(Duration::from_secs(20));
-        let left = held.release();
+        let left = held.close();
         if let Err(panic) = result {
             std::panic::resume_unwind(panic);
         }
@@ -116,9 +116,9 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     drop(held);
     let devices: Vec<Arc<dyn device::Device>> =
         vec![Arc::new(storm.disks()[0].memory()) as Arc<dyn device::Device>];
-    let held = engine::held::hold_on(&devices, "waits", &world()).unwrap();
-    let live = held.files("waits").unwrap();
-    assert!(live.files().find(b"goes-on").unwrap().is_some());
+    let held = engine::pool::import_devices(&devices, "waits", &world()).unwrap();
+    let live = held.filesystem("waits").unwrap();
+    assert!(live.reader().find(b"goes-on").unwrap().is_some());
 }
 
 /// What would fail if it were done twice.
@@ -143,11 +143,11 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
         }),
     ];
     let Place { storm, held, dir, mut mounted } = Place::make("once");
-    held.set("once", "sync", "always").unwrap();
+    held.set_property("once", "sync", "always").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| held.run(Duration::from_secs(5), &stop));
-        while !held.is_served() {
+        scope.spawn(|| held.run_txg_sync(Duration::from_secs(5), &stop));
+        while !held.has_sync_thread() {
             std::thread::yield_now();
         }
         let work = std::panic::AssertUnwindSafe(|| {
@@ -160,11 +160,11 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
                 held.sync().unwrap();
                 storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
                 let done = std::thread::spawn(move || once(&dir));
-                while !held.is_standing_still() {
+                while !held.is_suspended() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 storm.disks()[0].mend();
-                held.clear(None).unwrap();
+                held.clear_errors(None).unwrap();
                 failed.extend(done.join().unwrap().err().map(|why| (name, why.to_string())));
             }
             assert_eq!(failed, []);
@@ -172,10 +172,10 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
         let result = std::panic::catch_unwind(work);
         stop.store(true, Ordering::Release);
         storm.disks()[0].mend();
-        let _ = held.clear(None);
+        let _ = held.clear_errors(None);
         mounted.unmount();
         mounted.wait(Duration::from_secs(20));
-        let left = held.release();
+        let left = held.close();
         if let Err(panic) = result {
             std::panic::resume_unwind(panic);
         }
@@ -191,14 +191,14 @@ fn what_stands_still_can_be_unmounted_by_force() {
     let Place { storm, held, dir, mut mounted } = Place::make("forced");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| held.run(Duration::from_millis(100), &stop));
-        while !held.is_served() {
+        scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
+        while !held.has_sync_thread() {
             std::thread::yield_now();
         }
         held.sync().unwrap();
         storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
         let mut waits = writer(&dir, "waits");
-        while !held.is_standing_still() {
+        while !held.is_suspended() {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(waits.try_wait().unwrap().is_none());
@@ -209,13 +209,13 @@ fn what_stands_still_can_be_unmounted_by_force() {
             let _ = sender.send((was_free, mounted.wait(Duration::ZERO).is_some()));
         });
         let done = unmounted.recv_timeout(Duration::from_secs(20));
-        let is_still = held.is_standing_still();
+        let is_still = held.is_suspended();
         stop.store(true, Ordering::Release);
         storm.disks()[0].mend();
-        let _ = held.clear(None);
+        let _ = held.clear_errors(None);
         unmounts.join().unwrap();
         assert!(!waits.wait().unwrap().success());
-        held.release().unwrap();
+        held.close().unwrap();
         assert_eq!((done, is_still), (Ok((false, true)), true));
     });
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use device::Device;
-use engine::held::{Held, NewPool, NewVdev, Purpose, Shape};
+use engine::pool::{NewPool, NewVdev, Pool, Purpose, Shape};
 use fuse::{LiveOptions, Mounted};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 struct Place {
     folder: PathBuf,
     storm: Storm,
-    held: Held,
+    held: Pool,
     mounted: Mounted,
     stop: Arc<AtomicBool>,
     writer: Option<std::thread::JoinHandle<()>>,
@@ -39,10 +39,10 @@ impl Place {
     fn new(name: &str) -> Self {
         let storm = Storm::new(&[128 << 20]);
         let drives = vec![PathBuf::from("/disk")];
-        let vdevs = vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }];
+        let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
         let (name, pool, properties) = (name.to_owned(), POOL.to_owned(), Vec::new());
         let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
-        let held = engine::held::create_on(&new, &storm.devices(), &world()).unwrap();
+        let held = engine::pool::create_on_devices(&new, &storm.devices(), &world()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = FileSystem::open(&held, POOL, now).unwrap();
         let folder = fixtures::scratch(&format!("syncing-{name}"));
@@ -50,8 +50,8 @@ impl Place {
         let (mounted, _) = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
         let (stop, pool) = (Arc::new(AtomicBool::new(false)), held.clone());
         let ends = Arc::clone(&stop);
-        let writer = std::thread::spawn(move || drop(pool.run(NEVER, &ends)));
-        while !held.is_served() {
+        let writer = std::thread::spawn(move || drop(pool.run_txg_sync(NEVER, &ends)));
+        while !held.has_sync_thread() {
             std::thread::yield_now();
         }
         held.sync().unwrap();
@@ -74,12 +74,12 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.storm.disks()[0].mend();
-        let _ = self.held.clear(None);
+        let _ = self.held.clear_errors(None);
         self.mounted.unmount();
         self.stop.store(true, Ordering::Release);
         // wakes the writer
         let _ = self.held.sync();
-        let _ = self.held.release();
+        let _ = self.held.close();
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
@@ -132,11 +132,11 @@ fn after_cut(storm: &Storm, names: &[&str]) -> Vec<Vec<u8>> {
     let journal = storm.journal();
     let found = journal.cut(journal.len(), 0).into_iter();
     let devices: Vec<Arc<dyn Device>> = found.map(|one| Arc::new(one) as Arc<dyn Device>).collect();
-    let held = engine::held::hold_on(&devices, POOL, &world()).unwrap();
-    let live = held.files(POOL).unwrap();
+    let held = engine::pool::import_devices(&devices, POOL, &world()).unwrap();
+    let live = held.filesystem(POOL).unwrap();
     let read = |name: &&str| {
-        let Some(file) = live.files().find(name.as_bytes()).unwrap() else { return Vec::new() };
-        let mut bytes = vec![0; usize::try_from(file.facts().size).unwrap()];
+        let Some(file) = live.reader().find(name.as_bytes()).unwrap() else { return Vec::new() };
+        let mut bytes = vec![0; usize::try_from(file.stat().size).unwrap()];
         file.content().read(0, &mut bytes).unwrap();
         bytes
     };
@@ -181,10 +181,10 @@ fn syncfs_fails_while_pool_is_suspended() {
     // the pool is suspended while it waits, and then before it asks
     for _ in 0..2 {
         assert!(!place.syncfs());
-        assert!(place.held.is_standing_still());
+        assert!(place.held.is_suspended());
     }
     place.storm.disks()[0].mend();
-    place.held.clear(None).unwrap();
+    place.held.clear_errors(None).unwrap();
     assert!(place.syncfs());
     assert!(after_cut(&place.storm, &["file"])[0] == vec![8; 300_000]);
 }
@@ -215,7 +215,7 @@ fn syncfs_ends_with_mapped_pages_of_suspended_pool() {
     place.held.sync().unwrap();
     place.storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
     fs::write(place.dir().join("other"), b"to be written").unwrap();
-    assert!(place.held.sync().is_err() && place.held.is_standing_still());
+    assert!(place.held.sync().is_err() && place.held.is_suspended());
     let words = [file.to_str().unwrap(), done.to_str().unwrap()];
     let output = place.folder.join("client");
     let client = Client::start_test("syncing::client_maps_and_waits", &words, &output);

@@ -11,7 +11,7 @@ use crate::place::Place;
 
 /// Makes the volume tank/disk.
 fn make_volume(place: &Place) {
-    let new = engine::held::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
+    let new = engine::pool::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
     place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
 }
 
@@ -19,7 +19,7 @@ fn make_volume(place: &Place) {
 fn destroy(place: &Place, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let last = Instant::now() + Duration::from_secs(10);
-    while place.held.is_any_open(&names).unwrap() {
+    while place.held.is_any_volume_held(&names).unwrap() {
         assert!(Instant::now() < last, "{names:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -88,10 +88,10 @@ fn a_volume_that_became_another_is_read_anew() {
     };
     let begin = || fs::read(&path).unwrap()[..5].to_vec();
     write(b"first");
-    place.held.snapshot(&["tank/disk@one".to_owned()]).unwrap();
+    place.held.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
     write(b"other");
     assert_eq!(begin(), b"other");
-    place.held.rollback("tank/disk").unwrap();
+    place.held.rollback_dataset("tank/disk").unwrap();
     assert_eq!(begin(), b"first");
     destroy(&place, &["tank/disk@one", "tank/disk"]);
     make_volume(&place);
@@ -118,14 +118,14 @@ fn who_has_a_volume_open_that_is_called_otherwise_has_no_other() {
         (0..8).for_each(|megabyte| volume.write_all_at(bytes, megabyte << 20).unwrap());
     };
     fill(b"first");
-    place.held.snapshot(&["tank/disk@one".to_owned()]).unwrap();
+    place.held.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
     fill(b"other");
     // a volume that was taken back is the same
-    place.held.rollback("tank/disk").unwrap();
+    place.held.rollback_dataset("tank/disk").unwrap();
     assert_eq!(&at(&open, 1).unwrap(), b"first");
     open.write_all_at(b"again", 2 << 20).unwrap();
     assert_eq!(&at(&File::open(&path).unwrap(), 2).unwrap(), b"again");
-    place.held.rename("tank/disk", "tank/former", false).unwrap();
+    place.held.rename_dataset("tank/disk", "tank/former", false).unwrap();
     make_volume(&place);
     assert!(at(&open, 3).is_err() && open.write_all_at(b"wrong", 4 << 20).is_err());
     assert_eq!(at(&File::open(&path).unwrap(), 4).unwrap(), [0; 5]);
@@ -142,12 +142,12 @@ fn a_volume_that_somebody_has_open_is_not_destroyed() {
     make_volume(&place);
     let path = place.dir().join(".zfs/volume/disk");
     let open = File::options().read(true).write(true).open(&path).unwrap();
-    place.held.snapshot(&["tank/disk@one".to_owned()]).unwrap();
+    place.held.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
     let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
     let why = place.held.destroy_all(&both, false).unwrap_err().to_string();
     assert!(why.contains("busy"), "{why}");
     // it may be taken back, and stays open
-    place.held.rollback("tank/disk").unwrap();
+    place.held.rollback_dataset("tank/disk").unwrap();
     open.write_all_at(b"again", 0).unwrap();
     let why = place.held.destroy_all(&both, false).unwrap_err().to_string();
     assert!(why.contains("busy"), "{why}");

@@ -16,8 +16,8 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use engine::files::{Content, File, Files, Kind, Room, Time};
-use engine::held::{Held, LiveFiles, Snapshot, SnapshotFolder};
+use engine::files::{Content, DatasetSpace, File, FileSystemReader, FileType, Time};
+use engine::pool::{OpenFileSystem, Pool, Snapdir, Snapshot};
 use parking_lot::{RwLock, RwLockReadGuard};
 use units::ObjectId;
 
@@ -37,10 +37,10 @@ pub use write::{Credentials, NewInode};
 pub struct FileSystem(Arc<Inner>);
 
 struct Inner {
-    pool: Held,
+    pool: Pool,
     dataset: String,
     /// Others take their place when the file system is taken back to a snapshot.
-    files: RwLock<LiveFiles>,
+    files: RwLock<OpenFileSystem>,
     snapshots: SnapshotTable,
     volumes: VolumeTable,
     dir_versions: DirVersions,
@@ -53,7 +53,7 @@ struct Inner {
 }
 
 impl Inner {
-    fn files(&self) -> RwLockReadGuard<'_, LiveFiles> {
+    fn files(&self) -> RwLockReadGuard<'_, OpenFileSystem> {
         self.files.read_recursive()
     }
 }
@@ -64,11 +64,11 @@ const HEAD: DatasetIndex = DatasetIndex(0);
 impl FileSystem {
     /// Opens a file system of a held pool. `now` tells the time.
     pub fn open(
-        held: &Held,
+        held: &Pool,
         dataset: &str,
         now: impl Fn() -> Time + Send + Sync + 'static,
     ) -> Result<Self> {
-        let files = held.files(dataset)?;
+        let files = held.filesystem(dataset)?;
         Ok(Self(Arc::new(Inner {
             pool: held.clone(),
             dataset: dataset.to_owned(),
@@ -90,7 +90,7 @@ impl FileSystem {
 
     /// The number of its topmost directory.
     pub fn root_ino(&self) -> u64 {
-        self.0.files().files().root_id()
+        self.0.files().reader().root_object()
     }
 
     /// Whether files may have POSIX ACLs.
@@ -100,22 +100,22 @@ impl FileSystem {
 
     /// Whether a name is the same only if all its bytes are.
     pub fn has_exact_names(&self) -> bool {
-        self.0.files().names_are_exact()
+        self.0.files().has_exact_names()
     }
 
     /// The most bytes of a name.
     pub fn max_name_len(&self) -> usize {
-        self.0.files().longest_name()
+        self.0.files().max_name_len()
     }
 
     /// Whether who was told that the pool is stopped is to wait and ask again (failmode).
     pub fn has_failmode_wait(&self) -> bool {
-        self.0.pool.waits()
+        self.0.pool.has_failmode_wait()
     }
 
     /// Whether drives failed, and nothing is written until the pool is cleared.
     pub fn is_suspended(&self) -> bool {
-        self.0.pool.is_standing_still()
+        self.0.pool.is_suspended()
     }
 
     /// The time, as the one who opened this tells it.
@@ -158,7 +158,7 @@ impl FileSystem {
     /// The same where the file system wants that of all that is done (sync=always): for whoever was told
     /// that something is done, but not that it will outlast ([`Reason::Unkept`]).
     pub fn commit_if_sync_always(&self) -> Result<()> {
-        Ok(self.0.files().settle()?)
+        Ok(self.0.files().commit_if_sync_always()?)
     }
 
     /// Whether a directory is one of the file system's or of a snapshot's, so that its names are
@@ -180,9 +180,9 @@ impl FileSystem {
     }
 
     /// The files of a place.
-    fn files(&self, place: DatasetIndex) -> Result<Files> {
+    fn files(&self, place: DatasetIndex) -> Result<FileSystemReader> {
         match place {
-            HEAD => Ok(self.0.files().files().clone()),
+            HEAD => Ok(self.0.files().reader().clone()),
             place => self.0.snapshots.files(&self.0.pool, &self.0.dataset, place),
         }
     }
@@ -205,7 +205,7 @@ impl FileSystem {
             Vnode::ControlDir(HEAD)
             | Vnode::SnapshotDir(HEAD)
             | Vnode::VolumeDir(HEAD)
-            | Vnode::Unopened(_) => Ok(Attributes::synthetic(number, Kind::Directory)),
+            | Vnode::Unopened(_) => Ok(Attributes::synthetic(number, FileType::Directory)),
             Vnode::Volume(place) => {
                 let volume = self.0.volumes.open(&self.0.pool, &self.0.dataset, place)?;
                 Ok(Self::volume_attributes(number, &volume))
@@ -222,10 +222,10 @@ impl FileSystem {
         match Self::vnode(dir)? {
             Vnode::File(place, object) => {
                 let files = self.files(place)?;
-                let is_root = place == HEAD && object == files.root_id();
+                let is_root = place == HEAD && object == files.root_object();
                 if is_root
                     && name == control_dir::CONTROL_DIR
-                    && self.0.files().snapshot_folder() != SnapshotFolder::Absent
+                    && self.0.files().snapdir() != Snapdir::Disabled
                 {
                     return self.attributes(to_ino(Vnode::ControlDir(HEAD))?);
                 }
@@ -241,7 +241,7 @@ impl FileSystem {
                 let all = self.list_snapshots()?;
                 let found = all.into_iter().find(|each| each.name.as_bytes() == name);
                 let place = self.0.snapshots.index_of(found.ok_or(Error::NotFound)?)?;
-                let root = self.files(place)?.root_id();
+                let root = self.files(place)?.root_object();
                 self.attributes(to_ino(Vnode::File(place, root))?)
             }
             Vnode::ControlDir(HEAD)
@@ -264,7 +264,7 @@ impl FileSystem {
 
     /// Where a symbolic link points.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
-        Ok(self.file(number)?.target()?)
+        Ok(self.file(number)?.read_link()?)
     }
 
     /// The names of a node's extended attributes, as Linux lists them.
@@ -289,7 +289,7 @@ impl FileSystem {
             return Ok(OpenFile::from_volume(self, number, in_use));
         }
         let file = self.file(number)?;
-        if file.facts().is_directory() {
+        if file.stat().is_directory() {
             return Err(Error::IsDirectory);
         }
         OpenFile::new(self, number, &file)
@@ -316,8 +316,8 @@ impl FileSystem {
     }
 
     /// What the file system takes and may still take.
-    pub fn space(&self) -> Room {
-        self.0.pool.room(&self.0.dataset)
+    pub fn space(&self) -> DatasetSpace {
+        self.0.pool.space(&self.0.dataset)
     }
 
     /// The content of a file as it is now.

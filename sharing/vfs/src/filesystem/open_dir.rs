@@ -11,8 +11,8 @@
 //! Cookies of stored names stand for places in the order of their hashes, so that names that come
 //! and go do not make others be shown twice or not at all.
 
-use engine::files::Kind;
-use engine::held::SnapshotFolder;
+use engine::files::FileType;
+use engine::pool::Snapdir;
 use parking_lot::Mutex;
 
 use super::{FileSystem, HEAD, to_ino};
@@ -38,7 +38,7 @@ const BATCH_LEN: usize = 512;
 impl OpenDir {
     pub(super) fn open(live: &FileSystem, number: u64) -> Result<Self> {
         let found = live.attributes(number)?;
-        if found.kind != Kind::Directory {
+        if found.kind != FileType::Directory {
             return Err(Error::NotDirectory);
         }
         Ok(Self::new(live, number, (FileSystem::vnode(number)?, found.generation)))
@@ -59,7 +59,7 @@ impl OpenDir {
         let Vnode::File(HEAD, _) = self.vnode else { return None };
         let found = self.fs.attributes(self.ino).ok();
         let is_there = found.is_some_and(|found| {
-            found.kind == Kind::Directory && found.generation == self.generation
+            found.kind == FileType::Directory && found.generation == self.generation
         });
         let node = if is_there { self.vnode } else { Vnode::Unopened(HEAD) };
         Some(Self::new(&self.fs, self.ino, (node, self.generation)))
@@ -89,7 +89,7 @@ impl OpenDir {
         for (cookie, name) in [(0, &b"."[..]), (1, b"..")] {
             if from <= cookie {
                 let number = if cookie == 0 { self.ino } else { self.parent_ino()? };
-                items.push(new_entry(name, number, Kind::Directory, cookie + 1));
+                items.push(new_entry(name, number, FileType::Directory, cookie + 1));
             }
         }
         if from <= CONTROL_COOKIE && self.lists_control_dir() {
@@ -97,7 +97,7 @@ impl OpenDir {
             items.push(new_entry(
                 control_dir::CONTROL_DIR,
                 number,
-                Kind::Directory,
+                FileType::Directory,
                 CONTROL_COOKIE + 1,
             ));
         }
@@ -114,7 +114,7 @@ impl OpenDir {
     /// Whether `.zfs` is to be listed here.
     fn lists_control_dir(&self) -> bool {
         let files = self.fs.0.files();
-        self.ino == self.fs.root_ino() && files.snapshot_folder() == SnapshotFolder::Listed
+        self.ino == self.fs.root_ino() && files.snapdir() == Snapdir::Visible
     }
 
     fn push_stored(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
@@ -126,8 +126,8 @@ impl OpenDir {
             Err(Error::NotFound) => return Ok(()),
             Err(why) => return Err(why),
         };
-        files.list_from(&dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
-            let number = Vnode::File(place, name.id).ino();
+        files.read_dir_from(&dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
+            let number = Vnode::File(place, name.ino).ino();
             let mut item = new_entry(&name.name, 0, name.kind, next.saturating_add(STORED_COOKIE));
             // a number that does not fit is told of when the name is looked up
             item.needs_lookup = number.is_none();
@@ -144,7 +144,7 @@ impl OpenDir {
         let volumes = any.then_some((control_dir::VOLUME_DIR, Vnode::VolumeDir(HEAD)));
         for (index, (name, node)) in (STORED_COOKIE..).zip(snapshots.into_iter().chain(volumes)) {
             if index >= from {
-                items.push(new_entry(name, to_ino(node)?, Kind::Directory, index + 1));
+                items.push(new_entry(name, to_ino(node)?, FileType::Directory, index + 1));
             }
         }
         Ok(())
@@ -154,7 +154,7 @@ impl OpenDir {
         for (index, volume) in (STORED_COOKIE..).zip(self.fs.list_volumes()?) {
             if index >= from {
                 let number = to_ino(Vnode::Volume(self.fs.0.volumes.index_of(&volume)?))?;
-                items.push(new_entry(volume.0.as_bytes(), number, Kind::File, index + 1));
+                items.push(new_entry(volume.0.as_bytes(), number, FileType::File, index + 1));
             }
         }
         Ok(())
@@ -167,7 +167,7 @@ impl OpenDir {
                 let name = snapshot.name.clone();
                 // opening thousands of snapshots for a listing would take its time
                 let number = to_ino(Vnode::Unopened(self.fs.0.snapshots.index_of(snapshot)?))?;
-                let mut item = new_entry(name.as_bytes(), number, Kind::Directory, index + 1);
+                let mut item = new_entry(name.as_bytes(), number, FileType::Directory, index + 1);
                 item.needs_lookup = true;
                 items.push(item);
             }
@@ -180,10 +180,10 @@ impl OpenDir {
         match self.vnode {
             Vnode::File(place, object) => {
                 let files = self.fs.files(place)?;
-                if object == files.root_id() {
+                if object == files.root_object() {
                     return Ok(self.ino);
                 }
-                match files.facts(object).map_err(Error::from) {
+                match files.stat(object).map_err(Error::from) {
                     Ok(facts) => to_ino(Vnode::File(place, facts.parent)),
                     Err(Error::NotFound) => Ok(self.ino),
                     Err(why) => Err(why),
@@ -195,6 +195,6 @@ impl OpenDir {
     }
 }
 
-fn new_entry(name: &[u8], number: u64, kind: Kind, next: u64) -> DirEntry {
+fn new_entry(name: &[u8], number: u64, kind: FileType, next: u64) -> DirEntry {
     DirEntry { name: name.to_vec(), ino: number, kind, next_cookie: next, needs_lookup: false }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::files::{Content, File};
-use engine::held::{InUse, LiveFiles, LiveVolume};
+use engine::pool::{OpenFileSystem, OpenVolume, VolumeHold};
 use parking_lot::Mutex;
 use units::ObjectId;
 
@@ -35,7 +35,7 @@ enum Backing {
     Snapshot(Arc<FileReader>),
     /// A volume, looked up anew each time: it may have been taken back to a snapshot, or be called
     /// otherwise by now.
-    Volume(#[expect(dead_code, reason = "its end tells that the volume is closed")] InUse),
+    Volume(#[expect(dead_code, reason = "its end tells that the volume is closed")] VolumeHold),
     /// A file that is no more, as its file system was taken back to a snapshot.
     Stale,
 }
@@ -53,7 +53,7 @@ struct WritableFile {
 pub struct UnlinkedHold {
     object: ObjectId,
     /// Where it is held: others may take their place in the file system.
-    files: LiveFiles,
+    files: OpenFileSystem,
 }
 
 impl OpenFile {
@@ -65,25 +65,25 @@ impl OpenFile {
         };
         let files = live.0.files().clone();
         let kept = UnlinkedHold::new(&files, FileSystem::writable_object(number)?)?;
-        let facts = file.facts();
-        let is_access_due = !live.is_read_only() && files.is_access_due(&facts, live.now());
+        let facts = file.stat();
+        let is_access_due = !live.is_read_only() && files.is_atime_due(&facts, live.now());
         let how = Backing::Writable(WritableFile::new(kept, facts.generation, content));
         Ok(Self { is_atime_due: is_access_due, ..Self::with_backing(live, number, how) })
     }
 
     /// A file without a name that is held already.
-    pub(super) fn from_tmpfile(live: &FileSystem, files: &LiveFiles, file: &File) -> Self {
-        let facts = file.facts();
-        let kept = UnlinkedHold { object: ObjectId::new(facts.id), files: files.clone() };
+    pub(super) fn from_tmpfile(live: &FileSystem, files: &OpenFileSystem, file: &File) -> Self {
+        let facts = file.stat();
+        let kept = UnlinkedHold { object: ObjectId::new(facts.ino), files: files.clone() };
         let hold = WritableFile::new(kept, facts.generation, file.content());
-        Self::with_backing(live, facts.id, Backing::Writable(hold))
+        Self::with_backing(live, facts.ino, Backing::Writable(hold))
     }
 
-    pub(super) fn from_volume(live: &FileSystem, number: u64, in_use: InUse) -> Self {
+    pub(super) fn from_volume(live: &FileSystem, number: u64, in_use: VolumeHold) -> Self {
         Self::with_backing(live, number, Backing::Volume(in_use))
     }
 
-    fn volume(&self) -> Result<LiveVolume> {
+    fn volume(&self) -> Result<OpenVolume> {
         self.fs.find_volume(self.ino)?.ok_or(Error::NotFound)
     }
 
@@ -132,7 +132,7 @@ impl OpenFile {
     pub fn reopen_after_rollback(&self) -> Option<Self> {
         let Backing::Writable(hold) = &self.backing else { return None };
         let found = self.fs.file(self.ino).ok();
-        let found = found.filter(|file| file.facts().generation == hold.generation);
+        let found = found.filter(|file| file.stat().generation == hold.generation);
         let open = found.and_then(|file| Self::new(&self.fs, self.ino, &file).ok());
         let open = open.unwrap_or_else(|| Self::with_backing(&self.fs, self.ino, Backing::Stale));
         Some(if self.is_noatime { open.without_atime() } else { open })
@@ -186,7 +186,7 @@ impl OpenFile {
         }
         if let Ok(object) = FileSystem::writable_object(self.ino) {
             // a full or suspended pool can still be read
-            let _ = self.fs.0.files().accessed(object, now);
+            let _ = self.fs.0.files().update_atime(object, now);
         }
     }
 
@@ -232,8 +232,8 @@ impl WritableFile {
 }
 
 impl UnlinkedHold {
-    pub(super) fn new(files: &LiveFiles, object: ObjectId) -> Result<Self> {
-        files.hold(object)?;
+    pub(super) fn new(files: &OpenFileSystem, object: ObjectId) -> Result<Self> {
+        files.hold_file(object)?;
         Ok(Self { object, files: files.clone() })
     }
 }
@@ -241,6 +241,6 @@ impl UnlinkedHold {
 impl Drop for UnlinkedHold {
     fn drop(&mut self) {
         // what could not be freed now is freed when the file system is next opened
-        let _ = self.files.release(self.object);
+        let _ = self.files.release_file(self.object);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::files::{Files, Sort, Unlike};
+use engine::files::{ChangedObject, FileSystemReader, ObjectKind};
 
 use super::{FileSystem, HEAD};
 use crate::vnode::Vnode;
@@ -33,9 +33,9 @@ impl FileSystem {
     pub fn rollback_invalidations(&self, snapshot: &str) -> Result<Vec<Invalidation>> {
         let held = &self.0.pool;
         held.sync()?;
-        let (now, then) = (held.still_files(&self.0.dataset)?, held.still_files(snapshot)?);
+        let (now, then) = (held.synced_reader(&self.0.dataset)?, held.synced_reader(snapshot)?);
         let mut changed = Vec::new();
-        for one in now.unlike(&then)? {
+        for one in now.changed_objects(&then)? {
             push_invalidations(&mut changed, [&now, &then], one)?;
         }
         Ok(changed)
@@ -44,13 +44,13 @@ impl FileSystem {
     /// Opens the file system anew after it was taken back to a snapshot; gives whether it was. Nobody may
     /// ask for anything meanwhile, and what is open must be opened [again](super::Open::again).
     pub fn reopen_after_rollback(&self) -> Result<bool> {
-        if !self.0.files().is_ended() {
+        if !self.0.files().is_retired() {
             return Ok(false);
         }
-        let files = self.0.pool.files(&self.0.dataset)?;
+        let files = self.0.pool.filesystem(&self.0.dataset)?;
         let mut here = self.0.files.write();
         // what a program still has open of a file that is no more must not become another
-        files.number_after(&here);
+        files.allocate_ids_after(&here);
         *here = files;
         Ok(true)
     }
@@ -58,11 +58,11 @@ impl FileSystem {
 
 fn push_invalidations(
     changed: &mut Vec<Invalidation>,
-    both: [&Files; 2],
-    one: Unlike,
+    both: [&FileSystemReader; 2],
+    one: ChangedObject,
 ) -> Result<()> {
     let [before, after] =
-        [0, 1].map(|at| ObjectState { files: both[at], id: one.id, kind: one.kind[at] });
+        [0, 1].map(|at| ObjectState { files: both[at], id: one.id, kind: one.kinds[at] });
     if let (Some(was), Some(will_be)) = (before.generation()?, after.generation()?)
         && was != will_be
     {
@@ -80,27 +80,27 @@ fn push_invalidations(
 
 /// An object of one of two file systems.
 struct ObjectState<'a> {
-    files: &'a Files,
+    files: &'a FileSystemReader,
     id: u64,
-    kind: Sort,
+    kind: ObjectKind,
 }
 
 impl ObjectState<'_> {
     /// Which of the files that may have had its number it is; none: it is no file.
     fn generation(&self) -> Result<Option<u64>> {
-        if self.kind == Sort::None {
+        if self.kind == ObjectKind::None {
             return Ok(None);
         }
-        Ok(Some(self.files.facts(self.id)?.generation))
+        Ok(Some(self.files.stat(self.id)?.generation))
     }
 
     /// What names in it name, if it is a directory.
     fn entries(&self) -> Result<BTreeMap<Vec<u8>, u64>> {
         let mut names = BTreeMap::new();
-        if self.kind == Sort::Directory {
+        if self.kind == ObjectKind::Directory {
             let dir = self.files.file(self.id)?;
-            self.files.list(&dir, &mut |name| {
-                names.insert(name.name, name.id);
+            self.files.read_dir(&dir, &mut |name| {
+                names.insert(name.name, name.ino);
                 true
             })?;
         }

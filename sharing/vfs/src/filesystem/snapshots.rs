@@ -1,7 +1,7 @@
 //! The snapshots of a file system that somebody looked into.
 
-use engine::files::Files;
-use engine::held::{Held, Snapshot};
+use engine::files::FileSystemReader;
+use engine::pool::{Pool, Snapshot};
 use parking_lot::RwLock;
 
 use crate::vnode::DatasetIndex;
@@ -14,7 +14,7 @@ pub(super) struct SnapshotTable(RwLock<Vec<KnownSnapshot>>);
 
 struct KnownSnapshot {
     snapshot: Snapshot,
-    files: Option<Files>,
+    files: Option<FileSystemReader>,
 }
 
 /// Places of snapshots begin here.
@@ -34,7 +34,12 @@ impl SnapshotTable {
     }
 
     /// Its files.
-    pub(super) fn files(&self, held: &Held, dataset: &str, place: DatasetIndex) -> Result<Files> {
+    pub(super) fn files(
+        &self,
+        held: &Pool,
+        dataset: &str,
+        place: DatasetIndex,
+    ) -> Result<FileSystemReader> {
         let at = usize::try_from(place.0).unwrap_or(usize::MAX).wrapping_sub(FIRST_INDEX);
         let name = {
             let all = self.0.read();
@@ -44,7 +49,7 @@ impl SnapshotTable {
             }
             format!("{dataset}@{}", known.snapshot.name)
         };
-        let files = held.still_files(&name)?;
+        let files = held.synced_reader(&name)?;
         if let Some(known) = self.0.write().get_mut(at) {
             known.files = Some(files.clone());
         }

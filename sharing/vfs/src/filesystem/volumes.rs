@@ -1,12 +1,12 @@
 //! The volumes just below a file system, each shown as a file that can be written, and whose size
 //! stays.
 
-use engine::held::{Held, InUse, LiveVolume};
+use engine::pool::{OpenVolume, Pool, VolumeHold};
 use parking_lot::RwLock;
 
 use super::FileSystem;
 use crate::vnode::{DatasetIndex, Vnode};
-use crate::{Attributes, Error, Kind, Reason, Result};
+use crate::{Attributes, Error, FileType, Reason, Result};
 
 /// The volumes that have a place, which they keep: one that is made anew under an old name gets
 /// another, so that who has the old one open does not write to it.
@@ -33,14 +33,14 @@ impl VolumeTable {
     }
 
     /// The volume of a place, as long as it is there under its name.
-    pub(super) fn open(&self, held: &Held, above: &str, place: DatasetIndex) -> Result<LiveVolume> {
+    pub(super) fn open(&self, held: &Pool, above: &str, place: DatasetIndex) -> Result<OpenVolume> {
         let (name, guid) = self.key_of(place)?;
         let volume = held.volume(&format!("{above}/{name}"))?;
         if volume.guid() == guid { Ok(volume) } else { Err(Error::NotFound) }
     }
 
     /// The same, which is not destroyed meanwhile.
-    fn open_held(&self, held: &Held, above: &str, place: DatasetIndex) -> Result<InUse> {
+    fn open_held(&self, held: &Pool, above: &str, place: DatasetIndex) -> Result<VolumeHold> {
         let (name, guid) = self.key_of(place)?;
         let (volume, in_use) = held.open_volume(&format!("{above}/{name}"))?;
         if volume.guid() == guid { Ok(in_use) } else { Err(Error::NotFound) }
@@ -60,7 +60,7 @@ impl VolumeTable {
 impl FileSystem {
     /// The volumes just below.
     pub(super) fn list_volumes(&self) -> Result<Vec<VolumeKey>> {
-        Ok(self.0.pool.volumes(&self.0.dataset)?)
+        Ok(self.0.pool.child_volumes(&self.0.dataset)?)
     }
 
     /// Commits what was written to the volumes that have a place. One that was destroyed since, or another now
@@ -76,31 +76,31 @@ impl FileSystem {
     }
 
     /// The volume that a number stands for; none: it stands for something else.
-    pub(super) fn find_volume(&self, number: u64) -> Result<Option<LiveVolume>> {
+    pub(super) fn find_volume(&self, number: u64) -> Result<Option<OpenVolume>> {
         let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
         self.0.volumes.open(&self.0.pool, &self.0.dataset, place).map(Some)
     }
 
     /// Keeps the volume that a number stands for from being destroyed; none: it stands for something
     /// else.
-    pub(super) fn open_held_volume(&self, number: u64) -> Result<Option<InUse>> {
+    pub(super) fn open_held_volume(&self, number: u64) -> Result<Option<VolumeHold>> {
         let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
         self.0.volumes.open_held(&self.0.pool, &self.0.dataset, place).map(Some)
     }
 
     /// What there is to know of a volume.
-    pub(super) fn volume_attributes(number: u64, volume: &LiveVolume) -> Attributes {
+    pub(super) fn volume_attributes(number: u64, volume: &OpenVolume) -> Attributes {
         Attributes {
             mode: VOLUME_MODE,
             size: volume.size(),
             block_size: volume.block_size().into(),
-            ..Attributes::synthetic(number, Kind::File)
+            ..Attributes::synthetic(number, FileType::File)
         }
     }
 }
 
 /// Writes to a volume. Like a device it ends where it ends.
-pub(super) fn write_volume(volume: &LiveVolume, offset: u64, bytes: &[u8]) -> Result<()> {
+pub(super) fn write_volume(volume: &OpenVolume, offset: u64, bytes: &[u8]) -> Result<()> {
     let end = u64::try_from(bytes.len()).ok().and_then(|length| offset.checked_add(length));
     if end.is_none_or(|end| end > volume.size()) {
         return Err(Error::Refused { reason: Reason::NoSpace });

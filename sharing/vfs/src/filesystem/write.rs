@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use engine::held::{Move, MoveKind, Position, Set, Stretch, XattrMode, without_set_id};
+use engine::pool::{
+    MoveKind, Position, RenameRequest, SetAttributes, Stretch, XattrMode, without_set_id,
+};
 
 use super::{FileSystem, HEAD, OpenFile, file_attributes, volumes};
-use crate::{Attributes, Error, Kind, Reason, Result, control_dir};
+use crate::{Attributes, Error, FileType, Reason, Result, control_dir};
 
 /// Who asks for a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +25,7 @@ pub struct Credentials {
 #[derive(Clone, Copy, Debug)]
 pub struct NewInode<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileType,
     /// The permissions that are wanted, with set-id and sticky bits: 12 bits.
     pub mode: u32,
     /// Bits that the user's umask takes away, where the directory has no default ACL.
@@ -41,12 +43,12 @@ const S_ISGID: u32 = 0o2000;
 const COPY_CHUNK: usize = 1 << 20;
 
 impl FileSystem {
-    fn timed_credentials(&self, by: Credentials) -> engine::held::Caller {
-        engine::held::Caller {
+    fn timed_credentials(&self, by: Credentials) -> engine::pool::Credentials {
+        engine::pool::Credentials {
             uid: by.uid,
             gid: by.gid,
             now: self.now(),
-            keeps_setid: by.has_cap_fsetid,
+            has_cap_fsetid: by.has_cap_fsetid,
         }
     }
 
@@ -74,9 +76,9 @@ impl FileSystem {
     ) -> Result<Attributes> {
         self.check_not_control(dir, name)?;
         let NewInode { kind, mode, umask, rdev: device, target } = *new;
-        let new = engine::held::New { kind, mode, umask, device, target };
+        let new = engine::pool::NewInode { kind, mode, umask, rdev: device, target };
         let object = Self::writable_object(dir)?;
-        let make = || self.0.files().make(&self.timed_credentials(by), object, name, &new);
+        let make = || self.0.files().create(&self.timed_credentials(by), object, name, &new);
         file_attributes(HEAD, &self.0.dir_versions.bump_after(&[dir], make)?)
     }
 
@@ -88,11 +90,11 @@ impl FileSystem {
         new: &NewInode<'_>,
     ) -> Result<(Attributes, OpenFile)> {
         let NewInode { kind, mode, umask, rdev: device, target } = *new;
-        let new = engine::held::New { kind, mode, umask, device, target };
+        let new = engine::pool::NewInode { kind, mode, umask, rdev: device, target };
         let files = self.0.files();
         let made =
-            files.make_unnamed(&self.timed_credentials(by), Self::writable_object(dir)?, &new)?;
-        let file = files.files().file(made.id)?;
+            files.create_tmpfile(&self.timed_credentials(by), Self::writable_object(dir)?, &new)?;
+        let file = files.reader().file(made.ino)?;
         Ok((file_attributes(HEAD, &file)?, OpenFile::from_tmpfile(self, &files, &file)))
     }
 
@@ -138,7 +140,7 @@ impl FileSystem {
         self.check_not_control(to_dir, to)?;
         let dirs = [from_dir, to_dir];
         let (from_dir, to_dir) = (Self::writable_object(from_dir)?, Self::writable_object(to_dir)?);
-        let how = Move { from_dir, from, to_dir, to, kind };
+        let how = RenameRequest { from_dir, from, to_dir, to, mode: kind };
         let rename = || self.0.files().rename(&self.timed_credentials(by), &how);
         Ok(self.0.dir_versions.bump_after(&dirs, rename)?)
     }
@@ -146,16 +148,26 @@ impl FileSystem {
     /// Sets attributes of a file.
     /// A volume has none that can be set; that its size is, when it is opened to be written anew,
     /// is no matter.
-    pub fn set_attributes(&self, by: Credentials, file: u64, set: &Set) -> Result<Attributes> {
+    pub fn set_attributes(
+        &self,
+        by: Credentials,
+        file: u64,
+        set: &SetAttributes,
+    ) -> Result<Attributes> {
         if let Some(volume) = self.find_volume(file)? {
-            let size = Set { size: set.size, mtime: set.mtime, ..Set::default() };
+            let size =
+                SetAttributes { size: set.size, mtime: set.mtime, ..SetAttributes::default() };
             return if *set == size {
                 Ok(Self::volume_attributes(file, &volume))
             } else {
                 Err(Error::Refused { reason: Reason::NotPermitted })
             };
         }
-        self.0.files().set(&self.timed_credentials(by), Self::writable_object(file)?, set)?;
+        self.0.files().set_attributes(
+            &self.timed_credentials(by),
+            Self::writable_object(file)?,
+            set,
+        )?;
         self.attributes(file)
     }
 
@@ -179,7 +191,7 @@ impl FileSystem {
             let range = range.start.min(volume.size())..range.end.min(volume.size());
             return Ok(volume.write_zeros(range)?);
         }
-        Ok(self.0.files().punch(
+        Ok(self.0.files().punch_hole(
             &self.timed_credentials(by),
             Self::writable_object(file)?,
             range,
@@ -224,7 +236,7 @@ impl FileSystem {
         let Ok(from) = Self::writable_object(source.ino()?) else { return Ok(0) };
         let (to, at) = (Self::writable_object(to.0)?, to.1);
         let stretch = Stretch { from, start, to, at, length };
-        Ok(self.0.files().share(&self.timed_credentials(by), &stretch)?)
+        Ok(self.0.files().clone_blocks(&self.timed_credentials(by), &stretch)?)
     }
 
     /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
@@ -286,7 +298,7 @@ impl FileSystem {
     /// changes nothing in it.
     pub fn clear_setid(&self, by: Credentials, file: u64) -> Result<()> {
         let found = self.attributes(file)?;
-        if found.kind != Kind::File {
+        if found.kind != FileType::File {
             return Ok(());
         }
         self.change_mode(by, file, found.mode, without_set_id(found.mode))
@@ -304,6 +316,7 @@ impl FileSystem {
         if from == to {
             return Ok(());
         }
-        self.set_attributes(by, file, &Set { mode: Some(to), ..Set::default() }).map(drop)
+        self.set_attributes(by, file, &SetAttributes { mode: Some(to), ..SetAttributes::default() })
+            .map(drop)
     }
 }

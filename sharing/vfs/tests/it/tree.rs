@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use engine::Pool;
+use engine::RescuePool;
 use fixtures::Fixture;
-use vfs::{DatasetTree, DirEntry, Error, Kind};
+use vfs::{DatasetTree, DirEntry, Error, FileType};
 
-fn open_pool(fixture: &Fixture) -> Pool {
+fn open_pool(fixture: &Fixture) -> RescuePool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
     search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool")
 }
@@ -16,7 +16,7 @@ fn open_tree(name: &str) -> DatasetTree {
     let report = Box::new(|what: &str| panic!("{what}"));
     let pool = open_pool(&fixture);
     for key in fixture.keys() {
-        pool.unlock(&key.dataset, &key.file_content()).expect("a key that fits");
+        pool.load_key(&key.dataset, &key.file_content()).expect("a key that fits");
     }
     DatasetTree::open(pool, fixture.pool(), report).expect("a tree")
 }
@@ -32,7 +32,7 @@ fn list_dir(tree: &DatasetTree, number: u64) -> Vec<DirEntry> {
 }
 
 /// Every file and folder below the root, by path; `.zfs` is not among them.
-fn walk(tree: &DatasetTree) -> BTreeMap<String, (u64, Kind)> {
+fn walk(tree: &DatasetTree) -> BTreeMap<String, (u64, FileType)> {
     let mut found = BTreeMap::new();
     let mut todo = vec![(String::new(), tree.root_ino().expect("a root"))];
     while let Some((path, number)) = todo.pop() {
@@ -40,7 +40,7 @@ fn walk(tree: &DatasetTree) -> BTreeMap<String, (u64, Kind)> {
             let path = format!("{path}/{}", String::from_utf8_lossy(&item.name));
             let looked = tree.lookup(number, &item.name).expect("what is listed is there");
             assert_eq!((looked.ino, looked.kind), (item.ino, item.kind), "{path}");
-            if item.kind == Kind::Directory {
+            if item.kind == FileType::Directory {
                 todo.push((path.clone(), item.ino));
             }
             found.insert(path, (item.ino, item.kind));
@@ -80,7 +80,7 @@ fn a_listing_goes_on_behind_every_name() {
     for name in ["snapshots", "intent-log-slog", "limits-and-freeing"] {
         let tree = open_tree(name);
         let mut folders = vec![tree.root_ino().expect("a root")];
-        let below = walk(&tree).into_values().filter(|(_, kind)| *kind == Kind::Directory);
+        let below = walk(&tree).into_values().filter(|(_, kind)| *kind == FileType::Directory);
         folders.extend(below.map(|(number, _)| number));
         for folder in folders {
             let all = list_dir(&tree, folder);
@@ -108,7 +108,7 @@ fn a_file_reads_the_same_in_sequence_and_in_jumps() {
     let mut count = 0;
     for (path, (number, kind)) in walk(&tree) {
         let size = tree.attributes(number).expect("attributes").size;
-        if kind != Kind::File || size < 200_000 || count == 12 {
+        if kind != FileType::File || size < 200_000 || count == 12 {
             continue;
         }
         count += 1;
@@ -146,7 +146,7 @@ fn snapshots_and_volumes_are_in_zfs() {
     let snapshots = tree.lookup(control, b"snapshot").expect("it is there").ino;
     for item in list_dir(&tree, snapshots).into_iter().skip(2) {
         let top = tree.lookup(snapshots, &item.name).expect("a snapshot");
-        assert_eq!(top.kind, Kind::Directory);
+        assert_eq!(top.kind, FileType::Directory);
         assert!(list_dir(&tree, top.ino).len() >= 2);
         assert!(matches!(tree.lookup(top.ino, b".zfs"), Err(Error::NotFound)));
     }
@@ -158,7 +158,8 @@ fn a_locked_dataset_is_an_empty_folder_that_says_so() {
     let fixture = fixtures::load("encryption");
     let pool = open_pool(&fixture);
     let locked = fixture.keys().into_iter().map(|key| key.dataset);
-    let locked = locked.filter(|name| pool.children(name).is_empty() && name != fixture.pool());
+    let locked =
+        locked.filter(|name| pool.child_filesystems(name).is_empty() && name != fixture.pool());
     let locked: Vec<String> = locked.filter(|name| name.matches('/').count() == 1).collect();
     assert!(!locked.is_empty());
     let tree = DatasetTree::open(pool.clone(), fixture.pool(), Box::new(|_| {})).expect("a tree");

@@ -1,26 +1,26 @@
 //! The words that users read, and the exit statuses that programs see.
 
-use super::{Error, Lacking};
+use super::{Error, UnavailableVdev};
 
 fn text(value: &str) -> String {
     value.to_owned()
 }
 
-fn all() -> Vec<(u8, Error, &'static str)> {
-    let mut all = of_pools();
-    all.extend(of_datasets());
-    all.extend(of_paths());
+fn all_errors() -> Vec<(u8, Error, &'static str)> {
+    let mut all = pool_errors();
+    all.extend(dataset_errors());
+    all.extend(path_errors());
     all
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of all sentences")]
-fn of_pools() -> Vec<(u8, Error, &'static str)> {
+fn pool_errors() -> Vec<(u8, Error, &'static str)> {
     let paths = vec![text("/images")];
-    let lacking = vec![Lacking {
+    let lacking = vec![UnavailableVdev {
         vdev: text("raidz2-0"),
         devices: 6,
         missing: vec![text("/dev/sda"), text("/dev/sdb"), text("/dev/sdc")],
-        spare: 2,
+        redundancy: 2,
     }];
     vec![
         (2, Error::Usage { what: text("-t folder: no") }, "-t folder: no"),
@@ -32,12 +32,12 @@ fn of_pools() -> Vec<(u8, Error, &'static str)> {
         ),
         (
             3,
-            Error::NoSuchPool { wanted: text("home"), paths, found: vec![text("'tank'")] },
+            Error::NoSuchPool { name: text("home"), paths, found: vec![text("'tank'")] },
             "there is no pool 'home' at '/images'; found: 'tank'",
         ),
         (
             3,
-            Error::NoSuchTxg { pool: text("tank"), txg: 7, standing: vec![30, 29] },
+            Error::NoSuchTxg { pool: text("tank"), txg: 7, available: vec![30, 29] },
             "pool 'tank' cannot be read as of txg 7: no uberblock of it stands any more; those \
              that do: 30, 29",
         ),
@@ -48,26 +48,31 @@ fn of_pools() -> Vec<(u8, Error, &'static str)> {
         ),
         (
             4,
-            Error::Ambiguous { name: text("tank"), guids: vec![11, 22] },
+            Error::AmbiguousName { name: text("tank"), guids: vec![11, 22] },
             "2 pools are named 'tank'; choose one by its guid: 11, 22",
         ),
         (
             5,
-            Error::Missing { pool: text("tank"), lacking },
+            Error::MissingDevices { pool: text("tank"), vdevs: lacking },
             "pool 'tank': 3 of 6 devices are missing from raidz2-0 (/dev/sda, /dev/sdb, /dev/sdc), \
              which can do without 2; the pool cannot be opened: add the place of missing devices \
              with -d",
         ),
         (
             6,
-            Error::Damaged { pool: text("tank"), why: text("it is") },
+            Error::DamagedPool { pool: text("tank"), why: text("it is") },
             "pool 'tank' cannot be opened, as its own data are damaged: it is; an older state may \
              still stand: `zpool import -F tank` takes it back to that, and `poolhouse rescue \
              --rewind` reads it (or --txg, with one that `rescue scan -v` lists)",
         ),
         (
             6,
-            Error::NoWayBack { pool: text("tank"), tried: 3, older: true, why: text("it is") },
+            Error::RewindFailed {
+                pool: text("tank"),
+                states_tried: 3,
+                has_older_states: true,
+                why: text("it is"),
+            },
             "pool 'tank' cannot go on from 3 states that were looked at: it is in the newest; \
              `zpool import -FX tank` tries all older ones; what can be read of it `poolhouse \
              rescue` gets out",
@@ -79,13 +84,16 @@ fn of_pools() -> Vec<(u8, Error, &'static str)> {
         ),
         (
             7,
-            Error::Features { pool: text("tank"), features: vec![text("org.new:thing")] },
+            Error::UnsupportedFeatures {
+                pool: text("tank"),
+                features: vec![text("org.new:thing")],
+            },
             "pool 'tank' uses a feature that this version of poolhouse does not know and that \
              reading needs: org.new:thing; a newer version may read it",
         ),
         (
             7,
-            Error::Version { pool: text("tank"), version: 34 },
+            Error::UnsupportedVersion { pool: text("tank"), version: 34 },
             "pool 'tank' has version 34; this version of poolhouse knows 1 to 28 and 5000 \
              (feature flags)",
         ),
@@ -97,7 +105,7 @@ fn of_pools() -> Vec<(u8, Error, &'static str)> {
     ]
 }
 
-fn of_datasets() -> Vec<(u8, Error, &'static str)> {
+fn dataset_errors() -> Vec<(u8, Error, &'static str)> {
     let dataset = text("tank/a");
     vec![
         (
@@ -107,7 +115,7 @@ fn of_datasets() -> Vec<(u8, Error, &'static str)> {
         ),
         (
             8,
-            Error::KeyForm { dataset: dataset.clone(), wanted: text("32 raw bytes") },
+            Error::InvalidKey { dataset: dataset.clone(), expected: text("32 raw bytes") },
             "the key for 'tank/a' cannot be one: 32 raw bytes is wanted",
         ),
         (
@@ -124,28 +132,28 @@ fn of_datasets() -> Vec<(u8, Error, &'static str)> {
         (12, Error::NoSuchFile { dataset, path: text("/x") }, "there is no '/x' in tank/a"),
         (
             12,
-            Error::NoSuchThing { what: text("object 7 in 'tank'") },
+            Error::NotFound { what: text("object 7 in 'tank'") },
             "there is no object 7 in 'tank'",
         ),
     ]
 }
 
-fn of_paths() -> Vec<(u8, Error, &'static str)> {
+fn path_errors() -> Vec<(u8, Error, &'static str)> {
     let path = text("d0.img");
     vec![
         (
             10,
-            Error::Path { path: path.clone(), reason: text("permission denied") },
+            Error::UnusablePath { path: path.clone(), reason: text("permission denied") },
             "'d0.img' cannot be used: permission denied",
         ),
         (
             10,
-            Error::EmptyFolder { path: path.clone() },
+            Error::EmptyDirectory { path: path.clone() },
             "'d0.img' is a folder, and no image or device is in it (folders below are not searched)",
         ),
         (
             10,
-            Error::Folder { path: path.clone() },
+            Error::IsDirectory { path: path.clone() },
             "'d0.img' is a folder; an image, a disk or a partition is wanted here",
         ),
         (
@@ -155,7 +163,7 @@ fn of_paths() -> Vec<(u8, Error, &'static str)> {
         ),
         (
             10,
-            Error::Truncated { path: path.clone(), pool: text("tank"), size: 10, wanted: 20 },
+            Error::Truncated { path: path.clone(), pool: text("tank"), size: 10, required: 20 },
             "'d0.img' is truncated: its label says that the vdev takes 20 bytes, and it ends after \
              10; pool 'tank' cannot be opened with what is left",
         ),
@@ -167,7 +175,7 @@ fn of_paths() -> Vec<(u8, Error, &'static str)> {
         ),
         (
             13,
-            Error::Destination { path, reason: text("no space left on device") },
+            Error::WriteFailed { path, reason: text("no space left on device") },
             "'d0.img' cannot be written: no space left on device",
         ),
         (
@@ -180,19 +188,19 @@ fn of_paths() -> Vec<(u8, Error, &'static str)> {
 
 #[test]
 fn every_error_is_a_sentence_with_a_status() {
-    for (status, error, words) in all() {
+    for (status, error, words) in all_errors() {
         assert_eq!(error.to_string(), words);
-        assert_eq!(error.status(), status, "{words}");
+        assert_eq!(error.exit_status(), status, "{words}");
     }
 }
 
 #[test]
 fn lacking_vdevs_are_told_one_by_one() {
-    let lacking = |vdev: &str, devices, missing: &[&str], spare| Lacking {
+    let lacking = |vdev: &str, devices, missing: &[&str], spare| UnavailableVdev {
         vdev: text(vdev),
         devices,
         missing: missing.iter().map(|path| text(path)).collect(),
-        spare,
+        redundancy: spare,
     };
     let lacking = vec![
         lacking("d3.img", 1, &["/d3.img"], 0),
@@ -200,7 +208,7 @@ fn lacking_vdevs_are_told_one_by_one() {
         lacking("vdev 2", 0, &[], 0),
     ];
     assert_eq!(
-        Error::Missing { pool: text("tank"), lacking }.to_string(),
+        Error::MissingDevices { pool: text("tank"), vdevs: lacking }.to_string(),
         "pool 'tank': d3.img is missing (/d3.img), and nothing has a copy; 2 of 2 devices are \
          missing from mirror-1 (/d4, /d5), which can do without 1; all devices of vdev 2 are \
          missing; the pool cannot be opened: add the place of missing devices with -d"

@@ -39,7 +39,7 @@ impl Deref for Bytes {
 
 /// A range of content that was read at once.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct ContentChunk {
     /// The offset of its first byte.
     pub start: u64,
     /// The offset behind its last byte.
@@ -52,14 +52,14 @@ pub struct Piece {
 type ReadBlock = fn(&dmu::Object, BlockId) -> dmu::Result<Option<Block>>;
 
 /// What is read at once where a log lies over the content.
-const COPIED: u64 = 128 << 10;
+const COPY_CHUNK_SIZE: u64 = 128 << 10;
 
 impl Content {
-    pub(crate) fn of_file(node: Node) -> Self {
+    pub(crate) fn from_node(node: Node) -> Self {
         Self { inner: Inner::File(Box::new(node)) }
     }
 
-    pub(crate) fn of_volume(volume: Volume) -> Self {
+    pub(crate) fn from_volume(volume: Volume) -> Self {
         Self { inner: Inner::Volume(volume) }
     }
 
@@ -77,7 +77,7 @@ impl Content {
             Inner::File(node) => node.object().map_or(0, dmu::Object::block_size),
             Inner::Volume(volume) => volume.block_size(),
         };
-        if size == 0 { COPIED } else { size.into() }
+        if size == 0 { COPY_CHUNK_SIZE } else { size.into() }
     }
 
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
@@ -110,7 +110,7 @@ impl Content {
     }
 
     /// The object below, if nothing lies over it.
-    fn plain(&self) -> Option<&dmu::Object> {
+    fn object_without_overlay(&self) -> Option<&dmu::Object> {
         match &self.inner {
             Inner::File(node) => node.object().filter(|_| !node.is_overlaid()),
             Inner::Volume(volume) => Some(volume.object()).filter(|_| !volume.is_overlaid()),
@@ -127,36 +127,38 @@ impl Content {
 
     /// What stands from `at` on up to the end of its block or `end` or the end of the content,
     /// whichever comes first. Without a copy, unless an intent log lies over the content.
-    pub fn piece(&self, at: u64, end: u64) -> Result<Piece> {
-        self.piece_by(dmu::Object::block, at, end)
+    pub fn read_chunk(&self, at: u64, end: u64) -> Result<ContentChunk> {
+        self.read_chunk_with(dmu::Object::block, at, end)
     }
 
     /// What stands from a range's start on, for who reads all and each block once: no cache takes it
     /// in, so that its memory is warm when the next block is read into it.
-    pub fn piece_once(&self, range: Range<u64>) -> Result<Piece> {
-        self.piece_by(dmu::Object::block_once, range.start, range.end)
+    pub fn read_chunk_uncached(&self, range: Range<u64>) -> Result<ContentChunk> {
+        self.read_chunk_with(dmu::Object::block_once, range.start, range.end)
     }
 
-    fn piece_by(&self, read: ReadBlock, at: u64, end: u64) -> Result<Piece> {
+    fn read_chunk_with(&self, read: ReadBlock, at: u64, end: u64) -> Result<ContentChunk> {
         let size = self.block_size();
         let block = at.checked_div(size).unwrap_or(0);
         let behind = block.saturating_add(1).saturating_mul(size);
         let end = end.min(self.size()).min(behind).max(at);
-        let Some(object) = self.plain() else { return self.copied(at, end) };
+        let Some(object) = self.object_without_overlay() else {
+            return self.read_chunk_copied(at, end);
+        };
         let Some(content) = read(object, BlockId::new(block))? else {
-            return Ok(Piece { start: at, end, bytes: None });
+            return Ok(ContentChunk { start: at, end, bytes: None });
         };
         let skip = usize::try_from(at.wrapping_sub(block.wrapping_mul(size))).unwrap_or(0);
         let length = usize::try_from(end.wrapping_sub(at)).unwrap_or(0);
         let range = skip..skip.saturating_add(length);
-        Ok(Piece { start: at, end, bytes: Some(Bytes { block: content, range }) })
+        Ok(ContentChunk { start: at, end, bytes: Some(Bytes { block: content, range }) })
     }
 
-    fn copied(&self, at: u64, end: u64) -> Result<Piece> {
-        let end = end.min(at.saturating_add(COPIED));
+    fn read_chunk_copied(&self, at: u64, end: u64) -> Result<ContentChunk> {
+        let end = end.min(at.saturating_add(COPY_CHUNK_SIZE));
         let mut bytes = vec![0; usize::try_from(end.saturating_sub(at)).unwrap_or(0)];
         let count = self.read(at, &mut bytes)?;
         let block = Block::new(bytes, ondisk::Order::Little);
-        Ok(Piece { start: at, end, bytes: Some(Bytes { block, range: 0..count }) })
+        Ok(ContentChunk { start: at, end, bytes: Some(Bytes { block, range: 0..count }) })
     }
 }

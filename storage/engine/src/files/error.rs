@@ -13,7 +13,7 @@ pub enum Error {
     Dataset(#[from] dsl::Error),
     /// The file system could not answer.
     #[error(transparent)]
-    Files(#[from] zpl::Error),
+    FileSystem(#[from] zpl::Error),
     /// The volume could not answer.
     #[error(transparent)]
     Volume(#[from] zvol::Error),
@@ -22,15 +22,15 @@ pub enum Error {
     Object(#[from] dmu::Error),
     /// It is done, and was to outlast a power cut; but the pool stands still, or is on its way out.
     #[error("it is done, but would not outlast a power cut: the pool takes no changes now")]
-    Unkept,
+    NotCommitted,
 }
 
 impl Error {
     /// Whether it says that there is no such file, and not that something is wrong.
-    pub fn is_absence(&self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         match self {
-            Self::Files(zpl::Error::Gone { .. }) => true,
-            Self::Files(zpl::Error::Dmu(why))
+            Self::FileSystem(zpl::Error::Gone { .. }) => true,
+            Self::FileSystem(zpl::Error::Dmu(why))
             | Self::Volume(zvol::Error::Dmu(why))
             | Self::Object(why) => why.is_absence(),
             _ => false,
@@ -47,9 +47,9 @@ impl Error {
     }
 
     /// The block that could not be read, if that is what is wrong.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn zbookmark(&self) -> Option<Place> {
         match self {
-            Self::Files(zpl::Error::Dmu(why))
+            Self::FileSystem(zpl::Error::Dmu(why))
             | Self::Volume(zvol::Error::Dmu(why))
             | Self::Object(why) => Some(why.place()),
             _ => None,

@@ -15,7 +15,7 @@ pub enum Extent {
         end: u64,
     },
     /// What it holds cannot be told.
-    Bad {
+    Unreadable {
         /// The offset of its first byte.
         start: u64,
         /// The offset behind its last byte.
@@ -28,20 +28,20 @@ pub enum Extent {
 /// Walks over the ranges of a content, holes left out; ends with the content.
 pub struct Extents {
     content: Content,
-    at: u64,
+    offset: u64,
     size: u64,
 }
 
 impl Extents {
     pub(crate) fn new(content: Content, from: u64) -> Self {
         let size = content.size();
-        Self { content, at: from, size }
+        Self { content, offset: from, size }
     }
 
-    fn bad(&mut self, at: u64, why: Error) -> Extent {
-        let end = self.content.bad_end(at, &why);
-        self.at = end;
-        Extent::Bad { start: at, end, why }
+    fn unreadable_extent(&mut self, at: u64, why: Error) -> Extent {
+        let end = self.content.error_end(at, &why);
+        self.offset = end;
+        Extent::Unreadable { start: at, end, why }
     }
 }
 
@@ -49,34 +49,34 @@ impl Iterator for Extents {
     type Item = Extent;
 
     fn next(&mut self) -> Option<Extent> {
-        if self.at >= self.size {
+        if self.offset >= self.size {
             return None;
         }
-        let start = match self.content.next_data(self.at) {
+        let start = match self.content.next_data(self.offset) {
             Ok(None) => {
-                self.at = self.size;
+                self.offset = self.size;
                 return None;
             }
             Ok(Some(start)) => start,
             Err(why) => {
-                let from = self.content.bad_start(self.at, &why);
-                return Some(self.bad(from, why));
+                let from = self.content.error_start(self.offset, &why);
+                return Some(self.unreadable_extent(from, why));
             }
         };
         if start >= self.size {
-            self.at = self.size;
+            self.offset = self.size;
             return None;
         }
         let end = match self.content.next_hole(start) {
             Ok(end) => end,
             // the data before what cannot be told is data all the same
-            Err(why) => match self.content.bad_start(start, &why) {
+            Err(why) => match self.content.error_start(start, &why) {
                 bad if bad > start => bad,
-                _ => return Some(self.bad(start, why)),
+                _ => return Some(self.unreadable_extent(start, why)),
             },
         };
         let end = end.clamp(start.saturating_add(1), self.size.max(start.saturating_add(1)));
-        self.at = end;
+        self.offset = end;
         Some(Extent::Data { start, end })
     }
 }
@@ -99,7 +99,7 @@ impl Content {
     }
 
     /// How many bytes a block of a level spans.
-    fn span(&self, level: u8) -> u64 {
+    fn block_span(&self, level: u8) -> u64 {
         let Some(object) = self.object() else { return self.block_size() };
         let pointers = u64::from(object.dnode().indirect_size()) / 128;
         let below = pointers.checked_pow(level.into()).unwrap_or(u64::MAX);
@@ -107,26 +107,26 @@ impl Content {
     }
 
     /// The range of the block that an error is about, if it is one of this content.
-    fn bad_range(&self, why: &Error) -> Option<(u64, u64)> {
-        let (place, object) = (why.place()?, self.object()?);
+    fn error_range(&self, why: &Error) -> Option<(u64, u64)> {
+        let (place, object) = (why.zbookmark()?, self.object()?);
         if place.object != object.id() || place.objset != object.objset().id() {
             return None;
         }
-        let span = self.span(place.level.get());
+        let span = self.block_span(place.level.get());
         let start = place.block.get().checked_mul(span)?;
         Some((start, start.saturating_add(span)))
     }
 
-    fn bad_start(&self, at: u64, why: &Error) -> u64 {
-        let start = self.bad_range(why).map_or(at, |(start, _)| start.max(at));
+    fn error_start(&self, at: u64, why: &Error) -> u64 {
+        let start = self.error_range(why).map_or(at, |(start, _)| start.max(at));
         start.min(self.size().saturating_sub(1)).max(at)
     }
 
     /// Where to go on after an error at `at`: behind what the error hides.
-    pub fn bad_end(&self, at: u64, why: &Error) -> u64 {
+    pub fn error_end(&self, at: u64, why: &Error) -> u64 {
         let size = self.block_size();
         let next = at.checked_div(size).unwrap_or(0).saturating_add(1).saturating_mul(size);
-        let end = self.bad_range(why).map_or(next, |(_, end)| end.max(next));
+        let end = self.error_range(why).map_or(next, |(_, end)| end.max(next));
         end.min(self.size()).max(at.saturating_add(1))
     }
 }

@@ -6,33 +6,33 @@
 //! ([`Content::extents`]), and the rest goes on.
 
 mod content;
+mod dataset_details;
+mod diff;
 mod error;
 mod extents;
-mod facts;
 mod reason;
-mod record;
 mod sharing;
-mod unlike;
+mod stat;
 
 use dsl::Dataset;
 use units::{ObjectId, Txg};
 use zil::Records;
 
-pub use content::{Bytes, Content, Piece};
+pub use content::{Bytes, Content, ContentChunk};
+pub use dataset_details::{DatasetContents, DatasetDetails, IncompleteKind, OwnerSpace};
+pub use diff::{ChangedObject, ObjectKind};
 pub use error::{Error, Result};
 pub use extents::{Extent, Extents};
-pub use facts::{Facts, Kind, Time};
 pub use reason::Reason;
-pub use record::{Held, Partial, Record, Space};
-pub use sharing::{Head, Room};
-pub use unlike::{Sort, Unlike};
+pub use sharing::{DatasetSpace, HeadDataset};
+pub use stat::{FileStat, FileType, Time};
 
 /// How the datasets of a pool are looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct ReadOptions {
     /// The txg of the uberblock in use: what the intent log promises beyond it is laid over the
     /// dataset. None: the log is left alone, and the last txg shows as it is.
-    pub log: Option<Txg>,
+    pub replay_after: Option<Txg>,
     /// Show POSIX ACLs among the extended attributes. The dataset's property `acltype` says so.
     pub posix_acls: bool,
     /// Show the users' extended attributes. The dataset's property `xattr` says so.
@@ -41,20 +41,20 @@ pub struct Look {
 
 /// What came of an intent log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Log {
+pub struct IntentLogSummary {
     /// Records that were laid over the dataset.
     pub records: u64,
     /// Why the rest was not, if there was a rest.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// A file system or a snapshot of one. Cheap to clone.
 #[derive(Clone)]
-pub struct Files {
+pub struct FileSystemReader {
     fs: zpl::Fs,
     is_snapshot: bool,
     /// Among the topmost directory's names `.zfs` is listed.
-    lists_snapshots: bool,
+    is_snapdir_visible: bool,
 }
 
 /// A file of any kind. Cheap to clone.
@@ -66,26 +66,26 @@ pub struct File {
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "a name has a name")]
-pub struct Name {
+pub struct DirEntry {
     /// The name: any bytes but 0 and `/`.
     pub name: Vec<u8>,
     /// The number of what it names.
-    pub id: u64,
+    pub ino: u64,
     /// What that is.
-    pub kind: Kind,
+    pub kind: FileType,
 }
 
-impl Files {
+impl FileSystemReader {
     /// Opens what a dataset holds; it must be a file system, or a snapshot of one.
-    pub fn open(dataset: &Dataset, look: Look) -> Result<(Self, Log)> {
+    pub fn open(dataset: &Dataset, look: ReadOptions) -> Result<(Self, IntentLogSummary)> {
         let objset = dataset.open()?;
         let redacted = dataset.property("redact_snaps").is_ok_and(|found| found.is_some());
-        let Look { posix_acls, user_xattrs, .. } = look;
+        let ReadOptions { posix_acls, user_xattrs, .. } = look;
         let record_size = dataset.property("recordsize").ok().flatten();
         let record_size = record_size.and_then(|found| found.value.parse().ok());
         let record_size = record_size.unwrap_or(zpl::Options::default().record_size);
         let options = zpl::Options { posix_acls, user_xattrs, redacted, record_size };
-        let mut log = log_of(dataset, &objset, look);
+        let mut log = intent_log_records(dataset, &objset, look);
         let (fs, replayed) = zpl::Fs::open(objset, options, log.as_mut())?;
         let mut trouble = None;
         if let Some((seq, why)) = &replayed.failed {
@@ -96,13 +96,13 @@ impl Files {
         let is_snapshot = dataset.is_snapshot();
         let snapdir = dataset.property("snapdir").ok().flatten().filter(|_| !is_snapshot);
         let lists_snapshots = snapdir.is_some_and(|found| found.value == "visible");
-        let log = Log { records: replayed.records, trouble };
-        Ok((Self { fs, is_snapshot, lists_snapshots }, log))
+        let log = IntentLogSummary { records: replayed.records, error: trouble };
+        Ok((Self { fs, is_snapshot, is_snapdir_visible: lists_snapshots }, log))
     }
 
     /// A file system that is being changed.
-    pub(crate) fn live(fs: zpl::Fs) -> Self {
-        Self { fs, is_snapshot: false, lists_snapshots: false }
+    pub(crate) fn from_fs(fs: zpl::Fs) -> Self {
+        Self { fs, is_snapshot: false, is_snapdir_visible: false }
     }
 
     /// The topmost directory.
@@ -112,17 +112,17 @@ impl Files {
 
     /// The topmost directory's number as Linux shows it: that of a snapshot is made of the
     /// snapshot's own, below the numbers of `.zfs`.
-    pub fn root_inode(&self) -> u64 {
+    pub fn root_ino(&self) -> u64 {
         if self.is_snapshot {
-            return SNAPSHOTS.saturating_sub(self.fs.objset().id().get());
+            return ZFSCTL_INO_SNAPDIRS.saturating_sub(self.fs.objset().id().get());
         }
         self.fs.master().root.get()
     }
 
     /// Links that Linux shows the topmost directory to have beyond those that are stored: one for
     /// `.zfs`, where that is listed.
-    pub fn more_root_links(&self) -> u64 {
-        u64::from(self.lists_snapshots)
+    pub fn extra_root_links(&self) -> u64 {
+        u64::from(self.is_snapdir_visible)
     }
 
     /// The file of that number.
@@ -131,9 +131,9 @@ impl Files {
     }
 
     /// What there is to know of a file by its number: cheaper than opening it.
-    pub fn facts(&self, id: u64) -> Result<Facts> {
+    pub fn stat(&self, id: u64) -> Result<FileStat> {
         let id = ObjectId::new(id);
-        Ok(Facts::new(id, &self.fs.attributes(id)?))
+        Ok(FileStat::new(id, &self.fs.attributes(id)?))
     }
 
     /// The file of that path from the root, its parts split by `/`. Symbolic links are not
@@ -141,7 +141,7 @@ impl Files {
     pub fn find(&self, path: &[u8]) -> Result<Option<File>> {
         let mut at = self.root()?;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            if !at.facts().is_directory() {
+            if !at.stat().is_directory() {
                 return Ok(None);
             }
             match self.fs.lookup(&at.node, name)? {
@@ -159,18 +159,18 @@ impl Files {
 
     /// Shows the names in a directory to `visit`, in the order in which they are stored, until it
     /// says false. `.` and `..` are not among them.
-    pub fn list(&self, dir: &File, visit: &mut dyn FnMut(Name) -> bool) -> Result<()> {
+    pub fn read_dir(&self, dir: &File, visit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let mut show = |entry: zpl::Entry| {
-            let kind = Kind::from(entry.kind);
-            visit(Name { name: entry.name, id: entry.object.get(), kind })
+            let kind = FileType::from(entry.kind);
+            visit(DirEntry { name: entry.name, ino: entry.object.get(), kind })
         };
         Ok(self.fs.read_dir(&dir.node, None, &mut show)?)
     }
 
     /// All names in a directory, in the order of their bytes.
-    pub fn sorted(&self, dir: &File) -> Result<Vec<Name>> {
+    pub fn read_dir_sorted(&self, dir: &File) -> Result<Vec<DirEntry>> {
         let mut names = Vec::new();
-        self.list(dir, &mut |name| {
+        self.read_dir(dir, &mut |name| {
             names.push(name);
             true
         })?;
@@ -180,21 +180,21 @@ impl Files {
 }
 
 /// From here downwards the roots of snapshots have their numbers (ZFSCTL_INO_SNAPDIRS).
-const SNAPSHOTS: u64 = 0xffff_ffff_fffc;
+const ZFSCTL_INO_SNAPDIRS: u64 = 0xffff_ffff_fffc;
 
 impl File {
     /// Its number: the inode.
-    pub fn id(&self) -> u64 {
+    pub fn ino(&self) -> u64 {
         self.node.id().get()
     }
 
     /// What there is to know of it.
-    pub fn facts(&self) -> Facts {
-        Facts::new(self.node.id(), self.node.attributes())
+    pub fn stat(&self) -> FileStat {
+        FileStat::new(self.node.id(), self.node.attributes())
     }
 
     /// Where a symbolic link points.
-    pub fn target(&self) -> Result<Vec<u8>> {
+    pub fn read_link(&self) -> Result<Vec<u8>> {
         Ok(self.node.readlink()?)
     }
 
@@ -210,14 +210,14 @@ impl File {
 
     /// Its content.
     pub fn content(&self) -> Content {
-        Content::of_file(self.node.clone())
+        Content::from_node(self.node.clone())
     }
 }
 
 /// Opens a volume, or a snapshot of one, as its content.
-pub fn open_volume(dataset: &Dataset, look: Look) -> Result<(Content, Log)> {
+pub fn open_volume(dataset: &Dataset, look: ReadOptions) -> Result<(Content, IntentLogSummary)> {
     let objset = dataset.open()?;
-    let mut log = log_of(dataset, &objset, look);
+    let mut log = intent_log_records(dataset, &objset, look);
     let (volume, replayed) = zvol::Volume::open(&objset, log.as_mut())?;
     let mut trouble = None;
     if let Some(seq) = replayed.strange {
@@ -225,12 +225,19 @@ pub fn open_volume(dataset: &Dataset, look: Look) -> Result<(Content, Log)> {
     } else if let Some(zil::Stop::Failed(why)) = &replayed.stop {
         trouble = Some(format!("the intent log: {why}"));
     }
-    Ok((Content::of_volume(volume), Log { records: replayed.records, trouble }))
+    Ok((
+        Content::from_volume(volume),
+        IntentLogSummary { records: replayed.records, error: trouble },
+    ))
 }
 
 /// The records of a dataset's log; snapshots have none.
-fn log_of(dataset: &Dataset, objset: &dmu::Objset, look: Look) -> Option<Records> {
-    let txg = look.log.filter(|_| !dataset.is_snapshot())?;
+fn intent_log_records(
+    dataset: &Dataset,
+    objset: &dmu::Objset,
+    look: ReadOptions,
+) -> Option<Records> {
+    let txg = look.replay_after.filter(|_| !dataset.is_snapshot())?;
     let header = &objset.header().log;
     let (source, key) = (objset.source().clone(), objset.key().cloned());
     Some(Records::new(source, objset.id(), header, key, txg))

@@ -6,7 +6,7 @@ use super::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
     /// There is no such file or name, or no more.
-    Absent,
+    NotFound,
     /// There is no such extended attribute.
     NoXattr,
     /// Only a directory could answer.
@@ -34,7 +34,7 @@ pub enum Reason {
     /// The name is not UTF-8, and the file system takes nothing else.
     NameNotUtf8,
     /// The file may not go to another project, or another file system.
-    Elsewhere,
+    CrossDevice,
     /// The file would become too large.
     TooLarge,
     /// No space is left.
@@ -42,9 +42,9 @@ pub enum Reason {
     /// A quota is used up.
     OverQuota,
     /// The pool stands still, or is on its way out.
-    Stopped,
+    Suspended,
     /// The same, but it is done, and goes on with the pool: only a power cut could undo it.
-    Unkept,
+    NotCommitted,
     /// The disks could not give it, or what they gave breaks a rule.
     Unreadable,
 }
@@ -55,16 +55,16 @@ impl Error {
         if self.is_locked() {
             return Reason::Locked;
         }
-        if self.is_absence() {
-            return Reason::Absent;
+        if self.is_not_found() {
+            return Reason::NotFound;
         }
         let why = match self {
-            Self::Files(why) => why,
-            Self::Unkept => return Reason::Unkept,
+            Self::FileSystem(why) => why,
+            Self::NotCommitted => return Reason::NotCommitted,
             _ => return Reason::Unreadable,
         };
         match why {
-            zpl::Error::NoEntry { .. } => Reason::Absent,
+            zpl::Error::NoEntry { .. } => Reason::NotFound,
             zpl::Error::NoXattr { .. } => Reason::NoXattr,
             zpl::Error::NotDirectory { .. } => Reason::NotDirectory,
             zpl::Error::IsDirectory { .. } => Reason::IsDirectory,
@@ -79,11 +79,11 @@ impl Error {
                 Reason::NameTooLong
             }
             zpl::Error::NameNotUtf8 { .. } => Reason::NameNotUtf8,
-            zpl::Error::OtherProject { .. } => Reason::Elsewhere,
+            zpl::Error::OtherProject { .. } => Reason::CrossDevice,
             zpl::Error::TooLarge { .. } => Reason::TooLarge,
             zpl::Error::NoSpace { .. } => Reason::NoSpace,
             zpl::Error::OverQuota { .. } => Reason::OverQuota,
-            zpl::Error::Stopped { .. } | zpl::Error::Zil(zil::Error::Stopped) => Reason::Stopped,
+            zpl::Error::Stopped { .. } | zpl::Error::Zil(zil::Error::Stopped) => Reason::Suspended,
             _ => Reason::Unreadable,
         }
     }

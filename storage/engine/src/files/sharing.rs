@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use dsl::Kind as DatasetKind;
 
-use super::{File, Files, Kind, Name, Result};
-use crate::Pool;
+use super::{DirEntry, File, FileSystemReader, FileType, Result};
+use crate::RescuePool;
 
 /// A file system or volume of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct HeadDataset {
     /// Its full name.
     pub name: String,
     /// Whether it is a volume.
@@ -19,7 +19,7 @@ pub struct Head {
 
 /// What a dataset takes and may still take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct DatasetSpace {
     /// Bytes that it refers to.
     pub referenced: u64,
     /// Bytes that are available to it.
@@ -28,42 +28,42 @@ pub struct Room {
 
 /// Cookies from here on are those of names that the intent log brought; below are those of the
 /// dataset's own: 48 bits of the name's hash, then 13 bits of its number among those of one hash.
-const LOGGED: u64 = 1 << 61;
+const LOGGED_COOKIE: u64 = 1 << 61;
 const COLLISION_BITS: u32 = 13;
-const COLLISIONS: u64 = 1 << COLLISION_BITS;
+const MAX_COLLISIONS: u64 = 1 << COLLISION_BITS;
 
-fn cookie(cursor: zap::Cursor) -> u64 {
+fn to_cookie(cursor: zap::Cursor) -> u64 {
     let hash = cursor.hash >> 16;
     // no directory has so many names of one hash; a broken one goes on with the next
     match u64::from(cursor.collision) {
-        collision if collision < COLLISIONS => hash << COLLISION_BITS | collision,
-        _ => (hash.saturating_add(1) << COLLISION_BITS).min(LOGGED - 1),
+        collision if collision < MAX_COLLISIONS => hash << COLLISION_BITS | collision,
+        _ => (hash.saturating_add(1) << COLLISION_BITS).min(LOGGED_COOKIE - 1),
     }
 }
 
-fn cursor(cookie: u64) -> zap::Cursor {
-    let collision = u32::try_from(cookie % COLLISIONS).unwrap_or(0);
+fn to_cursor(cookie: u64) -> zap::Cursor {
+    let collision = u32::try_from(cookie % MAX_COLLISIONS).unwrap_or(0);
     zap::Cursor { hash: cookie >> COLLISION_BITS << 16, collision }
 }
 
-impl Files {
+impl FileSystemReader {
     /// Shows the names in a directory to `visit`, in the order in which they are stored, from a
     /// cookie on until it says false; with each name comes the cookie of the place behind it.
     /// Cookies grow, the first is 0, none reaches 2^62, and they are good as long as the pool is
     /// open.
-    pub fn list_from(
+    pub fn read_dir_from(
         &self,
         dir: &File,
         from: u64,
-        visit: &mut dyn FnMut(Name, u64) -> bool,
+        visit: &mut dyn FnMut(DirEntry, u64) -> bool,
     ) -> Result<()> {
-        let mut skip = from.saturating_sub(LOGGED);
-        let start = if from < LOGGED { cursor(from) } else { zap::Cursor::END };
-        let mut logged = LOGGED;
+        let mut skip = from.saturating_sub(LOGGED_COOKIE);
+        let start = if from < LOGGED_COOKIE { to_cursor(from) } else { zap::Cursor::END };
+        let mut logged = LOGGED_COOKIE;
         let mut last = from;
         let mut show = |entry: zpl::Entry| {
             let next = match entry.cursor {
-                zpl::Cursor::Stored(behind) => cookie(behind).max(last.saturating_add(1)),
+                zpl::Cursor::Stored(behind) => to_cookie(behind).max(last.saturating_add(1)),
                 zpl::Cursor::Logged(_) => {
                     logged = logged.saturating_add(1);
                     if skip > 0 {
@@ -74,21 +74,21 @@ impl Files {
                 }
             };
             last = next;
-            let kind = Kind::from(entry.kind);
-            visit(Name { name: entry.name, id: entry.object.get(), kind }, next)
+            let kind = FileType::from(entry.kind);
+            visit(DirEntry { name: entry.name, ino: entry.object.get(), kind }, next)
         };
         Ok(self.fs.read_dir(&dir.node, Some(&zpl::Cursor::Stored(start)), &mut show)?)
     }
 
     /// The number of the topmost directory.
-    pub fn root_id(&self) -> u64 {
+    pub fn root_object(&self) -> u64 {
         self.fs.master().root.get()
     }
 }
 
 impl File {
     /// Bytes that it takes on the drives, its dnode with them.
-    pub fn space(&self) -> u64 {
+    pub fn allocated(&self) -> u64 {
         let Some(object) = self.node.object() else { return 0 };
         let dnode = object.dnode();
         dnode.used_bytes.saturating_add(u64::from(dnode.slots).saturating_mul(512))
@@ -105,10 +105,10 @@ impl File {
     }
 }
 
-impl Pool {
+impl RescuePool {
     /// A dataset's name and those of all file systems and volumes below it, sorted, parents before
     /// their children. What cannot be told of is left out.
-    pub fn heads_below(&self, target: &str) -> Vec<Head> {
+    pub fn heads_below(&self, target: &str) -> Vec<HeadDataset> {
         let target = self.full_name(target);
         let mut found = BTreeMap::new();
         for head in self.tree().heads().filter_map(std::result::Result::ok) {
@@ -119,38 +119,38 @@ impl Pool {
                 found.insert(name, is_volume);
             }
         }
-        found.into_iter().map(|(name, is_volume)| Head { name, is_volume }).collect()
+        found.into_iter().map(|(name, is_volume)| HeadDataset { name, is_volume }).collect()
     }
 
     /// The names of a dataset's snapshots behind the `@`, oldest first.
     pub fn snapshot_names(&self, dataset: &str) -> crate::Result<Vec<String>> {
-        let snapshots = self.find(dataset)?.snapshots();
-        let snapshots = snapshots.map_err(|why| crate::Error::of_dataset(dataset, &why))?;
+        let snapshots = self.find_dataset(dataset)?.snapshots();
+        let snapshots = snapshots.map_err(|why| crate::Error::from_dsl_error(dataset, &why))?;
         Ok(snapshots.iter().filter_map(|each| each.part().map(str::to_owned)).collect())
     }
 
     /// What a dataset takes and may still take; zeros where that cannot be told.
-    pub fn room(&self, dataset: &str) -> Room {
-        let Ok(found) = self.find(dataset) else { return Room::default() };
+    pub fn space(&self, dataset: &str) -> DatasetSpace {
+        let Ok(found) = self.find_dataset(dataset) else { return DatasetSpace::default() };
         let number = |name: &str| {
             let value = found.property(name).ok().flatten();
             value.and_then(|property| property.value.parse().ok()).unwrap_or(0)
         };
-        Room { referenced: number("referenced"), available: number("available") }
+        DatasetSpace { referenced: number("referenced"), available: number("available") }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LOGGED, cookie, cursor};
+    use super::{LOGGED_COOKIE, to_cookie, to_cursor};
 
     #[test]
     fn cookies_stand_for_cursors() {
         for hash in [0_u64, 1, 0x1234_5678_9abc, (1 << 48) - 1] {
             for collision in [0, 1, 8191] {
                 let place = zap::Cursor { hash: hash << 16, collision };
-                assert_eq!(cursor(cookie(place)), place);
-                assert!(cookie(place) < LOGGED);
+                assert_eq!(to_cursor(to_cookie(place)), place);
+                assert!(to_cookie(place) < LOGGED_COOKIE);
             }
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn too_many_of_one_hash_go_on_with_the_next() {
         let place = zap::Cursor { hash: 7 << 16, collision: 9000 };
-        assert_eq!(cursor(cookie(place)), zap::Cursor { hash: 8 << 16, collision: 0 });
-        assert!(cookie(zap::Cursor::END) < LOGGED);
+        assert_eq!(to_cursor(to_cookie(place)), zap::Cursor { hash: 8 << 16, collision: 0 });
+        assert!(to_cookie(zap::Cursor::END) < LOGGED_COOKIE);
     }
 }

@@ -6,11 +6,11 @@ use ondisk::blkptr::{Protection, Regular};
 use serde_json::json;
 use units::{BlockId, Level};
 
-use super::{Facts, ROWS, unreadable};
-use crate::{Pool, Result};
+use super::{Facts, MAX_ROWS, unreadable_error};
+use crate::{RescuePool, Result};
 
 /// A pointer in a line.
-pub(super) fn short(pointer: &Blkptr) -> String {
+pub(super) fn format_pointer(pointer: &Blkptr) -> String {
     match pointer {
         Blkptr::Hole(hole) if hole.birth.is_zero() => "hole".to_owned(),
         Blkptr::Hole(hole) => format!("hole since txg {}", hole.birth),
@@ -38,7 +38,7 @@ pub(super) fn short(pointer: &Blkptr) -> String {
 }
 
 /// A pointer in full.
-fn full(pointer: &Blkptr) -> Facts {
+fn pointer_facts(pointer: &Blkptr) -> Facts {
     let mut facts = json!({
         "kind": match pointer {
             Blkptr::Hole(_) => "hole",
@@ -59,12 +59,12 @@ fn full(pointer: &Blkptr) -> Facts {
             facts["compression"] = json!(embedded.compression.to_string());
             facts["payload"] = json!(crate::hex(&embedded.payload));
         }
-        Blkptr::Regular(block) => regular(&mut facts, block),
+        Blkptr::Regular(block) => add_regular_facts(&mut facts, block),
     }
     facts
 }
 
-fn regular(facts: &mut Facts, block: &Regular) {
+fn add_regular_facts(facts: &mut Facts, block: &Regular) {
     let copies: Vec<String> = block.copies().map(|dva| dva.to_string()).collect();
     facts["copies"] = json!(copies);
     facts["psize"] = json!(block.psize);
@@ -81,15 +81,16 @@ fn regular(facts: &mut Facts, block: &Regular) {
     };
 }
 
-impl Pool {
+impl RescuePool {
     /// One block pointer of an object, in full; at level 0 with the block's first bytes.
     pub fn inspect_blkptr(&self, name: &str, object: u64, level: u8, block: u64) -> Result<Facts> {
         let found = self.object(name, object)?;
         let (number, id) = (level, BlockId::new(block));
         let subject = || format!("block {block} of level {level} of object {object} of '{name}'");
         let level = Level::new(number);
-        let pointer = found.pointer(level, id).map_err(|error| unreadable(subject(), &error))?;
-        let mut facts = full(&pointer);
+        let pointer =
+            found.pointer(level, id).map_err(|error| unreadable_error(subject(), &error))?;
+        let mut facts = pointer_facts(&pointer);
         if number == 0 && !pointer.is_hole() {
             match found.block(id) {
                 Ok(Some(content)) => {
@@ -108,7 +109,7 @@ impl Pool {
         let mut rows = Vec::new();
         let all = object.walk(&Plan::default(), &mut |place, found| {
             let what = match found {
-                Found::Pointer(pointer) => short(pointer),
+                Found::Pointer(pointer) => format_pointer(pointer),
                 Found::Trouble(error) => format!("cannot be read: {error}"),
             };
             rows.push(json!({
@@ -116,7 +117,7 @@ impl Pool {
                 "block": place.block.get(),
                 "pointer": what,
             }));
-            if rows.len() < ROWS { Next::Deeper } else { Next::Stop }
+            if rows.len() < MAX_ROWS { Next::Deeper } else { Next::Stop }
         });
         Ok(json!({ "object": object.id().get(), "complete": all, "pointers": rows }))
     }

@@ -13,20 +13,20 @@ use super::{Facts, blocks, lists};
 use crate::{Error, Result, summary};
 
 /// The devices that a path names: itself, and where it is an image of a whole disk its partitions.
-fn devices(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
+fn open_devices(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
     if path.is_dir() {
-        return Err(Error::Folder { path: path.display().to_string() });
+        return Err(Error::IsDirectory { path: path.display().to_string() });
     }
     let found = device::probe(&[path.to_owned()]);
     if let Some(refused) = found.refused.first() {
-        return Err(Error::of_device(refused));
+        return Err(Error::from_device_error(refused));
     }
     Ok(found.devices)
 }
 
 /// Those with a label; if there are none, all, to say what is wrong.
-fn labelled(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
-    let all = devices(path)?;
+fn labelled_devices(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
+    let all = open_devices(path)?;
     let good: Vec<_> =
         all.iter().filter(|device| spa::read_labels(device).0.is_some()).cloned().collect();
     Ok(if good.is_empty() { all } else { good })
@@ -35,14 +35,14 @@ fn labelled(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
 /// The four copies of each label on a device, what is wrong with each, and what the best says.
 pub fn labels(path: &Path) -> Result<Facts> {
     let mut all = Vec::new();
-    for device in labelled(path)? {
+    for device in labelled_devices(path)? {
         let (best, copies) = spa::read_labels(&device);
         let offsets = label::offsets(device.size());
         let rows: Vec<Facts> = copies
             .iter()
             .zip(offsets)
             .enumerate()
-            .map(|(index, (each, offset))| copy(index, offset, each, best.as_ref()))
+            .map(|(index, (each, offset))| label_copy(index, offset, each, best.as_ref()))
             .collect();
         let mut facts = json!({
             "device": device.name(),
@@ -53,14 +53,14 @@ pub fn labels(path: &Path) -> Result<Facts> {
             facts["problem"] = json!("the device is too small for labels");
         }
         if let Some(best) = best {
-            if let Some((size, wanted)) = summary::truncated(&best) {
+            if let Some((size, wanted)) = summary::truncation(&best) {
                 let what =
                     format!("truncated: its vdev takes {wanted} bytes, it ends after {size}");
                 facts["problem"] = json!(what);
             }
             facts["uberblocks"] = json!(best.slots.len());
             facts["newest_txg"] = json!(best.synced().get());
-            facts["config"] = lists::list(&best.config.nvlist);
+            facts["config"] = lists::nvlist_facts(&best.config.nvlist);
         }
         all.push(facts);
     }
@@ -70,7 +70,7 @@ pub fn labels(path: &Path) -> Result<Facts> {
     })
 }
 
-fn copy(index: usize, offset: u64, copy: &LabelCopy, best: Option<&Labelled>) -> Facts {
+fn label_copy(index: usize, offset: u64, copy: &LabelCopy, best: Option<&Labelled>) -> Facts {
     let slots = best.map_or(&[][..], |best| &best.slots);
     let standing = slots.iter().filter(|slot| usize::try_from(slot.copy).ok() == Some(index));
     let (state, txg) = match copy {
@@ -97,7 +97,7 @@ fn copy(index: usize, offset: u64, copy: &LabelCopy, best: Option<&Labelled>) ->
 /// The uberblocks that stand on a device, best first.
 pub fn uberblocks(path: &Path) -> Result<Facts> {
     let mut all = Vec::new();
-    for device in labelled(path)? {
+    for device in labelled_devices(path)? {
         let (best, _) = spa::read_labels(&device);
         let Some(best) = best else {
             let why = "none of its four copies is good; `inspect labels` says what each is";
@@ -108,7 +108,7 @@ pub fn uberblocks(path: &Path) -> Result<Facts> {
             .slots
             .iter()
             .map(|slot| {
-                let mut facts = uberblock(&slot.uberblock);
+                let mut facts = uberblock_facts(&slot.uberblock);
                 facts["copy"] = json!(slot.copy);
                 facts["offset"] = json!(slot.offset);
                 facts
@@ -122,7 +122,7 @@ pub fn uberblocks(path: &Path) -> Result<Facts> {
     })
 }
 
-pub(super) fn uberblock(uberblock: &Uberblock) -> Facts {
+pub(super) fn uberblock_facts(uberblock: &Uberblock) -> Facts {
     let mut facts = json!({
         "txg": uberblock.txg.get(),
         "time": uberblock.timestamp,
@@ -140,6 +140,6 @@ pub(super) fn uberblock(uberblock: &Uberblock) -> Facts {
     if uberblock.reflow.offset > 0 {
         facts["reflow_offset"] = json!(uberblock.reflow.offset);
     }
-    facts["root"] = json!(blocks::short(&uberblock.root));
+    facts["root"] = json!(blocks::format_pointer(&uberblock.root));
     facts
 }

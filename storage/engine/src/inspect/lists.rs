@@ -6,19 +6,19 @@ use ondisk::nvlist::{Nvlist, Value};
 use serde_json::{Map, json};
 use spa::Directory;
 
-use super::{Facts, unreadable};
-use crate::{Error, Pool, Result};
+use super::{Facts, unreadable_error};
+use crate::{Error, RescuePool, Result};
 
 /// A history is a ring of this size at most.
-const LONGEST: u64 = 1 << 30;
+const MAX_HISTORY_SIZE: u64 = 1 << 30;
 
 /// A list.
-pub(super) fn list(list: &Nvlist) -> Facts {
-    let entries = list.iter().map(|(name, each)| (name.to_owned(), value(each)));
+pub(super) fn nvlist_facts(list: &Nvlist) -> Facts {
+    let entries = list.iter().map(|(name, each)| (name.to_owned(), value_facts(each)));
     Facts::Object(entries.collect::<Map<_, _>>())
 }
 
-fn value(value: &Value) -> Facts {
+fn value_facts(value: &Value) -> Facts {
     let text = |bytes: &Vec<u8>| Facts::from(String::from_utf8_lossy(bytes).into_owned());
     match value {
         Value::Flag => Facts::Bool(true),
@@ -44,31 +44,31 @@ fn value(value: &Value) -> Facts {
         Value::U64s(all) => json!(all),
         Value::Bools(all) => json!(all),
         Value::Strs(all) => all.iter().map(text).collect(),
-        Value::List(inner) => list(inner),
-        Value::Lists(all) => all.iter().map(list).collect(),
+        Value::List(inner) => nvlist_facts(inner),
+        Value::Lists(all) => all.iter().map(nvlist_facts).collect(),
     }
 }
 
-impl Pool {
+impl RescuePool {
     /// What the pool says of itself.
     pub fn inspect_config(&self) -> Facts {
-        list(self.spa().list())
+        nvlist_facts(self.spa().list())
     }
 
     /// The pool's command history: what people did, and what the pool did itself (`internal`).
     pub fn inspect_history(&self, internal: bool) -> Result<Facts> {
-        history(self.name(), self.spa().directory(), internal)
+        read_history(self.name(), self.spa().directory(), internal)
     }
 }
 
 /// What was done to a pool, and what it did itself (`internal`).
-pub(crate) fn history(name: &str, directory: &Directory, internal: bool) -> Result<Facts> {
+pub(crate) fn read_history(name: &str, directory: &Directory, internal: bool) -> Result<Facts> {
     let failed = |error: &dyn std::fmt::Display| {
-        unreadable(format!("the history of pool '{name}'"), &error.to_string())
+        unreadable_error(format!("the history of pool '{name}'"), &error.to_string())
     };
     let object = directory.object("history").map_err(|error| failed(&error))?;
     let Some(object) = object else {
-        return Err(Error::NoSuchThing { what: format!("history in pool '{name}'") });
+        return Err(Error::NotFound { what: format!("history in pool '{name}'") });
     };
     let mut bonus = Reader::new("history header", object.bonus(), object.bonus_order());
     let header = HistoryHeader::read(&mut bonus).map_err(|error| failed(&error))?;
@@ -76,7 +76,7 @@ pub(crate) fn history(name: &str, directory: &Directory, internal: bool) -> Resu
     for range in header.ranges() {
         let length = range.end.saturating_sub(range.start);
         let all = length.saturating_add(bytes.len() as u64);
-        if all > LONGEST {
+        if all > MAX_HISTORY_SIZE {
             return Err(failed(&format!("it would be {all} bytes long")));
         }
         let mut part = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -86,14 +86,14 @@ pub(crate) fn history(name: &str, directory: &Directory, internal: bool) -> Resu
     let mut rows = Vec::new();
     for found in Records::new(&bytes) {
         match found {
-            Ok(found) => rows.extend(record(&found, internal)),
+            Ok(found) => rows.extend(history_record(&found, internal)),
             Err(error) => rows.push(json!({ "error": error.to_string() })),
         }
     }
     Ok(json!({ "pool": name, "lost": header.lost, "records": rows }))
 }
 
-fn record(found: &HistoryRecord, internal: bool) -> Option<Facts> {
+fn history_record(found: &HistoryRecord, internal: bool) -> Option<Facts> {
     let command = found.command();
     if command.is_none() && !internal {
         return None;
@@ -118,7 +118,7 @@ fn record(found: &HistoryRecord, internal: bool) -> Option<Facts> {
     }
     for (name, field) in [("input", "in_nvl"), ("output", "out_nvl")] {
         if let (Some(inner), true) = (found.nvlist.nvlist(field), internal) {
-            facts.insert(name.to_owned(), list(inner));
+            facts.insert(name.to_owned(), nvlist_facts(inner));
         }
     }
     if let Some(user) = found.user() {

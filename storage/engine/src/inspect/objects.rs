@@ -8,26 +8,26 @@ use serde_json::json;
 use units::ObjectId;
 use zap::{Entry, Value, Zap};
 
-use super::{Facts, ROWS, blocks, unreadable};
-use crate::{Error, Pool, Result};
+use super::{Facts, MAX_ROWS, blocks, unreadable_error};
+use crate::{Error, RescuePool, Result};
 
-impl Pool {
+impl RescuePool {
     /// The head of an object set, and its objects.
     pub fn inspect_objset(&self, name: &str) -> Result<Facts> {
         let objset = self.objset(name)?;
         let mut objects = Vec::new();
         let mut complete = true;
         for found in objset.objects() {
-            if objects.len() >= ROWS {
+            if objects.len() >= MAX_ROWS {
                 complete = false;
                 break;
             }
             objects.push(match found {
-                Ok((id, dnode)) => row(id, &dnode),
+                Ok((id, dnode)) => dnode_row(id, &dnode),
                 Err(error) => json!({ "type": format!("cannot be read: {error}") }),
             });
         }
-        let mut facts = head(&objset);
+        let mut facts = objset_header(&objset);
         facts["name"] = json!(self.full_name(name));
         facts["complete"] = json!(complete);
         facts["objects"] = Facts::Array(objects);
@@ -38,18 +38,19 @@ impl Pool {
     pub fn inspect_object(&self, name: &str, object: u64) -> Result<Facts> {
         let found = self.object(name, object)?;
         let dnode = found.dnode();
-        let mut facts = row(found.id(), dnode);
+        let mut facts = dnode_row(found.id(), dnode);
         facts["slots"] = json!(dnode.slots);
         facts["indirect_size"] = json!(dnode.indirect_size());
         facts["checksum"] = json!(dnode.checksum);
         facts["compression"] = json!(dnode.compression);
         facts["flags"] = json!(format!("{:#04x}", dnode.flags.0));
         facts["max_block"] = json!(dnode.max_block.get());
-        facts["pointers"] = dnode.pointers.iter().map(|each| json!(blocks::short(each))).collect();
+        facts["pointers"] =
+            dnode.pointers.iter().map(|each| json!(blocks::format_pointer(each))).collect();
         if let Some(spill) = &dnode.spill {
-            facts["spill"] = json!(blocks::short(spill));
+            facts["spill"] = json!(blocks::format_pointer(spill));
         }
-        bonus(&mut facts, &found);
+        add_bonus(&mut facts, &found);
         Ok(facts)
     }
 
@@ -60,23 +61,25 @@ impl Pool {
         let table = match Zap::open(found) {
             Err(zap::Error::NotATable { .. }) => {
                 let what = format!("name table in object {object} of '{name}'");
-                return Err(Error::NoSuchThing { what });
+                return Err(Error::NotFound { what });
             }
-            other => other.map_err(|error| unreadable(&*subject, &error))?,
+            other => other.map_err(|error| unreadable_error(&*subject, &error))?,
         };
         let (micro, count) = table
             .is_micro()
             .and_then(|micro| Ok((micro, table.count()?)))
-            .map_err(|error| unreadable(&*subject, &error))?;
+            .map_err(|error| unreadable_error(&*subject, &error))?;
         let mut rows = Vec::new();
         let mut complete = true;
         for found in table.entries() {
-            if rows.len() >= ROWS {
+            if rows.len() >= MAX_ROWS {
                 complete = false;
                 break;
             }
             rows.push(match found {
-                Ok(entry) => json!({ "name": entry_name(&entry), "value": value(&entry.value) }),
+                Ok(entry) => {
+                    json!({ "name": entry_name(&entry), "value": zap_value(&entry.value) })
+                }
                 Err(error) => json!({ "name": format!("cannot be read: {error}") }),
             });
         }
@@ -90,21 +93,21 @@ impl Pool {
     }
 }
 
-fn head(objset: &Objset) -> Facts {
+fn objset_header(objset: &Objset) -> Facts {
     let header = objset.header();
     json!({
         "name": "",
         "id": objset.id().get(),
         "kind": format!("{:?}", header.kind).to_lowercase(),
         "flags": format!("{:#x}", header.flags.0),
-        "root": blocks::short(objset.root()),
+        "root": blocks::format_pointer(objset.root()),
         "log_claim_txg": header.log.claim_txg.get(),
         "log_replay_sequence": header.log.replay_seq,
-        "log_chain": blocks::short(&header.log.chain),
+        "log_chain": blocks::format_pointer(&header.log.chain),
     })
 }
 
-fn row(id: ObjectId, dnode: &Dnode) -> Facts {
+fn dnode_row(id: ObjectId, dnode: &Dnode) -> Facts {
     json!({
         "object": id.get(),
         "type": dnode.kind.name(),
@@ -118,18 +121,18 @@ fn row(id: ObjectId, dnode: &Dnode) -> Facts {
 }
 
 /// The bonus as what it is, as far as that is told by its type; else as bytes.
-fn bonus(facts: &mut Facts, object: &Object) {
+fn add_bonus(facts: &mut Facts, object: &Object) {
     let bytes = object.bonus();
     if bytes.is_empty() {
         return;
     }
     facts["bonus_content"] = match object.dnode().bonus_kind.content() {
-        Content::Words64 => words(bytes, object.bonus_order()),
+        Content::Words64 => bonus_words(bytes, object.bonus_order()),
         _ => json!(crate::hex(bytes)),
     };
 }
 
-fn words(bytes: &[u8], order: ondisk::Order) -> Facts {
+fn bonus_words(bytes: &[u8], order: ondisk::Order) -> Facts {
     let mut reader = Reader::new("bonus", bytes, order);
     std::iter::from_fn(|| reader.u64().ok()).map(Facts::from).collect()
 }
@@ -141,7 +144,7 @@ fn entry_name(entry: &Entry) -> String {
     }
 }
 
-fn value(value: &Value) -> Facts {
+fn zap_value(value: &Value) -> Facts {
     if value.int_size() == 1 {
         return match value.string() {
             Some(text) if !text.chars().any(char::is_control) => json!(text),

@@ -4,39 +4,39 @@ use ondisk::spacemap::{Action, Entry};
 use serde_json::json;
 use spa::{TopSpace, space_map_entries};
 
-use super::{Facts, ROWS, unreadable};
-use crate::{Error, Pool, Result};
+use super::{Facts, MAX_ROWS, unreadable_error};
+use crate::{Error, RescuePool, Result};
 
-impl Pool {
+impl RescuePool {
     /// The top-level vdevs with what is allocated on each; of one its metaslabs; of one of those
     /// the entries of its map.
     pub fn inspect_space(&self, vdev: Option<u32>, metaslab: Option<usize>) -> Result<Facts> {
         let subject = || format!("the space of pool '{}'", self.name());
-        let tops = self.spa().space().map_err(|error| unreadable(subject(), &error))?;
+        let tops = self.spa().space().map_err(|error| unreadable_error(subject(), &error))?;
         let Some(vdev) = vdev else {
-            let rows: Vec<Facts> = tops.iter().map(top).collect();
+            let rows: Vec<Facts> = tops.iter().map(vdev_row).collect();
             return Ok(json!({ "pool": self.name(), "vdevs": rows }));
         };
-        let no_vdev = || Error::NoSuchThing {
+        let no_vdev = || Error::NotFound {
             what: format!("vdev {vdev} with space in pool '{}'", self.name()),
         };
         let found = tops.iter().find(|top| top.vdev.get() == vdev).ok_or_else(no_vdev)?;
-        let Some(number) = metaslab else { return self.metaslabs(found) };
-        let no_map = || Error::NoSuchThing { what: format!("metaslab {number} on vdev {vdev}") };
+        let Some(number) = metaslab else { return self.metaslab_rows(found) };
+        let no_map = || Error::NotFound { what: format!("metaslab {number} on vdev {vdev}") };
         let map = found.maps.get(number).ok_or_else(no_map)?;
         let start = (number as u64).checked_shl(found.metaslab_shift).unwrap_or(0);
         let Some(map) = map else {
             return Ok(json!({ "metaslab": number, "offset": start, "entries": [] }));
         };
-        let object = self.spa().mos().object(*map).map_err(|e| unreadable(subject(), &e))?;
-        let shift = top_shift(self, vdev);
+        let object = self.spa().mos().object(*map).map_err(|e| unreadable_error(subject(), &e))?;
+        let shift = vdev_ashift(self, vdev);
         let mut rows = Vec::new();
         let header = space_map_entries(&object, &mut |entry| {
-            if rows.len() < ROWS {
-                rows.extend(row(entry, shift, start));
+            if rows.len() < MAX_ROWS {
+                rows.extend(entry_row(entry, shift, start));
             }
         });
-        let header = header.map_err(|error| unreadable(subject(), &error))?;
+        let header = header.map_err(|error| unreadable_error(subject(), &error))?;
         Ok(json!({
             "metaslab": number,
             "offset": start,
@@ -47,14 +47,14 @@ impl Pool {
         }))
     }
 
-    fn metaslabs(&self, top: &TopSpace) -> Result<Facts> {
+    fn metaslab_rows(&self, top: &TopSpace) -> Result<Facts> {
         let mut rows = Vec::new();
         for (number, map) in top.maps.iter().enumerate() {
             let start = (number as u64).checked_shl(top.metaslab_shift).unwrap_or(0);
             let mut facts = json!({ "metaslab": number, "offset": start });
             if let Some(map) = map {
                 let object = self.spa().mos().object(*map);
-                let object = object.map_err(|error| unreadable("a space map", &error))?;
+                let object = object.map_err(|error| unreadable_error("a space map", &error))?;
                 let header = {
                     let mut bonus =
                         ondisk::Reader::new("space map", object.bonus(), object.bonus_order());
@@ -79,7 +79,7 @@ impl Pool {
     }
 }
 
-fn top(space: &TopSpace) -> Facts {
+fn vdev_row(space: &TopSpace) -> Facts {
     json!({
         "vdev": space.vdev.get(),
         "guid": space.guid.get(),
@@ -92,13 +92,13 @@ fn top(space: &TopSpace) -> Facts {
 }
 
 /// log2 of the unit of a vdev's maps.
-fn top_shift(pool: &Pool, vdev: u32) -> u32 {
+fn vdev_ashift(pool: &RescuePool, vdev: u32) -> u32 {
     let root = pool.spa().config().tree.as_ref();
     let top = root.and_then(|root| root.children.iter().find(|top| top.id.get() == vdev));
     top.and_then(|top| u32::try_from(top.ashift?).ok()).unwrap_or(9)
 }
 
-fn row(entry: Entry, shift: u32, start: u64) -> Option<Facts> {
+fn entry_row(entry: Entry, shift: u32, start: u64) -> Option<Facts> {
     match entry {
         Entry::Range { action, .. } => {
             let (offset, length) = entry.bytes(shift, start)?;

@@ -5,13 +5,13 @@ use spa::{Candidate, Labelled};
 use units::{Guid, Txg, VdevId};
 
 use super::{Vdev, VdevState};
-use crate::error::Lacking;
+use crate::error::UnavailableVdev;
 
 /// Bytes at the ends of a device that labels take and its vdev does not have.
-const LABELS: u64 = (4 << 20) + (512 << 10);
+const LABELS_SIZE: u64 = (4 << 20) + (512 << 10);
 
 /// The top-level vdevs: as the pool knows them if it could be opened, else as its labels do.
-pub(crate) fn trees(candidate: &Candidate, pool: Option<&spa::Pool>) -> Vec<VdevConfig> {
+pub(crate) fn top_vdevs(candidate: &Candidate, pool: Option<&spa::Pool>) -> Vec<VdevConfig> {
     if let Some(root) = pool.and_then(|pool| pool.config().tree.as_ref()) {
         return root.children.clone();
     }
@@ -44,19 +44,19 @@ pub(crate) fn vdev_name(config: &VdevConfig) -> String {
 }
 
 /// The device of a leaf.
-fn device(candidate: &Candidate, leaf: Guid) -> Option<&Labelled> {
+fn find_device(candidate: &Candidate, leaf: Guid) -> Option<&Labelled> {
     candidate.devices.iter().find(|device| device.guid() == leaf)
 }
 
 /// The newest txg that any device of the same top-level vdev knows.
-pub(crate) fn newest_sibling(candidate: &Candidate, device: &Labelled) -> Txg {
+pub(crate) fn newest_sibling_txg(candidate: &Candidate, device: &Labelled) -> Txg {
     let top = device.config.top_guid;
     let siblings = candidate.devices.iter().filter(|other| other.config.top_guid == top);
     siblings.map(Labelled::synced).max().unwrap_or(Txg::ZERO)
 }
 
 /// The size of a device (bytes) and what its label wants, if it is too short.
-pub(crate) fn truncated(device: &Labelled) -> Option<(u64, u64)> {
+pub(crate) fn truncation(device: &Labelled) -> Option<(u64, u64)> {
     let tree = device.config.pool.tree.as_ref()?;
     let asize = tree.asize?;
     let share = match tree.kind {
@@ -66,24 +66,24 @@ pub(crate) fn truncated(device: &Labelled) -> Option<(u64, u64)> {
         }
         _ => asize,
     };
-    let (size, wanted) = (device.device.size(), share.checked_add(LABELS)?);
+    let (size, wanted) = (device.device.size(), share.checked_add(LABELS_SIZE)?);
     (size < wanted).then_some((size, wanted))
 }
 
 /// Whether blocks can be read from a vdev, by the devices that are there.
-fn can_be_read(config: &VdevConfig, candidate: &Candidate) -> bool {
-    let gone = || config.children.iter().filter(|child| !can_be_read(child, candidate)).count();
+fn is_readable(config: &VdevConfig, candidate: &Candidate) -> bool {
+    let gone = || config.children.iter().filter(|child| !is_readable(child, candidate)).count();
     match config.kind {
-        VdevKind::Disk | VdevKind::File => device(candidate, config.guid).is_some(),
+        VdevKind::Disk | VdevKind::File => find_device(candidate, config.guid).is_some(),
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => gone() < config.children.len(),
-        VdevKind::Raidz | VdevKind::Draid => gone() <= spare(config),
+        VdevKind::Raidz | VdevKind::Draid => gone() <= redundancy(config),
         VdevKind::Missing => false,
         _ => true,
     }
 }
 
 /// How many children a vdev can do without.
-fn spare(config: &VdevConfig) -> usize {
+fn redundancy(config: &VdevConfig) -> usize {
     match config.kind {
         VdevKind::Raidz | VdevKind::Draid => {
             usize::try_from(config.nparity.unwrap_or(1)).unwrap_or(0)
@@ -96,47 +96,50 @@ fn spare(config: &VdevConfig) -> usize {
 }
 
 /// What a vdev lacks, if it is more than it can do without.
-pub(crate) fn lacking(config: &VdevConfig, candidate: &Candidate) -> Option<Lacking> {
-    if can_be_read(config, candidate) {
+pub(crate) fn unavailable_vdev(
+    config: &VdevConfig,
+    candidate: &Candidate,
+) -> Option<UnavailableVdev> {
+    if is_readable(config, candidate) {
         return None;
     }
     let leaves = candidate.leaves(config).filter(|leaf| leaf.device.is_none());
-    Some(Lacking {
+    Some(UnavailableVdev {
         vdev: vdev_name(config),
         devices: config.children.len().max(1),
         missing: leaves.map(|leaf| leaf.path).collect(),
-        spare: spare(config),
+        redundancy: redundancy(config),
     })
 }
 
 /// The same of all top-level vdevs, as the labels know them; some may not be known at all.
-pub(crate) fn all_lacking(candidate: &Candidate) -> Vec<Lacking> {
+pub(crate) fn unavailable_vdevs(candidate: &Candidate) -> Vec<UnavailableVdev> {
     let holes = candidate.config().map_or(&[][..], |config| &config.pool.holes);
     let of = |id: u32| match candidate.top(VdevId::new(id)) {
-        Some(config) => lacking(config, candidate),
+        Some(config) => unavailable_vdev(config, candidate),
         None if holes.contains(&u64::from(id)) => None,
         None => {
             let (vdev, missing) = (format!("vdev {id}"), Vec::new());
-            Some(Lacking { vdev, devices: 0, missing, spare: 0 })
+            Some(UnavailableVdev { vdev, devices: 0, missing, redundancy: 0 })
         }
     };
     (0..top_count(candidate)).filter_map(of).collect()
 }
 
 /// Describes a vdev and all below it.
-pub(super) fn describe(config: &VdevConfig, candidate: &Candidate, is_top: bool) -> Vdev {
-    let below = config.children.iter().map(|child| describe(child, candidate, false));
+pub(super) fn summarize_vdev(config: &VdevConfig, candidate: &Candidate, is_top: bool) -> Vdev {
+    let below = config.children.iter().map(|child| summarize_vdev(child, candidate, false));
     let children: Vec<Vdev> = below.collect();
     let is_device = matches!(config.kind, VdevKind::Disk | VdevKind::File);
-    let device = device(candidate, config.guid).filter(|_| is_device);
-    let newest = device.map(|device| newest_sibling(candidate, device));
+    let device = find_device(candidate, config.guid).filter(|_| is_device);
+    let newest = device.map(|device| newest_sibling_txg(candidate, device));
     let stale = device.map(Labelled::synced).filter(|synced| Some(*synced) < newest);
     let whole =
         children.iter().all(|child| matches!(child.state, VdevState::Online | VdevState::Removed));
     let state = match config.kind {
         VdevKind::Indirect | VdevKind::Hole => VdevState::Removed,
-        _ if !can_be_read(config, candidate) => VdevState::Missing,
-        _ if device.is_some_and(|device| truncated(device).is_some()) => VdevState::Truncated,
+        _ if !is_readable(config, candidate) => VdevState::Missing,
+        _ if device.is_some_and(|device| truncation(device).is_some()) => VdevState::Truncated,
         _ if stale.is_some() => VdevState::Stale,
         _ if !whole => VdevState::Degraded,
         _ => VdevState::Online,
@@ -144,7 +147,7 @@ pub(super) fn describe(config: &VdevConfig, candidate: &Candidate, is_top: bool)
     Vdev {
         name: vdev_name(config),
         kind: config.kind.name().to_owned(),
-        class: class(config),
+        class: allocation_class(config),
         guid: config.guid.get(),
         state,
         path: config.path.clone(),
@@ -156,7 +159,7 @@ pub(super) fn describe(config: &VdevConfig, candidate: &Candidate, is_top: bool)
     }
 }
 
-fn class(config: &VdevConfig) -> Option<String> {
+fn allocation_class(config: &VdevConfig) -> Option<String> {
     if config.is_log {
         return Some("log".to_owned());
     }
@@ -169,7 +172,7 @@ fn class(config: &VdevConfig) -> Option<String> {
 }
 
 /// Describes a spare or a cache.
-pub(super) fn describe_extra(config: &VdevConfig, others: &[Labelled]) -> Vdev {
+pub(super) fn summarize_auxiliary(config: &VdevConfig, others: &[Labelled]) -> Vdev {
     let found = others.iter().find(|other| other.guid() == config.guid);
     // a distributed spare is part of its draid
     let there = found.is_some() || config.kind == VdevKind::DraidSpare;

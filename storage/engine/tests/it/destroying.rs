@@ -3,41 +3,41 @@
 use std::sync::Arc;
 
 use device::{Device, Memory};
-use engine::held::{self, DestroyPlan, Held, NewDataset, NewPool, NewVdev, Purpose, Shape};
+use engine::pool::{self, DestroyPlan, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape};
 
-use crate::held::{faults_found, world, write_file};
+use crate::test_pool::{environment, verify_pool, write_file};
 
 /// More than one batch.
 const MANY: usize = 300;
 
-fn pool() -> (Held, Arc<dyn Device>) {
+fn pool() -> (Pool, Arc<dyn Device>) {
     let drive: Arc<dyn Device> = Arc::new(Memory::blank("drive", 128 << 20));
     let drives = vec!["drive".into()];
     let new = NewPool {
         name: "tank".to_owned(),
-        vdevs: vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }],
+        vdevs: vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }],
         ashift: None,
         properties: Vec::new(),
         force: false,
     };
-    (held::create_on(&new, &[Arc::clone(&drive)], &world()).unwrap(), drive)
+    (pool::create_on_devices(&new, &[Arc::clone(&drive)], &environment()).unwrap(), drive)
 }
 
-fn make(held: &Held, name: &str) {
+fn make(held: &Pool, name: &str) {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
     held.create_filesystem(&new).unwrap();
 }
 
-fn snapshots(held: &Held, filesystem: &str) -> Vec<String> {
+fn snapshots(held: &Pool, filesystem: &str) -> Vec<String> {
     let all = held.snapshots(filesystem).unwrap().into_iter();
     all.map(|it| format!("{filesystem}@{}", it.name)).collect()
 }
 
 /// Exports the pool and examines it.
-fn assert_clean(held: &Held, drive: Arc<dyn Device>) {
+fn assert_clean(held: &Pool, drive: Arc<dyn Device>) {
     held.export().unwrap();
-    let search = engine::search_on(&[drive]);
-    assert_eq!(faults_found(&search, "tank"), Vec::<String>::new());
+    let search = engine::search_devices(&[drive]);
+    assert_eq!(verify_pool(&search, "tank"), Vec::<String>::new());
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_plan_stops_between_batches_and_spares_new_snapshots() {
         if number % 50 == 0 {
             write_file(&held, "tank/a", &format!("file{number}"), &vec![7; 40_000]);
         }
-        held.snapshot(&[format!("tank/a@{number}")]).unwrap();
+        held.create_snapshots(&[format!("tank/a@{number}")]).unwrap();
     }
     let mut plan = DestroyPlan::new(snapshots(&held, "tank/a"), false);
     held.destroy_batch(&mut plan).unwrap();
@@ -57,7 +57,7 @@ fn a_plan_stops_between_batches_and_spares_new_snapshots() {
     assert_eq!(snapshots(&held, "tank/a"), plan.names_left());
     let last = plan.names_left().last().unwrap().clone();
     held.destroy(&last).unwrap();
-    held.snapshot(std::slice::from_ref(&last)).unwrap();
+    held.create_snapshots(std::slice::from_ref(&last)).unwrap();
     while !plan.next_names().is_empty() {
         held.destroy_batch(&mut plan).unwrap();
     }
@@ -71,7 +71,7 @@ fn nothing_is_destroyed_if_the_plan_cannot_be() {
     make(&held, "tank/a");
     let names: Vec<String> = ["one", "two", "three"].map(|it| format!("tank/a@{it}")).into();
     for name in &names {
-        held.snapshot(std::slice::from_ref(name)).unwrap();
+        held.create_snapshots(std::slice::from_ref(name)).unwrap();
     }
     let clone = NewDataset { name: "tank/clone".to_owned(), properties: Vec::new() };
     held.clone_snapshot("tank/a@two", &clone).unwrap();

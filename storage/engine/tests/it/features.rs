@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::held::{self, Held, Move, MoveKind, NewDataset, Shape, Wishes};
+use engine::pool::{self, CreateOptions, MoveKind, NewDataset, Pool, RenameRequest, Shape};
 use units::ObjectId;
 
-use crate::held::{Folder, caller, faults, new_pool, world, write_file};
-use crate::shared::zdb;
+use crate::shared_blocks::run_zdb;
+use crate::test_pool::{TempDir, check_pool, credentials, environment, new_pool, write_file};
 
 /// How many uses each enabled feature has, in the pool whose images are in a folder.
 fn uses(folder: &Path) -> BTreeMap<String, u64> {
@@ -25,9 +25,9 @@ fn uses(folder: &Path) -> BTreeMap<String, u64> {
 
 /// The pool in a folder has no faults, `zdb` finds no count that differs, and a feature has so many
 /// uses.
-fn assert_uses(folder: &Folder, feature: &str, wanted: u64) {
-    assert_eq!(faults(folder, "tank"), Vec::<String>::new(), "{feature}");
-    assert!(!zdb(folder.path(), &["-d"]).contains("mismatch"), "{feature}");
+fn assert_uses(folder: &TempDir, feature: &str, wanted: u64) {
+    assert_eq!(check_pool(folder, "tank"), Vec::<String>::new(), "{feature}");
+    assert!(!run_zdb(folder.path(), &["-d"]).contains("mismatch"), "{feature}");
     assert_eq!(uses(folder.path()).get(feature), Some(&wanted), "{feature}");
 }
 
@@ -35,30 +35,30 @@ fn properties(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn import(folder: &Folder) -> Held {
-    held::hold(&[folder.path().into()], "tank", false, &world()).unwrap()
+fn import(folder: &TempDir) -> Pool {
+    pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap()
 }
 
 /// Makes a pool, has it changed, and exports it.
-fn made(name: &str, wishes: &[(&str, &str)], change: impl FnOnce(&Held)) -> Folder {
-    let folder = Folder::new(name, 1, 128 << 20);
+fn made(name: &str, wishes: &[(&str, &str)], change: impl FnOnce(&Pool)) -> TempDir {
+    let folder = TempDir::new(name, 1, 128 << 20);
     let mut new = new_pool(&folder, Shape::Single, 1);
     new.properties.clear();
-    let wishes = Wishes::of(&properties(wishes), false).unwrap();
-    let held = held::create_with(&new, wishes, &world()).unwrap();
+    let wishes = CreateOptions::parse(&properties(wishes), false).unwrap();
+    let held = pool::create_with_options(&new, wishes, &environment()).unwrap();
     change(&held);
     held.export().unwrap();
     folder
 }
 
 /// Imports the pool, has it changed, and exports it.
-fn changed(folder: &Folder, change: impl FnOnce(&Held)) {
+fn changed(folder: &TempDir, change: impl FnOnce(&Pool)) {
     let held = import(folder);
     change(&held);
     held.export().unwrap();
 }
 
-fn destroy_all(folder: &Folder, names: &[&str]) {
+fn destroy_all(folder: &TempDir, names: &[&str]) {
     changed(folder, |held| {
         for name in names {
             held.destroy(name).unwrap();
@@ -67,10 +67,10 @@ fn destroy_all(folder: &Folder, names: &[&str]) {
 }
 
 /// A snapshot and a clone declare what their origin declares; the count falls with each that goes.
-fn counts_datasets(name: &str, feature: &str, begin: impl FnOnce(&Held)) {
+fn counts_datasets(name: &str, feature: &str, begin: impl FnOnce(&Pool)) {
     let folder = made(name, &[], begin);
     assert_uses(&folder, feature, 1);
-    changed(&folder, |held| held.snapshot(&["tank/a@s".to_owned()]).unwrap());
+    changed(&folder, |held| held.create_snapshots(&["tank/a@s".to_owned()]).unwrap());
     assert_uses(&folder, feature, 2);
     changed(&folder, |held| {
         let clone = NewDataset { name: "tank/c".to_owned(), properties: Vec::new() };
@@ -83,7 +83,7 @@ fn counts_datasets(name: &str, feature: &str, begin: impl FnOnce(&Held)) {
     assert_uses(&folder, feature, 0);
 }
 
-fn create(held: &Held, all: &[(&str, &str)]) {
+fn create(held: &Pool, all: &[(&str, &str)]) {
     let properties = properties(all);
     held.create_filesystem(&NewDataset { name: "tank/a".to_owned(), properties }).unwrap();
 }
@@ -112,16 +112,16 @@ fn rename_and_link_activate_longname() {
             create(held, &[("longname", "on")]);
             write_file(held, "tank/a", "short", b"x");
             held.sync().unwrap();
-            let live = held.files("tank/a").unwrap();
-            let dir = ObjectId::new(live.files().root().unwrap().id());
-            let file = live.files().find(b"short").unwrap().unwrap().id();
+            let live = held.filesystem("tank/a").unwrap();
+            let dir = ObjectId::new(live.reader().root().unwrap().ino());
+            let file = live.reader().find(b"short").unwrap().unwrap().ino();
             let to = "n".repeat(1000);
             if link {
-                live.link(&caller(), ObjectId::new(file), dir, to.as_bytes()).unwrap();
+                live.link(&credentials(), ObjectId::new(file), dir, to.as_bytes()).unwrap();
             } else {
                 let (from, to, kind) = (b"short".as_slice(), to.as_bytes(), MoveKind::NoReplace);
-                let how = Move { from_dir: dir, from, to_dir: dir, to, kind };
-                live.rename(&caller(), &how).unwrap();
+                let how = RenameRequest { from_dir: dir, from, to_dir: dir, to, mode: kind };
+                live.rename(&credentials(), &how).unwrap();
             }
         });
         assert_uses(&folder, "longname", 1);
@@ -130,12 +130,12 @@ fn rename_and_link_activate_longname() {
 
 #[test]
 fn replay_of_intent_log_activates_longname() {
-    let folder = Folder::new("longname-replay", 1, 128 << 20);
-    let after_crash = Folder::new("longname-replayed", 0, 0);
+    let folder = TempDir::new("longname-replay", 1, 128 << 20);
+    let after_crash = TempDir::new("longname-replayed", 0, 0);
     let mut new = new_pool(&folder, Shape::Single, 1);
     new.properties = properties(&[("longname", "on")]);
-    let held = held::create(&new, &world()).unwrap();
-    let live = held.files("tank").unwrap();
+    let held = pool::create(&new, &environment()).unwrap();
+    let live = held.filesystem("tank").unwrap();
     write_file(&held, "tank", "first", b"x");
     live.fsync(None).unwrap();
     let before = held.txg();
@@ -144,8 +144,8 @@ fn replay_of_intent_log_activates_longname() {
     assert_eq!(held.txg(), before, "the name is in the intent log only");
     std::fs::copy(folder.path().join("d0.img"), after_crash.path().join("d0.img")).unwrap();
     drop((live, held));
-    let held = held::hold(&[after_crash.path().into()], "tank", true, &world()).unwrap();
-    held.files("tank").unwrap();
+    let held = pool::import(&[after_crash.path().into()], "tank", true, &environment()).unwrap();
+    held.filesystem("tank").unwrap();
     held.export().unwrap();
     drop(held);
     assert_uses(&after_crash, "longname", 1);
@@ -157,11 +157,11 @@ fn large_dnode_activates_large_dnode() {
         create(held, &[]);
         write_file(held, "tank/a", "small", b"x");
         held.sync().unwrap();
-        let active = |held: &Held| {
+        let active = |held: &Pool| {
             let all = held.pool_properties().unwrap();
             all.into_iter().find(|p| p.name == "feature@large_dnode").unwrap().value
         };
-        held.set("tank/a", "dnodesize", "1k").unwrap();
+        held.set_property("tank/a", "dnodesize", "1k").unwrap();
         assert_eq!(active(held), "enabled");
         write_file(held, "tank/a", "large", b"x");
         held.sync().unwrap();
@@ -173,7 +173,7 @@ fn large_dnode_activates_large_dnode() {
 fn enabled_label_feature_is_named_in_labels() {
     let disabled = [("feature@embedded_data", "disabled"), ("feature@hole_birth", "disabled")];
     let folder = made("label-features", &disabled, |held| write_file(held, "tank", "a", b"x"));
-    let named = |folder: &Folder| {
+    let named = |folder: &TempDir| {
         let device = Arc::new(device::File::open(&folder.path().join("d0.img")).unwrap());
         let devices: Vec<Arc<dyn device::Device>> = vec![device];
         let candidates = spa::scan(&devices).0;
@@ -229,10 +229,10 @@ fn datasets_activate_features_of_the_pool() {
     let folder = made("pool-features", &[], |held| {
         create(held, &[("filesystem_limit", "5")]);
         write_file(held, "tank/a", "file", &vec![7; 300_000]);
-        held.snapshot(&["tank/a@s".to_owned()]).unwrap();
-        held.snapshot(&["tank/a@t".to_owned()]).unwrap();
-        held.bookmark("tank/a@s", "tank/a#s").unwrap();
-        held.bookmark("tank/a@t", "tank/a#t").unwrap();
+        held.create_snapshots(&["tank/a@s".to_owned()]).unwrap();
+        held.create_snapshots(&["tank/a@t".to_owned()]).unwrap();
+        held.create_bookmark("tank/a@s", "tank/a#s").unwrap();
+        held.create_bookmark("tank/a@t", "tank/a#t").unwrap();
         let clone = NewDataset { name: "tank/c".to_owned(), properties: Vec::new() };
         held.clone_snapshot("tank/a@s", &clone).unwrap();
     });
@@ -274,7 +274,7 @@ fn encryption_counts_datasets() {
         let secret = properties(&[("encryption", "on"), ("keyformat", "passphrase")]);
         let new = NewDataset { name: "tank/a".to_owned(), properties: secret };
         held.create_filesystem_with(&new, Some(b"correct horse")).unwrap();
-        held.snapshot(&["tank/a@s".to_owned()]).unwrap();
+        held.create_snapshots(&["tank/a@s".to_owned()]).unwrap();
     });
     assert_uses(&folder, "encryption", 2);
     destroy_all(&folder, &["tank/a@s", "tank/a"]);
@@ -283,14 +283,14 @@ fn encryption_counts_datasets() {
 
 #[test]
 fn vdevs_activate_features_of_the_pool() {
-    let folder = Folder::new("vdev-features", 4, 128 << 20);
+    let folder = TempDir::new("vdev-features", 4, 128 << 20);
     let mut new =
-        new_pool(&folder, Shape::Draid(held::Groups { parity: 1, data: 1, spares: 0 }), 3);
+        new_pool(&folder, Shape::Draid(pool::Groups { parity: 1, data: 1, spares: 0 }), 3);
     let drives = vec![folder.drives(4)[3].clone()];
-    let purpose = held::Purpose::Special;
-    new.vdevs.push(held::NewVdev { shape: Shape::Single, drives, purpose });
+    let purpose = pool::Purpose::Special;
+    new.vdevs.push(pool::NewVdev { layout: Shape::Single, drives, role: purpose });
     new.force = true;
-    held::create(&new, &world()).unwrap().export().unwrap();
+    pool::create(&new, &environment()).unwrap().export().unwrap();
     for feature in ["draid", "allocation_classes", "vdev_zaps_v2"] {
         assert_eq!(uses(folder.path()).get(feature), Some(&1), "{feature}");
     }

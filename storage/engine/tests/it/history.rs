@@ -1,31 +1,31 @@
 //! What is done to a pool is written down in it, as `zpool history` and `zdb -h` show it.
 
-use engine::held::{NewDataset, Shape};
+use engine::pool::{NewDataset, Shape};
 
-use crate::held::{Folder, new_pool, world};
-use crate::shared::zdb;
+use crate::shared_blocks::run_zdb;
+use crate::test_pool::{TempDir, environment, new_pool};
 
 #[test]
 fn what_is_done_to_a_pool_is_written_down() {
-    let folder = Folder::new("history", 1, 128 << 20);
-    let held = engine::held::create(&new_pool(&folder, Shape::Single, 1), &world()).unwrap();
-    held.note_command("zpool create tank d0.img", 1000);
+    let folder = TempDir::new("history", 1, 128 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    held.record_command("zpool create tank d0.img", 1000);
     let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
     held.create_filesystem(&child).unwrap();
-    held.snapshot(&["tank/child@one".to_owned()]).unwrap();
+    held.create_snapshots(&["tank/child@one".to_owned()]).unwrap();
     let clone = NewDataset {
         name: "tank/clone".to_owned(),
         properties: vec![("atime".to_owned(), "off".to_owned())],
     };
     held.clone_snapshot("tank/child@one", &clone).unwrap();
-    held.rename("tank/clone", "tank/renamed", false).unwrap();
-    held.set("tank/child", "recordsize", "16K").unwrap();
-    held.inherit("tank/child", "recordsize").unwrap();
-    held.rollback("tank/child").unwrap();
-    held.promote("tank/renamed").unwrap();
+    held.rename_dataset("tank/clone", "tank/renamed", false).unwrap();
+    held.set_property("tank/child", "recordsize", "16K").unwrap();
+    held.inherit_property("tank/child", "recordsize").unwrap();
+    held.rollback_dataset("tank/child").unwrap();
+    held.promote_clone("tank/renamed").unwrap();
     held.destroy("tank/child").unwrap();
     held.set_pool_property("failmode", "continue").unwrap();
-    held.note_command("zpool export tank", 0);
+    held.record_command("zpool export tank", 0);
     held.export().unwrap();
     drop(held);
 
@@ -71,7 +71,7 @@ fn what_is_done_to_a_pool_is_written_down() {
     assert_eq!(records[made]["user"], 1000);
     assert_eq!(records[made]["host"], "here");
     drop(pool);
-    let told = zdb(folder.path(), &["-h"]);
+    let told = run_zdb(folder.path(), &["-h"]);
     for wanted in ["zpool create tank d0.img", "snapshot tank/child@one", "zpool export tank"] {
         assert!(told.is_empty() || told.contains(wanted), "{told}");
     }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::dataset::Wanted;
-use engine::held::{self, Held, NewDataset, Position};
+use engine::dataset::DatasetQuery;
+use engine::pool::{self, NewDataset, Pool, Position};
 use units::ObjectId;
 
-use crate::held::{Folder, caller, faults, read_file, world, write_file};
-use crate::shared::zdb_of;
+use crate::shared_blocks::zdb_of;
+use crate::test_pool::{TempDir, check_pool, credentials, environment, read_file, write_file};
 
 /// The folders with pools.
 fn pools() -> Vec<PathBuf> {
@@ -27,8 +27,8 @@ fn pools() -> Vec<PathBuf> {
 }
 
 /// A copy of a pool's images, and the pool's name and version.
-fn copy_of(pool: &Path) -> (Folder, String, u64) {
-    let folder = Folder::new(&format!("old-{}", pool.file_name().unwrap().display()), 0, 0);
+fn copy_of(pool: &Path) -> (TempDir, String, u64) {
+    let folder = TempDir::new(&format!("old-{}", pool.file_name().unwrap().display()), 0, 0);
     let mut devices: Vec<Arc<dyn device::Device>> = Vec::new();
     for image in std::fs::read_dir(pool).unwrap() {
         let image = image.unwrap().path();
@@ -41,27 +41,28 @@ fn copy_of(pool: &Path) -> (Folder, String, u64) {
 }
 
 /// The file systems of a pool.
-fn filesystems(held: &Held) -> Vec<String> {
+fn filesystems(held: &Pool) -> Vec<String> {
     let mut found = Vec::new();
-    let wanted = Wanted { kinds: vec!["filesystem".to_owned()], ..Wanted::default() };
-    held.list(held.name(), &wanted, &mut |dataset| found.push(dataset.name), &mut |_| {}).unwrap();
+    let wanted = DatasetQuery { kinds: vec!["filesystem".to_owned()], ..DatasetQuery::default() };
+    held.list_datasets(held.name(), &wanted, &mut |dataset| found.push(dataset.name), &mut |_| {})
+        .unwrap();
     found
 }
 
 type Contents = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
 
 /// What a file system holds: each file's owner, mode and bytes, by path.
-fn contents(held: &Held, name: &str) -> Contents {
-    let live = held.files(name).unwrap();
-    let (files, mut found) = (live.files(), Contents::new());
+fn contents(held: &Pool, name: &str) -> Contents {
+    let live = held.filesystem(name).unwrap();
+    let (files, mut found) = (live.reader(), Contents::new());
     let mut waiting = vec![(Vec::new(), files.root().unwrap())];
     while let Some((path, file)) = waiting.pop() {
-        let facts = file.facts();
+        let facts = file.stat();
         let mut bytes = Vec::new();
         if facts.is_directory() {
-            for entry in files.sorted(&file).unwrap() {
+            for entry in files.read_dir_sorted(&file).unwrap() {
                 let path = [path.clone(), entry.name].join(&b'/');
-                waiting.push((path, files.file(entry.id).unwrap()));
+                waiting.push((path, files.file(entry.ino).unwrap()));
             }
         } else if let Ok(size) = usize::try_from(facts.size) {
             bytes = vec![0; size];
@@ -77,24 +78,24 @@ fn noise(seed: u32, length: usize) -> Vec<u8> {
     words.flat_map(u32::to_le_bytes).take(length).collect()
 }
 
-fn import(folder: &Folder, name: &str) -> Held {
-    held::hold(&[folder.path().into()], name, true, &world())
+fn import(folder: &TempDir, name: &str) -> Pool {
+    pool::import(&[folder.path().into()], name, true, &environment())
         .unwrap_or_else(|why| panic!("{name}: {why}"))
 }
 
 /// Writes over the midst of a file.
-fn overwrite(held: &Held, fs: &str, name: &str, bytes: &[u8]) {
-    let live = held.files(fs).unwrap();
-    let file = live.files().find(name.as_bytes()).unwrap().unwrap().id();
-    live.write(&caller(), ObjectId::new(file), Position::At(100_000), bytes).unwrap();
+fn overwrite(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
+    let live = held.filesystem(fs).unwrap();
+    let file = live.reader().find(name.as_bytes()).unwrap().unwrap().ino();
+    live.write(&credentials(), ObjectId::new(file), Position::At(100_000), bytes).unwrap();
 }
 
-fn snapshot(held: &Held, name: &str) {
-    held.snapshot(&[name.to_owned()]).unwrap();
+fn snapshot(held: &Pool, name: &str) {
+    held.create_snapshots(&[name.to_owned()]).unwrap();
 }
 
 /// Files, snapshots, a clone, and all of them destroyed in another order; what is left is one file.
-fn work_on(held: &Held, pool: &str) {
+fn work_on(held: &Pool, pool: &str) {
     write_file(held, pool, "new", &noise(1, 300_000));
     snapshot(held, &format!("{pool}@a"));
     overwrite(held, pool, "new", &noise(2, 100_000));
@@ -120,8 +121,8 @@ fn new_file() -> Vec<u8> {
     bytes
 }
 
-fn judge(folder: &Folder, pool: &str, step: &str) {
-    assert_eq!(faults(folder, pool), Vec::<String>::new(), "{pool} {step}");
+fn judge(folder: &TempDir, pool: &str, step: &str) {
+    assert_eq!(check_pool(folder, pool), Vec::<String>::new(), "{pool} {step}");
     let said = zdb_of(folder.path(), pool, &["-d"]);
     assert!(!said.contains("mismatch") && !said.contains("ERROR"), "{pool} {step}: {said}");
 }
@@ -150,7 +151,7 @@ fn old_pools_are_written_as_their_version_has_it() {
                 was.iter().find(|(path, _)| !path.is_empty() && now.get(*path) != was.get(*path));
             assert!(changed.is_none(), "{name}: {changed:?} was changed");
         }
-        held.rollback(&pool).unwrap();
+        held.rollback_dataset(&pool).unwrap();
         held.destroy(&format!("{pool}@b")).unwrap();
         held.destroy(&format!("{pool}/child")).unwrap();
         held.export().unwrap();
@@ -168,14 +169,14 @@ fn what_a_version_lacks_is_refused() {
     snapshot(&held, &format!("{pool}@a"));
     let at = format!("{pool}@a");
     let refused: [(&str, engine::Result<()>); 8] = [
-        ("compression", held.set(&pool, "compression", "gzip")),
-        ("refquota", held.set(&pool, "refquota", "1G")),
-        ("dedup", held.set(&pool, "dedup", "on")),
-        ("userquota", held.set(&pool, "userquota@1", "1G")),
-        ("property of a snapshot", held.set(&at, "a:b", "c")),
+        ("compression", held.set_property(&pool, "compression", "gzip")),
+        ("refquota", held.set_property(&pool, "refquota", "1G")),
+        ("dedup", held.set_property(&pool, "dedup", "on")),
+        ("userquota", held.set_property(&pool, "userquota@1", "1G")),
+        ("property of a snapshot", held.set_property(&at, "a:b", "c")),
         ("bootfs", held.set_pool_property("bootfs", &pool)),
         ("feature", held.set_pool_property("feature@bookmarks", "enabled")),
-        ("bookmark", held.bookmark(&at, &format!("{pool}#a"))),
+        ("bookmark", held.create_bookmark(&at, &format!("{pool}#a"))),
     ];
     for (what, refused) in refused {
         let why = refused.expect_err(what).to_string();

@@ -4,156 +4,160 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::held::{Groups, Held, Move, MoveKind, NewDataset, Position, Shape, Watch};
+use engine::pool::{Groups, MoveKind, NewDataset, Pool, Position, RenameRequest, Shape, Watch};
 use units::ObjectId;
 
-use crate::held::{Folder, caller, faults, new_pool, read_file, world, write_file};
-use crate::shared::noise;
+use crate::shared_blocks::noise_bytes;
+use crate::test_pool::{
+    TempDir, check_pool, credentials, environment, new_pool, read_file, write_file,
+};
 
-const DRIVE: u64 = 128 << 20;
+const DRIVE_SIZE: u64 = 128 << 20;
 
-pub(crate) fn hold(drives: &[PathBuf]) -> Held {
-    engine::held::hold(drives, "tank", false, &world()).unwrap()
+pub(crate) fn import(drives: &[PathBuf]) -> Pool {
+    engine::pool::import(drives, "tank", false, &environment()).unwrap()
 }
 
-fn dataset(name: &str) -> NewDataset {
+fn new_dataset(name: &str) -> NewDataset {
     NewDataset { name: name.to_owned(), properties: vec![] }
 }
 
 /// A pool with all kinds of things in it, some of which its first drives do not know of.
-pub(crate) fn miss(folder: &Folder, shape: Shape, count: usize, away: usize) {
-    let held = engine::held::create(&new_pool(folder, shape, count), &world()).unwrap();
-    write_file(&held, "tank", "before", &noise(1, 6 << 20));
-    held.create_filesystem(&dataset("tank/child")).unwrap();
-    write_file(&held, "tank/child", "before", &noise(2, 1 << 20));
-    held.snapshot(&["tank/child@one".to_owned()]).unwrap();
+pub(crate) fn create_with_outdated(folder: &TempDir, shape: Shape, count: usize, away: usize) {
+    let held = engine::pool::create(&new_pool(folder, shape, count), &environment()).unwrap();
+    write_file(&held, "tank", "before", &noise_bytes(1, 6 << 20));
+    held.create_filesystem(&new_dataset("tank/child")).unwrap();
+    write_file(&held, "tank/child", "before", &noise_bytes(2, 1 << 20));
+    held.create_snapshots(&["tank/child@one".to_owned()]).unwrap();
     held.export().unwrap();
     drop(held);
 
-    let held = hold(&folder.drives(count)[away..]);
-    write_file(&held, "tank", "while", &noise(3, 9 << 20));
-    write_file(&held, "tank/child", "gone", &noise(4, 2 << 20));
-    held.snapshot(&["tank/child@two".to_owned()]).unwrap();
-    held.clone_snapshot("tank/child@one", &dataset("tank/clone")).unwrap();
-    write_file(&held, "tank/clone", "while", &noise(5, 900_000));
-    held.rollback("tank/clone").unwrap_err();
+    let held = import(&folder.drives(count)[away..]);
+    write_file(&held, "tank", "while", &noise_bytes(3, 9 << 20));
+    write_file(&held, "tank/child", "gone", &noise_bytes(4, 2 << 20));
+    held.create_snapshots(&["tank/child@two".to_owned()]).unwrap();
+    held.clone_snapshot("tank/child@one", &new_dataset("tank/clone")).unwrap();
+    write_file(&held, "tank/clone", "while", &noise_bytes(5, 900_000));
+    held.rollback_dataset("tank/clone").unwrap_err();
     for number in 0..200 {
-        write_file(&held, "tank/child", &format!("small{number}"), &noise(number, 700));
+        write_file(&held, "tank/child", &format!("small{number}"), &noise_bytes(number, 700));
     }
-    held.files("tank/child").unwrap().fsync(None).unwrap();
+    held.filesystem("tank/child").unwrap().fsync(None).unwrap();
     held.export().unwrap();
 }
 
-fn judge(folder: &Folder, name: &str) {
-    assert_eq!(faults(folder, "tank"), Vec::<String>::new(), "{name}");
+fn check_clean(folder: &TempDir, name: &str) {
+    assert_eq!(check_pool(folder, "tank"), Vec::<String>::new(), "{name}");
 }
 
-fn compare(held: &Held, name: &str) {
+fn compare_files(held: &Pool, name: &str) {
     for (fs, file, bytes) in [
-        ("tank", "before", noise(1, 6 << 20)),
-        ("tank", "while", noise(3, 9 << 20)),
-        ("tank/child", "small7", noise(7, 700)),
-        ("tank/clone", "while", noise(5, 900_000)),
+        ("tank", "before", noise_bytes(1, 6 << 20)),
+        ("tank", "while", noise_bytes(3, 9 << 20)),
+        ("tank/child", "small7", noise_bytes(7, 700)),
+        ("tank/clone", "while", noise_bytes(5, 900_000)),
     ] {
         assert!(read_file(held, fs, file) == bytes, "{name}: {fs} {file}");
     }
 }
 
-fn come_back(name: &str, shape: Shape, count: usize, away: usize) {
-    let folder = Folder::new(name, count, DRIVE);
-    miss(&folder, shape, count, away);
-    let held = hold(&folder.drives(count));
-    assert!(held.wants_resilver(), "{name}");
+fn resilver_returned(name: &str, shape: Shape, count: usize, away: usize) {
+    let folder = TempDir::new(name, count, DRIVE_SIZE);
+    create_with_outdated(&folder, shape, count, away);
+    let held = import(&folder.drives(count));
+    assert!(held.needs_resilver(), "{name}");
     let watch = Watch::new();
     let mended = held.resilver(&watch).unwrap();
     assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
     assert!(mended.written > 1 << 20 && mended.read > 1 << 20, "{name}: {mended:?}");
-    assert!(!held.wants_resilver());
-    compare(&held, name);
+    assert!(!held.needs_resilver());
+    compare_files(&held, name);
     held.export().unwrap();
     drop(held);
-    judge(&folder, name);
+    check_clean(&folder, name);
     // as many others may go as there is redundancy for
     let drives = folder.drives(count);
-    let held = hold(&drives[..count - away]);
-    compare(&held, name);
-    held.release().unwrap();
+    let held = import(&drives[..count - away]);
+    compare_files(&held, name);
+    held.close().unwrap();
     drop(held);
-    let held = hold(&drives);
+    let held = import(&drives);
     let again = held.resilver(&Watch::new()).unwrap();
     assert!(again.complete && again.errors == 0);
     held.export().unwrap();
     drop(held);
-    judge(&folder, name);
+    check_clean(&folder, name);
 }
 
 #[test]
 fn sides_of_a_mirror_that_were_away_get_what_they_missed() {
-    come_back("resilver-mirror", Shape::Mirror, 3, 2);
+    resilver_returned("resilver-mirror", Shape::Mirror, 3, 2);
 }
 
 #[test]
 fn drives_of_a_raidz_that_were_away_get_what_they_missed() {
-    come_back("resilver-raidz1", Shape::Raidz(1), 3, 1);
-    come_back("resilver-raidz2", Shape::Raidz(2), 5, 2);
-    come_back("resilver-raidz3", Shape::Raidz(3), 8, 3);
+    resilver_returned("resilver-raidz1", Shape::Raidz(1), 3, 1);
+    resilver_returned("resilver-raidz2", Shape::Raidz(2), 5, 2);
+    resilver_returned("resilver-raidz3", Shape::Raidz(3), 8, 3);
 }
 
 #[test]
 fn drives_of_a_draid_that_were_away_get_what_they_missed() {
     let groups = Groups { parity: 2, data: 3, spares: 1 };
-    come_back("resilver-draid", Shape::Draid(groups), 7, 2);
+    resilver_returned("resilver-draid", Shape::Draid(groups), 7, 2);
 }
 
 /// Makes, rewrites, renames and deletes files, and snapshots, until told to stop.
-pub(crate) fn churn(held: &Held, stop: &AtomicBool) {
-    let live = held.files("tank/child").unwrap();
-    let root = ObjectId::new(live.files().root().unwrap().id());
+pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
+    let live = held.filesystem("tank/child").unwrap();
+    let root = ObjectId::new(live.reader().root().unwrap().ino());
     for round in 0_u32.. {
         if stop.load(Ordering::Acquire) {
             return;
         }
         let name = format!("churn{}", round % 5);
         // near the end of room some are refused
-        let _ = live.unlink(&caller(), root, name.as_bytes());
-        let new = engine::held::New::default();
-        if let Ok(made) = live.make(&caller(), root, name.as_bytes(), &new) {
-            let id = ObjectId::new(made.id());
-            let _ = live.write(&caller(), id, Position::At(0), &noise(round, 3 << 20));
+        let _ = live.unlink(&credentials(), root, name.as_bytes());
+        let new = engine::pool::NewInode::default();
+        if let Ok(made) = live.create(&credentials(), root, name.as_bytes(), &new) {
+            let id = ObjectId::new(made.ino());
+            let _ = live.write(&credentials(), id, Position::At(0), &noise_bytes(round, 3 << 20));
         }
         if round % 7 == 3 {
-            let _ = held.snapshot(&[format!("tank/child@churn{round}")]);
+            let _ = held.create_snapshots(&[format!("tank/child@churn{round}")]);
             let _ = held.destroy(&format!("tank/child@churn{}", round.saturating_sub(7)));
         }
         if round % 5 == 1 {
             let small = format!("small{}", round % 200);
-            let moved = Move {
+            let moved = RenameRequest {
                 from_dir: root,
                 from: small.as_bytes(),
                 to_dir: root,
                 to: b"moved",
-                kind: MoveKind::Replace,
+                mode: MoveKind::Replace,
             };
-            let _ = live.rename(&caller(), &moved);
+            let _ = live.rename(&credentials(), &moved);
         }
         held.sync().unwrap();
     }
 }
 
 /// Fills a pool until it has room for a few files only.
-fn fill(held: &Held) {
-    held.create_filesystem(&dataset("tank/ballast")).unwrap();
-    let live = held.files("tank/ballast").unwrap();
-    let root = ObjectId::new(live.files().root().unwrap().id());
+fn fill_pool(held: &Pool) {
+    held.create_filesystem(&new_dataset("tank/ballast")).unwrap();
+    let live = held.filesystem("tank/ballast").unwrap();
+    let root = ObjectId::new(live.reader().root().unwrap().ino());
     let name = |number: u32| format!("ballast{number}").into_bytes();
-    let bytes = noise(9, 2 << 20);
+    let bytes = noise_bytes(9, 2 << 20);
     let put = |number: u32| {
-        let made = live.make(&caller(), root, &name(number), &engine::held::New::default()).ok()?;
-        live.write(&caller(), ObjectId::new(made.id()), Position::At(0), &bytes).ok()
+        let made = live
+            .create(&credentials(), root, &name(number), &engine::pool::NewInode::default())
+            .ok()?;
+        live.write(&credentials(), ObjectId::new(made.ino()), Position::At(0), &bytes).ok()
     };
     let full = (0..1000).find(|number| put(*number).is_none()).unwrap();
     for number in full.saturating_sub(8)..full {
-        live.unlink(&caller(), root, &name(number)).unwrap();
+        live.unlink(&credentials(), root, &name(number)).unwrap();
     }
     held.sync().unwrap();
 }
@@ -163,47 +167,47 @@ fn a_pool_that_is_written_meanwhile_comes_to_no_harm() {
     for (name, shape, count) in
         [("churn-raidz2", Shape::Raidz(2), 4), ("churn-mirror", Shape::Mirror, 2)]
     {
-        let folder = Folder::new(name, count, DRIVE);
-        miss(&folder, shape, count, 1);
-        let held = hold(&folder.drives(count));
+        let folder = TempDir::new(name, count, DRIVE_SIZE);
+        create_with_outdated(&folder, shape, count, 1);
+        let held = import(&folder.drives(count));
         // little room is left, so that what is freed is wanted soon
-        fill(&held);
+        fill_pool(&held);
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
-            scope.spawn(|| churn(&held, &stop));
+            scope.spawn(|| churn_files(&held, &stop));
             let mended = held.resilver(&Watch::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
         });
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         println!("{name}: {mended:?}");
-        assert!(!held.wants_resilver());
+        assert!(!held.needs_resilver());
         compare_kept(&held, name);
         held.export().unwrap();
         drop(held);
-        judge(&folder, name);
+        check_clean(&folder, name);
     }
 }
 
-fn compare_kept(held: &Held, name: &str) {
-    assert!(read_file(held, "tank", "before") == noise(1, 6 << 20), "{name}");
-    assert!(read_file(held, "tank", "while") == noise(3, 9 << 20), "{name}");
+fn compare_kept(held: &Pool, name: &str) {
+    assert!(read_file(held, "tank", "before") == noise_bytes(1, 6 << 20), "{name}");
+    assert!(read_file(held, "tank", "while") == noise_bytes(3, 9 << 20), "{name}");
 }
 
 #[test]
 fn what_is_lost_is_named_and_stays_noted() {
-    let folder = Folder::new("resilver-lost", 2, DRIVE);
+    let folder = TempDir::new("resilver-lost", 2, DRIVE_SIZE);
     let mut new = new_pool(&folder, Shape::Mirror, 2);
     new.properties = vec![("compression".to_owned(), "off".to_owned())];
-    let held = engine::held::create(&new, &world()).unwrap();
+    let held = engine::pool::create(&new, &environment()).unwrap();
     held.export().unwrap();
     drop(held);
     let drives = folder.drives(2);
-    let held = hold(&drives[1..]);
-    let wanted = noise(3, 3 << 20);
+    let held = import(&drives[1..]);
+    let wanted = noise_bytes(3, 3 << 20);
     write_file(&held, "tank", "while", &wanted);
     held.sync().unwrap();
-    write_file(&held, "tank", "later", &noise(4, 1 << 20));
+    write_file(&held, "tank", "later", &noise_bytes(4, 1 << 20));
     held.export().unwrap();
     drop(held);
     // a block in its midst goes bad on the only drive that has it
@@ -213,12 +217,12 @@ fn what_is_lost_is_named_and_stays_noted() {
     image[at] ^= 1;
     std::fs::write(&drives[1], &image).unwrap();
 
-    let held = hold(&drives);
+    let held = import(&drives);
     let mended = held.resilver(&Watch::new()).unwrap();
     assert!(mended.complete, "{mended:?}");
     assert_eq!((mended.errors, mended.damage.len()), (1, 1), "{mended:?}");
     assert_eq!(mended.damage, ["tank:/while: bytes 1048576 to 1179647"]);
-    assert!(held.wants_resilver(), "the txg of that block is still missed");
+    assert!(held.needs_resilver(), "the txg of that block is still missed");
     held.export().unwrap();
     drop(held);
     image[at] ^= 1;
@@ -226,19 +230,19 @@ fn what_is_lost_is_named_and_stays_noted() {
     let mut now = std::fs::read(&drives[1]).unwrap();
     now[at] = image[at];
     std::fs::write(&drives[1], now).unwrap();
-    let held = hold(&drives);
+    let held = import(&drives);
     let mended = held.resilver(&Watch::new()).unwrap();
-    assert!(mended.complete && mended.errors == 0 && !held.wants_resilver(), "{mended:?}");
+    assert!(mended.complete && mended.errors == 0 && !held.needs_resilver(), "{mended:?}");
     held.export().unwrap();
     drop(held);
-    judge(&folder, "resilver-lost");
-    let held = hold(&drives[..1]);
+    check_clean(&folder, "resilver-lost");
+    let held = import(&drives[..1]);
     assert!(read_file(&held, "tank", "while") == wanted);
-    held.release().unwrap();
+    held.close().unwrap();
 }
 
 /// Breaks some of what a drive holds, but not its labels.
-pub(crate) fn rot(drive: &std::path::Path) {
+pub(crate) fn corrupt_sectors(drive: &std::path::Path) {
     let mut image = std::fs::read(drive).unwrap();
     let data = (5 << 20)..image.len() - (1 << 20);
     let mut broken = 0;
@@ -259,15 +263,15 @@ fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
         ("scrub-raidz1", Shape::Raidz(1), 3),
         ("scrub-raidz2", Shape::Raidz(2), 5),
     ] {
-        let folder = Folder::new(name, count, DRIVE);
-        miss(&folder, shape, count, 0);
+        let folder = TempDir::new(name, count, DRIVE_SIZE);
+        create_with_outdated(&folder, shape, count, 0);
         let drives = folder.drives(count);
-        rot(&drives[1]);
-        assert!(!faults(&folder, "tank").is_empty());
-        let held = hold(&drives);
+        corrupt_sectors(&drives[1]);
+        assert!(!check_pool(&folder, "tank").is_empty());
+        let held = import(&drives);
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
-            scope.spawn(|| churn(&held, &stop));
+            scope.spawn(|| churn_files(&held, &stop));
             let mended = held.scrub(&Watch::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
@@ -279,27 +283,27 @@ fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
         compare_kept(&held, name);
         held.export().unwrap();
         drop(held);
-        judge(&folder, name);
+        check_clean(&folder, name);
     }
 }
 
 #[test]
 fn one_that_is_stopped_begins_anew() {
-    let folder = Folder::new("resilver-stopped", 2, DRIVE);
-    miss(&folder, Shape::Mirror, 2, 1);
-    let held = hold(&folder.drives(2));
+    let folder = TempDir::new("resilver-stopped", 2, DRIVE_SIZE);
+    create_with_outdated(&folder, Shape::Mirror, 2, 1);
+    let held = import(&folder.drives(2));
     let watch = Watch::new();
     watch.job.cancel.cancel();
     let mended = held.resilver(&watch).unwrap();
-    assert!(!mended.complete && held.wants_resilver(), "{mended:?}");
+    assert!(!mended.complete && held.needs_resilver(), "{mended:?}");
     // as if the power went away: the note is still there
-    held.release().unwrap();
+    held.close().unwrap();
     drop(held);
-    let held = hold(&folder.drives(2));
-    assert!(held.wants_resilver());
+    let held = import(&folder.drives(2));
+    assert!(held.needs_resilver());
     let mended = held.resilver(&Watch::new()).unwrap();
     assert!(mended.complete && mended.errors == 0);
     held.export().unwrap();
     drop(held);
-    judge(&folder, "resilver-stopped");
+    check_clean(&folder, "resilver-stopped");
 }

@@ -7,48 +7,53 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::{Device, File};
-use engine::held::{self, Held, Rewind, Rewound, Shape, TakeOver};
-use engine::{Error, Moment};
+use engine::pool::{self, ImportOptions, Pool, Rewind, RewindTarget, Shape};
+use engine::{Error, ImportPoint};
 
-use crate::held::{Folder, faults, new_pool, read_file, world, write_file};
+use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
 
 /// What stands before the first byte of a vdev that blocks are in.
-const FRONT: u64 = 4 << 20;
+const DATA_OFFSET: u64 = 4 << 20;
 
-fn taken(folder: &Folder, pool: &str, rewind: Rewind) -> engine::Result<Held> {
-    let how = TakeOver { rewind, force: true, ..TakeOver::default() };
-    held::hold_as(&[folder.path().into()], pool, &how, &world())
+fn import_rewound(folder: &TempDir, pool: &str, rewind: Rewind) -> engine::Result<Pool> {
+    let how = ImportOptions { rewind, force: true, ..ImportOptions::default() };
+    pool::import_with(&[folder.path().into()], pool, &how, &environment())
 }
 
-fn with_keys(
-    folder: &Folder,
+fn import_with_keys(
+    folder: &TempDir,
     pool: &str,
     txg: u64,
     keys: Vec<(String, Vec<u8>)>,
-) -> engine::Result<Held> {
-    let how = TakeOver { rewind: Rewind::To(txg), force: true, keys, ..TakeOver::default() };
-    held::hold_as(&[folder.path().into()], pool, &how, &world())
+) -> engine::Result<Pool> {
+    let how =
+        ImportOptions { rewind: Rewind::Txg(txg), force: true, keys, ..ImportOptions::default() };
+    pool::import_with(&[folder.path().into()], pool, &how, &environment())
 }
 
 #[test]
 fn the_reading_before_it_can_be_stopped() {
-    let folder = Folder::new("rewind-stopped", 2, 64 << 20);
-    with_history(&folder);
-    let before = standing(&folder);
-    let how = TakeOver { rewind: Rewind::Near, force: true, ..TakeOver::default() };
-    how.judging.stop();
-    let stopped = held::hold_as(&[folder.path().into()], "tank", &how, &world()).err();
-    assert!(matches!(stopped, Some(Error::NotJudged { .. })), "{stopped:?}");
-    assert_eq!(how.judging.so_far(), None);
-    assert_eq!(standing(&folder), before, "nothing was written");
-    let held = taken(&folder, "tank", Rewind::Near).unwrap();
-    assert_eq!(held.rewound(), None);
+    let folder = TempDir::new("rewind-stopped", 2, 64 << 20);
+    create_history(&folder);
+    let before = uberblock_txgs(&folder);
+    let how = ImportOptions { rewind: Rewind::Recent, force: true, ..ImportOptions::default() };
+    how.rewind_probe.stop();
+    let stopped = pool::import_with(&[folder.path().into()], "tank", &how, &environment()).err();
+    assert!(matches!(stopped, Some(Error::RewindInterrupted { .. })), "{stopped:?}");
+    assert_eq!(how.rewind_probe.progress(), None);
+    assert_eq!(uberblock_txgs(&folder), before, "nothing was written");
+    let held = import_rewound(&folder, "tank", Rewind::Recent).unwrap();
+    assert_eq!(held.rewind_target(), None);
 }
 
 /// To where it would be taken back.
-fn would(folder: &Folder, pool: &str, rewind: Rewind) -> engine::Result<Option<Rewound>> {
-    let how = TakeOver { rewind, force: true, ..TakeOver::default() };
-    held::would_rewind(&[folder.path().into()], pool, &how, &world())
+fn preview_rewind(
+    folder: &TempDir,
+    pool: &str,
+    rewind: Rewind,
+) -> engine::Result<Option<RewindTarget>> {
+    let how = ImportOptions { rewind, force: true, ..ImportOptions::default() };
+    pool::preview_rewind(&[folder.path().into()], pool, &how, &environment())
 }
 
 fn candidates(drives: impl Iterator<Item = PathBuf>) -> Vec<spa::Candidate> {
@@ -57,7 +62,7 @@ fn candidates(drives: impl Iterator<Item = PathBuf>) -> Vec<spa::Candidate> {
 }
 
 /// Its txgs, newest first.
-fn standing(folder: &Folder) -> Vec<u64> {
+fn uberblock_txgs(folder: &TempDir) -> Vec<u64> {
     let drives = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let pools = candidates(drives);
     pools[0].uberblocks().iter().map(|uberblock| uberblock.txg.get()).collect()
@@ -65,25 +70,25 @@ fn standing(folder: &Folder) -> Vec<u64> {
 
 /// Makes a pool, a mirror of two, with a file for each of some groups, and cuts the power. Something was
 /// promised after the last.
-fn with_history(folder: &Folder) -> Vec<u64> {
-    let held = held::create(&new_pool(folder, Shape::Mirror, 2), &world()).unwrap();
+fn create_history(folder: &TempDir) -> Vec<u64> {
+    let held = pool::create(&new_pool(folder, Shape::Mirror, 2), &environment()).unwrap();
     let mut txgs = Vec::new();
     for name in ["one", "two", "three", "four"] {
         write_file(&held, "tank", name, name.repeat(50_000).as_bytes());
         // the second time there is a chain of promises
-        held.files("tank").unwrap().fsync(None).unwrap();
+        held.filesystem("tank").unwrap().fsync(None).unwrap();
         write_file(&held, "tank", &format!("{name}-promised"), name.as_bytes());
-        held.files("tank").unwrap().fsync(None).unwrap();
+        held.filesystem("tank").unwrap().fsync(None).unwrap();
         held.sync().unwrap();
         txgs.push(held.txg());
     }
     write_file(&held, "tank", "promised", b"after all that");
-    held.files("tank").unwrap().fsync(None).unwrap();
+    held.filesystem("tank").unwrap().fsync(None).unwrap();
     txgs
 }
 
 /// Destroys the root of the pool as of a txg on all drives.
-fn destroy_root(folder: &Folder, txg: u64) {
+fn destroy_root(folder: &TempDir, txg: u64) {
     let drives = folder.drives(2);
     let pools = candidates(drives.iter().cloned());
     let found = pools[0].uberblocks().into_iter().find(|found| found.txg.get() == txg).unwrap();
@@ -91,104 +96,105 @@ fn destroy_root(folder: &Folder, txg: u64) {
     for dva in root.copies() {
         for drive in &drives {
             let file = OpenOptions::new().write(true).open(drive).unwrap();
-            file.write_all_at(&[0xa5; 512], dva.offset + FRONT).unwrap();
+            file.write_all_at(&[0xa5; 512], dva.offset + DATA_OFFSET).unwrap();
         }
     }
 }
 
-fn names(held: &Held) -> Vec<&'static str> {
-    let files = held.files("tank").unwrap();
-    let there = |name: &&str| files.files().find(name.as_bytes()).unwrap().is_some();
+fn file_names(held: &Pool) -> Vec<&'static str> {
+    let files = held.filesystem("tank").unwrap();
+    let there = |name: &&str| files.reader().find(name.as_bytes()).unwrap().is_some();
     ["one", "two", "three", "four", "promised"].into_iter().filter(there).collect()
 }
 
 #[test]
 fn a_damaged_newest_state_is_given_up() {
-    let folder = Folder::new("rewind", 2, 128 << 20);
-    let txgs = with_history(&folder);
-    let newest = standing(&folder)[0];
-    for txg in standing(&folder).into_iter().filter(|txg| *txg > txgs[2]) {
+    let folder = TempDir::new("rewind", 2, 128 << 20);
+    let txgs = create_history(&folder);
+    let newest = uberblock_txgs(&folder)[0];
+    for txg in uberblock_txgs(&folder).into_iter().filter(|txg| *txg > txgs[2]) {
         destroy_root(&folder, txg);
     }
-    let refused = taken(&folder, "tank", Rewind::No).err().map(|why| why.to_string());
+    let refused = import_rewound(&folder, "tank", Rewind::No).err().map(|why| why.to_string());
     assert!(refused.is_some_and(|why| why.contains("`zpool import -F tank` takes it back")));
-    let wanted = would(&folder, "tank", Rewind::Far).unwrap().unwrap();
+    let wanted = preview_rewind(&folder, "tank", Rewind::Extreme).unwrap().unwrap();
     assert_eq!(wanted.txg, txgs[2]);
-    assert_eq!(standing(&folder)[0], newest, "so far nothing was done");
+    assert_eq!(uberblock_txgs(&folder)[0], newest, "so far nothing was done");
 
-    let held = taken(&folder, "tank", Rewind::Far).unwrap();
-    assert_eq!(held.rewound(), Some(wanted));
+    let held = import_rewound(&folder, "tank", Rewind::Extreme).unwrap();
+    assert_eq!(held.rewind_target(), Some(wanted));
     assert!(held.txg() > newest, "no state that was given up is newer");
-    assert_eq!(names(&held), ["one", "two", "three"]);
+    assert_eq!(file_names(&held), ["one", "two", "three"]);
     assert_eq!(read_file(&held, "tank", "three"), "three".repeat(50_000).as_bytes());
     assert_eq!(read_file(&held, "tank", "three-promised"), b"three");
     write_file(&held, "tank", "promised", b"anew");
-    held.files("tank").unwrap().fsync(None).unwrap();
+    held.filesystem("tank").unwrap().fsync(None).unwrap();
     drop(held);
-    let held = taken(&folder, "tank", Rewind::No).unwrap();
-    assert_eq!(names(&held), ["one", "two", "three", "promised"]);
+    let held = import_rewound(&folder, "tank", Rewind::No).unwrap();
+    assert_eq!(file_names(&held), ["one", "two", "three", "promised"]);
     assert_eq!(read_file(&held, "tank", "promised"), b"anew");
     held.export().unwrap();
     drop(held);
-    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
 #[test]
 fn no_farther_than_needed_and_asked_for() {
-    let folder = Folder::new("rewind-far", 2, 128 << 20);
-    let txgs = with_history(&folder);
-    assert_eq!(would(&folder, "tank", Rewind::Near).unwrap(), None, "nothing is wrong");
-    let missing = would(&folder, "tank", Rewind::To(1)).err();
+    let folder = TempDir::new("rewind-far", 2, 128 << 20);
+    let txgs = create_history(&folder);
+    assert_eq!(preview_rewind(&folder, "tank", Rewind::Recent).unwrap(), None, "nothing is wrong");
+    let missing = preview_rewind(&folder, "tank", Rewind::Txg(1)).err();
     assert!(matches!(missing, Some(Error::NoSuchTxg { txg: 1, .. })), "{missing:?}");
-    let all = standing(&folder);
+    let all = uberblock_txgs(&folder);
     for txg in all.iter().take_while(|txg| **txg + 2 >= all[0]) {
         destroy_root(&folder, *txg);
     }
-    let near = taken(&folder, "tank", Rewind::Near).err();
-    assert!(matches!(near, Some(Error::NoWayBack { older: true, .. })), "{near:?}");
-    let held = taken(&folder, "tank", Rewind::To(txgs[0])).unwrap();
-    assert_eq!(names(&held), ["one"]);
+    let near = import_rewound(&folder, "tank", Rewind::Recent).err();
+    assert!(matches!(near, Some(Error::RewindFailed { has_older_states: true, .. })), "{near:?}");
+    let held = import_rewound(&folder, "tank", Rewind::Txg(txgs[0])).unwrap();
+    assert_eq!(file_names(&held), ["one"]);
     held.export().unwrap();
     drop(held);
-    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
 /// The power fails before anything is written to a pool that was taken back: it stays so, and what was
 /// promised in states that are given up is not done.
 #[test]
 fn a_pool_that_was_taken_back_stays_so() {
-    let folder = Folder::new("rewind-cut", 2, 128 << 20);
-    let txgs = with_history(&folder);
-    drop(taken(&folder, "tank", Rewind::To(txgs[2])).unwrap());
-    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
-    let held = taken(&folder, "tank", Rewind::No).unwrap();
-    assert_eq!(names(&held), ["one", "two", "three"]);
+    let folder = TempDir::new("rewind-cut", 2, 128 << 20);
+    let txgs = create_history(&folder);
+    drop(import_rewound(&folder, "tank", Rewind::Txg(txgs[2])).unwrap());
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    let held = import_rewound(&folder, "tank", Rewind::No).unwrap();
+    assert_eq!(file_names(&held), ["one", "two", "three"]);
     held.export().unwrap();
     drop(held);
-    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     // to be looked at only, it is left where it is
     let before = std::fs::read(&folder.drives(2)[0]).unwrap();
-    let how = TakeOver { rewind: Rewind::To(txgs[3]), read_only: true, ..TakeOver::default() };
-    let held = held::hold_as(&[folder.path().into()], "tank", &how, &world()).unwrap();
-    assert_eq!(names(&held), ["one", "two", "three", "four"]);
+    let how =
+        ImportOptions { rewind: Rewind::Txg(txgs[3]), read_only: true, ..ImportOptions::default() };
+    let held = pool::import_with(&[folder.path().into()], "tank", &how, &environment()).unwrap();
+    assert_eq!(file_names(&held), ["one", "two", "three", "four"]);
     drop(held);
     assert!(before == std::fs::read(&folder.drives(2)[0]).unwrap());
 }
 
 /// Each file of a tree, with its bytes.
-fn content(pool: &engine::Pool, dataset: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let (files, _) = pool.files(dataset).unwrap();
+fn read_content(pool: &engine::RescuePool, dataset: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let (files, _) = pool.open_filesystem(dataset).unwrap();
     let mut all = BTreeMap::new();
     let mut todo = vec![(Vec::new(), files.root().unwrap())];
     while let Some((path, file)) = todo.pop() {
-        if file.facts().is_directory() {
-            for name in files.sorted(&file).unwrap() {
+        if file.stat().is_directory() {
+            for name in files.read_dir_sorted(&file).unwrap() {
                 let below = [&path[..], b"/", &name.name].concat();
-                todo.push((below, files.file(name.id).unwrap()));
+                todo.push((below, files.file(name.ino).unwrap()));
             }
             continue;
         }
-        let mut bytes = vec![0; usize::try_from(file.facts().size).unwrap()];
+        let mut bytes = vec![0; usize::try_from(file.stat().size).unwrap()];
         file.content().read(0, &mut bytes).unwrap();
         all.insert(path, bytes);
     }
@@ -198,23 +204,23 @@ fn content(pool: &engine::Pool, dataset: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
 #[test]
 fn a_pool_of_openzfs_goes_back_to_its_checkpoint() {
     let fixture = fixtures::load("checkpoint-raidz");
-    let folder = copy(&fixture);
+    let folder = copy_fixture(&fixture);
     let here = [folder.path().to_path_buf()];
-    let options = engine::OpenOptions { moment: Moment::Checkpoint, no_zil: true };
-    let then = content(&engine::search(&here).open("tank", &options).unwrap(), "tank");
-    let now = content(
+    let options = engine::OpenOptions { import_point: ImportPoint::Checkpoint, no_zil: true };
+    let then = read_content(&engine::search(&here).open("tank", &options).unwrap(), "tank");
+    let now = read_content(
         &engine::search(&here).open("tank", &engine::OpenOptions::default()).unwrap(),
         "tank",
     );
     assert_ne!(then, now, "something was changed since");
-    let refused = taken(&folder, "tank", Rewind::No).err();
-    assert!(matches!(refused, Some(Error::NotHeld { .. })), "{refused:?}");
-    let held = taken(&folder, "tank", Rewind::Checkpoint).unwrap();
+    let refused = import_rewound(&folder, "tank", Rewind::No).err();
+    assert!(matches!(refused, Some(Error::NotWritable { .. })), "{refused:?}");
+    let held = import_rewound(&folder, "tank", Rewind::Checkpoint).unwrap();
     write_file(&held, "tank", "written-here", &vec![7; 3_000_000]);
     held.export().unwrap();
     drop(held);
-    assert_eq!(faults(&folder, "tank"), Vec::<String>::new());
-    let mut after = content(
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    let mut after = read_content(
         &engine::search(&here).open("tank", &engine::OpenOptions::default()).unwrap(),
         "tank",
     );
@@ -222,8 +228,8 @@ fn a_pool_of_openzfs_goes_back_to_its_checkpoint() {
     assert!(after == then);
 }
 
-fn copy(fixture: &fixtures::Fixture) -> Folder {
-    let folder = Folder::new(&format!("rewind-{}", fixture.name), 0, 0);
+fn copy_fixture(fixture: &fixtures::Fixture) -> TempDir {
+    let folder = TempDir::new(&format!("rewind-{}", fixture.name), 0, 0);
     for path in fixture.images() {
         std::fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
     }
@@ -237,17 +243,17 @@ fn pools_of_openzfs_are_taken_back() {
     for fixture in fixtures::all() {
         let (name, pool) = (fixture.name.as_str(), fixture.pool().to_owned());
         let sound = fixture.damaged().is_empty() && fixture.missing().is_empty();
-        let txgs = standing(&copy(&fixture));
+        let txgs = uberblock_txgs(&copy_fixture(&fixture));
         for txg in txgs.iter().skip(1).take(1) {
-            let folder = copy(&fixture);
+            let folder = copy_fixture(&fixture);
             let keys = || {
                 fixture.keys().iter().map(|key| (key.dataset.clone(), key.file_content())).collect()
             };
-            let taken = match taken(&folder, &pool, Rewind::To(*txg)) {
+            let taken = match import_rewound(&folder, &pool, Rewind::Txg(*txg)) {
                 // the log is dropped with the key only
                 Err(Error::LockedLog { .. }) => {
-                    assert_eq!(standing(&folder), txgs, "{name}: nothing was done yet");
-                    with_keys(&folder, &pool, *txg, keys())
+                    assert_eq!(uberblock_txgs(&folder), txgs, "{name}: nothing was done yet");
+                    import_with_keys(&folder, &pool, *txg, keys())
                 }
                 other => other,
             };
@@ -258,13 +264,13 @@ fn pools_of_openzfs_are_taken_back() {
                     continue;
                 }
             };
-            assert_eq!(held.rewound().map(|rewound| rewound.txg), Some(*txg));
-            let Ok(_) = held.files(&pool) else { continue };
+            assert_eq!(held.rewind_target().map(|rewound| rewound.txg), Some(*txg));
+            let Ok(_) = held.filesystem(&pool) else { continue };
             written += 1;
             write_file(&held, &pool, "written-here", &vec![7; 3_000_000]);
             held.export().unwrap();
             drop(held);
-            let after = faults(&folder, &pool);
+            let after = check_pool(&folder, &pool);
             let wrong = |fault: &&String| sound || fault.starts_with("Space");
             let fresh: Vec<_> = after.iter().filter(wrong).collect();
             eprintln!("{name}, {txg}: written; {fresh:?}");

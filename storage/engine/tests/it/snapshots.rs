@@ -4,44 +4,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{Device, Memory};
-use engine::held::{self, Held, NewDataset, NewPool, NewVdev, Position, Purpose, Shape};
+use engine::pool::{self, NewDataset, NewPool, NewVdev, Pool, Position, Purpose, Shape};
 use units::ObjectId;
 
-use crate::held::{caller, faults_found, world, write_file};
+use crate::test_pool::{credentials, environment, verify_pool, write_file};
 
 /// Writes and has it promised, over and over.
-fn promise(held: &Held, name: &str, stop: &AtomicBool) {
+fn write_and_fsync(held: &Pool, name: &str, stop: &AtomicBool) {
     write_file(held, "tank", name, b"begun");
-    let live = held.files("tank").unwrap();
-    let file = live.files().find(name.as_bytes()).unwrap().unwrap();
-    let number = ObjectId::new(file.id());
+    let live = held.filesystem("tank").unwrap();
+    let file = live.reader().find(name.as_bytes()).unwrap().unwrap();
+    let number = ObjectId::new(file.ino());
     for round in 0_u64.. {
         if stop.load(Ordering::Acquire) {
             return;
         }
-        live.write(&caller(), number, Position::At(round % 100 * 4000), &[7; 4000]).unwrap();
+        live.write(&credentials(), number, Position::At(round % 100 * 4000), &[7; 4000]).unwrap();
         live.fsync(Some(number.get())).unwrap();
     }
 }
 
-fn pool(world: &held::World) -> (Held, Arc<dyn Device>) {
+fn create_pool(world: &pool::Environment) -> (Pool, Arc<dyn Device>) {
     let drive: Arc<dyn Device> = Arc::new(Memory::blank("drive", 256 << 20));
     let drives = vec!["drive".into()];
     let new = NewPool {
         name: "tank".to_owned(),
-        vdevs: vec![NewVdev { shape: Shape::Single, drives, purpose: Purpose::Data }],
+        vdevs: vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }],
         ashift: None,
         properties: Vec::new(),
         force: false,
     };
-    (held::create_on(&new, &[Arc::clone(&drive)], world).unwrap(), drive)
+    (pool::create_on_devices(&new, &[Arc::clone(&drive)], world).unwrap(), drive)
 }
 
 /// What the drives lead to is read from them, while much more is written to them.
 #[test]
 fn a_listing_that_takes_long_finds_all() {
     // nothing is kept in memory
-    let (held, _) = pool(&held::World { cache: held::Memory::of(0), ..world() });
+    let (held, _) = create_pool(&pool::Environment { cache: pool::Memory::of(0), ..environment() });
     let property = |value: &str| ("user:fact".to_owned(), value.to_owned());
     for number in 0..60 {
         let name = format!("tank/{number}");
@@ -50,34 +50,34 @@ fn a_listing_that_takes_long_finds_all() {
     }
     held.sync().unwrap();
     let (mut found, mut trouble) = (0, Vec::new());
-    let wanted = engine::dataset::Wanted::default();
+    let wanted = engine::dataset::DatasetQuery::default();
     let show = &mut |_| {
         if found == 0 {
             for round in 0..12 {
                 for number in 0..60 {
                     let value = format!("{round}").repeat(500);
-                    held.set(&format!("tank/{number}"), "user:fact", &value).unwrap();
+                    held.set_property(&format!("tank/{number}"), "user:fact", &value).unwrap();
                 }
                 held.sync().unwrap();
             }
         }
         found += 1;
     };
-    held.list("tank", &wanted, show, &mut |event| trouble.push(event)).unwrap();
+    held.list_datasets("tank", &wanted, show, &mut |event| trouble.push(event)).unwrap();
     assert_eq!((found, trouble.len()), (61, 0), "{trouble:?}");
 }
 
 #[test]
 fn what_is_promised_meanwhile_does_no_harm_to_snapshots() {
-    let (held, drive) = pool(&world());
+    let (held, drive) = create_pool(&environment());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for name in ["one", "two", "three"] {
-            scope.spawn(|| promise(&held, name, &stop));
+            scope.spawn(|| write_and_fsync(&held, name, &stop));
         }
         for round in 0..60 {
             let snapshot = format!("tank@{round}");
-            held.snapshot(std::slice::from_ref(&snapshot)).unwrap();
+            held.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
             if round % 4 == 0 {
                 let name = format!("tank/{round}");
                 let new = NewDataset { name, properties: Vec::new() };
@@ -88,5 +88,5 @@ fn what_is_promised_meanwhile_does_no_harm_to_snapshots() {
     });
     held.export().unwrap();
     drop(held);
-    assert_eq!(faults_found(&engine::search_on(&[drive]), "tank"), Vec::<String>::new());
+    assert_eq!(verify_pool(&engine::search_devices(&[drive]), "tank"), Vec::<String>::new());
 }

@@ -1,7 +1,7 @@
 //! Drives of the read cache: what a pool holds comes to lie on them, and is found there again.
 
-use engine::files::{File, Files, Kind};
-use engine::held::Held;
+use engine::files::{File, FileSystemReader, FileType};
+use engine::pool::Pool;
 
 use super::Trouble;
 
@@ -10,10 +10,10 @@ const MOST: usize = 4 << 20;
 
 /// Reads what the file systems of a pool hold, from its cache drives where they have it; what they
 /// have not comes to lie there. Gives how many blocks came from them: none of them was wrong.
-pub(super) fn read_all(held: &Held, filesystems: &[String]) -> Result<u64, Trouble> {
+pub(super) fn read_all(held: &Pool, filesystems: &[String]) -> Result<u64, Trouble> {
     for name in filesystems {
-        let live = held.files(name).map_err(|why| format!("{name}: {why}"))?;
-        read_below(held, live.files()).map_err(|why| format!("{name}: {why}"))?;
+        let live = held.filesystem(name).map_err(|why| format!("{name}: {why}"))?;
+        read_below(held, live.reader()).map_err(|why| format!("{name}: {why}"))?;
     }
     match held.status().caches.iter().find(|cache| cache.checksum_errors > 0) {
         Some(cache) => Err(format!("{} gave what is wrong: {cache:?}", cache.name)),
@@ -21,16 +21,16 @@ pub(super) fn read_all(held: &Held, filesystems: &[String]) -> Result<u64, Troub
     }
 }
 
-fn read_below(held: &Held, files: &Files) -> engine::files::Result<()> {
+fn read_below(held: &Pool, files: &FileSystemReader) -> engine::files::Result<()> {
     let mut left = vec![files.root()?];
     while let Some(dir) = left.pop() {
-        for name in files.sorted(&dir)? {
+        for name in files.read_dir_sorted(&dir)? {
             match name.kind {
-                Kind::Directory => left.push(files.file(name.id)?),
-                Kind::File => read(&files.file(name.id)?)?,
+                FileType::Directory => left.push(files.file(name.ino)?),
+                FileType::File => read(&files.file(name.ino)?)?,
                 _ => {}
             }
-            held.fill_cache(u64::MAX);
+            held.feed_l2arc(u64::MAX);
         }
     }
     Ok(())
@@ -49,8 +49,8 @@ fn read(file: &File) -> engine::files::Result<()> {
 }
 
 /// How many blocks the logs of a pool's cache drives tell of.
-pub(super) fn logged(held: &Held) -> u64 {
+pub(super) fn logged(held: &Pool) -> u64 {
     // this finds them, and writes nothing
-    held.fill_cache(0);
+    held.feed_l2arc(0);
     held.cache_counts().drive_blocks
 }

@@ -1,6 +1,6 @@
 //! Pools that lack features, as older systems want them, and what cannot be had in them.
 
-use engine::held::{Held, Wishes};
+use engine::pool::{CreateOptions, Pool};
 use sim::Seed;
 
 use super::{Trouble, one};
@@ -74,12 +74,12 @@ pub(super) struct Features(Vec<String>);
 
 impl Features {
     /// Of a pool that is to be.
-    pub(super) fn wished(wishes: &Wishes) -> Self {
+    pub(super) fn wished(wishes: &CreateOptions) -> Self {
         Self(wishes.features().map(str::to_owned).collect())
     }
 
     /// Of a pool.
-    pub(super) fn of(held: &Held) -> Result<Self, Trouble> {
+    pub(super) fn of(held: &Pool) -> Result<Self, Trouble> {
         let all = held.pool_properties().map_err(|why| format!("properties: {why}"))?;
         let here = all.iter().filter(|property| property.value != "disabled");
         let names = here.filter_map(|property| property.name.strip_prefix("feature@"));

@@ -1,7 +1,10 @@
 //! Random work on the files of a file system. What is refused is left undone.
 
-use engine::files::{File, Kind, Reason, Time};
-use engine::held::{Caller, LiveFiles, Move, MoveKind, New, Position, Set, Stretch, XattrMode};
+use engine::files::{File, FileType, Reason, Time};
+use engine::pool::{
+    Credentials, MoveKind, NewInode, OpenFileSystem, Position, RenameRequest, SetAttributes,
+    Stretch, XattrMode,
+};
 use sim::Seed;
 use units::ObjectId;
 
@@ -36,12 +39,12 @@ struct Named {
     dir: ObjectId,
     name: Vec<u8>,
     id: ObjectId,
-    kind: Kind,
+    kind: FileType,
 }
 
 /// Work on a file system.
 pub(super) struct Churn<'a> {
-    live: LiveFiles,
+    live: OpenFileSystem,
     chance: &'a mut Seed,
     dirs: Vec<ObjectId>,
     names: Vec<Named>,
@@ -52,10 +55,10 @@ type Done = engine::files::Result<()>;
 
 impl<'a> Churn<'a> {
     /// On what is there.
-    pub(super) fn of(live: LiveFiles, chance: &'a mut Seed) -> Result<Self, Trouble> {
-        let root = live.files().root().map_err(|why| format!("root: {why}"))?;
+    pub(super) fn of(live: OpenFileSystem, chance: &'a mut Seed) -> Result<Self, Trouble> {
+        let root = live.reader().root().map_err(|why| format!("root: {why}"))?;
         let now = i64::try_from(START).unwrap_or(0);
-        let (dirs, names) = (vec![ObjectId::new(root.id())], Vec::new());
+        let (dirs, names) = (vec![ObjectId::new(root.ino())], Vec::new());
         let mut churn = Self { live, chance, dirs, names, now };
         churn.look(&root)?;
         Ok(churn)
@@ -65,15 +68,15 @@ impl<'a> Churn<'a> {
     fn look(&mut self, root: &File) -> Result<(), Trouble> {
         let mut left = vec![root.clone()];
         while let Some(dir) = left.pop() {
-            let files = self.live.files().clone();
-            let told = |why: &dyn std::fmt::Display| format!("directory {}: {why}", dir.id());
-            for name in files.sorted(&dir).map_err(|why| told(&why))? {
-                let id = ObjectId::new(name.id);
-                if name.kind == Kind::Directory {
+            let files = self.live.reader().clone();
+            let told = |why: &dyn std::fmt::Display| format!("directory {}: {why}", dir.ino());
+            for name in files.read_dir_sorted(&dir).map_err(|why| told(&why))? {
+                let id = ObjectId::new(name.ino);
+                if name.kind == FileType::Directory {
                     self.dirs.push(id);
-                    left.push(files.file(name.id).map_err(|why| told(&why))?);
+                    left.push(files.file(name.ino).map_err(|why| told(&why))?);
                 }
-                let dir = ObjectId::new(dir.id());
+                let dir = ObjectId::new(dir.ino());
                 self.names.push(Named { dir, name: name.name, id, kind: name.kind });
             }
         }
@@ -96,7 +99,7 @@ impl<'a> Churn<'a> {
 
     fn step(&mut self) -> Done {
         let files: Vec<usize> =
-            (0..self.names.len()).filter(|at| self.names[*at].kind == Kind::File).collect();
+            (0..self.names.len()).filter(|at| self.names[*at].kind == FileType::File).collect();
         if files.is_empty() || self.chance.percent(40) {
             return self.fresh();
         }
@@ -111,13 +114,20 @@ impl<'a> Churn<'a> {
                 // no dump, immutable; its project is inherited
                 let (project, flags) =
                     one(chance, &[(0, 0), (7, 0x40 | immutable(&named)), (4_000_000, 0x2000_0000)]);
-                Set { project: Some(project), flags: Some(flags), ..Set::default() }
+                SetAttributes {
+                    project_id: Some(project),
+                    flags: Some(flags),
+                    ..SetAttributes::default()
+                }
             }),
             21 | 22 => self.share(&named, &files),
             23 => self.rename(at, MoveKind::Whiteout),
             24 | 25 => self.access_list(&named),
             26 => self.unnamed(),
-            27 => self.set(&named, |chance| Set { crtime: Some(time(chance)), ..Set::default() }),
+            27 => self.set(&named, |chance| SetAttributes {
+                crtime: Some(time(chance)),
+                ..SetAttributes::default()
+            }),
             0..=3 => self.write(&named),
             4 => self.truncate(&named),
             5 => self.punch(&named),
@@ -125,19 +135,19 @@ impl<'a> Churn<'a> {
             8 => self.rename(at, MoveKind::Exchange),
             9 => self.link(&named),
             10 | 11 => self.remove(at),
-            12 => self.set(&named, |chance| Set {
+            12 => self.set(&named, |chance| SetAttributes {
                 mode: Some(u32::try_from(chance.below(0o10000)).unwrap_or(0)),
-                ..Set::default()
+                ..SetAttributes::default()
             }),
-            13 => self.set(&named, |chance| Set {
+            13 => self.set(&named, |chance| SetAttributes {
                 uid: Some(one(chance, &[0, 1001, 65534, 4_000_000_000])),
                 gid: Some(one(chance, &[0, 100, 4_000_000_001])),
-                ..Set::default()
+                ..SetAttributes::default()
             }),
-            14 => self.set(&named, |chance| Set {
+            14 => self.set(&named, |chance| SetAttributes {
                 atime: Some(time(chance)),
                 mtime: Some(time(chance)),
-                ..Set::default()
+                ..SetAttributes::default()
             }),
             15..=17 => self.xattr(&named),
             18 => self.no_xattr(&named),
@@ -145,16 +155,16 @@ impl<'a> Churn<'a> {
         }
     }
 
-    fn caller(&mut self) -> Caller {
+    fn caller(&mut self) -> Credentials {
         let nanoseconds = u32::try_from(self.chance.below(1_000_000_000)).unwrap_or(0);
         let now = Time { seconds: self.now, nanoseconds };
         let uid = one(self.chance, &[0, 0, 1001]);
-        Caller { uid, gid: 100, now, keeps_setid: true }
+        Credentials { uid, gid: 100, now, has_cap_fsetid: true }
     }
 
     fn place(&mut self) -> (ObjectId, Vec<u8>) {
         // what is longer the manifest's own program cannot look at
-        let longest = self.live.longest_name().min(255);
+        let longest = self.live.max_name_len().min(255);
         let length = one(self.chance, &[1, 2, 5, 9, 20, 49, 50, 90, 200, longest]);
         let letters = (0..length).map(|_| one(self.chance, &LETTERS)).collect::<String>();
         let most = if length == longest { longest } else { 200 };
@@ -175,33 +185,33 @@ impl<'a> Churn<'a> {
             u32::try_from(self.chance.below(300)).unwrap_or(0),
             u32::try_from(self.chance.below(70000)).unwrap_or(0),
         );
-        let other = [Kind::Fifo, Kind::Socket, Kind::CharDevice, Kind::BlockDevice];
+        let other = [FileType::Fifo, FileType::Socket, FileType::CharDevice, FileType::BlockDevice];
         let kind = match self.chance.below(10) {
-            0..=5 => Kind::File,
-            6 | 7 => Kind::Directory,
-            8 => Kind::Symlink,
+            0..=5 => FileType::File,
+            6 | 7 => FileType::Directory,
+            8 => FileType::Symlink,
             _ => one(self.chance, &other),
         };
-        let target = if kind == Kind::Symlink { target } else { Vec::new() };
+        let target = if kind == FileType::Symlink { target } else { Vec::new() };
         let (dir, name) = self.place();
-        let new = New { kind, mode, umask: 0o022, device, target: &target };
+        let new = NewInode { kind, mode, umask: 0o022, rdev: device, target: &target };
         let caller = self.caller();
-        let made = self.live.make(&caller, dir, &name, &new)?;
-        let id = ObjectId::new(made.id());
-        if kind == Kind::Directory {
+        let made = self.live.create(&caller, dir, &name, &new)?;
+        let id = ObjectId::new(made.ino());
+        if kind == FileType::Directory {
             self.dirs.push(id);
         }
         let named = Named { dir, name, id, kind };
         self.names.push(named.clone());
         match kind {
-            Kind::File if self.chance.percent(15) => self.far(&named),
-            Kind::File => self.write(&named),
+            FileType::File if self.chance.percent(15) => self.far(&named),
+            FileType::File => self.write(&named),
             _ => Ok(()),
         }
     }
 
     fn write(&mut self, to: &Named) -> Done {
-        let size = self.live.files().facts(to.id.get())?.size;
+        let size = self.live.reader().stat(to.id.get())?.size;
         for _ in 0..one(self.chance, &[1, 1, 1, 3]) {
             let at = match self.chance.below(6) {
                 0 | 1 => 0,
@@ -235,13 +245,13 @@ impl<'a> Churn<'a> {
     fn truncate(&mut self, file: &Named) -> Done {
         let (near, far) = (self.chance.below(1 << 20), self.chance.below(1 << 35));
         let size = one(self.chance, &[0, 1, 100, 4096, near, far]);
-        self.set(file, |_| Set { size: Some(size), ..Set::default() })
+        self.set(file, |_| SetAttributes { size: Some(size), ..SetAttributes::default() })
     }
 
     fn punch(&mut self, file: &Named) -> Done {
         let (from, length) = (self.chance.below(1 << 18), 1 + self.chance.below(1 << 18));
         let caller = self.caller();
-        self.live.punch(&caller, file.id, from..from + length)
+        self.live.punch_hole(&caller, file.id, from..from + length)
     }
 
     fn rename(&mut self, at: usize, kind: MoveKind) -> Done {
@@ -252,7 +262,8 @@ impl<'a> Churn<'a> {
         } else {
             self.place()
         };
-        let how = Move { from_dir: named.dir, from: &named.name, to_dir, to: &to, kind };
+        let how =
+            RenameRequest { from_dir: named.dir, from: &named.name, to_dir, to: &to, mode: kind };
         let caller = self.caller();
         self.live.rename(&caller, &how)?;
         if kind == MoveKind::Exchange {
@@ -276,7 +287,7 @@ impl<'a> Churn<'a> {
     fn remove(&mut self, at: usize) -> Done {
         let named = self.names[at].clone();
         let caller = self.caller();
-        if named.kind == Kind::Directory {
+        if named.kind == FileType::Directory {
             self.live.rmdir(&caller, named.dir, &named.name)?;
             self.dirs.retain(|dir| *dir != named.id);
         } else {
@@ -286,10 +297,10 @@ impl<'a> Churn<'a> {
         Ok(())
     }
 
-    fn set(&mut self, file: &Named, what: impl FnOnce(&mut Seed) -> Set) -> Done {
+    fn set(&mut self, file: &Named, what: impl FnOnce(&mut Seed) -> SetAttributes) -> Done {
         let set = what(self.chance);
         let caller = self.caller();
-        self.live.set(&caller, file.id, &set)
+        self.live.set_attributes(&caller, file.id, &set)
     }
 
     fn xattr(&mut self, file: &Named) -> Done {
@@ -307,31 +318,31 @@ impl<'a> Churn<'a> {
 
     /// Has another file share blocks of this one.
     fn share(&mut self, from: &Named, files: &[usize]) -> Done {
-        if from.kind != Kind::File {
+        if from.kind != FileType::File {
             return Ok(());
         }
         // what is new has no blocks of another size yet
         let to = if self.chance.percent(60) {
             let (dir, name) = self.place();
             let caller = self.caller();
-            let id = self.live.make(&caller, dir, &name, &New::default())?.id();
+            let id = self.live.create(&caller, dir, &name, &NewInode::default())?.ino();
             let id = ObjectId::new(id);
-            self.names.push(Named { dir, name, id, kind: Kind::File });
+            self.names.push(Named { dir, name, id, kind: FileType::File });
             id
         } else {
             self.names[one(self.chance, files)].id
         };
-        let (size, record) = (self.live.files().facts(from.id.get())?.size, 1 << 17);
+        let (size, record) = (self.live.reader().stat(from.id.get())?.size, 1 << 17);
         let start = record * self.chance.below(size.min(1 << 24) / record + 1);
         let at = one(self.chance, &[start, 0, record, 5 * record]);
         let length = one(self.chance, &[size.saturating_sub(start).min(1 << 24), record]);
         let caller = self.caller();
-        self.live.share(&caller, &Stretch { from: from.id, start, to, at, length }).map(drop)
+        self.live.clone_blocks(&caller, &Stretch { from: from.id, start, to, at, length }).map(drop)
     }
 
     /// Gives a file a POSIX ACL, or a directory one for what is made in it.
     fn access_list(&mut self, to: &Named) -> Done {
-        let is_for_new = to.kind == Kind::Directory && self.chance.percent(60);
+        let is_for_new = to.kind == FileType::Directory && self.chance.percent(60);
         let name: &[u8] =
             if is_for_new { b"system.posix_acl_default" } else { b"system.posix_acl_access" };
         let none = u32::MAX;
@@ -352,9 +363,9 @@ impl<'a> Churn<'a> {
     fn unnamed(&mut self) -> Done {
         let (dir, name) = self.place();
         let caller = self.caller();
-        let made = self.live.make_unnamed(&caller, dir, &New::default())?;
-        let id = ObjectId::new(made.id);
-        let named = Named { dir, name, id, kind: Kind::File };
+        let made = self.live.create_tmpfile(&caller, dir, &NewInode::default())?;
+        let id = ObjectId::new(made.ino);
+        let named = Named { dir, name, id, kind: FileType::File };
         let written = self.write(&named);
         let done = if self.chance.percent(70) {
             let caller = self.caller();
@@ -362,15 +373,15 @@ impl<'a> Churn<'a> {
         } else {
             written
         };
-        if done.is_ok() && self.live.files().facts(id.get())?.links > 0 {
+        if done.is_ok() && self.live.reader().stat(id.get())?.nlink > 0 {
             self.names.push(named);
         }
-        self.live.release(id)?;
+        self.live.release_file(id)?;
         done
     }
 
     fn no_xattr(&mut self, file: &Named) -> Done {
-        let names = self.live.files().file(file.id.get())?.xattrs()?;
+        let names = self.live.reader().file(file.id.get())?.xattrs()?;
         for (name, _) in names.into_iter().take(3) {
             let caller = self.caller();
             self.live.set_xattr(&caller, file.id, &name, None, XattrMode::Any)?;
@@ -381,7 +392,7 @@ impl<'a> Churn<'a> {
 
 /// Of some files the flag that they are immutable.
 fn immutable(file: &Named) -> u32 {
-    if file.kind == Kind::File && file.id.get().is_multiple_of(3) { 0x10 } else { 0 }
+    if file.kind == FileType::File && file.id.get().is_multiple_of(3) { 0x10 } else { 0 }
 }
 
 fn time(chance: &mut Seed) -> Time {

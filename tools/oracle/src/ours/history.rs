@@ -1,8 +1,8 @@
 //! What happens to a pool: datasets come, change and go.
 
-use engine::dataset::Wanted;
+use engine::dataset::DatasetQuery;
 use engine::files::Reason;
-use engine::held::{Held, NewDataset};
+use engine::pool::{NewDataset, Pool};
 use sim::Seed;
 
 use super::features::Features;
@@ -122,7 +122,7 @@ fn old_key(format: &str) -> Vec<u8> {
 }
 
 /// The keys of a pool, a line each.
-pub(super) fn keys(held: &Held) -> Result<Vec<fixtures::Key>, Trouble> {
+pub(super) fn keys(held: &Pool) -> Result<Vec<fixtures::Key>, Trouble> {
     let roots = held.encryption_roots().map_err(|why| format!("encryption roots: {why}"))?;
     let key = |root: engine::EncryptionRoot| {
         let secret = secret(&root.format);
@@ -133,7 +133,7 @@ pub(super) fn keys(held: &Held) -> Result<Vec<fixtures::Key>, Trouble> {
 
 /// A pool, and what is in it.
 pub(super) struct History<'a> {
-    held: &'a Held,
+    held: &'a Pool,
     chance: &'a mut Seed,
     features: Features,
     filesystems: Vec<String>,
@@ -145,7 +145,7 @@ pub(super) struct History<'a> {
 
 impl<'a> History<'a> {
     /// Of a pool as it is now.
-    pub(super) fn of(held: &'a Held, chance: &'a mut Seed) -> Result<Self, Trouble> {
+    pub(super) fn of(held: &'a Pool, chance: &'a mut Seed) -> Result<Self, Trouble> {
         let named = chance.below(1 << 40);
         let (filesystems, volumes, snapshots) = Default::default();
         for key in keys(held)? {
@@ -170,8 +170,9 @@ impl<'a> History<'a> {
             "snapshot" => self.snapshots.push(dataset.name),
             _ => {}
         };
-        let wanted = Wanted { properties: vec!["type".to_owned()], ..Wanted::default() };
-        let listed = self.held.list(POOL, &wanted, &mut show, &mut |event| {
+        let wanted =
+            DatasetQuery { properties: vec!["type".to_owned()], ..DatasetQuery::default() };
+        let listed = self.held.list_datasets(POOL, &wanted, &mut show, &mut |event| {
             wrong = Some(format!("{event:?}"));
         });
         listed.map_err(|why| format!("list: {why}"))?;
@@ -210,7 +211,7 @@ impl<'a> History<'a> {
         let told = |name: &str, why: &dyn std::fmt::Display| format!("{name}: promise: {why}");
         for name in &filesystems {
             // the first promise takes a group, in which the log comes to be
-            let live = self.held.files(name).map_err(|why| told(name, &why))?;
+            let live = self.held.filesystem(name).map_err(|why| told(name, &why))?;
             live.fsync(None).map_err(|why| told(name, &why))?;
             self.churn(name, 1)?;
             live.fsync(None).map_err(|why| told(name, &why))?;
@@ -219,7 +220,7 @@ impl<'a> History<'a> {
         for name in &filesystems {
             let steps = one(self.chance, &[10, 25, 50]);
             self.churn(name, steps)?;
-            let live = self.held.files(name).map_err(|why| told(name, &why))?;
+            let live = self.held.filesystem(name).map_err(|why| told(name, &why))?;
             live.fsync(None).map_err(|why| told(name, &why))?;
         }
         for name in volumes.iter().filter(|name| keeps.contains(name)) {
@@ -235,12 +236,13 @@ impl<'a> History<'a> {
     fn with(&self, property: &str, fits: impl Fn(&str) -> bool) -> Result<Vec<String>, Trouble> {
         let mut found = Vec::new();
         let mut show = |dataset: engine::dataset::Dataset| {
-            if dataset.value(property).is_some_and(&fits) {
+            if dataset.property_value(property).is_some_and(&fits) {
                 found.push(dataset.name);
             }
         };
-        let wanted = Wanted { properties: vec![property.to_owned()], ..Wanted::default() };
-        let listed = self.held.list(POOL, &wanted, &mut show, &mut |_| ());
+        let wanted =
+            DatasetQuery { properties: vec![property.to_owned()], ..DatasetQuery::default() };
+        let listed = self.held.list_datasets(POOL, &wanted, &mut show, &mut |_| ());
         listed.map_err(|why| format!("list: {why}")).map(|()| found)
     }
 
@@ -283,7 +285,7 @@ impl<'a> History<'a> {
     }
 
     fn churn(&mut self, name: &str, steps: u64) -> Result<(), Trouble> {
-        let live = self.held.files(name).map_err(|why| format!("{name}: {why}"))?;
+        let live = self.held.filesystem(name).map_err(|why| format!("{name}: {why}"))?;
         let done = Churn::of(live, self.chance).and_then(|mut churn| churn.steps(steps));
         done.map_err(|why| format!("{name}: {why}"))
     }
@@ -406,7 +408,7 @@ impl<'a> History<'a> {
             of.extend(self.volumes.first().cloned());
         }
         let names: Vec<String> = of.iter().map(|name| format!("{name}@{part}")).collect();
-        let done = self.held.snapshot(&names);
+        let done = self.held.create_snapshots(&names);
         done.map_err(|why| format!("snapshot {names:?}: {why}"))?;
         self.churn(&of[0], 15)
     }
@@ -427,7 +429,7 @@ impl<'a> History<'a> {
         self.churn(&name, 20)?;
         if self.chance.percent(40) {
             // where two encryption roots would change places it is refused
-            refused_or_done(&format!("promote {name}"), self.held.promote(&name))?;
+            refused_or_done(&format!("promote {name}"), self.held.promote_clone(&name))?;
             self.churn(&name, 10)?;
         }
         Ok(())
@@ -452,12 +454,12 @@ impl<'a> History<'a> {
             return Ok(());
         }
         let to = format!("{below}/{}", self.name('r'));
-        let done = self.held.rename(&from, &to, false);
+        let done = self.held.rename_dataset(&from, &to, false);
         refused_or_done(&format!("rename {from} {to}"), done)
     }
 
     fn rollback(&mut self, name: &str) -> Result<(), Trouble> {
-        refused_or_done(&format!("rollback {name}"), self.held.rollback(name))
+        refused_or_done(&format!("rollback {name}"), self.held.rollback_dataset(name))
     }
 
     fn set(&mut self, name: &str) -> Result<(), Trouble> {
@@ -467,10 +469,10 @@ impl<'a> History<'a> {
             let (_, property, values) = one(self.chance, &PROPERTIES);
             (property, one(self.chance, values))
         };
-        let done = self.held.set(name, property, value);
+        let done = self.held.set_property(name, property, value);
         refused_or_done(&format!("set {property}={value} {name}"), done)?;
         if self.chance.percent(20) {
-            let done = self.held.inherit(name, "compression");
+            let done = self.held.inherit_property(name, "compression");
             refused_or_done(&format!("inherit compression {name}"), done)?;
         }
         self.churn(name, 20)
@@ -484,9 +486,9 @@ fn pick(chance: &mut Seed, of: &[String]) -> Option<String> {
 
 /// What users may not do is refused; anything else is trouble.
 fn refused_or_done(what: &str, done: engine::Result<()>) -> Result<(), Trouble> {
-    use engine::Error::{Damaged, Suspended, Unreadable};
+    use engine::Error::{DamagedPool, Suspended, Unreadable};
     match done {
-        Err(why @ (Damaged { .. } | Suspended { .. } | Unreadable { .. })) => {
+        Err(why @ (DamagedPool { .. } | Suspended { .. } | Unreadable { .. })) => {
             Err(format!("{what}: {why}"))
         }
         _ => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::held::{Groups, NewPool, NewVdev, Purpose, Shape};
+use engine::pool::{Groups, NewPool, NewVdev, Purpose, Shape};
 use sim::Seed;
 
 use super::features::Features;
@@ -75,7 +75,7 @@ pub(super) fn choose(
     let mut vdevs = Vec::new();
     for _ in 0..tops {
         let drives = images.more(width, size)?;
-        vdevs.push(NewVdev { shape, drives, purpose: Purpose::Data });
+        vdevs.push(NewVdev { layout: shape, drives, role: Purpose::Data });
     }
     for (percent, purpose) in [(25, Purpose::Log), (25, Purpose::Special), (10, Purpose::Dedup)] {
         let may_be = purpose == Purpose::Log || features.have("allocation_classes");
@@ -84,7 +84,7 @@ pub(super) fn choose(
             let (shape, width) = if mirror { (Shape::Mirror, 2) } else { (Shape::Single, 1) };
             let drives = images.more(width, 96 << 20)?;
             about += &format!(", {purpose:?}");
-            vdevs.push(NewVdev { shape, drives, purpose });
+            vdevs.push(NewVdev { layout: shape, drives, role: purpose });
         }
     }
     let mut logged = false;
@@ -94,10 +94,10 @@ pub(super) fn choose(
             let drives = images.more(1, if grown { LOGGED } else { size })?;
             about += &format!(", {purpose:?}{}", if grown { " with a log" } else { "" });
             logged |= grown;
-            vdevs.push(NewVdev { shape: Shape::Single, drives, purpose });
+            vdevs.push(NewVdev { layout: Shape::Single, drives, role: purpose });
         }
     }
-    let special = vdevs.iter().any(|vdev| vdev.purpose == Purpose::Special);
+    let special = vdevs.iter().any(|vdev| vdev.role == Purpose::Special);
     let (mut properties, mut secret) = (properties(chance, special), None);
     if chance.percent(10) && features.have("encryption") {
         let (more, key) = encryption(chance);

@@ -13,7 +13,9 @@ mod layout;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::held::{Held, Memory, TakeOver, Wishes, World, create_keyed, hold, hold_as};
+use engine::pool::{
+    CreateOptions, Environment, ImportOptions, Memory, Pool, create_encrypted, import, import_with,
+};
 use sim::Seed;
 
 use features::Features;
@@ -64,13 +66,14 @@ impl Round {
     pub fn make(&self, folder: &Path) -> Result<String, Trouble> {
         let mut chance = self.chance(1);
         let own = self.own();
-        let wishes = Wishes::of(&own, false).map_err(|why| format!("{own:?}: {why}"))?;
+        let wishes = CreateOptions::parse(&own, false).map_err(|why| format!("{own:?}: {why}"))?;
         let features = Features::wished(&wishes);
         let layout = layout::choose(&mut chance, &features, folder)?;
         let told_of: Vec<_> = own.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         let about = format!("{}{}", layout.about, told_of.concat());
         let told = |why: &dyn std::fmt::Display| format!("{about}: {why}");
-        let made = create_keyed(&layout.new, wishes, layout.secret.as_deref(), &world(&mut chance));
+        let made =
+            create_encrypted(&layout.new, wishes, layout.secret.as_deref(), &world(&mut chance));
         let mut held = made.map_err(|why| told(&why))?;
         if own.iter().any(|(name, _)| name.starts_with("feature@")) {
             // OpenZFS says so each time
@@ -92,13 +95,13 @@ impl Round {
 
     /// Has the cache drives of a pool hold what it holds, and says in its folder how many blocks
     /// their logs tell of.
-    fn fill_cache(self, mut held: Held, folder: &Path) -> Result<Held, Trouble> {
+    fn fill_cache(self, mut held: Pool, folder: &Path) -> Result<Pool, Trouble> {
         let mut chance = self.chance(3);
         let world = world(&mut chance);
-        let again = |held: Held| {
+        let again = |held: Pool| {
             leave(&held, folder)?;
             drop(held);
-            hold(&[folder.to_owned()], POOL, false, &world).map_err(|why| format!("hold: {why}"))
+            import(&[folder.to_owned()], POOL, false, &world).map_err(|why| format!("hold: {why}"))
         };
         // what was just written is in memory: only what is read from drives is offered to the cache
         held = again(held)?;
@@ -114,10 +117,10 @@ impl Round {
     /// gives it up: what was promised is replayed.
     pub fn replay(&self, folder: &Path) -> Result<(), Trouble> {
         let world = world(&mut self.chance(4));
-        let how = TakeOver { keys: keys(folder), ..TakeOver::default() };
-        let held = hold_as(&[folder.to_owned()], POOL, &how, &world);
+        let how = ImportOptions { keys: keys(folder), ..ImportOptions::default() };
+        let held = import_with(&[folder.to_owned()], POOL, &how, &world);
         let held = held.map_err(|why| format!("hold: {why}"))?;
-        match held.take_broken_logs().first() {
+        match held.take_replay_failures().first() {
             Some(log) => Err(log.to_string()),
             None => leave(&held, folder),
         }
@@ -128,7 +131,7 @@ impl Round {
         let mut chance = self.chance(2);
         let world = world(&mut chance);
         let paths = [folder.to_owned()];
-        let held = hold(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
+        let held = import(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
         let mut history = History::of(&held, &mut chance)?;
         // OpenZFS's log of a cache drive leads to what is there, and that is right
         let told = cached::logged(&held);
@@ -150,7 +153,7 @@ pub const WHOLE: &str = "whole";
 
 /// Cuts the power after all that was done last was promised. What the drives hold then stays in the
 /// folder; the pool goes on elsewhere and is given up, to say what was promised.
-fn cut(held: &Held, chance: &mut Seed, folder: &Path) -> Result<(), Trouble> {
+fn cut(held: &Pool, chance: &mut Seed, folder: &Path) -> Result<(), Trouble> {
     let mut history = History::of(held, chance)?;
     history.promise()?;
     let whole = folder.join(WHOLE);
@@ -194,7 +197,7 @@ fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// Gives a pool up; its keys are listed in the folder, `DATASET FORMAT SECRET` each.
-fn leave(held: &Held, folder: &Path) -> Result<(), Trouble> {
+fn leave(held: &Pool, folder: &Path) -> Result<(), Trouble> {
     let line = |key: fixtures::Key| format!("{} {} {}\n", key.dataset, key.format, key.secret);
     let keys: String = history::keys(held)?.into_iter().map(line).collect();
     std::fs::write(folder.join("keys"), keys).map_err(|why| format!("keys: {why}"))?;
@@ -214,10 +217,10 @@ pub(crate) fn keys(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// The world outside, from a seed.
-fn world(chance: &mut Seed) -> World {
+fn world(chance: &mut Seed) -> Environment {
     let random = Mutex::new(Seed::new(chance.next_u64()));
     let clock = Mutex::new(START);
-    World {
+    Environment {
         random: Arc::new(move |bytes| {
             let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
             for part in bytes.chunks_mut(8) {
@@ -230,7 +233,7 @@ fn world(chance: &mut Seed) -> World {
             (*clock, 0)
         }),
         workers: 2,
-        dirty: 64 << 20,
+        max_dirty: 64 << 20,
         cache: Memory::default(),
         host: (0x1234, "here".to_owned()),
     }

@@ -1,0 +1,83 @@
+//! What users, groups and projects use of a file system, and may use, as properties: `userused@1000`,
+//! `groupobjquota@100`. Owners go by their numbers here.
+
+use dsl::Kind;
+use zpl::Owner;
+
+use crate::dataset::Property;
+use crate::{Error, Result};
+
+/// What such a property tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OwnerProperty {
+    pub(crate) owner: Owner,
+    /// Objects, and not bytes.
+    pub(crate) is_objects: bool,
+    /// What may be used, and not what is.
+    pub(crate) is_quota: bool,
+}
+
+/// What a property of that name tells; `None`: it is no such property.
+pub(crate) fn parse(property: &str) -> Option<OwnerProperty> {
+    let (what, id) = property.split_once('@')?;
+    let id = id.parse().ok()?;
+    let (what, limit) = match what.strip_suffix("quota") {
+        Some(what) => (what, true),
+        None => (what.strip_suffix("used")?, false),
+    };
+    let (kind, objects) = match what.strip_suffix("obj") {
+        Some(kind) => (kind, true),
+        None => (what, false),
+    };
+    let owner = match kind {
+        "user" => Owner::User(id),
+        "group" => Owner::Group(id),
+        "project" => Owner::Project(id),
+        _ => return None,
+    };
+    Some(OwnerProperty { owner, is_objects: objects, is_quota: limit })
+}
+
+/// The property of a dataset, as of the last group that was written; `None` where there are no
+/// files, or where they are locked.
+pub(crate) fn read_owner_property(
+    dataset: &dsl::Dataset,
+    name: &str,
+    fact: OwnerProperty,
+) -> Result<Option<Property>> {
+    let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
+    let locked = dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable);
+    let has_files = dataset.kind().map_err(failed)? != Kind::Bookmark
+        && dataset.content_kind().map_err(failed)? == ondisk::objset::Kind::Filesystem;
+    if locked || !has_files {
+        return Ok(None);
+    }
+    let objset = dataset.open().map_err(failed)?;
+    let OwnerProperty { owner, is_objects: objects, is_quota: limit } = fact;
+    let read = if limit { zpl::quota_of } else { zpl::used_by };
+    let number = read(&objset, owner, objects).map_err(|why| Error::Unreadable {
+        subject: format!("'{}'", dataset.name()),
+        why: why.to_string(),
+    })?;
+    let source = "local".to_owned();
+    Ok(Some(Property { name: name.to_owned(), value: number.to_string(), source }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OwnerProperty, parse};
+    use zpl::Owner;
+
+    #[test]
+    fn names_tell_whose_and_what() {
+        let fact = |owner, objects, limit| {
+            Some(OwnerProperty { owner, is_objects: objects, is_quota: limit })
+        };
+        assert_eq!(parse("userused@0"), fact(Owner::User(0), false, false));
+        assert_eq!(parse("groupobjquota@100"), fact(Owner::Group(100), true, true));
+        assert_eq!(parse("projectquota@7"), fact(Owner::Project(7), false, true));
+        for name in ["quota", "userquota", "userquota@root", "quota@1", "objused@1"] {
+            assert_eq!(parse(name), None, "{name}");
+        }
+    }
+}

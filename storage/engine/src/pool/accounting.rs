@@ -1,0 +1,60 @@
+//! Who owns how much of a held pool's file systems.
+
+use dmu::{Changed, Objset};
+use dsl::write::features;
+use ondisk::dnode::Flags;
+use ondisk::feature::Feature;
+use ondisk::objset::Kind;
+use spa::Owned;
+use txg::Tx;
+use zpl::Counting;
+
+use super::Environment;
+
+/// The version of pools from which on there are accounts.
+const SPA_VERSION_USERSPACE: u64 = 15;
+
+/// Whether a pool has a feature, by its own objects: as they are being changed, if it is asked for what
+/// is written with them.
+pub(super) fn has_feature(mos: &Objset, feature: &str) -> bool {
+    let uses = |feature| features::uses(mos, feature).ok().flatten();
+    Feature::by_name(feature).and_then(uses).is_some()
+}
+
+/// Keeps account of the owners of files.
+pub(super) struct ZplAccounting {
+    counted: Option<Counting>,
+    environment: Environment,
+}
+
+impl ZplAccounting {
+    /// As a pool's version and features allow.
+    pub(super) fn new(owned: &Owned, world: &Environment) -> Self {
+        let mos = owned.mos();
+        let (objects, projects) =
+            (has_feature(mos, "userobj_accounting"), has_feature(mos, "project_quota"));
+        let counting = Counting { objects, projects };
+        let counted = (owned.config().version >= SPA_VERSION_USERSPACE).then_some(counting);
+        Self { counted, environment: world.clone() }
+    }
+
+    /// The flags of a new file system.
+    pub(super) fn objset_flags(&self) -> ondisk::objset::Flags {
+        self.counted.map_or_else(Default::default, Counting::of_whole)
+    }
+}
+
+impl spa::Accounts for ZplAccounting {
+    fn marks(&self, objset: &Objset) -> Flags {
+        let files = objset.header().kind == Kind::Filesystem;
+        self.counted.filter(|_| files).map_or_else(Flags::default, Counting::of_files)
+    }
+
+    fn account(&self, objset: &Objset, tx: &Tx, changed: &[Changed]) -> Result<(), spa::Error> {
+        let Some(counting) = self.counted.filter(|_| objset.accounted() != Flags::default()) else {
+            return Ok(());
+        };
+        zpl::account(objset, tx, changed, counting, &mut || self.environment.random_u64())
+            .map_err(|why| spa::Error::Content { why: why.to_string() })
+    }
+}

@@ -1,0 +1,239 @@
+//! The spares and cache drives of a held pool.
+
+use std::cmp::Reverse;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Device, File};
+use ondisk::version;
+use spa::auxiliary::{Auxiliary, Named, Role};
+use units::Guid;
+
+use super::Pool;
+use super::create::{NewVdev, describe_drive, open_unused_drive};
+use super::history::record_pool_event;
+use super::status::VdevStatus;
+use crate::event::Event;
+use crate::{Error, Result};
+
+/// Opens the device of a spare or cache drive.
+pub(super) type DeviceOpener<'a> = &'a dyn Fn(&Named) -> Option<Arc<dyn Device>>;
+
+/// A spare or cache drive that was found, of whatever pool.
+pub(super) struct FoundDrive {
+    guid: Guid,
+    path: PathBuf,
+}
+
+/// The spares and cache drives that were found, in search order.
+pub(super) fn found_drives(search: &crate::Search) -> Vec<FoundDrive> {
+    let found = search.labelled_auxiliary().iter();
+    found
+        .map(|other| FoundDrive { guid: other.guid(), path: PathBuf::from(other.device.name()) })
+        .collect()
+}
+
+/// The found drives with the label of a spare or cache drive, the one to use first: the one whose path is
+/// most like the one that the pool remembers. Their labels remember none.
+fn rank_by_path<'a>(found: &'a [FoundDrive], named: &Named) -> Vec<&'a FoundDrive> {
+    let mut same: Vec<_> = found.iter().filter(|drive| drive.guid == named.guid).collect();
+    same.sort_by_key(|drive| Reverse(device::path_fit(Path::new(&named.path), &drive.path)));
+    same
+}
+
+/// Opens one of them for this program alone. One that cannot be opened is one that is not there.
+pub(super) fn open_best_match(found: &[FoundDrive], named: &Named) -> Option<Arc<dyn Device>> {
+    let file = File::open_exclusive(&rank_by_path(found, named).first()?.path).ok()?;
+    Some(Arc::new(file))
+}
+
+/// The copies of the pool's spares and cache drives, which are left alone.
+pub(super) fn duplicate_events(owned: &spa::Owned, found: &[FoundDrive]) -> Vec<Event> {
+    let shown = |drive: &FoundDrive| drive.path.display().to_string();
+    let mut events = Vec::new();
+    for (named, _) in owned.auxiliary() {
+        if let [used, copies @ ..] = rank_by_path(found, &named).as_slice() {
+            let duplicate = |copy: &&FoundDrive| Event::DuplicateDevice {
+                path: shown(copy),
+                used: shown(used),
+            };
+            events.extend(copies.iter().map(duplicate));
+        }
+    }
+    events
+}
+
+/// Has the pool take those of its spares and cache drives that are there.
+pub(super) fn open_auxiliary_drives(owned: &spa::Owned, opens: DeviceOpener<'_>) {
+    for (named, _) in owned.auxiliary() {
+        if let Some(device) = opens(&named) {
+            owned.open_auxiliary(named.guid, device);
+        }
+    }
+}
+
+impl Pool {
+    /// The spares.
+    pub(super) fn spares(&self) -> Vec<VdevStatus> {
+        self.auxiliary_status(Role::Spare, |named, device| {
+            let is_there = device.is_some() || named.is_distributed;
+            let state = if is_there { "AVAIL" } else { "UNAVAIL" };
+            let name = device.map_or(&*named.path, |device| device.name());
+            VdevStatus::new(name, named.guid, state)
+        })
+    }
+
+    /// The drives of the cache.
+    pub(super) fn caches(&self) -> Vec<VdevStatus> {
+        let known = self.0.spa.l2arc().drives();
+        self.auxiliary_status(Role::Cache, |named, _| {
+            let Some(drive) = known.iter().find(|drive| drive.guid == named.guid) else {
+                return VdevStatus::new(&named.path, named.guid, "UNAVAIL");
+            };
+            VdevStatus {
+                read_errors: drive.read_errors,
+                write_errors: drive.write_errors,
+                checksum_errors: drive.checksum_errors,
+                size: drive.size,
+                allocated: drive.allocated,
+                ..VdevStatus::new(
+                    &drive.name,
+                    drive.guid,
+                    if drive.is_failed { "FAULTED" } else { "ONLINE" },
+                )
+            }
+        })
+    }
+
+    fn auxiliary_status(
+        &self,
+        role: Role,
+        describe: impl Fn(&Named, Option<&dyn Device>) -> VdevStatus,
+    ) -> Vec<VdevStatus> {
+        let all = self.0.spa.auxiliary();
+        let own = all.iter().filter(|(named, _)| named.role == role);
+        own.map(|(named, device)| describe(named, device.as_deref())).collect()
+    }
+
+    /// The paths of those that are there.
+    pub(super) fn auxiliary_drives(&self) -> impl Iterator<Item = PathBuf> {
+        let all = self.0.spa.auxiliary().into_iter();
+        all.filter_map(|(_, device)| Some(PathBuf::from(device?.name())))
+    }
+
+    /// Opens spares and cache drives that were not there, if they are where the pool says, or beside that.
+    /// One that is looked at only has none.
+    pub(super) fn reopen_auxiliary(&self) {
+        if self.is_read_only() {
+            return;
+        }
+        let lost = self.0.spa.auxiliary().into_iter().filter(|(_, device)| device.is_none());
+        for (named, _) in lost.filter(|(named, _)| !named.is_distributed) {
+            let path = Path::new(&named.path);
+            let is_it = |found: &Arc<dyn Device>| spa::auxiliary::is_labelled(found, named.guid);
+            let open = |path: &Path| {
+                let device: Arc<dyn Device> = Arc::new(File::open_exclusive(path).ok()?);
+                is_it(&device).then_some(device)
+            };
+            let found = open(path).or_else(|| open(&device::beside(path, &is_it)?));
+            if let Some(device) = found {
+                self.0.spa.open_auxiliary(named.guid, device);
+            }
+        }
+    }
+
+    /// Adds spares and cache drives to the pool. What is on the drives is lost; `force` takes those
+    /// that hold something, too.
+    pub fn add_drives(&self, new: &[NewVdev], force: bool) -> Result<()> {
+        let mut opened = Vec::new();
+        for vdev in new {
+            let Some(role) = vdev.role.role() else {
+                let what = "only cache drives and spares can be added to a pool as yet".to_owned();
+                return Err(Error::Usage { what });
+            };
+            for path in &vdev.drives {
+                opened.push((role, path, open_unused_drive(path, force)?));
+            }
+        }
+        self.add_auxiliary(
+            opened.iter().map(|(role, path, device)| (*role, *path, device)).collect(),
+        )
+    }
+
+    /// The same for devices that are open already.
+    pub fn add_opened_drives(
+        &self,
+        role: Role,
+        drives: &[(PathBuf, Arc<dyn Device>)],
+    ) -> Result<()> {
+        let with = |(path, device)| (role, path, device);
+        self.add_auxiliary(drives.iter().map(|(path, device)| with((path, device))).collect())
+    }
+
+    fn add_auxiliary(&self, drives: Vec<(Role, &PathBuf, &Arc<dyn Device>)>) -> Result<()> {
+        for (role, ..) in &drives {
+            match role {
+                Role::Spare => self.require_version(version::SPARES, "spare")?,
+                Role::Cache => self.require_version(version::CACHE, "cache")?,
+            }
+        }
+        let words: Vec<String> =
+            drives.iter().map(|(_, path, _)| path.display().to_string()).collect();
+        let with = |(role, path, device): (Role, &PathBuf, &Arc<dyn Device>)| Auxiliary {
+            role,
+            drive: describe_drive((path, device)),
+            device: Arc::clone(device),
+        };
+        let new: Vec<Auxiliary> = drives.into_iter().map(with).collect();
+        if let Some(small) = new.iter().find(|each| each.drive.size < MIN_DEVICE_SIZE) {
+            let what = format!("'{}' is too small: a drive has 64 MiB at least", small.drive.path);
+            return Err(Error::Usage { what });
+        }
+        self.0.spa.add_auxiliary(&new).map_err(|why| self.explain_error(&why))?;
+        self.record_event("vdev add", words.join(" "))
+    }
+
+    /// Lets spares and cache drives of the pool go, by their paths or guids.
+    pub fn remove_drives(&self, names: &[String]) -> Result<()> {
+        let mut gone = Vec::new();
+        for name in names {
+            match self.find_auxiliary_drive(name) {
+                Some(named) if !named.is_distributed => gone.push(named.guid),
+                _ => {
+                    let what = format!(
+                        "'{name}' is no cache drive and no spare of pool '{}'; other drives cannot \
+                         be removed as yet",
+                        self.name()
+                    );
+                    return Err(Error::Usage { what });
+                }
+            }
+        }
+        for guid in gone {
+            self.0.spa.remove_auxiliary(guid).map_err(|why| self.explain_error(&why))?;
+        }
+        self.record_event("vdev remove", names.join(" "))
+    }
+
+    /// The one of a path or guid.
+    pub(super) fn find_auxiliary_drive(&self, name: &str) -> Option<Named> {
+        let path = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
+        let is_it = |(named, device): &(Named, Option<Arc<dyn Device>>)| {
+            let paths = [Some(named.path.as_str()), device.as_ref().map(|device| device.name())];
+            named.guid.to_string() == name
+                || paths.iter().flatten().any(|known| Path::new(known) == path)
+        };
+        let all = self.0.spa.auxiliary().into_iter();
+        all.filter(is_it).map(|(named, _)| named).next()
+    }
+
+    fn record_event(&self, what: &'static str, words: String) -> Result<()> {
+        self.run_sync_task(move |owned, change| {
+            record_pool_event(owned, change, what, &words);
+            Ok(())
+        })
+    }
+}
+
+/// Smaller drives are refused, as OpenZFS does.
+const MIN_DEVICE_SIZE: u64 = 64 << 20;

@@ -1,0 +1,510 @@
+//! Making pools, and taking pools over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Device, File};
+use ondisk::label::PoolState;
+use spa::auxiliary::{Auxiliary, Named};
+use spa::design::{Drive, Groups, Purpose, Shape};
+use spa::{Candidate, Owned};
+use units::{Ashift, Guid};
+
+use super::accounting::ZplAccounting;
+use super::auxiliary::FoundDrive;
+use super::datasets::check_properties;
+use super::encryption::{DatasetEncryption, new_encryption};
+use super::name_rules::NameRules;
+use super::rewind::{OpenedState, Rewind, RewindProbe, RewindTarget, open_with_rewind};
+use super::{
+    CreateOptions, Environment, LoadedKeys, NewDataset, Pool, auxiliary, latency, pool_name,
+};
+use crate::event::Event;
+use crate::{Error, Result, summary};
+
+/// A top-level vdev that is to be.
+#[derive(Clone, Debug)]
+pub struct NewVdev {
+    /// How its drives stand together.
+    pub layout: Shape,
+    /// Their paths.
+    pub drives: Vec<PathBuf>,
+    /// What it is for.
+    pub role: Purpose,
+}
+
+/// A pool that is to be.
+#[derive(Clone, Debug)]
+pub struct NewPool {
+    /// Its name.
+    pub name: String,
+    /// Its top-level vdevs.
+    pub vdevs: Vec<NewVdev>,
+    /// log2 of the smallest write; none: what suits the drives.
+    pub ashift: Option<u64>,
+    /// Properties of its root file system.
+    pub properties: Vec<(String, String)>,
+    /// Use drives that are, or were, part of another pool, and vdevs of unlike redundancy.
+    pub force: bool,
+}
+
+/// log2 of the sector that is taken where nothing else is said: drives of today write 4 KiB at
+/// least, and a smaller one costs them a read each time.
+const DEFAULT_ASHIFT: u64 = 12;
+
+/// Makes a pool on drives that are free, with all features and no properties of its own.
+pub fn create(new: &NewPool, world: &Environment) -> Result<Pool> {
+    create_with_options(new, CreateOptions::parse(&[], false)?, world)
+}
+
+/// Makes a pool on drives that are free.
+pub fn create_with_options(
+    new: &NewPool,
+    wishes: CreateOptions,
+    world: &Environment,
+) -> Result<Pool> {
+    create_encrypted(new, wishes, None, world)
+}
+
+/// The same; `secret` is the user's key of its root file system, if that is to be encrypted.
+pub fn create_encrypted(
+    new: &NewPool,
+    wishes: CreateOptions,
+    secret: Option<&[u8]>,
+    world: &Environment,
+) -> Result<Pool> {
+    check_pool_name(&new.name)?;
+    check_redundancy(new)?;
+    let drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives);
+    let devices =
+        drives.map(|path| open_unused_drive(path, new.force)).collect::<Result<Vec<_>>>()?;
+    if !new.force {
+        super::vdev_mismatch::check_new_pool(new, &devices)?;
+    }
+    create_pool(new, &devices, (wishes, secret), world)
+}
+
+impl Pool {
+    /// Gives the pool another name from when it is exported on; until then it is called as it is now.
+    pub fn rename_on_export(&self, name: &str) -> Result<()> {
+        check_pool_name(name)?;
+        self.0.spa.name_in_labels(name);
+        self.sync()
+    }
+}
+
+/// Makes a pool on devices that are open already: those of the drives that `new` names, in that
+/// order. Whatever they hold is lost.
+pub fn create_on_devices(
+    new: &NewPool,
+    devices: &[Arc<dyn Device>],
+    world: &Environment,
+) -> Result<Pool> {
+    create_on_devices_with(new, CreateOptions::parse(&[], false)?, devices, world)
+}
+
+/// The same, with properties of its own and maybe without some features.
+pub fn create_on_devices_with(
+    new: &NewPool,
+    wishes: CreateOptions,
+    devices: &[Arc<dyn Device>],
+    world: &Environment,
+) -> Result<Pool> {
+    check_pool_name(&new.name)?;
+    check_redundancy(new)?;
+    create_pool(new, devices, (wishes, None), world)
+}
+
+fn create_pool(
+    new: &NewPool,
+    devices: &[Arc<dyn Device>],
+    (mut wishes, secret): (CreateOptions, Option<&[u8]>),
+    world: &Environment,
+) -> Result<Pool> {
+    let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
+    let keying = new_encryption(world, &mut root, None, secret)?;
+    let naming = NameRules::extract(&mut root, None)?;
+    check_properties(&root, dsl::Kind::Filesystem)?;
+    let wanted = new.ashift.unwrap_or(DEFAULT_ASHIFT);
+    let ashift = Ashift::new(wanted)
+        .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;
+    if let Some(shift) = new.ashift {
+        wishes.set_ashift(shift);
+    }
+    let named: usize = new.vdevs.iter().map(|vdev| vdev.drives.len()).sum();
+    if named != devices.len() {
+        let what = format!("{named} drives are named, and {} are there", devices.len());
+        return Err(Error::Usage { what });
+    }
+    let mut opened = devices.iter();
+    let mut tops = Vec::new();
+    let (mut auxiliary, mut of_vdevs) = (Vec::new(), Vec::new());
+    for vdev in &new.vdevs {
+        let own: Vec<_> = vdev.drives.iter().zip(opened.by_ref()).collect();
+        let drives: Vec<Drive> = own.iter().copied().map(describe_drive).collect();
+        let devices = own.into_iter().map(|(_, device)| Arc::clone(device));
+        if let Some(role) = vdev.role.role() {
+            let with = |(drive, device)| Auxiliary { role, drive, device };
+            auxiliary.extend(drives.into_iter().zip(devices).map(with));
+            continue;
+        }
+        of_vdevs.extend(devices);
+        let top = spa::design::top(vdev.layout, &drives, ashift, vdev.role);
+        tops.push(top.map_err(|why| Error::Usage { what: why.to_string() })?);
+    }
+    let below = spa::NewPool {
+        name: new.name.clone(),
+        tops,
+        devices: of_vdevs,
+        auxiliary,
+        features: wishes.features.clone(),
+        host: world.host.clone(),
+        key: keying.as_ref().map(DatasetEncryption::to_root_key),
+    };
+    let mut fill = |owned: &Owned, set: &spa::Set, tx: &txg::Tx| {
+        owned.set_accounts(Arc::new(ZplAccounting::new(owned, world)));
+        super::filesystems::init_filesystem(owned, set, tx, (world, naming))
+            .map_err(|why| spa::Error::Content { why: why.to_string() })
+    };
+    let made = spa::create(below, world.to_spa(), &mut fill);
+    let made =
+        made.map_err(|why| Error::CreateFailed { pool: new.name.clone(), why: why.to_string() })?;
+    let held = Pool::new(made.owned, world.clone(), None);
+    held.0.spa.forget(made.root);
+    let user = keying.and_then(|keying| keying.user_key());
+    if let Err(why) = held
+        .store_user_key(&new.name, user)
+        .and_then(|()| apply_initial_properties(&held, &root, wishes))
+    {
+        // nobody has it, and its drives are as free as they were
+        held.destroy_pool()?;
+        return Err(why);
+    }
+    Ok(held)
+}
+
+/// Gives a pool that was just made its properties, and those of its root file system.
+fn apply_initial_properties(held: &Pool, root: &NewDataset, wishes: CreateOptions) -> Result<()> {
+    for (name, value) in &root.properties {
+        held.set_property(&root.name, name, value)?;
+    }
+    wishes.apply_to(held)
+}
+
+pub(super) fn describe_drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> Drive {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let is_disk = !path.is_file();
+    Drive { path: path.display().to_string(), size: device.size(), is_disk }
+}
+
+/// Opens a drive that is in nobody's use.
+pub(super) fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
+    let device = latency::open_exclusive(path).map_err(|error| Error::from_device_error(&error))?;
+    if force {
+        return Ok(device);
+    }
+    if let (Some(labelled), _) = spa::read_labels(&device) {
+        let pool = &labelled.config.pool;
+        // a spare or a cache drive that no pool has open holds nothing that anybody would miss
+        if !matches!(pool.state, PoolState::Destroyed | PoolState::Spare | PoolState::Cache) {
+            let pool = pool.name.clone().unwrap_or_else(|| "?".to_owned());
+            return Err(Error::DeviceInPool { path: path.display().to_string(), pool });
+        }
+    } else if let Some(whose) = device::signature(&*device) {
+        return Err(Error::DeviceHasData { path: path.display().to_string(), content: whose });
+    }
+    Ok(device)
+}
+
+/// Bytes of a pool's name: OpenZFS keeps room for `/$ORIGIN@$ORIGIN` behind it, in 256 with a zero.
+const MAX_POOL_NAME_LEN: usize = 239;
+
+/// Whether a pool may be called so: names are as OpenZFS has them.
+pub fn check_pool_name(name: &str) -> Result<()> {
+    let refuse =
+        |why: &str| Err(Error::Usage { what: format!("'{name}' is no name for a pool: {why}") });
+    let reserved = ["mirror", "raidz", "draid", "spare"];
+    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return refuse("it must begin with a letter");
+    }
+    if let Some(word) = reserved.iter().find(|word| name.starts_with(**word)) {
+        return refuse(&format!("names that begin with '{word}' are reserved"));
+    }
+    if name == "log" {
+        return refuse("that word is reserved");
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.: ".contains(c);
+    if !name.chars().all(fits) {
+        return refuse("it may have letters, digits and _ - . : only");
+    }
+    if name.len() > MAX_POOL_NAME_LEN {
+        return refuse(&format!("it has {} bytes, and {MAX_POOL_NAME_LEN} fit", name.len()));
+    }
+    Ok(())
+}
+
+/// All data vdevs bear the loss of as many drives.
+fn check_redundancy(new: &NewPool) -> Result<()> {
+    let usage = |what: String| Err(Error::Usage { what });
+    let data: Vec<&NewVdev> = new.vdevs.iter().filter(|vdev| vdev.role == Purpose::Data).collect();
+    if data.is_empty() {
+        return usage("a pool needs one vdev for data at least".to_owned());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for path in new.vdevs.iter().flat_map(|vdev| &vdev.drives) {
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        if !seen.insert(real) {
+            return usage(format!("'{}' is named twice", path.display()));
+        }
+    }
+    let bears = |vdev: &NewVdev| match vdev.layout {
+        Shape::Single => 0,
+        Shape::Mirror => vdev.drives.len().saturating_sub(1),
+        Shape::Raidz(parity) | Shape::Draid(Groups { parity, .. }) => {
+            usize::try_from(parity).unwrap_or(0)
+        }
+    };
+    let first = data.first().map_or(0, |vdev| bears(vdev));
+    let unlike = new
+        .vdevs
+        .iter()
+        .filter(|vdev| vdev.role != Purpose::Log && vdev.role.role().is_none())
+        .any(|vdev| bears(vdev) != first);
+    if unlike && !new.force {
+        return usage(
+            "the vdevs bear the loss of unlike numbers of drives, so that the weakest decides for \
+             the whole pool; use -f if that is meant"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// How a pool is taken over.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of one command")]
+pub struct ImportOptions {
+    /// One that another host had and did not export, too.
+    pub force: bool,
+    /// One that was destroyed; otherwise none that was.
+    pub destroyed: bool,
+    /// What it is called from now on.
+    pub new_name: Option<String>,
+    /// It is called so until it is exported, and has its old name then.
+    pub temporary: bool,
+    /// Keys of encryption roots, as users have them: they are needed for what the intent logs of
+    /// encrypted datasets promise.
+    pub keys: Vec<(String, Vec<u8>)>,
+    /// Keys that are known from before.
+    pub loaded_keys: Option<LoadedKeys>,
+    /// What intent logs may promise on log devices that are missing is given up.
+    pub allow_missing_logs: bool,
+    /// To be looked at only: nothing is written, what intent logs promise is left alone, and it may be
+    /// in the midst of what writing could not go on with.
+    pub read_only: bool,
+    /// How far back it may be taken.
+    pub rewind: Rewind,
+    /// Shows how far the reading has come that comes before that.
+    pub rewind_probe: Arc<RewindProbe>,
+    /// Pools that are here already: names with guids. A name is had by one pool only.
+    pub imported_pools: Vec<(String, u64)>,
+}
+
+/// To where the pool of that name or guid would be taken back; nothing is written. None: it is not.
+pub fn preview_rewind(
+    paths: &[PathBuf],
+    wanted: &str,
+    how: &ImportOptions,
+    world: &Environment,
+) -> Result<Option<RewindTarget>> {
+    let PoolDrives { guid: pool, members, .. } = find_pool_drives(paths, wanted, how, world)?;
+    let devices = open_devices(&members, true)?;
+    let search = crate::search_devices(&devices);
+    let candidate = search.find_candidate(&pool.to_string())?;
+    let chosen = open_with_rewind(
+        candidate,
+        (how.rewind, &how.rewind_probe),
+        (&world.cache, world.workers),
+    )?;
+    check_vdevs_present(candidate, &chosen.pool)?;
+    Ok(chosen.target)
+}
+
+/// Takes over the pool of that name or guid, which is on drives among `paths`. `force` takes one
+/// that another host had and did not export.
+pub fn import(paths: &[PathBuf], wanted: &str, force: bool, world: &Environment) -> Result<Pool> {
+    import_with(paths, wanted, &ImportOptions { force, ..ImportOptions::default() }, world)
+}
+
+/// Takes over the pool of that name or guid, which is on drives among `paths`.
+pub fn import_with(
+    paths: &[PathBuf],
+    wanted: &str,
+    how: &ImportOptions,
+    world: &Environment,
+) -> Result<Pool> {
+    if let Some(name) = &how.new_name {
+        check_pool_name(name)?;
+    }
+    let PoolDrives { guid: pool, members, duplicates, auxiliary: others } =
+        find_pool_drives(paths, wanted, how, world)?;
+    let devices = open_devices(&members, how.read_only)?;
+    let opens = |named: &Named| auxiliary::open_best_match(&others, named);
+    let held = import_opened(&devices, &pool.to_string(), how, &opens, world)?;
+    held.add_events(duplicates);
+    held.add_events(auxiliary::duplicate_events(&held.0.spa, &others));
+    Ok(held)
+}
+
+fn open_devices(paths: &[PathBuf], read_only: bool) -> Result<Vec<Arc<dyn Device>>> {
+    let open = |path: &PathBuf| {
+        let opened = if read_only {
+            File::open(path).map(|file| Arc::new(file) as Arc<dyn Device>)
+        } else {
+            latency::open_exclusive(path)
+        };
+        opened.map_err(|error| Error::from_device_error(&error))
+    };
+    paths.iter().map(open).collect()
+}
+
+/// Takes over the pool of that name or guid, which is on devices that are open for writing; from
+/// whom, is not asked.
+pub fn import_devices(
+    devices: &[Arc<dyn Device>],
+    wanted: &str,
+    world: &Environment,
+) -> Result<Pool> {
+    import_devices_with(devices, wanted, &ImportOptions::default(), world)
+}
+
+/// The same, in some way.
+pub fn import_devices_with(
+    devices: &[Arc<dyn Device>],
+    wanted: &str,
+    how: &ImportOptions,
+    world: &Environment,
+) -> Result<Pool> {
+    let search = crate::search_devices(devices);
+    let opens = |named: &Named| {
+        let mut others = search.labelled_auxiliary().iter();
+        others.find(|other| other.guid() == named.guid).map(|other| Arc::clone(&other.device))
+    };
+    import_opened(devices, wanted, how, &opens, world)
+}
+
+fn import_opened(
+    devices: &[Arc<dyn Device>],
+    wanted: &str,
+    how: &ImportOptions,
+    opens: auxiliary::DeviceOpener<'_>,
+    world: &Environment,
+) -> Result<Pool> {
+    let search = crate::search_devices(devices);
+    let candidate = search.find_candidate(wanted)?;
+    let chosen = open_with_rewind(
+        candidate,
+        (how.rewind, &how.rewind_probe),
+        (&world.cache, world.workers),
+    )?;
+    let OpenedState { mut pool, target: rewound } = chosen;
+    check_vdevs_present(candidate, &pool)?;
+    if let Some(name) = &how.new_name {
+        pool_name::check_names_fit(&pool, name)?;
+    }
+    match &how.new_name {
+        Some(name) if how.temporary => pool.call(name),
+        Some(name) => pool.rename(name),
+        None => (),
+    }
+    let name = pool.name().to_owned();
+    // nothing was written to it as yet
+    if how
+        .imported_pools
+        .iter()
+        .any(|(other, guid)| *other == name && *guid != candidate.guid.get())
+    {
+        return Err(Error::NameTaken { pool: name });
+    }
+    let failed = |why: spa::Error| Error::NotWritable { pool: name, why: why.to_string() };
+    if how.read_only {
+        let owned = Owned::still(pool, world.to_spa()).map_err(failed)?;
+        let held = Pool::with_rewind(rewound, owned, world.clone(), how.loaded_keys.clone());
+        return load_keys(held, how);
+    }
+    let owned = Owned::new(pool, world.to_spa()).map_err(failed)?;
+    // who exports a pool has all written that was promised
+    let exported = candidate.config().is_some_and(|label| label.pool.state == PoolState::Exported);
+    if how.allow_missing_logs || exported {
+        owned.forgive();
+    }
+    owned.take_over(world.host.clone());
+    auxiliary::open_auxiliary_drives(&owned, opens);
+    let held = Pool::with_rewind(rewound, owned, world.clone(), how.loaded_keys.clone());
+    let held = load_keys(held, how)?;
+    held.claim_logs()?;
+    held.remove_interrupted_receives()?;
+    held.update_device_paths();
+    Ok(held)
+}
+
+/// Loads the keys that were given.
+fn load_keys(held: Pool, how: &ImportOptions) -> Result<Pool> {
+    for (dataset, secret) in &how.keys {
+        // it may be called otherwise from now on
+        let below = dataset.find('/').and_then(|at| dataset.get(at..)).unwrap_or_default();
+        held.load_key(&format!("{}{below}", held.name()), secret)?;
+    }
+    Ok(held)
+}
+
+/// Refuses a pool of which a part is lost, as changing it would lose the rest: what is there can be
+/// read. It can do without log devices, if they hold no promises.
+fn check_vdevs_present(candidate: &Candidate, pool: &spa::Pool) -> Result<()> {
+    let trees = summary::top_vdevs(candidate, Some(pool));
+    let data = trees.iter().filter(|top| !top.is_log);
+    let lacking: Vec<_> =
+        data.filter_map(|top| summary::unavailable_vdev(top, candidate)).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    Err(Error::MissingVdevs { pool: candidate.name().to_owned(), vdevs: lacking })
+}
+
+/// The drives of a pool, and which it is.
+struct PoolDrives {
+    guid: Guid,
+    members: Vec<PathBuf>,
+    /// Copies of the drives, which are left alone.
+    duplicates: Vec<Event>,
+    /// Spares and cache drives, of whatever pool.
+    auxiliary: Vec<FoundDrive>,
+}
+
+/// The drives of a pool, and which it is; nothing of it stays open.
+fn find_pool_drives(
+    paths: &[PathBuf],
+    wanted: &str,
+    how: &ImportOptions,
+    world: &Environment,
+) -> Result<PoolDrives> {
+    let search = crate::search(paths).filter_destroyed(how.destroyed);
+    let candidate = search.find_candidate(wanted)?;
+    search.check_originals_unused(candidate)?;
+    let newest = candidate.devices.iter().max_by_key(|device| device.synced());
+    if let Some(pool) = newest.map(|device| &device.config.pool) {
+        let foreign = pool.host_id.is_some_and(|host| host != world.host.0);
+        if pool.state == PoolState::Active && foreign && !how.force {
+            let host = pool.host_name.clone().unwrap_or_else(|| "another host".to_owned());
+            return Err(Error::HostidMismatch { pool: candidate.name().to_owned(), host });
+        }
+        if pool.state == PoolState::Active && foreign {
+            let host = pool.host_name.as_deref().unwrap_or("another host");
+            super::multihost::check_activity(candidate, host)?;
+        }
+    }
+    let paths = candidate.devices.iter().map(|device| PathBuf::from(device.device.name()));
+    let others = auxiliary::found_drives(&search);
+    let duplicates = candidate.duplicates.iter().map(Event::from_duplicate).collect();
+    Ok(PoolDrives { guid: candidate.guid, members: paths.collect(), duplicates, auxiliary: others })
+}

@@ -1,0 +1,421 @@
+//! Changing the datasets of a held pool.
+
+use std::sync::Arc;
+
+use dmu::Objset;
+use dsl::write;
+use ondisk::objset::Kind;
+use transform::crypt::WrappingKey;
+use units::ObjsetId;
+use zio::Key;
+
+use super::encryption::{
+    DatasetEncryption, EncryptionOptions, encryption_error, is_encryption_property, new_encryption,
+};
+use super::history::{dataset_id, format_assignment, record_dataset_event, record_event_with_id};
+use super::name_rules::NameRules;
+use super::owner_quotas::OwnerQuotas;
+use super::volumes::check_volume_size;
+use super::{Pool, filesystems, owner_quotas};
+use crate::dataset::{Dataset, DatasetQuery};
+use crate::{Error, Event, Result};
+
+/// A dataset that is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct NewDataset {
+    /// Its full name.
+    pub name: String,
+    /// Its properties.
+    pub properties: Vec<(String, String)>,
+}
+
+impl Pool {
+    /// Has a change made to the datasets; returns when it is on the drives.
+    pub(super) fn run_sync_task<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&spa::Owned, &write::Change<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.0.spa.perform(work).map_err(|why| self.explain_error(&why))?
+    }
+
+    /// Makes a file system.
+    pub fn create_filesystem(&self, new: &NewDataset) -> Result<()> {
+        self.create_filesystem_with(new, None)
+    }
+
+    /// Makes a file system, with a user's key of its own if there is a secret.
+    pub fn create_filesystem_with(&self, new: &NewDataset, secret: Option<&[u8]>) -> Result<()> {
+        let limits =
+            self.with_opens_blocked(|| self.create_filesystem_locked(new.clone(), secret))?;
+        self.set_owner_quotas(&new.name, &limits)
+    }
+
+    /// The same, but for what its owners may use, which is told. The key above stays what it is until
+    /// this returns.
+    fn create_filesystem_locked(
+        &self,
+        mut new: NewDataset,
+        secret: Option<&[u8]>,
+    ) -> Result<OwnerQuotas> {
+        let (name, world) = (new.name.clone(), self.0.environment.clone());
+        let source = self.0.spa.source();
+        let keying = self.child_encryption(&mut new, secret)?;
+        let above = self.find_parent(&new.name)?;
+        let naming = NameRules::extract(&mut new, above.as_ref())?;
+        let limits = owner_quotas::extract_quotas(&mut new)?;
+        self.check_quota_features(&new.name, &limits)?;
+        check_properties(&new, dsl::Kind::Filesystem)?;
+        let user = keying.as_ref().and_then(DatasetEncryption::user_key);
+        let make = move |owned: &spa::Owned, change: &write::Change<'_>| {
+            let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
+            let id = write::create(change, &new.name).map_err(failed)?;
+            destroy_on_error(owned, change, &new.name, || {
+                let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
+                if naming.case == zpl::Case::Insensitive {
+                    write::make_caseless(change, id).map_err(failed)?;
+                }
+                record_dataset_event(owned, change, "create", &new.name, "");
+                set_properties(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)?;
+                let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, key.clone());
+                let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
+                filesystems::init_filesystem(owned, &set, change.tx, (&world, naming))
+                    .map_err(|why| Error::Refused { what: why.to_string() })?;
+                Ok(id)
+            })
+        };
+        self.run_sync_task(make).map(|id: ObjsetId| self.0.spa.forget(id))?;
+        self.store_user_key(&name, user)?;
+        Ok(limits)
+    }
+
+    /// How a dataset that is to be is encrypted, by what is above it.
+    pub(super) fn child_encryption(
+        &self,
+        new: &mut NewDataset,
+        secret: Option<&[u8]>,
+    ) -> Result<Option<DatasetEncryption>> {
+        let above = self.find_parent(&new.name)?;
+        new_encryption(&self.0.environment, new, above.as_ref(), secret)
+    }
+
+    /// What is above a dataset that is to be: a file system, as nothing lies below a volume.
+    pub(super) fn find_parent(&self, name: &str) -> Result<Option<dsl::Dataset>> {
+        let Some((above, _)) = name.rsplit_once('/') else { return Ok(None) };
+        let found = self.find_dataset(above)?;
+        match found.kind() {
+            Ok(dsl::Kind::Filesystem) => Ok(Some(found)),
+            Ok(kind) => Err(Error::Refused {
+                what: format!(
+                    "'{name}' cannot be: '{above}' is a {}, and nothing lies below it",
+                    kind.name()
+                ),
+            }),
+            Err(why) => Err(Error::from_dsl_error(above, &why)),
+        }
+    }
+
+    /// Keeps the user's key of a dataset that was just made.
+    pub(super) fn store_user_key(&self, name: &str, user: Option<Arc<WrappingKey>>) -> Result<()> {
+        let Some(user) = user else { return Ok(()) };
+        let made = self.find_dataset(name)?;
+        made.tree().remember(&made, user).map_err(|error| Error::from_dsl_error(name, &error))
+    }
+
+    /// Makes a bookmark `FS#MARK` of a snapshot of that file system or volume, or of one that it is a
+    /// clone of.
+    pub fn create_bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {
+        let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
+        self.run_sync_task(move |owned, change| {
+            write::bookmark(change, &mark, &snapshot)
+                .map_err(|error| Error::from_dsl_error(&mark, &error))?;
+            let head = mark.split('#').next().unwrap_or_default();
+            record_dataset_event(owned, change, "bookmark", head, &format!("{mark} of {snapshot}"));
+            Ok(())
+        })
+    }
+
+    /// Makes snapshots, all of the same moment, or none at all.
+    pub fn create_snapshots(&self, names: &[String]) -> Result<()> {
+        self.create_snapshots_with(names, &[])
+    }
+
+    /// The same with properties, which all of them get.
+    pub fn create_snapshots_with(
+        &self,
+        names: &[String],
+        properties: &[(String, String)],
+    ) -> Result<()> {
+        if let Some(name) = names.first().cloned() {
+            let properties = properties.to_vec();
+            check_properties(&NewDataset { name, properties }, dsl::Kind::Snapshot)?;
+        }
+        let (names, properties) = (names.to_vec(), properties.to_vec());
+        self.run_sync_task(move |owned, change| {
+            let first = names.first().cloned().unwrap_or_default();
+            let all: Vec<&str> = names.iter().map(String::as_str).collect();
+            write::snapshot(change, &all).map_err(|error| Error::from_dsl_error(&first, &error))?;
+            for name in all {
+                record_dataset_event(owned, change, "snapshot", name, "");
+                for (property, value) in &properties {
+                    set_property(owned, change, (name, dsl::Kind::Snapshot), (property, value))
+                        .map_err(|error| Error::from_dsl_error(name, &error))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes a file system back to its newest snapshot.
+    pub fn rollback_dataset(&self, name: &str) -> Result<()> {
+        let key =
+            self.find_dataset(name)?.key().map_err(|error| Error::from_dsl_error(name, &error))?;
+        let heads = [name.to_owned()];
+        let name = name.to_owned();
+        self.run_retiring_task(&heads, move |owned, change| {
+            let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
+            if key.is_none() {
+                write::log_bars(change, &name, None).map_err(failed)?;
+            }
+            write::rollback(change, &name, None).map_err(failed)?;
+            owned.forget(write::head_of(change, &name).map_err(failed)?);
+            record_dataset_event(owned, change, "rollback", &name, "");
+            reset_intent_log(owned, change, &name, key)
+        })
+    }
+
+    /// Makes a file system that begins as a snapshot.
+    pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
+        if !snapshot.contains('@') {
+            let what = format!("'{snapshot}' is no snapshot: clones are made of FS@NAME");
+            return Err(Error::Usage { what });
+        }
+        if let Some((property, _)) =
+            new.properties.iter().find(|(name, _)| is_encryption_property(name))
+        {
+            let why =
+                format!("a clone is as what it is a clone of, and has no {property} of its own");
+            return Err(encryption_error(&new.name, &why));
+        }
+        let origin = self.find_dataset(snapshot)?;
+        let failed = |why: dsl::Error| Error::from_dsl_error(snapshot, &why);
+        let key = origin.key().map_err(failed)?;
+        let kind = match origin.content_kind().map_err(failed)? {
+            Kind::Volume => dsl::Kind::Volume,
+            _ => dsl::Kind::Filesystem,
+        };
+        self.find_parent(&new.name)?;
+        let (snapshot, mut new) = (snapshot.to_owned(), new.clone());
+        let asks_for_all = |(name, value): &mut (String, String)| {
+            kind == dsl::Kind::Volume && name == "refreservation" && value == "auto"
+        };
+        let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
+        check_properties(&new, kind)?;
+        // a size is no entry in a table: it is set when the volume is there, and what follows from it
+        let is_size = |(name, _): &mut (String, String)| name == "volsize";
+        let mut sizes: Vec<_> = new.properties.extract_if(.., is_size).collect();
+        sizes.extend(reserved);
+        let name = new.name.clone();
+        self.run_sync_task(move |owned, change| {
+            let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
+            if key.is_none() {
+                write::log_bars(change, &new.name, Some(&snapshot)).map_err(failed)?;
+            }
+            write::clone(change, &new.name, &snapshot).map_err(failed)?;
+            reset_intent_log(owned, change, &new.name, key)?;
+            let origin = format!("origin={snapshot} ({})", dataset_id(change, &snapshot));
+            record_dataset_event(owned, change, "clone", &new.name, &origin);
+            destroy_on_error(owned, change, &new.name, || {
+                set_properties(owned, change, &new, kind).map_err(failed)
+            })
+        })?;
+        for (property, size) in sizes {
+            if let Err(why) = self.set_property(&name, &property, &size) {
+                self.close_dataset(&name)?;
+                self.destroy(&name)?;
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a clone the one that its origin depends on.
+    pub fn promote_clone(&self, name: &str) -> Result<()> {
+        // it may become the encryption root in place of its origin
+        self.with_opens_blocked(|| {
+            let clone = self.find_dataset(name)?;
+            let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
+            let user = clone.tree().wrapping(&clone).map_err(failed)?;
+            let promoted = name.to_owned();
+            self.run_sync_task(move |owned, change| {
+                write::promote(change, &promoted)
+                    .map_err(|error| Error::from_dsl_error(&promoted, &error))?;
+                record_dataset_event(owned, change, "promote", &promoted, "");
+                Ok(())
+            })?;
+            self.store_user_key(name, user)
+        })
+    }
+
+    /// Gives a file system, volume or snapshot another name; a snapshot with `below` also in all
+    /// datasets below its own.
+    pub fn rename_dataset(&self, from: &str, to: &str, below: bool) -> Result<()> {
+        if !from.contains('@') {
+            return self.rename_head_dataset(from, to);
+        }
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.run_sync_task(move |owned, change| {
+            let id = dataset_id(change, &from);
+            write::rename_snapshot(change, &from, &to, below)
+                .map_err(|error| Error::from_dsl_error(&from, &error))?;
+            record_event_with_id(owned, change, "rename", (&from, id), &format!("-> {to}"));
+            Ok(())
+        })
+    }
+
+    /// Sets a property.
+    pub fn set_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
+        if let Some(done) = self.set_owner_quota(name, property, value) {
+            return done;
+        }
+        if let Some(done) = self.set_volume_property(name, property, value) {
+            return done;
+        }
+        if property == "keylocation" {
+            self.check_key_location(name, value)?;
+        }
+        let kind = self.dataset_kind(name)?;
+        let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());
+        self.run_sync_task(move |owned, change| {
+            set_property(owned, change, (&name, kind), (&property, &value))
+                .map_err(|error| Error::from_dsl_error(&name, &error))
+        })?;
+        self.refresh_properties();
+        Ok(())
+    }
+
+    /// Lets a property be inherited.
+    pub fn inherit_property(&self, name: &str, property: &str) -> Result<()> {
+        self.clear_property(name, property, false)
+    }
+
+    /// Lets a property have the value that came with a send stream, or else be inherited.
+    pub fn revert_property(&self, name: &str, property: &str) -> Result<()> {
+        self.clear_property(name, property, true)
+    }
+
+    fn clear_property(&self, name: &str, property: &str, received: bool) -> Result<()> {
+        let kind = self.dataset_kind(name)?;
+        let (name, property) = (name.to_owned(), property.to_owned());
+        self.run_sync_task(move |owned, change| {
+            write::inherit(change, &name, kind, &property, received)
+                .map_err(|error| Error::from_dsl_error(&name, &error))?;
+            record_dataset_event(owned, change, "inherit", &name, &format!("{property}="));
+            Ok(())
+        })?;
+        self.refresh_properties();
+        Ok(())
+    }
+
+    fn dataset_kind(&self, name: &str) -> Result<dsl::Kind> {
+        self.find_dataset(name)?.kind().map_err(|error| Error::from_dsl_error(name, &error))
+    }
+
+    /// Shows the dataset `target` and all below it, as [`crate::Pool::list`] does.
+    pub fn list_datasets(
+        &self,
+        target: &str,
+        wanted: &DatasetQuery,
+        show: &mut dyn FnMut(Dataset),
+        trouble: &mut dyn FnMut(Event),
+    ) -> Result<()> {
+        let _pin = self.pin();
+        crate::dataset::list_datasets(&self.tree()?, target, wanted, show, trouble)
+    }
+}
+
+/// What a head has of the intent log of the snapshot that it follows is not its own.
+fn reset_intent_log(
+    owned: &spa::Owned,
+    change: &write::Change<'_>,
+    name: &str,
+    key: Option<Key>,
+) -> Result<()> {
+    let id = write::head_of(change, name).map_err(|error| Error::from_dsl_error(name, &error))?;
+    owned.empty_log(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
+}
+
+/// Says that a head is encrypted whose content is not made yet; gives the key of its blocks.
+pub(super) fn record_encryption(
+    change: &write::Change<'_>,
+    id: ObjsetId,
+    keying: Option<&DatasetEncryption>,
+) -> dsl::Result<Option<Key>> {
+    let Some(keying) = keying else { return Ok(None) };
+    write::encrypt(change, id, &keying.as_new_key())?;
+    Ok(Some(keying.key()))
+}
+
+/// Whether a file system, or a volume of so many bytes in blocks of so many, could be made so, as far as
+/// that can be told without its pool.
+pub fn check_new_dataset(new: &NewDataset, volume: Option<(u64, u32)>) -> Result<()> {
+    let mut new = new.clone();
+    EncryptionOptions::extract(&mut new);
+    if let Some((size, block_size)) = volume {
+        check_volume_size(&new.name, size, block_size)?;
+        return check_properties(&new, dsl::Kind::Volume);
+    }
+    NameRules::extract(&mut new, None)?;
+    owner_quotas::extract_quotas(&mut new)?;
+    check_properties(&new, dsl::Kind::Filesystem)
+}
+
+/// Whether all properties of a dataset that is to be are some that it can have. Nothing is made
+/// before that is clear.
+pub(super) fn check_properties(new: &NewDataset, kind: dsl::Kind) -> Result<()> {
+    for (name, value) in &new.properties {
+        dsl::property::parse(name, kind, value)
+            .map_err(|error| Error::from_dsl_error(&new.name, &error))?;
+    }
+    Ok(())
+}
+
+/// Makes a head that was just begun whole. If that cannot be, it is not made.
+pub(super) fn destroy_on_error<T>(
+    owned: &spa::Owned,
+    change: &write::Change<'_>,
+    name: &str,
+    rest: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let done = rest();
+    if done.is_err() {
+        let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
+        let id = write::head_of(change, name).map_err(failed)?;
+        write::destroy(change, name).map_err(failed)?;
+        owned.forget(id);
+    }
+    done
+}
+
+/// Sets the properties of a dataset that was just made.
+pub(super) fn set_properties(
+    owned: &spa::Owned,
+    change: &write::Change<'_>,
+    new: &NewDataset,
+    kind: dsl::Kind,
+) -> dsl::Result<()> {
+    let mut all = new.properties.iter();
+    all.try_for_each(|(name, value)| set_property(owned, change, (&new.name, kind), (name, value)))
+}
+
+/// Sets a property as its text says.
+fn set_property(
+    owned: &spa::Owned,
+    change: &write::Change<'_>,
+    (dataset, kind): (&str, dsl::Kind),
+    (property, value): (&str, &str),
+) -> dsl::Result<()> {
+    let setting = dsl::property::parse(property, kind, value)?;
+    write::set(change, dataset, kind, (property, &setting), write::By::User)?;
+    record_dataset_event(owned, change, "set", dataset, &format_assignment(property, &setting));
+    Ok(())
+}

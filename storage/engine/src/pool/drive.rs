@@ -1,0 +1,26 @@
+//! Drives, and parts of them, opened for pools that are made of what is open already.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{Device, File, Window};
+
+use crate::{Error, Result};
+
+/// A drive that is open.
+pub type Drive = Arc<dyn Device>;
+
+/// Opens a drive for this program alone, whatever it holds; with `part`, these bytes of it as a
+/// drive of their own, as a partition is one.
+pub fn open_drive(path: &Path, part: Option<Range<u64>>) -> Result<Drive> {
+    let file = File::open_exclusive(path).map_err(|error| Error::from_device_error(&error))?;
+    let whole: Drive = Arc::new(file);
+    Ok(match part {
+        None => whole,
+        Some(part) => {
+            let size = part.end.saturating_sub(part.start);
+            Arc::new(Window::new(path.display().to_string(), whole, part.start, size))
+        }
+    })
+}

@@ -1,0 +1,218 @@
+//! Drives of a held pool: replaced, put beside others, taken away.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ondisk::label::{VdevConfig, VdevKind};
+use spa::{NewSide, Stay};
+use units::Guid;
+
+use super::create::{describe_drive, open_unused_drive};
+use super::drive::Drive;
+use super::history::record_pool_event;
+use super::{Pool, latency};
+use crate::{Error, Result};
+
+impl Pool {
+    /// Has another drive take the place of one, that of a path or guid; none: the one that is now
+    /// where the old one was. It has all when a resilver is done, and the old one is part of the
+    /// pool no more. `force` takes one that holds something.
+    pub fn replace_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
+        let found = self.find_drive(old)?;
+        let there = found.path.clone().unwrap_or_default();
+        let path = new.unwrap_or(Path::new(&there));
+        let device = self.open_unused_drive(path, force)?;
+        self.attach_child(old, &found, (path, device), Stay::Replace)
+    }
+
+    /// The same with a drive that is open already. Whatever it holds is lost.
+    pub fn replace_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
+        let found = self.find_drive(old)?;
+        self.attach_child(old, &found, (new, Arc::clone(device)), Stay::Replace)
+    }
+
+    /// Puts a drive beside one that stands alone or in a mirror. It has all when a resilver is done.
+    pub fn attach_drive(&self, beside: &str, new: &Path, force: bool) -> Result<()> {
+        let found = self.find_drive(beside)?;
+        let device = self.open_unused_drive(new, force)?;
+        self.attach_child(beside, &found, (new, device), Stay::Attach)
+    }
+
+    /// Takes a drive out of a mirror, or ends its being replaced, where the others have all.
+    pub fn detach_drive(&self, drive: &str) -> Result<()> {
+        let found = self.find_drive(drive)?;
+        let done = self.0.spa.detach(found.guid);
+        done.map_err(|why| self.drive_error(drive, &why))?;
+        self.record_drive_event("detach", &found);
+        Ok(())
+    }
+
+    /// Takes drives back that were missing when the pool was taken over, or went away since, and are where
+    /// they were or beside that; gives their paths. What they missed, a resilver gives them.
+    pub fn reopen_drives(&self) -> Vec<String> {
+        let mut taken = Vec::new();
+        if self.is_read_only() {
+            return taken;
+        }
+        for (guid, path) in self.missing_drives() {
+            let take = |path: &Path| {
+                let drive = latency::open_exclusive(path).ok()?;
+                self.reopen_drive(guid, &drive).ok()?;
+                Some(path.display().to_string())
+            };
+            let is_it = |found: &Drive| self.0.spa.known_by(Guid::new(guid), found).is_some();
+            let there = take(&path).or_else(|| take(&device::beside(&path, &is_it)?));
+            taken.extend(there);
+        }
+        for guid in self.0.spa.reopen_failing() {
+            let Some(leaf) = self.0.spa.tree().leaf(guid) else { continue };
+            let path = leaf.device().map_or_else(String::new, |device| device.name().to_owned());
+            // the first flush tells of what it had taken and not kept; then it is like any other
+            self.record_online(&path);
+            leaf.clear_errors();
+            taken.push(path);
+        }
+        if !taken.is_empty() {
+            self.update_device_paths();
+        }
+        taken
+    }
+
+    /// Has a group written, with a note that a drive is back.
+    fn record_online(&self, path: &str) {
+        let what = format!("vdev={path}");
+        let _ = self.0.spa.perform(move |owned, change| {
+            record_pool_event(owned, change, "online", &what);
+        });
+    }
+
+    /// Where the drives were that are missing, or went away while the pool is held.
+    pub fn unavailable_drives(&self) -> Vec<PathBuf> {
+        let gone = self.0.spa.tree().leaves().into_iter().filter(|leaf| leaf.is_gone());
+        let gone = gone.filter_map(|leaf| Some(leaf.device()?.path()?.to_owned()));
+        let missing = self.missing_drives().into_iter().map(|(_, path)| path);
+        missing.chain(gone).collect()
+    }
+
+    /// Has the pool's configuration say where its drives are. A path that leads to the same drive stays:
+    /// a link in /dev/disk outlasts the name that it leads to.
+    pub(super) fn update_device_paths(&self) {
+        let config = self.0.spa.config();
+        let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let moved = leaves.filter_map(|leaf| {
+            let found = self.0.spa.tree().leaf(leaf.guid)?;
+            // another may have the name of one that went away
+            let now = found.device().filter(|device| !device.is_away())?.path()?;
+            let real = |path: &Path| std::fs::canonicalize(path).ok();
+            let same = leaf.path.as_ref().is_some_and(|old| real(Path::new(old)) == real(now));
+            let path = now.to_str().filter(|_| now.is_absolute() && !same)?;
+            Some((leaf.guid, path.to_owned()))
+        });
+        let moved: Vec<_> = moved.collect();
+        if !moved.is_empty() {
+            // one that stands still says so with the next clear
+            let _ = self.0.spa.set_places(moved);
+        }
+    }
+
+    /// The same with a drive that is open already.
+    pub fn reopen_drive(&self, guid: u64, device: &Drive) -> Result<()> {
+        let done = self.0.spa.bring_back(Guid::new(guid), Arc::clone(device));
+        done.map_err(|why| self.drive_error(device.name(), &why))?;
+        self.record_online(device.name());
+        Ok(())
+    }
+
+    /// Drives that were missing when the pool was taken over: their guids, and where they were.
+    pub fn missing_drives(&self) -> Vec<(u64, PathBuf)> {
+        let config = self.0.spa.config();
+        let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let missing = leaves.filter(|leaf| {
+            let found = self.0.spa.tree().leaf(leaf.guid);
+            found.is_some_and(|leaf| leaf.device().is_none())
+        });
+        let place = |leaf: &VdevConfig| Some((leaf.guid.get(), PathBuf::from(leaf.path.as_ref()?)));
+        missing.filter_map(place).collect()
+    }
+
+    fn attach_child(
+        &self,
+        name: &str,
+        old: &VdevConfig,
+        (path, device): (&Path, Drive),
+        stay: Stay,
+    ) -> Result<()> {
+        let new = NewSide { drive: describe_drive((&path.to_owned(), &device)), device };
+        let done = self.0.spa.add_side(old.guid, new, stay);
+        done.map_err(|why| self.drive_error(name, &why))?;
+        self.record_drive_event(if stay == Stay::Replace { "replace" } else { "attach" }, old);
+        Ok(())
+    }
+
+    /// Takes away drives that were replaced, and whose successors have all.
+    pub(super) fn finish_replacements(&self) -> Result<()> {
+        let done = self.0.spa.finish_replacing();
+        done.map(drop).map_err(|why| self.explain_error(&why))
+    }
+
+    fn open_unused_drive(&self, path: &Path, force: bool) -> Result<Drive> {
+        let same = |drive: &PathBuf| {
+            let real = |path: &Path| std::fs::canonicalize(path).ok();
+            real(drive).is_some_and(|here| Some(here) == real(path))
+        };
+        if self.drives().iter().any(same) {
+            let (path, pool) = (path.display().to_string(), self.name().to_owned());
+            return Err(Error::DeviceInPool { path, pool });
+        }
+        open_unused_drive(path, force)
+    }
+
+    /// The drive of a path, the last part of one, or a guid.
+    fn find_drive(&self, wanted: &str) -> Result<VdevConfig> {
+        let config = self.0.spa.config();
+        let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let devices = leaves.filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File));
+        let all: Vec<&VdevConfig> = devices.collect();
+        let guid: Option<Guid> = wanted.parse().ok().map(Guid::new);
+        let absolute = std::path::absolute(wanted).unwrap_or_default();
+        let here = |leaf: &VdevConfig| {
+            let leaf = self.0.spa.tree().leaf(leaf.guid)?;
+            leaf.device().map(|device| device.name().to_owned())
+        };
+        let is = |leaf: &VdevConfig, path: &Path| {
+            here(leaf).iter().chain(&leaf.path).any(|known| Path::new(known) == path)
+        };
+        let named = |leaf: &VdevConfig| {
+            let name = leaf.path.as_deref().and_then(|path| Path::new(path).file_name());
+            name.is_some_and(|name| name == wanted)
+        };
+        let by_guid = all.iter().find(|leaf| Some(leaf.guid) == guid);
+        let by_path = || all.iter().find(|leaf| is(leaf, &absolute) || is(leaf, Path::new(wanted)));
+        let by_name = || all.iter().find(|leaf| named(leaf));
+        let found = by_guid.or_else(by_path).or_else(by_name);
+        found.map(|leaf| (*leaf).clone()).ok_or_else(|| Error::Usage {
+            what: format!("'{wanted}' is no drive of pool '{}'", self.name()),
+        })
+    }
+
+    /// The guid of a drive, be it one of the pool's data, of its cache, or a spare.
+    pub(super) fn find_any_drive(&self, wanted: &str) -> Result<Guid> {
+        let found = self.find_drive(wanted).map(|leaf| leaf.guid);
+        found.or_else(|why| self.find_auxiliary_drive(wanted).map(|named| named.guid).ok_or(why))
+    }
+
+    fn drive_error(&self, drive: &str, why: &spa::Error) -> Error {
+        match why {
+            spa::Error::Drive(why) => Error::Usage { what: format!("'{drive}': {why}") },
+            other => self.explain_error(other),
+        }
+    }
+
+    fn record_drive_event(&self, what: &'static str, old: &VdevConfig) {
+        let path = old.path.clone().unwrap_or_default();
+        // it is done whether it is written down or not
+        let _ = self.0.spa.perform(move |owned, change| {
+            record_pool_event(owned, change, what, &format!("vdev={path}"));
+        });
+    }
+}

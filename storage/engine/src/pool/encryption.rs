@@ -1,0 +1,312 @@
+//! Encrypted datasets of a held pool: made, unlocked, locked.
+
+use std::sync::Arc;
+
+use dsl::write::NewKey;
+use dsl::{Dataset, KeyFormat, Stretching};
+use transform::crypt::{DatasetKey, Suite, WrappedKey, WrappingKey, wrap_key};
+use zio::Key;
+
+use super::{Environment, NewDataset, Pool};
+use crate::keys::{self, EncryptionRoot};
+use crate::{Error, Result};
+
+/// How often a passphrase is stretched where nothing else is said.
+const DEFAULT_ITERATIONS: u64 = 350_000;
+/// Not less often, lest it be guessed.
+const MIN_ITERATIONS: u64 = 100_000;
+const ENCRYPTION_PROPERTIES: [&str; 4] = ["encryption", "keyformat", "keylocation", "pbkdf2iters"];
+
+/// What the properties of a dataset that is to be say about its encryption.
+#[derive(Debug, Default)]
+pub(super) struct EncryptionOptions {
+    pub(super) encryption: Option<String>,
+    pub(super) format: Option<String>,
+    pub(super) location: Option<String>,
+    iterations: Option<String>,
+}
+
+/// The keys of a dataset that is to be.
+pub(super) struct DatasetEncryption {
+    wrapped_key: WrappedKey,
+    wrapping_key: Arc<WrappingKey>,
+    key: Key,
+    is_encryption_root: bool,
+    format: KeyFormat,
+    salt: u64,
+    iterations: u64,
+}
+
+impl DatasetEncryption {
+    /// What the datasets' floor writes down of it.
+    pub(super) fn as_new_key(&self) -> NewKey<'_> {
+        let Self {
+            wrapped_key: wrapped, is_encryption_root: own, format, salt, iterations, ..
+        } = self;
+        let (own, format, salt, iterations) = (*own, *format, *salt, *iterations);
+        NewKey { wrapped, own, format, salt, iterations }
+    }
+
+    /// The same for the topmost file system of a pool that is to be.
+    pub(super) fn to_root_key(&self) -> spa::RootKey {
+        let Self { wrapped_key: wrapped, format, salt, iterations, .. } = self;
+        let (wrapped, key) = (wrapped.clone(), self.key());
+        spa::RootKey { wrapped, format: *format, salt: *salt, iterations: *iterations, key }
+    }
+
+    /// With what its blocks are ciphered.
+    pub(super) fn key(&self) -> Key {
+        Arc::clone(&self.key)
+    }
+
+    /// The user's key, if it is the dataset's own.
+    pub(super) fn user_key(&self) -> Option<Arc<WrappingKey>> {
+        self.is_encryption_root.then(|| Arc::clone(&self.wrapping_key))
+    }
+}
+
+/// The cipher suite that a word asks for, if it asks for any.
+fn parse_suite(name: &str, word: &str) -> Result<Option<Suite>> {
+    Ok(Some(match word {
+        "off" => return Ok(None),
+        "on" | "aes-256-gcm" => Suite::Aes256Gcm,
+        "aes-128-ccm" => Suite::Aes128Ccm,
+        "aes-192-ccm" => Suite::Aes192Ccm,
+        "aes-256-ccm" => Suite::Aes256Ccm,
+        "aes-128-gcm" => Suite::Aes128Gcm,
+        "aes-192-gcm" => Suite::Aes192Gcm,
+        _ => return Err(encryption_error(name, &format!("there is no encryption '{word}'"))),
+    }))
+}
+
+/// Whether a property says how a dataset is encrypted.
+pub(super) fn is_encryption_property(property: &str) -> bool {
+    ENCRYPTION_PROPERTIES.contains(&property)
+}
+
+pub(super) fn encryption_error(name: &str, why: &str) -> Error {
+    Error::Usage { what: format!("'{name}' cannot be encrypted so: {why}") }
+}
+
+impl EncryptionOptions {
+    /// Takes what is about encryption out of the properties.
+    pub(super) fn extract(new: &mut NewDataset) -> Self {
+        let mut wish = Self::default();
+        let (about, rest) = std::mem::take(&mut new.properties)
+            .into_iter()
+            .partition(|(name, _)| is_encryption_property(name));
+        new.properties = rest;
+        for (name, value) in about {
+            let place = match name.as_str() {
+                "encryption" => &mut wish.encryption,
+                "keyformat" => &mut wish.format,
+                "keylocation" => &mut wish.location,
+                _ => &mut wish.iterations,
+            };
+            *place = Some(value);
+        }
+        wish
+    }
+
+    /// How often a passphrase is stretched; 0 for other keys.
+    fn pbkdf2_iterations(&self, name: &str, format: KeyFormat) -> Result<u64> {
+        let wanted = self.iterations.as_deref().map(str::parse::<u64>);
+        match (format, wanted) {
+            (KeyFormat::Passphrase, None) => Ok(DEFAULT_ITERATIONS),
+            (KeyFormat::Passphrase, Some(Ok(count))) if count >= MIN_ITERATIONS => Ok(count),
+            (KeyFormat::Passphrase, _) => {
+                Err(encryption_error(name, &format!("pbkdf2iters is {MIN_ITERATIONS} at least")))
+            }
+            (_, None) => Ok(0),
+            _ => Err(encryption_error(name, "pbkdf2iters is for passphrases")),
+        }
+    }
+
+    /// The user's key from what the user has, in the form of that name.
+    pub(super) fn derive_user_key(
+        &self,
+        world: &Environment,
+        name: &str,
+        format: &str,
+        secret: Option<&[u8]>,
+    ) -> Result<UserKey> {
+        let format = KeyFormat::by_name(format)
+            .ok_or_else(|| encryption_error(name, "keyformat is raw, hex or passphrase"))?;
+        let iterations = self.pbkdf2_iterations(name, format)?;
+        let salt = if iterations == 0 { 0 } else { world.random_u64().max(1) };
+        let secret = secret.ok_or_else(|| encryption_error(name, "its key was not given"))?;
+        let stretching = Stretching { salt, iterations };
+        let wrapping = format.wrapping(secret, stretching).map_err(|why| match why {
+            transform::Error::KeyForm { wanted } => {
+                Error::InvalidKey { dataset: name.to_owned(), expected: wanted.to_owned() }
+            }
+            why => encryption_error(name, &why.to_string()),
+        })?;
+        Ok(UserKey { wrapping_key: wrapping, format, pbkdf2: stretching })
+    }
+
+    fn has_key_options(&self) -> bool {
+        self.format.is_some() || self.location.is_some() || self.iterations.is_some()
+    }
+}
+
+/// How a dataset that is to be is encrypted, if it is. What its properties say of that is taken
+/// out of them, but for the place of its key. `secret` is the user's key, if it is to have one of
+/// its own.
+pub(super) fn new_encryption(
+    world: &Environment,
+    new: &mut NewDataset,
+    above: Option<&Dataset>,
+    secret: Option<&[u8]>,
+) -> Result<Option<DatasetEncryption>> {
+    let wish = EncryptionOptions::extract(new);
+    let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
+    let facts = above.map(Dataset::key_facts).transpose().map_err(failed)?.flatten();
+    let inherited = facts.as_ref().and_then(|facts| Suite::from_code(facts.suite).ok());
+    let suite = match wish.encryption.as_deref() {
+        Some(word) => parse_suite(&new.name, word)?,
+        None => inherited,
+    };
+    let Some(suite) = suite else {
+        if wish.has_key_options() || secret.is_some() {
+            return Err(encryption_error(&new.name, "a key is of no use without encryption"));
+        }
+        return Ok(None);
+    };
+    let key = (DatasetKey::generate(suite, &*world.random), random_iv(world));
+    let (Some(facts), Some(above), false) =
+        (facts, above, wish.has_key_options() || secret.is_some())
+    else {
+        return new_root_encryption(world, new, &wish, key, secret).map(Some);
+    };
+    let wrapping = above.tree().wrapping(above).map_err(failed)?;
+    let wrapping = wrapping.ok_or_else(|| keys::locked_error(above))?;
+    let wrapped = wrap_key(&wrapping, &key.0, key.1);
+    Ok(Some(DatasetEncryption {
+        wrapped_key: wrapped.map_err(|why| encryption_error(&new.name, &why.to_string()))?,
+        wrapping_key: wrapping,
+        key: Arc::new(key.0),
+        is_encryption_root: false,
+        format: facts.format.unwrap_or(KeyFormat::Raw),
+        salt: facts.salt,
+        iterations: facts.iterations,
+    }))
+}
+
+fn new_root_encryption(
+    world: &Environment,
+    new: &mut NewDataset,
+    wish: &EncryptionOptions,
+    (key, iv): (DatasetKey, [u8; 12]),
+    secret: Option<&[u8]>,
+) -> Result<DatasetEncryption> {
+    let name = &new.name;
+    let word = wish.format.as_deref();
+    let word = word.ok_or_else(|| encryption_error(name, "a key of its own needs a keyformat"))?;
+    let location = wish.location.clone().unwrap_or_else(|| "prompt".to_owned());
+    check_location_format(name, &location)?;
+    let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
+        wish.derive_user_key(world, name, word, secret)?;
+    let Stretching { salt, iterations } = stretching;
+    let wrapped =
+        wrap_key(&wrapping, &key, iv).map_err(|why| encryption_error(name, &why.to_string()))?;
+    new.properties.push(("keylocation".to_owned(), location));
+    let (wrapping, key) = (Arc::new(wrapping), Arc::new(key));
+    Ok(DatasetEncryption {
+        wrapped_key: wrapped,
+        wrapping_key: wrapping,
+        key,
+        is_encryption_root: true,
+        format,
+        salt,
+        iterations,
+    })
+}
+
+/// A user's key, as it is from now on.
+pub(super) struct UserKey {
+    pub(super) wrapping_key: WrappingKey,
+    pub(super) format: KeyFormat,
+    pub(super) pbkdf2: Stretching,
+}
+
+pub(super) fn random_iv(world: &Environment) -> [u8; 12] {
+    let mut iv = [0; 12];
+    (world.random)(&mut iv);
+    iv
+}
+
+impl Pool {
+    /// Unlocks a dataset, and so all that have their key from the same encryption root. `secret` is
+    /// what the user has: the passphrase, the hexadecimal digits (a line's end after either is
+    /// ignored) or the raw bytes.
+    pub fn load_key(&self, dataset: &str, secret: &[u8]) -> Result<()> {
+        let tree = self.tree()?;
+        let found = tree.find(dataset).map_err(|error| Error::from_dsl_error(dataset, &error))?;
+        tree.unlock(&found, secret).map_err(|error| Error::from_dsl_error(dataset, &error))?;
+        Ok(())
+    }
+
+    /// Locks a dataset again, and all that have their key from the same encryption root. None of
+    /// them is open afterwards; it is refused while a program has one open as a volume.
+    pub fn unload_key(&self, dataset: &str) -> Result<()> {
+        self.sync()?;
+        // nobody opens one anew before its key is gone
+        self.close_datasets_with(|close| self.unload_key_with(dataset, close))
+    }
+
+    /// `close` lets go of a head.
+    fn unload_key_with(
+        &self,
+        dataset: &str,
+        close: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        let tree = self.tree()?;
+        let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
+        let found = tree.find(dataset).map_err(failed)?;
+        let root = found.key_facts().map_err(failed)?.map(|facts| facts.root);
+        let mut names = Vec::new();
+        for head in tree.heads().flatten() {
+            if root.is_some() && head.key_facts().map_err(failed)?.map(|facts| facts.root) == root {
+                names.push(head.name());
+                if head.id().is_some_and(|id| self.0.volume_holds.is_held(id)) {
+                    let what = format!("'{}' is busy, as a program has it open", head.name());
+                    return Err(Error::Refused { what });
+                }
+            }
+        }
+        names.iter().try_for_each(|name| close(name))?;
+        tree.lock(&found).map_err(failed)
+    }
+
+    /// The name of the dataset whose key a dataset has; none if it is not encrypted.
+    pub fn encryption_root(&self, dataset: &str) -> Result<Option<String>> {
+        let found = self.find_dataset(dataset)?;
+        let root = found.tree().encryption_root(&found);
+        let root = root.map_err(|error| Error::from_dsl_error(dataset, &error))?;
+        Ok(root.map(|root| root.name()))
+    }
+
+    /// Whether a dataset's key may be said to be there: it must have one of its own.
+    pub(super) fn check_key_location(&self, name: &str, location: &str) -> Result<()> {
+        match self.encryption_root(name)? {
+            Some(root) if root == name => check_location_format(name, location),
+            _ if location == "none" => Ok(()),
+            _ => Err(encryption_error(name, "it has no key of its own, so that has no location")),
+        }
+    }
+
+    /// The encryption roots in the pool, by name.
+    pub fn encryption_roots(&self) -> Result<Vec<EncryptionRoot>> {
+        Ok(keys::encryption_roots(&self.tree()?))
+    }
+}
+
+/// Where a key may be.
+pub(super) fn check_location_format(name: &str, location: &str) -> Result<()> {
+    let known = ["file:///", "https://", "http://"].iter().any(|way| location.starts_with(way));
+    if location == "prompt" || known {
+        return Ok(());
+    }
+    Err(encryption_error(name, "keylocation is prompt, file:///PATH or an http or https address"))
+}

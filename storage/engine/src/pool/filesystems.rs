@@ -1,0 +1,403 @@
+//! File systems that can be written.
+
+use std::sync::Arc;
+
+use dsl::KeyStatus;
+use ondisk::version;
+use ondisk::znode::Time;
+use spa::{Owned, Set};
+use txg::Tx;
+use units::{ObjectId, ObjsetId};
+use zil::{Log, Records};
+use zpl::{NewFs, Writer};
+
+use super::accounting::{ZplAccounting, has_feature};
+use super::name_rules::NameRules;
+use super::replay_failures::ReplayFailure;
+use super::space::SpaceCheck;
+use super::sync_policy::{SharedSyncPolicy, Snapdir, SyncMode};
+use super::transactions::{FileSystemTransactions, ReplayState};
+use super::{Environment, Pool, settings};
+use crate::files::{Error as FileError, FileSystemReader, Reason};
+use crate::{Error, Result};
+
+/// A file system of a held pool. Cheap to clone.
+#[derive(Clone)]
+pub struct OpenFileSystem {
+    /// Reads it, with all that waits to be written.
+    reader: FileSystemReader,
+    writer: Arc<Writer>,
+    dataset: Arc<Set>,
+    pub(super) log: Arc<Log>,
+    transactions: Arc<FileSystemTransactions>,
+}
+
+impl OpenFileSystem {
+    /// Whether nothing in it may be changed (readonly).
+    pub(super) fn is_read_only(&self) -> bool {
+        self.transactions.sync_policy.current().read_only
+    }
+
+    /// Returns when all that was done to a file, and to names before that, will outlast a power
+    /// cut. None: all that was done to any file.
+    pub fn fsync(&self, file: Option<u64>) -> crate::files::Result<()> {
+        if self.transactions.sync_policy.current().sync == SyncMode::Disabled {
+            return Ok(());
+        }
+        self.commit(file.map(ObjectId::new))
+    }
+
+    /// What was done to a file, or to names (none), is said to be done: where the dataset wants it
+    /// (sync=always), it will outlast a power cut by then.
+    pub(super) fn finish_operation<T>(
+        &self,
+        file: Option<ObjectId>,
+        what: T,
+    ) -> crate::files::Result<T> {
+        if self.transactions.sync_policy.current().sync == SyncMode::Always {
+            self.commit(file).map_err(|why| match why.reason() {
+                Reason::Suspended => FileError::NotCommitted,
+                _ => why,
+            })?;
+        }
+        Ok(what)
+    }
+
+    /// Where the dataset wants what is done to outlast power cuts (sync=always), all that was done will
+    /// by then: for whoever was told [`Reason::Unkept`].
+    pub fn commit_if_sync_always(&self) -> crate::files::Result<()> {
+        self.finish_operation(None, ())
+    }
+
+    fn commit(&self, file: Option<ObjectId>) -> crate::files::Result<()> {
+        self.log.commit(file).map_err(zpl::Error::from)?;
+        if self.dataset.is_retired() {
+            return Err(zpl::Error::Stopped { objset: self.dataset.objset.id() }.into());
+        }
+        Ok(())
+    }
+
+    /// Frees what lost its last name and is held by nobody, unless nothing may be changed: then when
+    /// that is over. What cannot be freed, as it is damaged, keeps nobody from the rest.
+    fn drain_unlinked(&self) {
+        if !self.is_read_only() {
+            drop(self.writer.drain());
+        }
+    }
+
+    /// Reads it, with all that waits to be written.
+    pub fn reader(&self) -> &FileSystemReader {
+        &self.reader
+    }
+
+    /// Whether `.zfs` is in its topmost directory now.
+    pub fn snapdir(&self) -> Snapdir {
+        self.transactions.sync_policy.current().snapdir
+    }
+
+    /// Changes it.
+    pub(super) fn writer(&self) -> &Arc<Writer> {
+        &self.writer
+    }
+
+    /// The number of its object set.
+    pub fn objset_id(&self) -> u64 {
+        self.dataset.objset.id().get()
+    }
+
+    /// Whether it is no more: it was destroyed or taken back to a snapshot, and gives errors.
+    pub fn is_retired(&self) -> bool {
+        self.dataset.is_retired()
+    }
+
+    /// New files get numbers that none had in `ended`, which was opened before this was.
+    pub fn allocate_ids_after(&self, ended: &Self) {
+        self.dataset.objset.number_after(&ended.dataset.objset);
+    }
+
+    /// Whether the pool lets files share blocks.
+    pub(super) fn has_block_cloning(&self) -> bool {
+        self.transactions.spa.may_clone()
+    }
+
+    pub(super) fn dataset(&self) -> &Arc<Set> {
+        &self.dataset
+    }
+}
+
+/// What a new file system is, where nothing else is said.
+fn new_fs_options(now: Time, naming: NameRules, projects: bool, version: u64) -> NewFs {
+    let NameRules { case, normalization, utf8_only } = naming;
+    NewFs { case, normalization, utf8_only, owner: (0, 0), now, projects, slots: 1, version }
+}
+
+/// Makes the content of a new file system.
+pub(super) fn init_filesystem(
+    owned: &Owned,
+    set: &Set,
+    tx: &Tx,
+    (world, naming): (&Environment, NameRules),
+) -> zpl::Result<()> {
+    let flags = ZplAccounting::new(owned, world).objset_flags();
+    set.edit(tx, move |header| header.flags = flags);
+    let version = version::filesystem(owned.config().version);
+    let new = new_fs_options(
+        world.znode_time(),
+        naming,
+        has_feature(owned.mos(), "project_quota"),
+        version,
+    );
+    zpl::create(&set.objset, tx, &new, &mut || world.random_u64())
+}
+
+impl Pool {
+    /// A file system by its full name, to be read and written.
+    pub fn filesystem(&self, name: &str) -> Result<OpenFileSystem> {
+        let mut open = self.0.filesystems.lock();
+        if let Some(files) = open.get(name) {
+            return Ok(files.clone());
+        }
+        let dataset = self.find_dataset(name)?;
+        let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
+        let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
+            return Err(Error::Usage {
+                what: format!("'{name}' is no file system that can be changed"),
+            });
+        };
+        if dataset.key_status().map_err(failed)? == Some(KeyStatus::Unavailable) {
+            return Err(crate::keys::locked_error(&dataset));
+        }
+        let set = self.open_dataset(&dataset, id)?;
+        let files = self.open_filesystem(&dataset, set).map_err(|error| match error {
+            OpenError::Dataset(error) => failed(error),
+            OpenError::Pool(error) => self.explain_error(&error),
+            OpenError::FileSystem(error) => {
+                Error::Unreadable { subject: format!("'{name}'"), why: error.to_string() }
+            }
+        })?;
+        open.insert(name.to_owned(), files.clone());
+        Ok(files)
+    }
+
+    /// The object set of a file system or volume, to be changed.
+    pub(super) fn open_dataset(&self, dataset: &dsl::Dataset, id: ObjsetId) -> Result<Arc<Set>> {
+        super::incomplete::check_complete(dataset)?;
+        let owned = &self.0.spa;
+        let set = if let Some(set) = owned.set(id) {
+            set
+        } else {
+            let name = dataset.name();
+            let objset = dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?;
+            owned.adopt(objset.to_live(), settings::block_settings(dataset))
+        };
+        owned.l2arc().set_kept(id, settings::l2arc_policy(dataset));
+        Ok(set)
+    }
+
+    fn open_filesystem(
+        &self,
+        dataset: &dsl::Dataset,
+        set: Arc<Set>,
+    ) -> std::result::Result<OpenFileSystem, OpenError> {
+        let owned = &self.0.spa;
+        let log = owned.begin_log(&set)?;
+        let fs = zpl::Fs::open(set.objset.clone(), settings::read_options(dataset), None)?.0;
+        let begin = Arc::new(FileSystemTransactions {
+            spa: Arc::clone(owned),
+            dataset: Arc::clone(&set),
+            log: Arc::clone(&log),
+            environment: self.0.environment.clone(),
+            space: SpaceCheck::default(),
+            sync_policy: SharedSyncPolicy::new(self.sync_policy(dataset), &log),
+            replay: ReplayState::default(),
+        });
+        let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
+        let allowed = zpl::Settings {
+            projects: has_feature(&owned.look(), "project_quota"),
+            logs_packed: owned.may_log_packed(),
+            ..zpl::Settings::default()
+        };
+        let writer = Writer::new(fs.clone(), source, settings::write_settings(dataset, &allowed))?;
+        let files = OpenFileSystem {
+            reader: FileSystemReader::from_fs(fs),
+            writer: Arc::new(writer),
+            dataset: set,
+            log,
+            transactions: Arc::clone(&begin),
+        };
+        if !owned.is_still() {
+            self.replay_log(&dataset.name(), &files, &begin)?;
+            files.drain_unlinked();
+        }
+        Ok(files)
+    }
+
+    /// Does again what the intent log promised, and gives the log up. A record that cannot be done is
+    /// its end.
+    fn replay_log(
+        &self,
+        name: &str,
+        files: &OpenFileSystem,
+        begin: &FileSystemTransactions,
+    ) -> std::result::Result<(), OpenError> {
+        let Some(found) = files.log.found() else { return Ok(()) };
+        let objset = &files.dataset.objset;
+        let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
+        let mut records =
+            Records::new(source, objset.id(), &found, key, self.0.spa.groups().synced());
+        let now = self.0.environment.znode_time();
+        for entry in &mut records {
+            let entry = entry?;
+            begin.replay.set_record(Some(&entry));
+            match files.writer.replay(now, &entry) {
+                Ok(()) => {}
+                // nothing is done now, and the log stays for the next who tries
+                Err(why @ zpl::Error::Stopped { .. }) => return Err(why.into()),
+                Err(why) => {
+                    let (dataset, why) = (name.to_owned(), why.to_string());
+                    self.add_replay_failure(ReplayFailure { dataset, seq: entry.record.seq, why });
+                    break;
+                }
+            }
+        }
+        begin.replay.set_record(None);
+        let tx = self.0.spa.begin()?;
+        files.log.give_up(&tx);
+        Ok(())
+    }
+
+    /// Claims what intent logs hold, and then does again what they promise; or gives that up, if the
+    /// pool was taken back: it was done to later states.
+    pub(super) fn claim_logs(&self) -> Result<()> {
+        let logged = self.datasets_with_logs()?;
+        if self.0.spa.taken_back().is_some() {
+            self.0.spa.settle_back().map_err(|why| self.explain_error(&why))?;
+            return self.drop_logs(&logged);
+        }
+        for dataset in &logged {
+            let name = dataset.name();
+            // the key is needed to say in the root block that the log was claimed
+            let live =
+                dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?.to_live();
+            let set = self.0.spa.adopt(live, settings::block_settings(dataset));
+            self.0.spa.begin_log(&set).map_err(|why| match why {
+                spa::Error::IntentLog(zil::Error::OutOfReach { why }) => Error::MissingLog {
+                    pool: self.name().to_owned(),
+                    dataset: name,
+                    why: why.to_string(),
+                },
+                why => self.explain_error(&why),
+            })?;
+        }
+        // what is there in part only is not changed here: its log waits for who does
+        let whole = |dataset: &&dsl::Dataset| super::incomplete::check_complete(dataset).is_ok();
+        for dataset in logged.iter().filter(whole) {
+            match dataset.kind() {
+                Ok(dsl::Kind::Filesystem) => drop(self.filesystem(&dataset.name())?),
+                _ => drop(self.volume(&dataset.name())?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The datasets with intent logs that cannot wait.
+    fn datasets_with_logs(&self) -> Result<Vec<dsl::Dataset>> {
+        let tree = self.tree()?;
+        let mut found = Vec::new();
+        for dataset in tree.heads() {
+            let Ok(dataset) = dataset else { continue };
+            let name = dataset.name();
+            let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
+            let Ok(objset) = dataset.objset(None) else { continue };
+            if objset.header().log.chain.is_hole() {
+                continue;
+            }
+            let locked = dataset.key_status().map_err(failed)?;
+            if locked == Some(KeyStatus::Unavailable) {
+                if self.0.spa.log_can_wait(&objset) {
+                    continue;
+                }
+                let root = tree.encryption_root(&dataset).map_err(failed)?;
+                let root = root.map_or_else(|| name.clone(), |root| root.name());
+                return Err(Error::LockedLog { pool: self.name().to_owned(), dataset: name, root });
+            }
+            found.push(dataset);
+        }
+        Ok(found)
+    }
+
+    /// Drops logs with one group: with the first that is written the pool is one like any other, and
+    /// what a log that was left promises would be believed.
+    fn drop_logs(&self, logged: &[dsl::Dataset]) -> Result<()> {
+        let mut drops = Vec::new();
+        for dataset in logged {
+            let name = dataset.name();
+            let key = dataset.key().map_err(|error| Error::from_dsl_error(&name, &error))?;
+            drops.extend(dataset.id().map(|id| (name, id, key)));
+        }
+        if drops.is_empty() {
+            return Ok(());
+        }
+        self.run_sync_task(move |owned, change| {
+            drops.iter().try_for_each(|(name, id, key)| {
+                let failed = |why: spa::Error| Error::Refused { what: format!("'{name}': {why}") };
+                owned.drop_log(change, *id, key.clone()).map_err(failed)
+            })
+        })
+    }
+
+    /// Tells open file systems what their properties are now.
+    pub(super) fn refresh_properties(&self) {
+        let open: Vec<(String, OpenFileSystem)> = self
+            .0
+            .filesystems
+            .lock()
+            .iter()
+            .map(|(name, files)| (name.clone(), files.clone()))
+            .collect();
+        for (name, files) in open {
+            let Ok(dataset) = self.find_dataset(&name) else { continue };
+            files.dataset().configure(settings::block_settings(&dataset));
+            let caching = settings::l2arc_policy(&dataset);
+            self.0.spa.l2arc().set_kept(files.dataset().objset.id(), caching);
+            let writer = files.writer();
+            writer.set_settings(settings::write_settings(&dataset, &writer.settings()));
+            let was_read_only = files.is_read_only();
+            files.transactions.sync_policy.update(self.sync_policy(&dataset), &files.log);
+            if was_read_only {
+                files.drain_unlinked();
+            }
+        }
+        self.refresh_volumes();
+    }
+}
+
+enum OpenError {
+    Dataset(dsl::Error),
+    FileSystem(zpl::Error),
+    Pool(spa::Error),
+}
+
+impl From<spa::Error> for OpenError {
+    fn from(error: spa::Error) -> Self {
+        Self::Pool(error)
+    }
+}
+
+impl From<zil::Error> for OpenError {
+    fn from(error: zil::Error) -> Self {
+        Self::FileSystem(error.into())
+    }
+}
+
+impl From<dsl::Error> for OpenError {
+    fn from(error: dsl::Error) -> Self {
+        Self::Dataset(error)
+    }
+}
+
+impl From<zpl::Error> for OpenError {
+    fn from(error: zpl::Error) -> Self {
+        Self::FileSystem(error)
+    }
+}

@@ -1,0 +1,75 @@
+//! What is done to a held pool is written down in it.
+
+use dsl::Setting;
+use dsl::write::{self, Change};
+use ondisk::history::Entry;
+use spa::{Directory, Owned};
+use units::ObjsetId;
+
+use super::Pool;
+use crate::Result;
+use crate::inspect::Facts;
+
+/// The dataset of a name, before it is done away with.
+pub(super) fn dataset_id(change: &Change<'_>, name: &str) -> ObjsetId {
+    write::dataset_of(change, name).unwrap_or_default()
+}
+
+/// Writes down what was done to a dataset.
+pub(super) fn record_dataset_event(
+    owned: &Owned,
+    change: &Change<'_>,
+    what: &str,
+    name: &str,
+    detail: &str,
+) {
+    record_event_with_id(owned, change, what, (name, dataset_id(change, name)), detail);
+}
+
+/// The same of one that may be no more.
+pub(super) fn record_event_with_id(
+    owned: &Owned,
+    change: &Change<'_>,
+    what: &str,
+    dataset: (&str, ObjsetId),
+    detail: &str,
+) {
+    owned.note(change, &Entry::Event { name: what, detail, dataset: Some(dataset) });
+}
+
+/// Writes down what was done to the pool.
+pub(super) fn record_pool_event(owned: &Owned, change: &Change<'_>, what: &str, detail: &str) {
+    owned.note(change, &Entry::Event { name: what, detail, dataset: None });
+}
+
+/// What a property is set to, as histories have it.
+pub(super) fn format_assignment(property: &str, setting: &Setting) -> String {
+    match setting {
+        Setting::Number(number) => format!("{property}={number}"),
+        Setting::Text(text) => format!("{property}={text}"),
+    }
+}
+
+impl Pool {
+    /// Writes a command down that a user gave, with the next group.
+    pub fn record_command(&self, line: &str, user: u32) {
+        self.0.spa.note_command(line, user.into());
+    }
+
+    /// Writes down, with the next group, that this program took the pool over: "import", or "open"
+    /// where it had it before.
+    pub fn record_import(&self, how: &'static str) {
+        self.0.spa.note_taken(how);
+    }
+
+    /// What was done to the pool, and what it did itself (`internal`), as
+    /// [`crate::Pool::inspect_history`] gives it. What waits to be written is written first.
+    pub fn history(&self, internal: bool) -> Result<Facts> {
+        // one that stands still shows what it has
+        let _ = self.sync();
+        let look = self.0.spa.look();
+        let directory = Directory::open(look.clone());
+        let directory = directory.map_err(|why| self.explain_error(&why))?;
+        crate::inspect::read_history(self.name(), &directory, internal)
+    }
+}

@@ -1,0 +1,72 @@
+//! Datasets that are there in part only, and what broken-off receives and sends left behind.
+//!
+//! What is received is marked as inconsistent until it is whole; a redacted dataset lacks blocks that
+//! its sender left out. Neither is shown as if it were whole: what is not there would pass for zeros.
+
+use dsl::write;
+use spa::Directory;
+use zap::Zap;
+
+use super::Pool;
+use super::history::{dataset_id, record_event_with_id};
+use crate::files::IncompleteKind;
+use crate::{Error, Result};
+
+impl Pool {
+    /// Whether a file system or volume is there in part only; none: it is whole.
+    pub fn incomplete_kind(&self, name: &str) -> Result<Option<IncompleteKind>> {
+        IncompleteKind::from_dataset(&self.find_dataset(name)?)
+            .map_err(|error| Error::from_dsl_error(name, &error))
+    }
+
+    /// Destroys what was received in part and cannot be gone on with, and takes off the holds of sends:
+    /// whoever received or sent is no more when a pool is taken over. Nothing is written if there is
+    /// nothing of that.
+    pub(super) fn remove_interrupted_receives(&self) -> Result<()> {
+        let pin = self.pin();
+        let (lost, are_held) = (self.tree()?.lost_receives(), self.has_temporary_holds()?);
+        drop(pin);
+        if lost.is_empty() && !are_held {
+            return Ok(());
+        }
+        let pool = self.name().to_owned();
+        self.run_sync_task(move |owned, change| {
+            let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
+            write::drop_passing_holds(change).map_err(failed)?;
+            for path in &lost {
+                let id = dataset_id(change, path);
+                if write::drop_received(change, path).map_err(failed)? {
+                    owned.forget(id);
+                    record_event_with_id(owned, change, "destroy", (path, id), "");
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn has_temporary_holds(&self) -> Result<bool> {
+        let count = || -> std::result::Result<u64, spa::Error> {
+            let directory = Directory::open(self.0.spa.look().clone())?;
+            let Some(table) = directory.object(write::PASSING_HOLDS)? else { return Ok(0) };
+            Ok(Zap::open(table)?.count()?)
+        };
+        Ok(count().map_err(|why| self.explain_error(&why))? != 0)
+    }
+}
+
+/// Refuses a file system or volume that is there in part only.
+pub(super) fn check_complete(dataset: &dsl::Dataset) -> Result<()> {
+    let name = dataset.name();
+    let why = match IncompleteKind::from_dataset(dataset)
+        .map_err(|error| Error::from_dsl_error(&name, &error))?
+    {
+        None => return Ok(()),
+        Some(IncompleteKind::Received) => {
+            "a receive into it was broken off, and it is shown when the rest is there"
+        }
+        Some(IncompleteKind::Redacted) => {
+            "it is redacted: who sent it left parts out; `poolhouse rescue` gets the rest out of it"
+        }
+    };
+    Err(Error::Refused { what: format!("'{name}' is there in part only: {why}") })
+}

@@ -1,0 +1,63 @@
+//! What may be asked of a pool's keys before it is taken over: which are wanted, and whether those at hand
+//! fit.
+
+use std::path::PathBuf;
+
+use super::Rewind;
+use crate::keys::EncryptionRoot;
+use crate::{Error, ImportPoint, Result};
+
+/// The encryption roots of the pool of that name or guid, which is on drives among `paths` and
+/// which nobody holds: those whose keys may be wanted to take it over.
+pub fn encryption_roots(
+    paths: &[PathBuf],
+    wanted: &str,
+    (destroyed, rewind): (bool, Rewind),
+) -> Result<Vec<EncryptionRoot>> {
+    Ok(open_for_probe(paths, wanted, (destroyed, rewind))?.encryption_roots())
+}
+
+/// Keys of encryption roots, which were tried.
+#[derive(Debug, Default)]
+pub struct KeyProbe {
+    /// Those that open what they are for.
+    pub valid: Vec<(String, Vec<u8>)>,
+    /// What is to be said of those that do not.
+    pub errors: Vec<Error>,
+}
+
+/// Tries those of some keys that are for encryption roots of a pool which nobody holds.
+pub fn try_keys(
+    paths: &[PathBuf],
+    wanted: &str,
+    which: (bool, Rewind),
+    given: impl Iterator<Item = (String, Vec<u8>)>,
+) -> Result<KeyProbe> {
+    let pool = open_for_probe(paths, wanted, which)?;
+    let own = pool.encryption_roots();
+    let mut tried = KeyProbe::default();
+    for (root, secret) in given.filter(|(name, _)| own.iter().any(|root| root.name == *name)) {
+        match pool.load_key(&root, &secret) {
+            Ok(()) => tried.valid.push((root, secret)),
+            Err(why) => tried.errors.push(why),
+        }
+    }
+    Ok(tried)
+}
+
+/// Opens a pool that nobody holds, to be looked at.
+fn open_for_probe(
+    paths: &[PathBuf],
+    wanted: &str,
+    (destroyed, rewind): (bool, Rewind),
+) -> Result<crate::RescuePool> {
+    let search = crate::search(paths).filter_destroyed(destroyed);
+    let moment = match rewind {
+        Rewind::No => ImportPoint::Newest,
+        Rewind::Recent | Rewind::Extreme => ImportPoint::Rewind,
+        Rewind::Txg(txg) => ImportPoint::Txg(txg),
+        Rewind::Checkpoint => ImportPoint::Checkpoint,
+    };
+    let options = crate::OpenOptions { import_point: moment, ..crate::OpenOptions::default() };
+    search.open(wanted, &options)
+}

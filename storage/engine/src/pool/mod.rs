@@ -1,0 +1,355 @@
+//! A pool that is held: made here or taken over, to be changed.
+//!
+//! [`create`] makes a pool, [`hold`] takes one over that is on drives; both give a [`Held`], which
+//! changes datasets and gives file systems that can be written ([`LiveFiles`]). What is changed
+//! is on the drives after [`Held::sync`]; someone must call [`Held::run`] on a thread of its own,
+//! so that changes do not pile up.
+
+mod accounting;
+mod auxiliary;
+mod cache;
+mod compatibility;
+mod create;
+mod datasets;
+mod destroy;
+mod drive;
+mod drives;
+mod encryption;
+mod environment;
+mod file_ops;
+mod filesystems;
+mod history;
+mod incomplete;
+mod key_probe;
+mod latency;
+mod multihost;
+mod name_rules;
+mod open_volumes;
+mod owner_quotas;
+mod pool_name;
+mod properties;
+mod refreservation;
+mod rekey;
+mod replay_failures;
+#[cfg(test)]
+mod replay_order_tests;
+#[cfg(test)]
+mod replay_tests;
+mod retire;
+mod rewind;
+mod scan;
+mod settings;
+mod snapshots;
+mod space;
+mod status;
+mod sync_policy;
+mod transactions;
+mod vdev_mismatch;
+mod volumes;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dsl::Tree;
+use ondisk::label::PoolState;
+use parking_lot::Mutex;
+use spa::Owned;
+
+use crate::event::Event;
+use crate::{Error, Result};
+pub use arc::Memory;
+pub use cache::CacheCounts;
+pub use create::{
+    ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
+    create_on_devices_with, create_with_options, import, import_devices, import_devices_with,
+    import_with, preview_rewind,
+};
+pub use datasets::{NewDataset, check_new_dataset};
+pub use destroy::DestroyPlan;
+pub use drive::{Drive, open_drive};
+pub use environment::{Environment, FillRandom};
+pub use file_ops::{Credentials, NewInode, RenameRequest, SetAttributes};
+pub use filesystems::OpenFileSystem;
+pub use key_probe::{KeyProbe, encryption_roots, try_keys};
+pub use open_volumes::VolumeHold;
+pub use properties::{CreateOptions, PoolProperty};
+pub use replay_failures::ReplayFailure;
+pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
+pub use scan::{ScanKind, ScanResult, ScanStatus, Watch};
+pub use snapshots::Snapshot;
+pub use spa::auxiliary::Role;
+pub use spa::design::{Groups, Purpose, Shape};
+pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
+pub use sync_policy::Snapdir;
+pub use volumes::OpenVolume;
+pub use zpl::{MoveKind, Position, Stretch, XattrMode, without_set_id};
+
+/// The keys that were given to a held pool, for whoever holds the same pool after it.
+#[derive(Clone, Debug)]
+pub struct LoadedKeys(Arc<dsl::Keys>);
+
+/// Frees the memory that pools keep for blocks to come. A pool in use takes it again as it needs it.
+pub fn free_buffers() {
+    device::buffer::free_all();
+}
+
+/// A pool that is held. Cheap to clone.
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+struct Inner {
+    spa: Arc<Owned>,
+    environment: Environment,
+    filesystems: Mutex<HashMap<String, OpenFileSystem>>,
+    volumes: Mutex<HashMap<String, OpenVolume>>,
+    /// The volumes that somebody has open.
+    volume_holds: open_volumes::VolumeHolds,
+    /// The keys that were given.
+    keys: Arc<dsl::Keys>,
+    /// Whoever wants to change something of a pool that stands still is told so at once, instead
+    /// of being made to wait (failmode=continue).
+    is_failmode_continue: AtomicBool,
+    /// The walk over it that goes on, or was the last.
+    scan_control: scan::ScanControl,
+    /// Where it was taken back to.
+    rewind_target: Option<RewindTarget>,
+    /// Of which the user is to be told.
+    replay_failures: Mutex<Vec<ReplayFailure>>,
+    /// What the import found that the user is to be told.
+    events: Mutex<Vec<Event>>,
+    /// The datasets as of the last txg for which somebody asked.
+    tree: Mutex<Option<Tree>>,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Held({:?})", self.0.spa)
+    }
+}
+
+impl Pool {
+    fn new(owned: Owned, world: Environment, keys: Option<LoadedKeys>) -> Self {
+        Self::with_rewind(None, owned, world, keys)
+    }
+
+    fn with_rewind(
+        rewound: Option<RewindTarget>,
+        owned: Owned,
+        world: Environment,
+        keys: Option<LoadedKeys>,
+    ) -> Self {
+        let (files, volumes) = (Mutex::default(), Mutex::default());
+        device::buffer::keep(usize::try_from(world.max_dirty).unwrap_or(usize::MAX));
+        owned.set_accounts(Arc::new(accounting::ZplAccounting::new(&owned, &world)));
+        let owned = Arc::new(owned);
+        let weak = Arc::downgrade(&owned);
+        // whoever waits for a group and finds nobody who writes it does so
+        owned.groups().set_driver(move || {
+            if let Some(owned) = weak.upgrade() {
+                drop(owned.sync());
+            }
+        });
+        let goes_on = AtomicBool::new(false);
+        let keys = keys.map(|known| known.0).unwrap_or_default();
+        let scans = scan::ScanControl::default();
+        let held = Self(Arc::new(Inner {
+            spa: owned,
+            environment: world,
+            filesystems: files,
+            volumes,
+            volume_holds: open_volumes::VolumeHolds::default(),
+            keys,
+            is_failmode_continue: goes_on,
+            scan_control: scans,
+            rewind_target: rewound,
+            replay_failures: Mutex::default(),
+            events: Mutex::default(),
+            tree: Mutex::default(),
+        }));
+        held.load_failmode();
+        held
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.0.spa.name()
+    }
+
+    /// Whether that is its name only until it is exported.
+    pub fn has_temporary_name(&self) -> bool {
+        self.0.spa.is_called_otherwise()
+    }
+
+    /// Its identity.
+    pub fn guid(&self) -> u64 {
+        self.0.spa.guid().get()
+    }
+
+    /// To where it was taken back when it was taken over, if it was.
+    pub fn rewind_target(&self) -> Option<RewindTarget> {
+        self.0.rewind_target
+    }
+
+    fn add_events(&self, events: Vec<Event>) {
+        self.0.events.lock().extend(events);
+    }
+
+    /// What the import found that the user is to be told, as far as nobody was told of it yet.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.0.events.lock())
+    }
+
+    /// The last transaction group that is on the drives.
+    pub fn txg(&self) -> u64 {
+        self.0.spa.groups().synced().get()
+    }
+
+    /// Has everything that was changed so far written, and waits for that.
+    pub fn sync(&self) -> Result<()> {
+        self.0.spa.sync().map_err(|why| self.explain_error(&why))
+    }
+
+    /// Writes out what was changed, every `interval` and when enough of it waits, until told to
+    /// stop. For a thread of its own.
+    pub fn run_txg_sync(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
+        self.0.spa.serve(|| self.sync_txgs(interval, stop))
+    }
+
+    /// Whether a thread does so: drives that fail past redundancy are waited for from then on.
+    pub fn has_sync_thread(&self) -> bool {
+        self.0.spa.is_served()
+    }
+
+    fn sync_txgs(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
+        let groups = self.0.spa.groups();
+        let _duty = groups.writer();
+        while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
+            let due = groups.wait_due(interval);
+            if due || self.0.spa.is_dirty() {
+                self.sync()?;
+            }
+            // what cannot be mended now is found again by who reads it next, or a scrub
+            let _ = self.0.spa.heal();
+        }
+        Ok(())
+    }
+
+    /// Writes out what was changed and ends: this host has the pool still, and takes it over again
+    /// when it comes back. All handles are of no use afterwards.
+    pub fn close(&self) -> Result<()> {
+        self.stop_scans();
+        self.0.filesystems.lock().clear();
+        self.0.volumes.lock().clear();
+        let done = self.sync();
+        self.0.spa.abandon();
+        done
+    }
+
+    /// Counts the errors of a drive anew (that of a path or guid), or of all, and has the pool go on
+    /// that stands still because drives failed: what was being written is tried again, and nothing is
+    /// lost. Returns when all that waited is on the drives. Drives that failed or were not there are looked
+    /// for where they were, and beside that.
+    pub fn clear_errors(&self, drive: Option<&str>) -> Result<()> {
+        let only = drive.map(|name| self.find_any_drive(name)).transpose()?;
+        self.reopen_auxiliary();
+        if !self.is_suspended() {
+            self.reopen_drives();
+        }
+        self.0.spa.clear(only).map_err(|why| self.explain_error(&why))?;
+        self.sync()?;
+        self.update_device_paths();
+        Ok(())
+    }
+
+    /// The keys that were given to it.
+    pub fn loaded_keys(&self) -> LoadedKeys {
+        LoadedKeys(Arc::clone(&self.0.keys))
+    }
+
+    /// The paths of the drives that are there.
+    pub fn drives(&self) -> Vec<PathBuf> {
+        let config = self.0.spa.config();
+        let leaves = config.tree.iter().flat_map(ondisk::label::VdevConfig::leaves);
+        let found = leaves.filter_map(|leaf| self.0.spa.tree().leaf(leaf.guid)?.device().cloned());
+        let found = found.map(|device| PathBuf::from(device.name()));
+        found.chain(self.auxiliary_drives()).collect()
+    }
+
+    /// The same, and where those are to be that are not.
+    pub fn known_drives(&self) -> Vec<PathBuf> {
+        let missing = self.missing_drives().into_iter().map(|(_, path)| path);
+        self.drives().into_iter().chain(missing).collect()
+    }
+
+    /// Gives the pool up, so that others can import it. All handles are of no use afterwards.
+    pub fn export(&self) -> Result<()> {
+        self.close_with_state(PoolState::Exported)
+    }
+
+    /// Destroys the pool: its labels say so. Its data stay until the drives are used again.
+    pub fn destroy_pool(&self) -> Result<()> {
+        self.close_with_state(PoolState::Destroyed)
+    }
+
+    fn close_with_state(&self, state: PoolState) -> Result<()> {
+        self.stop_scans();
+        self.0.filesystems.lock().clear();
+        self.0.volumes.lock().clear();
+        self.0.spa.leave(state).map_err(|why| self.explain_error(&why))
+    }
+
+    /// As long as this is there, all that the last group on the drives leads to can be read, however
+    /// many more are written. It should be there briefly.
+    fn pin(&self) -> spa::Pin {
+        self.0.spa.pin()
+    }
+
+    /// The datasets, as they are on the drives. Read once for each txg: with a thousand datasets that
+    /// takes longer than most requests, each of which asks several times.
+    fn tree(&self) -> Result<Tree> {
+        let look = self.0.spa.look();
+        let facts = dsl::PoolFacts { name: self.name().to_owned(), usable: self.0.spa.usable() };
+        let mut known = self.0.tree.lock();
+        let is_same = |tree: &&Tree| tree.mos().root() == look.root() && *tree.facts() == facts;
+        if let Some(tree) = known.as_ref().filter(is_same) {
+            return Ok(tree.clone());
+        }
+        let keys = Arc::clone(&self.0.keys);
+        let tree = Tree::open_with(look.clone(), facts, keys).map_err(|error| {
+            Error::DamagedPool { pool: self.name().to_owned(), why: error.to_string() }
+        })?;
+        // what cannot be read now may be readable the next time
+        *known = Some(&tree).filter(|tree| tree.faults().is_empty()).cloned();
+        Ok(tree)
+    }
+
+    fn find_dataset(&self, name: &str) -> Result<dsl::Dataset> {
+        let _pin = self.pin();
+        self.tree()?.find(name).map_err(|error| Error::from_dsl_error(name, &error))
+    }
+
+    /// Whether it was taken over to be looked at only: nothing of it is written, whatever happens.
+    pub fn is_read_only(&self) -> bool {
+        self.0.spa.is_still()
+    }
+
+    /// Refuses if it was.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.is_read_only() { Err(self.explain_error(&spa::Error::Still)) } else { Ok(()) }
+    }
+
+    fn explain_error(&self, why: &spa::Error) -> Error {
+        if matches!(why, spa::Error::Still) {
+            let what = format!(
+                "pool '{}' is imported read-only: export it, and import it without \
+                 -o readonly=on, to change it",
+                self.name()
+            );
+            return Error::Refused { what };
+        }
+        Error::Suspended { pool: self.name().to_owned(), why: why.to_string() }
+    }
+}

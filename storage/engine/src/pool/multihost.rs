@@ -1,0 +1,165 @@
+//! Whether another host has a pool right now, which it did not export: then its drives change.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ondisk::uberblock::{Multihost, Uberblock};
+use spa::Candidate;
+
+use super::Pool;
+use crate::{Error, Result};
+
+/// How often it is looked at a pool's drives.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long it is looked at the drives of a pool whose host knew nothing of signs of life: it
+/// would have written within that time, as pools do every few seconds that are in use.
+const NO_MMP_CHECK_TIME: Duration = Duration::from_secs(20);
+/// Signs after which a host gives up, if the pool does not say how many: never, so be patient.
+const IMPORT_INTERVALS: u32 = 20;
+/// A thread that waits looks so often whether it is to stop.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long no sign of life means that no host has the pool; none: it gives none.
+fn activity_check_time(uberblock: &Uberblock) -> Option<Duration> {
+    let Some(Multihost { delay, interval, fail_intervals, .. }) = uberblock.multihost else {
+        return Some(NO_MMP_CHECK_TIME);
+    };
+    if delay == 0 {
+        return None;
+    }
+    let interval =
+        interval.map_or(POLL_INTERVAL, |interval| Duration::from_millis(interval.into()));
+    // its host gives up after that time; twice as long is safe
+    match fail_intervals.filter(|count| *count > 0) {
+        Some(count) => Some(interval.saturating_mul(u32::from(count) * 2)),
+        None => Some(NO_MMP_CHECK_TIME.max(
+            interval.saturating_add(Duration::from_nanos(delay)).saturating_mul(IMPORT_INTERVALS),
+        )),
+    }
+}
+
+/// What changes as long as a host has the pool.
+fn activity_marker(uberblock: &Uberblock) -> (u64, u64, Option<u16>) {
+    let count = uberblock.multihost.and_then(|multihost| multihost.sequence);
+    (uberblock.txg.get(), uberblock.timestamp, count)
+}
+
+/// Watches a pool that another host had. Gives whether that host, or any, is seen to have it.
+fn has_activity(
+    first: &Uberblock,
+    look: &mut dyn FnMut() -> Option<Uberblock>,
+    wait: &mut dyn FnMut(Duration),
+) -> bool {
+    let Some(mut left) = activity_check_time(first) else { return false };
+    let step = POLL_INTERVAL.min(left.checked_div(8).unwrap_or(POLL_INTERVAL));
+    while !left.is_zero() {
+        wait(step);
+        left = left.saturating_sub(step);
+        if look().is_some_and(|now| activity_marker(&now) != activity_marker(first)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Refuses a pool that another host has right now, after having watched its drives.
+pub(super) fn check_activity(candidate: &Candidate, host: &str) -> Result<()> {
+    let paths: Vec<PathBuf> =
+        candidate.devices.iter().map(|device| Path::new(device.device.name()).to_owned()).collect();
+    let newest = |candidate: &Candidate| candidate.newest().cloned();
+    let Some(first) = newest(candidate) else { return Ok(()) };
+    let guid = candidate.guid.get().to_string();
+    let mut look = || newest(crate::search(&paths).find_candidate(&guid).ok()?);
+    if has_activity(&first, &mut look, &mut std::thread::sleep) {
+        let pool = candidate.name().to_owned();
+        return Err(Error::ActiveOnOtherHost { pool, host: host.to_owned() });
+    }
+    Ok(())
+}
+
+impl Pool {
+    /// Gives signs of life while the pool has multihost protection, until told to stop. When none
+    /// could be given for so long that another host may have taken the pool, nothing is written to
+    /// it any more. For a thread of its own.
+    pub fn run_mmp_heartbeat(&self, interval: Duration, stop: &AtomicBool) {
+        let owned = &self.0.spa;
+        let mut last = Instant::now();
+        while !stop.load(Ordering::Acquire) && !owned.groups().is_stopped() {
+            let wanted = owned.gives_signs();
+            if wanted && last.elapsed() > interval.saturating_mul(spa::SIGNS_MISSED.into()) {
+                return owned.give_up();
+            }
+            if !wanted || owned.give_sign(interval).is_ok() {
+                last = Instant::now();
+            }
+            let begun = Instant::now();
+            while begun.elapsed() < interval && !stop.load(Ordering::Acquire) {
+                std::thread::sleep(STOP_POLL_INTERVAL.min(interval));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ondisk::uberblock::{Multihost, Reflow, Uberblock};
+    use ondisk::{Blkptr, Order};
+    use units::Txg;
+
+    use super::{NO_MMP_CHECK_TIME, activity_check_time, has_activity};
+
+    fn uberblock(multihost: Option<Multihost>) -> Uberblock {
+        Uberblock {
+            order: Order::Little,
+            version: 5000,
+            txg: Txg::new(7),
+            guid_sum: 1,
+            timestamp: 1_700_000_000,
+            root: Blkptr::EMPTY,
+            software_version: 5000,
+            multihost,
+            checkpoint_txg: Txg::ZERO,
+            reflow: Reflow::default(),
+        }
+    }
+
+    fn mmp_fields(delay: u64, count: u16) -> Multihost {
+        Multihost { delay, interval: Some(100), sequence: Some(count), fail_intervals: Some(10) }
+    }
+
+    #[test]
+    fn who_gives_signs_is_waited_for_twice_as_long_as_it_goes_on_without() {
+        assert_eq!(
+            activity_check_time(&uberblock(Some(mmp_fields(100_000_000, 1)))),
+            Some(Duration::from_secs(2))
+        );
+        assert_eq!(
+            activity_check_time(&uberblock(Some(mmp_fields(0, 0)))),
+            None,
+            "it said that it gives none"
+        );
+        assert_eq!(activity_check_time(&uberblock(None)), Some(NO_MMP_CHECK_TIME));
+    }
+
+    #[test]
+    fn a_host_that_writes_is_seen() {
+        let first = uberblock(Some(mmp_fields(100_000_000, 1)));
+        let mut waited = Duration::ZERO;
+        let mut wait = |time| waited += time;
+        assert!(!has_activity(&first, &mut || Some(first.clone()), &mut wait), "nothing changes");
+        assert!(waited >= Duration::from_secs(2));
+        let mut looks = 0;
+        let mut look = || {
+            looks += 1;
+            Some(uberblock(Some(mmp_fields(100_000_000, if looks < 3 { 1 } else { 2 }))))
+        };
+        assert!(has_activity(&first, &mut look, &mut |_| ()));
+        let written = Uberblock { timestamp: first.timestamp + 1, ..first.clone() };
+        assert!(has_activity(&first, &mut || Some(written.clone()), &mut |_| ()));
+        let quiet = uberblock(Some(mmp_fields(0, 0)));
+        assert!(!has_activity(&quiet, &mut || panic!("nobody looks"), &mut |_| ()));
+    }
+}

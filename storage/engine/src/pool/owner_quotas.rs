@@ -1,0 +1,87 @@
+//! What users, groups and projects may use of a file system of a held pool.
+
+use ondisk::version;
+use zpl::{Limit, Owner};
+
+use super::accounting::has_feature;
+use super::{NewDataset, Pool};
+use crate::owner_properties;
+use crate::{Error, Result};
+
+/// What owners may use of a file system.
+pub(super) type OwnerQuotas = Vec<(Owner, Limit)>;
+
+/// What an owner may use, if the property is one that says so; owners go by their numbers.
+fn parse_quota(property: &str, value: &str) -> Option<Result<(Owner, Limit)>> {
+    let fact = owner_properties::parse(property)?;
+    let usage = |what: String| Some(Err(Error::Usage { what }));
+    if !fact.is_quota {
+        return usage(format!("{property} is what is used, and cannot be set"));
+    }
+    let most = match value {
+        "none" => Some(0),
+        text => units::parse_binary(text),
+    };
+    let Some(most) = most else { return usage(format!("{property}={value}: it is no number")) };
+    let limit = if fact.is_objects { Limit::Objects(most) } else { Limit::Bytes(most) };
+    Some(Ok((fact.owner, limit)))
+}
+
+/// Takes out of the properties of a file system that is to be what owners may use in it.
+pub(super) fn extract_quotas(new: &mut NewDataset) -> Result<OwnerQuotas> {
+    let mut limits = Vec::new();
+    let mut others = Vec::new();
+    for (property, value) in new.properties.drain(..) {
+        match parse_quota(&property, &value) {
+            Some(known) => limits.push(known?),
+            None => others.push((property, value)),
+        }
+    }
+    new.properties = others;
+    Ok(limits)
+}
+
+impl Pool {
+    /// Sets what an owner may use, if the property is one that says so.
+    pub(super) fn set_owner_quota(
+        &self,
+        name: &str,
+        property: &str,
+        value: &str,
+    ) -> Option<Result<()>> {
+        let known = parse_quota(property, value)?;
+        Some(known.and_then(|known| self.set_owner_quotas(name, &[known])))
+    }
+
+    /// Whether the pool has what such limits take.
+    pub(super) fn check_quota_features(&self, name: &str, limits: &[(Owner, Limit)]) -> Result<()> {
+        if !limits.is_empty() {
+            self.require_version(version::USERSPACE, name)?;
+        }
+        let projects = limits.iter().any(|(owner, _)| matches!(owner, Owner::Project(_)));
+        if projects && !has_feature(&self.0.spa.look(), "project_quota") {
+            let why =
+                "limits of projects take the feature project_quota, which the pool has not enabled";
+            return Err(Error::Refused { what: format!("'{name}': {why}") });
+        }
+        Ok(())
+    }
+
+    /// Sets what owners may use.
+    pub(super) fn set_owner_quotas(&self, name: &str, limits: &[(Owner, Limit)]) -> Result<()> {
+        if limits.is_empty() {
+            return Ok(());
+        }
+        self.check_quota_features(name, limits)?;
+        let refused = |why: &str| Error::Refused { what: format!("'{name}': {why}") };
+        let live = self.filesystem(name)?;
+        let tx = self.0.spa.begin().map_err(|why| self.explain_error(&why))?;
+        let objset = &live.dataset().objset;
+        for (owner, limit) in limits {
+            zpl::set_quota(objset, &tx, *owner, *limit, &mut || self.0.environment.random_u64())
+                .map_err(|why| refused(&why.to_string()))?;
+        }
+        drop(tx);
+        self.sync()
+    }
+}

@@ -1,0 +1,448 @@
+//! The pool's own properties (zpoolprops(7)): what they may be, and what they are.
+//!
+//! Those that somebody set stand in a table of the pool; the comment and the sets of features that
+//! it is kept to stand in its configuration, so that they are seen before the pool is open; features
+//! have tables of their own.
+
+use std::sync::atomic::Ordering;
+
+use dsl::write;
+use ondisk::feature::{FEATURES, Feature, VERSION_FEATURES};
+use ondisk::version;
+use serde::{Deserialize, Serialize};
+use spa::Directory;
+use units::ObjsetId;
+
+use super::Pool;
+use super::compatibility;
+use super::history::record_pool_event;
+use crate::{Error, Result};
+
+/// A property of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolProperty {
+    /// Its name.
+    pub name: String,
+    /// Its value: numbers in full, sizes in bytes.
+    pub value: String,
+    /// "local", "default", or "-" where nobody can set it.
+    pub source: String,
+}
+
+/// A property that can be set, and its words, by their numbers.
+struct EnumProperty {
+    name: &'static str,
+    values: &'static [&'static str],
+    default: usize,
+}
+
+const ON_OFF: &[&str] = &["off", "on"];
+
+const ENUM_PROPERTIES: [EnumProperty; 7] = [
+    EnumProperty { name: "autoexpand", values: ON_OFF, default: 0 },
+    EnumProperty { name: "autoreplace", values: ON_OFF, default: 0 },
+    EnumProperty { name: "autotrim", values: ON_OFF, default: 0 },
+    EnumProperty { name: "delegation", values: ON_OFF, default: 1 },
+    EnumProperty { name: "failmode", values: &["wait", "continue", "panic"], default: 0 },
+    EnumProperty { name: "listsnapshots", values: ON_OFF, default: 0 },
+    EnumProperty { name: MULTIHOST, values: ON_OFF, default: 0 },
+];
+
+/// What names of features begin with.
+const FEATURE_PREFIX: &str = "feature@";
+const MULTIHOST: &str = "multihost";
+const ASHIFT: &str = "ashift";
+const BOOTFS: &str = "bootfs";
+const COMMENT: &str = "comment";
+const COMPATIBILITY: &str = "compatibility";
+const MAX_COMMENT_LEN: usize = 32;
+/// Properties that can be looked at only.
+const READ_ONLY_PROPERTIES: [&str; 14] = [
+    "allocated",
+    "capacity",
+    "checkpoint",
+    "dedupratio",
+    "expandsize",
+    "fragmentation",
+    "free",
+    "freeing",
+    "guid",
+    "health",
+    "leaked",
+    "load_guid",
+    "readonly",
+    "size",
+];
+
+/// What is to be done about a property.
+#[derive(Clone)]
+enum PoolPropertyChange {
+    Number(&'static str, u64),
+    Comment(Option<String>),
+    Compatibility(Option<String>),
+    Bootfs(Option<String>),
+    Feature(&'static Feature),
+}
+
+/// Judges what a property is to be.
+fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
+    let usage = |what: String| Err(Error::Usage { what });
+    if let Some(choice) = ENUM_PROPERTIES.iter().find(|choice| choice.name == canonical_name(name))
+    {
+        let Some(number) = choice.values.iter().position(|word| *word == value) else {
+            return usage(format!("{name}={value}: it is {}", choice.values.join(" or ")));
+        };
+        return Ok(PoolPropertyChange::Number(choice.name, u64::try_from(number).unwrap_or(0)));
+    }
+    if let Some(feature) = name.strip_prefix(FEATURE_PREFIX) {
+        return match (Feature::by_name(feature), value) {
+            (Some(feature), "enabled") => Ok(PoolPropertyChange::Feature(feature)),
+            (Some(_), _) => {
+                usage(format!("{name}={value}: a feature of a pool can be enabled only"))
+            }
+            (None, _) => usage(format!("{name}: no such feature is known")),
+        };
+    }
+    match name {
+        ASHIFT => match value.parse::<u64>() {
+            Ok(shift) if shift == 0 || (9..=16).contains(&shift) => {
+                Ok(PoolPropertyChange::Number(ASHIFT, shift))
+            }
+            _ => usage(format!("ashift={value}: it is 9 to 16, or 0 for what suits")),
+        },
+        BOOTFS => {
+            Ok(PoolPropertyChange::Bootfs(Some(value.to_owned()).filter(|name| !name.is_empty())))
+        }
+        COMMENT if value.len() > MAX_COMMENT_LEN => {
+            usage(format!("comment: it has {} bytes, of {MAX_COMMENT_LEN} at most", value.len()))
+        }
+        COMMENT if !value.chars().all(|c| c.is_ascii_graphic() || c == ' ') => {
+            usage("comment: it may have letters, digits, signs and spaces of ASCII only".to_owned())
+        }
+        COMMENT => {
+            Ok(PoolPropertyChange::Comment(Some(value.to_owned()).filter(|text| !text.is_empty())))
+        }
+        COMPATIBILITY => {
+            compatibility::allowed_features(value)?;
+            Ok(PoolPropertyChange::Compatibility(
+                Some(value.to_owned()).filter(|sets| !sets.is_empty()),
+            ))
+        }
+        name if READ_ONLY_PROPERTIES.contains(&name) => {
+            usage(format!("{name} can be looked at only"))
+        }
+        _ => usage(format!("{name}: pools have no such property")),
+    }
+}
+
+/// Some names have a short form.
+fn canonical_name(name: &str) -> &str {
+    if name == "listsnaps" { "listsnapshots" } else { name }
+}
+
+/// The properties of a pool that is to be, and the features that it begins with.
+pub struct CreateOptions {
+    changes: Vec<PoolPropertyChange>,
+    pub(super) features: Vec<&'static Feature>,
+}
+
+impl CreateOptions {
+    /// Judges what a new pool is to have: names and values; `feature@NAME` may be "enabled" or
+    /// "disabled". It begins with all features, or those of the sets that `compatibility` names.
+    ///
+    /// `bare`: it begins with no features but those that are asked for one by one.
+    pub fn parse(properties: &[(String, String)], bare: bool) -> Result<Self> {
+        let kept_to = properties.iter().find(|(name, _)| name == COMPATIBILITY);
+        let allowed =
+            kept_to.map(|(_, sets)| compatibility::allowed_features(sets)).transpose()?.flatten();
+        let allowed = allowed.unwrap_or_else(|| FEATURES.iter().collect());
+        let mut wanted: Vec<&str> =
+            allowed.iter().filter(|_| !bare).map(|feature| feature.name).collect();
+        let mut settings = Vec::new();
+        for (name, value) in properties {
+            match (name.strip_prefix(FEATURE_PREFIX), value.as_str()) {
+                (Some(feature), "disabled") if Feature::by_name(feature).is_some() => {
+                    wanted.retain(|name| *name != feature);
+                }
+                _ => match parse_property(name, value)? {
+                    PoolPropertyChange::Feature(feature) => wanted.push(feature.name),
+                    setting => settings.push(setting),
+                },
+            }
+        }
+        Ok(Self { changes: settings, features: with_dependencies(&wanted) })
+    }
+
+    /// The names of the features that it begins with.
+    pub fn features(&self) -> impl Iterator<Item = &'static str> {
+        self.features.iter().map(|feature| feature.name)
+    }
+
+    /// For vdevs that come later, the pool keeps the sector size that it was made with.
+    pub(super) fn set_ashift(&mut self, shift: u64) {
+        self.changes.push(PoolPropertyChange::Number(ASHIFT, shift));
+    }
+
+    /// Sets them in the pool that was made.
+    pub(super) fn apply_to(self, held: &Pool) -> Result<()> {
+        self.changes.into_iter().try_for_each(|setting| held.apply_change(setting))
+    }
+}
+
+/// Features, and those that they need.
+fn with_dependencies(names: &[&str]) -> Vec<&'static Feature> {
+    let mut wanted = names.to_vec();
+    let mut at = 0;
+    while let Some(name) = wanted.get(at) {
+        let needs = Feature::by_name(name).map_or(&[][..], |feature| feature.needs);
+        wanted.extend(needs);
+        at += 1;
+        let mut seen = std::collections::BTreeSet::new();
+        wanted.retain(|name| seen.insert(*name));
+    }
+    FEATURES.iter().filter(|feature| wanted.contains(&feature.name)).collect()
+}
+
+impl Pool {
+    /// Sets a property of the pool; a feature is enabled with those that it needs.
+    ///
+    /// Refused for a feature that the sets lack which the pool is kept to.
+    pub fn set_pool_property(&self, name: &str, value: &str) -> Result<()> {
+        let setting = parse_property(name, value)?;
+        match &setting {
+            PoolPropertyChange::Feature(feature) => {
+                self.require_version(VERSION_FEATURES, name)?;
+                self.check_compatibility(feature)?;
+            }
+            PoolPropertyChange::Bootfs(_) => self.require_version(version::BOOTFS, name)?,
+            PoolPropertyChange::Number(..)
+            | PoolPropertyChange::Comment(_)
+            | PoolPropertyChange::Compatibility(_) => {}
+        }
+        self.apply_change(setting)
+    }
+
+    /// Refuses what the pool's version lacks.
+    pub(super) fn require_version(&self, needed: u64, what: &str) -> Result<()> {
+        let (pool, version) = (self.name(), self.0.spa.config().version);
+        if version >= needed {
+            return Ok(());
+        }
+        let what = format!(
+            "{what}: this requires pool version {needed}, and pool '{pool}' has version {version}"
+        );
+        Err(Error::Refused { what })
+    }
+
+    fn check_compatibility(&self, feature: &Feature) -> Result<()> {
+        let Some(kept_to) = self.0.spa.config().compatibility else { return Ok(()) };
+        let allowed = compatibility::allowed_features(&kept_to)?;
+        if allowed.is_none_or(|all| all.iter().any(|other| other.name == feature.name)) {
+            return Ok(());
+        }
+        let (name, pool) = (feature.name, self.name());
+        Err(Error::Usage {
+            what: format!(
+                "{FEATURE_PREFIX}{name}: pool '{pool}' is kept to compatibility={kept_to}, which lacks \
+                 it; after `zpool set compatibility=off {pool}` it can be enabled, and systems \
+                 without it may not import the pool any more"
+            ),
+        })
+    }
+
+    fn apply_change(&self, setting: PoolPropertyChange) -> Result<()> {
+        let pool = self.name().to_owned();
+        let done = self.run_sync_task(move |owned, change| {
+            let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
+            match setting {
+                PoolPropertyChange::Number(name, number) => {
+                    if name == MULTIHOST {
+                        owned.set_signs(number == 1);
+                    }
+                    write::set_pool_number(change, name, number).map_err(failed)?;
+                    record_pool_event(owned, change, "set", &format!("{name}={number}"));
+                    Ok(())
+                }
+                PoolPropertyChange::Comment(text) => {
+                    owned.set_comment(text);
+                    Ok(())
+                }
+                PoolPropertyChange::Compatibility(sets) => {
+                    let word = sets.as_deref().unwrap_or("off");
+                    record_pool_event(owned, change, "set", &format!("{COMPATIBILITY}={word}"));
+                    owned.set_compatibility(sets);
+                    Ok(())
+                }
+                PoolPropertyChange::Bootfs(None) => {
+                    write::unset_pool_property(change, BOOTFS).map_err(failed)
+                }
+                PoolPropertyChange::Bootfs(Some(name)) => {
+                    let id = write::head_of(change, &name)
+                        .map_err(|error| Error::from_dsl_error(&name, &error))?;
+                    write::set_pool_number(change, BOOTFS, id.get()).map_err(failed)
+                }
+                PoolPropertyChange::Feature(feature) => with_dependencies(&[feature.name])
+                    .into_iter()
+                    .try_for_each(|feature| write::features::enable(change, feature))
+                    .map_err(failed),
+            }
+        });
+        self.load_failmode();
+        done
+    }
+
+    /// Reads what is to be done when drives fail past redundancy: then it may be too late.
+    pub(super) fn load_failmode(&self) {
+        let look = self.0.spa.look();
+        let read = || {
+            let table = Directory::open(look.clone()).ok()?.object("pool_props").ok()??;
+            zap::Zap::open(table).ok()?.lookup_u64(b"failmode").ok()?
+        };
+        self.0.is_failmode_continue.store(read() == Some(1), Ordering::Release);
+    }
+
+    /// Whether who was told that the pool takes no changes is to ask again: it stands still, or did,
+    /// and may be cleared (failmode is not `continue`; nobody panics here).
+    pub fn has_failmode_wait(&self) -> bool {
+        !self.0.spa.groups().is_stopped() && !self.0.is_failmode_continue.load(Ordering::Acquire)
+    }
+
+    /// Whether drives failed, and nothing is written until they are back and the pool is cleared.
+    pub fn is_suspended(&self) -> bool {
+        self.0.spa.is_standing_still()
+    }
+
+    /// All properties of the pool that are not sizes: what was set, features, and who it is.
+    pub fn pool_properties(&self) -> Result<Vec<PoolProperty>> {
+        let look = self.0.spa.look();
+        let directory = Directory::open(look.clone());
+        let directory = directory.map_err(|why| self.explain_error(&why))?;
+        let table = directory.object("pool_props").map_err(|why| self.explain_error(&why))?;
+        let table = table.map(zap::Zap::open).transpose();
+        let table = table.map_err(|why| self.damage_error(&why))?;
+        let number = |name: &str| {
+            let Some(table) = &table else { return Ok(None) };
+            table.lookup_u64(name.as_bytes()).map_err(|why| self.damage_error(&why))
+        };
+        let property = |name: &str, value: String, source: &str| PoolProperty {
+            name: name.to_owned(),
+            value,
+            source: source.to_owned(),
+        };
+        let (cloned, saved) = self.0.spa.cloned();
+        let hundredths = cloned.saturating_add(saved).saturating_mul(100).checked_div(cloned);
+        let hundredths = hundredths.unwrap_or(100);
+        let ratio = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        let ashift = number(ASHIFT)?;
+        let version = match self.0.spa.config().version {
+            VERSION_FEATURES => "-".to_owned(),
+            version => version.to_string(),
+        };
+        let mut all = vec![
+            property("guid", self.guid().to_string(), "-"),
+            property(
+                ASHIFT,
+                ashift.unwrap_or(0).to_string(),
+                if ashift.is_some() { "local" } else { "default" },
+            ),
+            property("readonly", if self.is_read_only() { "on" } else { "off" }.to_owned(), "-"),
+            property("freeing", self.freeing()?.to_string(), "-"),
+            property("leaked", "0".to_owned(), "-"),
+            property("bcloneused", cloned.to_string(), "-"),
+            property("bclonesaved", saved.to_string(), "-"),
+            property("bcloneratio", ratio, "-"),
+            property("cachefile", "-".to_owned(), "default"),
+            property("version", version, "default"),
+        ];
+        for choice in &ENUM_PROPERTIES {
+            let set = number(choice.name)?.and_then(|number| usize::try_from(number).ok());
+            let word = choice.values.get(set.unwrap_or(choice.default)).copied().unwrap_or("-");
+            let source = if set.is_some() { "local" } else { "default" };
+            all.push(property(choice.name, word.to_owned(), source));
+        }
+        let boot = number(BOOTFS)?.and_then(|id| self.dataset_name(ObjsetId::new(id)));
+        let config = self.0.spa.config();
+        for (name, value, without) in [
+            (BOOTFS, boot, "-"),
+            (COMMENT, config.comment, "-"),
+            (COMPATIBILITY, config.compatibility, "off"),
+        ] {
+            let source = if value.is_some() { "local" } else { "default" };
+            all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
+        }
+        for feature in &FEATURES {
+            let uses = write::features::uses(&look, feature);
+            let state = match uses.map_err(|why| self.damage_error(&why))? {
+                None => "disabled",
+                Some(0) => "enabled",
+                Some(_) => "active",
+            };
+            all.push(property(
+                &format!("{FEATURE_PREFIX}{}", feature.name),
+                state.to_owned(),
+                "local",
+            ));
+        }
+        Ok(all)
+    }
+
+    /// Bytes of what is destroyed and not yet given up.
+    fn freeing(&self) -> Result<u64> {
+        let (tree, name) = (self.tree()?, format!("{}/$FREE", self.name()));
+        Ok(tree.dirs().find(|dir| dir.path() == name).map_or(0, |dir| dir.phys().used))
+    }
+
+    fn dataset_name(&self, id: ObjsetId) -> Option<String> {
+        Some(self.tree().ok()?.dataset(id).ok()?.name())
+    }
+
+    fn damage_error(&self, why: &dyn std::fmt::Display) -> Error {
+        Error::DamagedPool { pool: self.name().to_owned(), why: why.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CreateOptions, parse_property};
+
+    fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn features_come_with_those_that_they_need() {
+        let bare =
+            CreateOptions::parse(&pairs(&[("feature@zstd_compress", "enabled")]), true).unwrap();
+        let names: Vec<_> = bare.features.iter().map(|feature| feature.name).collect();
+        assert_eq!(names, ["extensible_dataset", "zstd_compress"]);
+        let all = CreateOptions::parse(&[], false).unwrap();
+        let fewer = CreateOptions::parse(&pairs(&[("feature@draid", "disabled")]), false).unwrap();
+        assert_eq!(fewer.features.len() + 1, all.features.len());
+        let any = CreateOptions::parse(&pairs(&[("compatibility", "off")]), false).unwrap();
+        assert_eq!(any.features.len(), all.features.len());
+        let of_grub = |more| {
+            let all = [("compatibility", "grub2"), ("feature@draid", more)];
+            CreateOptions::parse(&pairs(&all), false).unwrap().features.len()
+        };
+        assert_eq!((of_grub("disabled"), of_grub("enabled")), (22, 23));
+        assert!(CreateOptions::parse(&pairs(&[("compatibility", "grub3")]), false).is_err());
+    }
+
+    #[test]
+    fn what_pools_have_not_is_refused() {
+        for (name, value) in [
+            ("colour", "red"),
+            ("failmode", "never"),
+            ("size", "1T"),
+            ("feature@magic", "enabled"),
+            ("feature@draid", "yes"),
+            ("comment", "a comment that is longer than thirty-two bytes"),
+        ] {
+            assert!(parse_property(name, value).is_err(), "{name}={value}");
+        }
+        assert!(
+            parse_property("failmode", "continue").is_ok()
+                && parse_property("listsnaps", "on").is_ok()
+        );
+    }
+}

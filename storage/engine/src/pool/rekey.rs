@@ -1,0 +1,134 @@
+//! Another user's key for what is encrypted already.
+
+use std::sync::Arc;
+
+use dsl::write::{self, Rewrap};
+use dsl::{Dataset, KeyFormat, Stretching};
+use transform::crypt::WrappingKey;
+
+use super::encryption::{
+    EncryptionOptions, UserKey, check_location_format, encryption_error, random_iv,
+};
+use super::{Environment, NewDataset, Pool};
+use crate::{Error, Result, keys};
+
+/// What closes the keys of datasets, before and after.
+struct KeyChangeParams {
+    old_key: Arc<WrappingKey>,
+    new_key: Arc<WrappingKey>,
+    format: KeyFormat,
+    pbkdf2: Stretching,
+    environment: Environment,
+}
+
+impl KeyChangeParams {
+    fn with_rewrap<T>(&self, work: impl FnOnce(&Rewrap<'_>) -> T) -> T {
+        let nonce = || random_iv(&self.environment);
+        let (old, new, format) = (&*self.old_key, &*self.new_key, self.format);
+        work(&Rewrap { old, new, format, stretching: self.pbkdf2, nonce: &nonce })
+    }
+}
+
+impl Pool {
+    /// Gives a dataset a user's key of its own, or another one, and so all that have theirs from it.
+    /// Its content stays as it is, and what was written can be opened with the old key no more than
+    /// with any other. `properties` may be keyformat, keylocation and pbkdf2iters; its key must be
+    /// loaded.
+    pub fn change_key(
+        &self,
+        dataset: &str,
+        properties: &[(String, String)],
+        secret: &[u8],
+    ) -> Result<()> {
+        let mut named = NewDataset { name: dataset.to_owned(), properties: properties.to_vec() };
+        let wish = EncryptionOptions::extract(&mut named);
+        if let Some((other, _)) = named.properties.first() {
+            return Err(encryption_error(dataset, &format!("{other} is not about its key")));
+        }
+        if wish.encryption.is_some() {
+            return Err(encryption_error(dataset, "its cipher stays what it is"));
+        }
+        // nobody changes it besides, or makes something below with the old key, or looks for its key
+        // between the change and the moment that the new one is known
+        self.with_opens_blocked(|| self.change_user_key(dataset, &wish, secret))
+    }
+
+    fn change_user_key(
+        &self,
+        dataset: &str,
+        wish: &EncryptionOptions,
+        secret: &[u8],
+    ) -> Result<()> {
+        let found = self.find_dataset(dataset)?;
+        let old = loaded_wrapping_key(&found)?;
+        let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
+        let own = self.encryption_root(dataset)?.as_deref() == Some(dataset);
+        let location = wish.location.clone().or_else(|| (!own).then(|| "prompt".to_owned()));
+        location.as_ref().map_or(Ok(()), |location| check_location_format(dataset, location))?;
+        let now = found.key_facts().map_err(failed)?.and_then(|facts| facts.format);
+        let word = wish.format.clone().unwrap_or_else(|| keys::format_name(now).to_owned());
+        let world = self.0.environment.clone();
+        let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
+            wish.derive_user_key(&world, dataset, &word, Some(secret))?;
+        let new = Arc::new(wrapping);
+        let turn = KeyChangeParams {
+            old_key: old,
+            new_key: Arc::clone(&new),
+            format,
+            pbkdf2: stretching,
+            environment: world,
+        };
+        let name = dataset.to_owned();
+        self.run_sync_task(move |_, change| {
+            turn.with_rewrap(|rewrap| {
+                write::change_key(change, &name, rewrap, location.as_deref())
+                    .map_err(|error| Error::from_dsl_error(&name, &error))
+            })
+        })?;
+        self.store_user_key(dataset, Some(new))
+    }
+
+    /// Has an encryption root use the key of what is above it, and so all that have theirs from it.
+    /// Both keys must be loaded.
+    pub fn inherit_key(&self, dataset: &str) -> Result<()> {
+        self.with_opens_blocked(|| self.inherit_parent_key(dataset))
+    }
+
+    fn inherit_parent_key(&self, dataset: &str) -> Result<()> {
+        let found = self.find_dataset(dataset)?;
+        let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
+        let old = loaded_wrapping_key(&found)?;
+        let above =
+            dataset.rsplit_once('/').map(|(above, _)| self.find_dataset(above)).transpose()?;
+        let facts = above.as_ref().map(Dataset::key_facts).transpose().map_err(failed)?.flatten();
+        let (Some(above), Some(facts)) = (above, facts) else {
+            return Err(encryption_error(dataset, "what is above it is not encrypted"));
+        };
+        let new = loaded_wrapping_key(&above)?;
+        let stretching = Stretching { salt: facts.salt, iterations: facts.iterations };
+        let format = facts.format.unwrap_or(KeyFormat::Raw);
+        let turn = KeyChangeParams {
+            old_key: old,
+            new_key: new,
+            format,
+            pbkdf2: stretching,
+            environment: self.0.environment.clone(),
+        };
+        let name = dataset.to_owned();
+        self.run_sync_task(move |_, change| {
+            turn.with_rewrap(|rewrap| {
+                write::inherit_key(change, &name, rewrap)
+                    .map_err(|error| Error::from_dsl_error(&name, &error))
+            })
+        })
+    }
+}
+
+/// The user's key that opens a dataset.
+fn loaded_wrapping_key(dataset: &Dataset) -> Result<Arc<WrappingKey>> {
+    let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
+    if dataset.key_facts().map_err(failed)?.is_none() {
+        return Err(Error::NotEncrypted { dataset: dataset.name() });
+    }
+    dataset.tree().wrapping(dataset).map_err(failed)?.ok_or_else(|| keys::locked_error(dataset))
+}

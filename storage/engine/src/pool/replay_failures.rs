@@ -1,0 +1,86 @@
+//! Intent logs that could not be done again to their end.
+//!
+//! As OpenZFS has it, that ends the log and not the import: what comes after the record builds on it,
+//! and the rest of the pool is sound. Whoever has the pool must tell the user.
+
+use std::fmt;
+
+use super::Pool;
+
+/// An intent log that could not be done again to its end after a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayFailure {
+    /// The dataset.
+    pub dataset: String,
+    /// The first record that was not done, by its number.
+    pub seq: u64,
+    /// Why not.
+    pub why: String,
+}
+
+impl fmt::Display for ReplayFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dataset, seq: record, why } = self;
+        write!(
+            f,
+            "'{dataset}': its intent log could not be done again from record {record} on ({why}): what was \
+             done to it in the last seconds before the crash is lost, though programs were promised that \
+             it lasts; see whether what they wrote last is there"
+        )
+    }
+}
+
+impl Pool {
+    pub(super) fn add_replay_failure(&self, log: ReplayFailure) {
+        self.0.replay_failures.lock().push(log);
+    }
+
+    /// The logs that could not be done again to their end, as far as nobody was told of them yet.
+    /// There may be more when datasets are opened whose keys were not there before.
+    pub fn take_replay_failures(&self) -> Vec<ReplayFailure> {
+        std::mem::take(&mut *self.0.replay_failures.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ondisk::zil::Body;
+    use sim::Storm;
+    use units::ObjectId;
+    use zil::Item;
+
+    use super::super::NewInode;
+    use super::super::replay_tests::{
+        create_file, create_pool, cut_power, exists, import, log_record, root_object,
+    };
+
+    #[test]
+    fn a_record_that_cannot_be_done_ends_its_log_and_not_the_import() {
+        let storm = Storm::new(&[96 << 20]);
+        let held = create_pool(&storm);
+        let live = held.filesystem("tank").expect("file system");
+        create_file(&held, "before", &NewInode::default());
+        let (dir, object) = (root_object(&live), ObjectId::new(1 << 30));
+        let link = Body::Link { dir, object, name: b"of what never was".to_vec() };
+        log_record(&held, Item::ordered(link));
+        create_file(&held, "after", &NewInode::default());
+        live.fsync(None).expect("fsync");
+        let storm = cut_power(&storm);
+        let held = import(&storm.devices());
+        assert!(exists(&held, "before") && !exists(&held, "after"));
+        let told = held.take_replay_failures();
+        assert_eq!(told.len(), 1, "{told:?}");
+        let said = told[0].to_string();
+        assert!(
+            said.starts_with("'tank': its intent log") && said.contains("1073741824"),
+            "{said}"
+        );
+        assert_eq!(held.take_replay_failures(), []);
+        create_file(&held, "later", &NewInode::default());
+        held.export().expect("export");
+        drop(held);
+        let held = import(&storm.devices());
+        assert!(exists(&held, "before") && exists(&held, "later"));
+        assert_eq!(held.take_replay_failures(), [], "it is given up for good");
+    }
+}

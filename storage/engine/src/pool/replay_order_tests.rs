@@ -1,0 +1,193 @@
+//! A log has what somebody asked for, and not all that was done before it: what is there after a power
+//! cut must be a state that makes sense all the same.
+
+use ondisk::acl;
+use ondisk::znode::flag;
+use sim::Storm;
+use units::ObjectId;
+use zpl::{MoveKind, Position, Set, XattrMode};
+
+use super::replay_tests::{
+    create_file, create_pool, credentials, cut_power, exists, import, root_object,
+};
+use super::{NewInode, OpenFileSystem, Pool, RenameRequest};
+use crate::files::FileType;
+
+fn filesystem(held: &Pool) -> OpenFileSystem {
+    held.filesystem("tank").expect("file system")
+}
+
+/// Makes a file that has nothing to do with others, and asks for it alone.
+fn fsync_another_file(held: &Pool) {
+    let other = create_file(held, "another", &NewInode::default());
+    filesystem(held).fsync(Some(other.get())).expect("fsync");
+}
+
+fn set_attributes(held: &Pool, file: ObjectId, set: &Set) {
+    filesystem(held).writer().set(&credentials().to_zpl(), file, set).expect("set");
+}
+
+fn set_flags(held: &Pool, file: ObjectId, which: u64, to: u64) {
+    set_attributes(held, file, &Set { flags: Some((which, to)), ..Set::default() });
+}
+
+fn read_content(held: &Pool, name: &str) -> Vec<u8> {
+    let file = filesystem(held).reader().find(name.as_bytes()).expect("a look").expect("a file");
+    let mut bytes = vec![0; usize::try_from(file.stat().size).expect("a small file")];
+    file.content().read(0, &mut bytes).expect("read");
+    bytes
+}
+
+fn rename(held: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: MoveKind) {
+    let (live, from_dir) = (filesystem(held), root_object(&filesystem(held)));
+    let how =
+        RenameRequest { from_dir, from: from.as_bytes(), to_dir, to: to.as_bytes(), mode: kind };
+    live.rename(&credentials(), &how).expect("rename");
+}
+
+/// What the log could not do again, after a power cut.
+fn replay_after_cut(storm: &Storm, held: Pool) -> (Pool, Vec<String>) {
+    let storm = cut_power(storm);
+    drop(held);
+    let held = import(&storm.devices());
+    let broken = held.take_replay_failures();
+    (held, broken.into_iter().map(|log| log.to_string()).collect())
+}
+
+#[test]
+fn what_flags_of_a_file_forbade_before_is_done_again() {
+    let storm = Storm::new(&[96 << 20]);
+    let held = create_pool(&storm);
+    let [gone, moved, linked, dir] = ["gone", "moved", "linked", "dir"].map(|name| {
+        let kind = if name == "dir" { FileType::Directory } else { FileType::File };
+        let file = create_file(&held, name, &NewInode { kind, ..NewInode::default() });
+        set_flags(&held, file, flag::IMMUTABLE, flag::IMMUTABLE);
+        file
+    });
+    held.sync().expect("group");
+    for file in [gone, moved, linked, dir] {
+        set_flags(&held, file, flag::IMMUTABLE, 0);
+    }
+    let (by, top) = (credentials(), root_object(&filesystem(&held)));
+    filesystem(&held).unlink(&by, top, b"gone").expect("unlink");
+    filesystem(&held).link(&by, linked, top, b"second").expect("link");
+    rename(&held, "moved", (dir, "inside"), MoveKind::Replace);
+    fsync_another_file(&held);
+    let (held, broken) = replay_after_cut(&storm, held);
+    assert_eq!(broken, Vec::<String>::new());
+    assert!(exists(&held, "another") && exists(&held, "second") && !exists(&held, "gone"));
+    assert!(!exists(&held, "moved"));
+}
+
+#[test]
+fn what_projects_forbade_before_is_done_again() {
+    let storm = Storm::new(&[96 << 20]);
+    let held = create_pool(&storm);
+    let dir =
+        create_file(&held, "dir", &NewInode { kind: FileType::Directory, ..NewInode::default() });
+    let inherits = Some((flag::PROJINHERIT, flag::PROJINHERIT));
+    set_attributes(&held, dir, &Set { project: Some(7), flags: inherits, ..Set::default() });
+    let file = create_file(&held, "file", &NewInode::default());
+    held.sync().expect("group");
+    set_attributes(&held, file, &Set { project: Some(7), ..Set::default() });
+    rename(&held, "file", (dir, "file"), MoveKind::Replace);
+    fsync_another_file(&held);
+    let (held, broken) = replay_after_cut(&storm, held);
+    assert_eq!(broken, Vec::<String>::new());
+    assert!(exists(&held, "another"));
+}
+
+/// A POSIX ACL: tags, permissions, numbers.
+fn posix_acl(rows: &[(u16, u16, u32)]) -> Vec<u8> {
+    let entry = |&(tag, permissions, id): &_| acl::PosixEntry { tag, permissions, id };
+    acl::encode_posix(&rows.iter().map(entry).collect::<Vec<_>>())
+}
+
+const NO_ID: u32 = u32::MAX;
+
+/// A pool whose files have POSIX ACLs, and whose log has begun.
+fn pool_with_acls(storm: &Storm, xattr: &str) -> Pool {
+    let held = create_pool(storm);
+    for (property, value) in [("acltype", "posix"), ("xattr", xattr)] {
+        held.set_property("tank", property, value).expect("set");
+    }
+    held.export().expect("export");
+    drop(held);
+    let held = import(&storm.devices());
+    // what the log had is given up with a group, and its first promise comes with the next
+    for name in ["one", "two"] {
+        create_file(&held, name, &NewInode::default());
+        filesystem(&held).fsync(None).expect("fsync");
+        held.sync().expect("group");
+    }
+    held
+}
+
+#[test]
+fn what_is_new_has_the_permissions_that_it_was_made_with() {
+    let storm = Storm::new(&[96 << 20]);
+    let held = pool_with_acls(&storm, "sa");
+    let top = root_object(&filesystem(&held));
+    let rows = [(1, 7, NO_ID), (2, 7, 1001), (4, 0, NO_ID), (0x10, 7, NO_ID), (0x20, 0, NO_ID)];
+    let default = posix_acl(&rows);
+    let name = b"system.posix_acl_default";
+    filesystem(&held)
+        .set_xattr(&credentials(), top, name, Some(&default), XattrMode::Any)
+        .expect("ACL");
+    held.sync().expect("group");
+    create_file(&held, "new", &NewInode { mode: 0o660, ..NewInode::default() });
+    fsync_another_file(&held);
+    let (held, broken) = replay_after_cut(&storm, held);
+    assert_eq!(broken, Vec::<String>::new());
+    let new = filesystem(&held).reader().find(b"new").expect("a look").expect("a file");
+    assert_eq!(new.stat().mode & 0o777, 0o660);
+    let access = new.xattr(b"system.posix_acl_access").expect("ACL");
+    assert!(access.is_some(), "its group may write now");
+}
+
+#[test]
+fn the_mode_that_an_acl_makes_is_promised_with_it() {
+    let minimal = [(1, 6, NO_ID), (4, 0, NO_ID), (0x20, 0, NO_ID)];
+    let full = [(1, 6, NO_ID), (2, 6, 1001), (4, 0, NO_ID), (0x10, 6, NO_ID), (0x20, 0, NO_ID)];
+    for (kept, rows, mode) in [
+        ("sa", &minimal[..], 0o600),
+        ("sa", &full, 0o660),
+        ("dir", &minimal, 0o600),
+        ("dir", &full, 0o660),
+    ] {
+        let storm = Storm::new(&[96 << 20]);
+        let held = pool_with_acls(&storm, kept);
+        let file = create_file(&held, "file", &NewInode::default());
+        held.sync().expect("group");
+        let name = b"system.posix_acl_access";
+        filesystem(&held)
+            .set_xattr(&credentials(), file, name, Some(&posix_acl(rows)), XattrMode::Any)
+            .expect("ACL");
+        filesystem(&held).fsync(Some(file.get())).expect("fsync");
+        let (held, broken) = replay_after_cut(&storm, held);
+        assert_eq!(broken, Vec::<String>::new());
+        let found = filesystem(&held).reader().find(b"file").expect("a look").expect("a file");
+        assert_eq!(found.stat().mode & 0o777, mode, "xattr={kept}, {rows:?}");
+        let access = found.xattr(name).expect("ACL");
+        assert_eq!(access.is_some(), rows.len() > 3);
+    }
+}
+
+#[test]
+fn who_gets_the_name_of_another_has_its_content() {
+    let storm = Storm::new(&[96 << 20]);
+    for kind in [MoveKind::Replace, MoveKind::Exchange, MoveKind::Whiteout] {
+        let held = create_pool(&storm);
+        let old = create_file(&held, "settings", &NewInode::default());
+        filesystem(&held).write(&credentials(), old, Position::At(0), b"old").expect("write");
+        held.sync().expect("group");
+        let new = create_file(&held, "settings.new", &NewInode::default());
+        filesystem(&held).write(&credentials(), new, Position::At(0), b"new").expect("write");
+        let top = root_object(&filesystem(&held));
+        rename(&held, "settings.new", (top, "settings"), kind);
+        fsync_another_file(&held);
+        let (held, broken) = replay_after_cut(&storm, held);
+        assert_eq!(broken, Vec::<String>::new());
+        assert_eq!(read_content(&held, "settings"), b"new", "{kind:?}");
+    }
+}

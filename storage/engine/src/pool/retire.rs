@@ -1,0 +1,113 @@
+//! Changes after which a head is no more what it was: it is destroyed, taken back, or called
+//! otherwise. Nobody opens one while such a change is made, and who has one open that is no more
+//! gets errors from then on.
+
+use std::collections::HashMap;
+
+use dsl::write::{self, Change};
+use spa::Owned;
+
+use super::Pool;
+use super::history::{dataset_id, record_event_with_id};
+use crate::{Error, Result};
+
+impl Pool {
+    /// Has a change made that may end these heads; it lets go of those that it ends, in its group. Until
+    /// then their
+    /// logs are not written on, as those of heads that are no more could not be freed.
+    pub(super) fn run_retiring_task<T: Send + 'static>(
+        &self,
+        heads: &[String],
+        work: impl FnOnce(&Owned, &Change<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
+        let mut sets = Vec::new();
+        let mut heads = heads.iter().filter(|name| !name.contains(['@', '#'])).peekable();
+        if heads.peek().is_some() {
+            let _pin = self.pin();
+            let tree = self.tree()?;
+            for name in heads {
+                let id = tree.find(name).ok().and_then(|dataset| dataset.id());
+                if let Some(set) = id.and_then(|id| self.0.spa.set(id)) {
+                    set.pause_log(true);
+                    sets.push((name, set));
+                }
+            }
+        }
+        let done = self.run_sync_task(work);
+        for (name, set) in sets {
+            if set.is_retired() {
+                files.remove(name);
+                volumes.remove(name);
+            } else {
+                set.pause_log(false);
+            }
+        }
+        done
+    }
+
+    /// Has something made, which nobody can open before this returns.
+    pub(super) fn with_opens_blocked<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _nobody = (self.0.filesystems.lock(), self.0.volumes.lock());
+        make()
+    }
+
+    /// Gives a head, and so all below it, another name. What is open stays so.
+    pub(super) fn rename_head_dataset(&self, from: &str, to: &str) -> Result<()> {
+        self.find_parent(to)?;
+        let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
+        let (old, new) = (from.to_owned(), to.to_owned());
+        self.run_sync_task(move |owned, change| {
+            let id = dataset_id(change, &old);
+            write::rename(change, &old, &new)
+                .map_err(|error| Error::from_dsl_error(&old, &error))?;
+            record_event_with_id(owned, change, "rename", (&old, id), &format!("-> {new}"));
+            Ok(())
+        })?;
+        let moved = |name: &str| {
+            let rest = name.strip_prefix(from)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| format!("{to}{rest}"))
+        };
+        rename_open(&mut files, &moved);
+        rename_open(&mut volumes, &moved);
+        drop((files, volumes));
+        // they inherit from others now
+        self.refresh_properties();
+        Ok(())
+    }
+
+    /// Writes out what waits of a head, and lets go of it.
+    pub(super) fn close_dataset(&self, name: &str) -> Result<()> {
+        self.close_datasets_with(|close| close(name))
+    }
+
+    /// Has work done that lets go of heads. Nobody opens one meanwhile.
+    pub(super) fn close_datasets_with<T>(
+        &self,
+        work: impl FnOnce(&mut dyn FnMut(&str) -> Result<()>) -> Result<T>,
+    ) -> Result<T> {
+        let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
+        work(&mut |name| {
+            files.remove(name);
+            volumes.remove(name);
+            self.retire_dataset(name)
+        })
+    }
+
+    fn retire_dataset(&self, name: &str) -> Result<()> {
+        let id = self.find_dataset(name)?.id();
+        let Some(set) = id.and_then(|id| self.0.spa.set(id)) else { return Ok(()) };
+        set.retire();
+        let done = self.sync();
+        if let Some(id) = id {
+            self.0.spa.forget(id);
+        }
+        done
+    }
+}
+
+/// What is open goes by other names.
+fn rename_open<T>(open: &mut HashMap<String, T>, moved: &dyn Fn(&str) -> Option<String>) {
+    let all = std::mem::take(open).into_iter();
+    open.extend(all.map(|(name, one)| (moved(&name).unwrap_or(name), one)));
+}

@@ -1,0 +1,258 @@
+//! Walks over a held pool: giving drives what they missed, and mending what is wrong. One at a
+//! time, on a thread that somebody lends ([`Held::keep_mended`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use serde::{Deserialize, Serialize};
+
+use super::Pool;
+use crate::{Error, Result};
+pub use spa::Watch;
+
+/// So often it is looked whether the thread is to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What came of a walk over a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanResult {
+    /// It came to its end.
+    pub complete: bool,
+    /// In so many rounds: more than one where room ran short.
+    pub rounds: u64,
+    /// Blocks that it looked at.
+    pub blocks: u64,
+    /// Bytes that it read.
+    pub read: u64,
+    /// Bytes that it wrote to drives that lacked them.
+    pub written: u64,
+    /// Blocks that could not be mended.
+    pub errors: u64,
+    /// What is lost with some of them: files, and which bytes of them.
+    pub damage: Vec<String>,
+}
+
+/// What a walk is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScanKind {
+    /// Drives get what they missed.
+    Resilver,
+    /// All is read, and mended where it is wrong.
+    Scrub,
+}
+
+/// How far a walk has come, or what came of the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanStatus {
+    /// What it is for.
+    pub scan: ScanKind,
+    /// "scanning", "finished", "canceled" or "failed".
+    pub state: String,
+    /// When it began, in seconds since 1970.
+    pub started: u64,
+    /// When it ended; now, if it has not.
+    pub ended: u64,
+    /// Bytes that it looked at, with all copies and parity.
+    pub scanned: u64,
+    /// Bytes that were in use when it began.
+    pub total: u64,
+    /// Bytes of blocks that it read.
+    pub read: u64,
+    /// Bytes that it wrote to drives that lacked them.
+    pub written: u64,
+    /// Blocks that could not be mended.
+    pub errors: u64,
+    /// What is lost with some of them, when it has ended: files, and which bytes of them.
+    pub damage: Vec<String>,
+}
+
+/// The walk of a pool.
+#[derive(Default)]
+pub(super) struct ScanControl {
+    state: Mutex<ScanState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct ScanState {
+    /// Somebody lends a thread.
+    has_thread: bool,
+    is_closed: bool,
+    requested: Option<ScanKind>,
+    running: Option<(ScanKind, Arc<Watch>, u64)>,
+    last: Option<ScanStatus>,
+}
+
+impl Pool {
+    /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
+    pub fn needs_resilver(&self) -> bool {
+        self.0.spa.wants_resilver()
+    }
+
+    /// Gives all drives that are there what they missed while they were away, or failed; until
+    /// that is done, or the watch says stop; drives that were replaced go. What could not be mended
+    /// stays noted. Everything else goes on meanwhile. For a thread of its own, one at a time.
+    pub fn resilver(&self, watch: &Watch) -> Result<ScanResult> {
+        let mended = self.0.spa.resilver(watch).map_err(|why| self.explain_error(&why))?;
+        self.finish_replacements()?;
+        Ok(self.describe_result(mended))
+    }
+
+    /// Reads all that is in the pool, each copy on each drive and parity, and mends what is wrong
+    /// where others have it; until that is done, or the watch says stop. For a thread of its own,
+    /// one at a time.
+    pub fn scrub(&self, watch: &Watch) -> Result<ScanResult> {
+        Ok(self.describe_result(self.0.spa.scrub(watch).map_err(|why| self.explain_error(&why))?))
+    }
+
+    fn describe_result(&self, mended: spa::Mended) -> ScanResult {
+        let spa::Mended { complete, rounds, blocks, read, written, errors, damage } = mended;
+        let damage = self.describe_damage(damage);
+        ScanResult { complete, rounds, blocks, read, written, errors, damage }
+    }
+
+    /// What is lost with blocks, as people know it.
+    fn describe_damage(&self, lost: Vec<spa::Damage>) -> Vec<String> {
+        let _pin = self.pin();
+        let plain = |one: &spa::Damage| format!("{}: {}", one.place, one.why);
+        let Ok(tree) = self.tree() else { return lost.iter().map(plain).collect() };
+        let lost = lost.into_iter().map(|one| (one.place, one.why)).collect();
+        let found = ::check::name_lost(&self.0.spa.look(), &tree, lost);
+        found.iter().map(crate::check::format_damage).collect()
+    }
+
+    /// Walks over the pool whenever that is wanted, and at once if a drive lacks something, until
+    /// told to stop. For a thread of its own.
+    pub fn run_scans(&self, stop: &AtomicBool) {
+        let scans = &self.0.scan_control;
+        scans.state.lock().has_thread = true;
+        if self.needs_resilver() {
+            self.request_scan(ScanKind::Resilver);
+        }
+        while !stop.load(Ordering::Acquire) && !self.0.spa.groups().is_stopped() {
+            let mut state = scans.state.lock();
+            if state.is_closed {
+                break;
+            }
+            let Some(scan) = state.requested.take() else {
+                scans.changed.wait_for(&mut state, POLL_INTERVAL);
+                continue;
+            };
+            let watch = Watch::new();
+            state.running = Some((scan, Arc::clone(&watch), self.unix_seconds()));
+            drop(state);
+            let done = match scan {
+                ScanKind::Resilver => self.resilver(&watch),
+                ScanKind::Scrub => self.scrub(&watch),
+            };
+            self.finish_scan(done);
+        }
+        scans.state.lock().has_thread = false;
+    }
+
+    fn finish_scan(&self, done: Result<ScanResult>) {
+        let mut state = self.0.scan_control.state.lock();
+        let Some(status) = self.running_status(&state) else { return };
+        let (word, damage) = match done {
+            Ok(mended) if mended.complete => ("finished", mended.damage),
+            Ok(mended) => ("canceled", mended.damage),
+            Err(why) => ("failed", vec![why.to_string()]),
+        };
+        state.last = Some(ScanStatus { state: word.to_owned(), damage, ..status });
+        state.running = None;
+        self.0.scan_control.changed.notify_all();
+    }
+
+    /// Has drives get what they lack, as soon as the thread for that comes to it. One that is going
+    /// on begins anew, and a scrub ends.
+    pub fn start_resilver(&self) {
+        self.request_scan(ScanKind::Resilver);
+    }
+
+    /// Has all read and mended. Refused while the pool is walked over already.
+    pub fn start_scrub(&self) -> Result<()> {
+        self.check_writable()?;
+        let mut state = self.0.scan_control.state.lock();
+        let busy = state.running.as_ref().map(|running| running.0).or(state.requested);
+        if let Some(scan) = busy {
+            let scan = if scan == ScanKind::Scrub { "scrubbed" } else { "resilvered" };
+            let what = format!("pool '{}' is being {scan} already", self.name());
+            return Err(Error::Usage { what });
+        }
+        state.requested = Some(ScanKind::Scrub);
+        self.0.scan_control.changed.notify_all();
+        Ok(())
+    }
+
+    /// Ends a scrub; what it mended stays so.
+    pub fn stop_scrub(&self) -> Result<()> {
+        let mut state = self.0.scan_control.state.lock();
+        match &state.running {
+            Some((ScanKind::Scrub, watch, _)) => watch.job.cancel.cancel(),
+            _ if state.requested == Some(ScanKind::Scrub) => state.requested = None,
+            _ => {
+                let what = format!("pool '{}' is not being scrubbed", self.name());
+                return Err(Error::Usage { what });
+            }
+        }
+        Ok(())
+    }
+
+    fn request_scan(&self, scan: ScanKind) {
+        let mut state = self.0.scan_control.state.lock();
+        if let Some((_, watch, _)) = &state.running {
+            watch.job.cancel.cancel();
+        }
+        state.requested = Some(scan);
+        self.0.scan_control.changed.notify_all();
+    }
+
+    /// Ends the walk, and has none begun any more.
+    pub(super) fn stop_scans(&self) {
+        let mut state = self.0.scan_control.state.lock();
+        state.is_closed = true;
+        state.requested = None;
+        while let Some((_, watch, _)) = &state.running {
+            watch.job.cancel.cancel();
+            // one whose pool stands still ends when that is given up
+            let timed_out =
+                self.0.scan_control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
+            if timed_out && self.is_suspended() {
+                return;
+            }
+        }
+        self.0.scan_control.changed.notify_all();
+    }
+
+    /// The walk that goes on, or the last.
+    pub fn scan_status(&self) -> Option<ScanStatus> {
+        let state = self.0.scan_control.state.lock();
+        self.running_status(&state).or_else(|| state.last.clone())
+    }
+
+    fn running_status(&self, state: &ScanState) -> Option<ScanStatus> {
+        let begins = |scan| (scan, Watch::new(), self.unix_seconds());
+        let running = state.running.clone().or_else(|| state.requested.map(begins));
+        let (scan, watch, started) = running?;
+        let progress = &watch.job.progress;
+        Some(ScanStatus {
+            scan,
+            state: "scanning".to_owned(),
+            started,
+            ended: self.unix_seconds(),
+            scanned: progress.bytes_done(),
+            total: progress.bytes_total(),
+            read: watch.read(),
+            written: watch.written(),
+            errors: watch.errors(),
+            damage: Vec::new(),
+        })
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        (self.0.environment.now)().0
+    }
+}

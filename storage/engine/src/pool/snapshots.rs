@@ -1,0 +1,81 @@
+//! Looking at the datasets of a held pool, for those who share its files.
+
+use super::{Pool, settings};
+use crate::files::{DatasetSpace, FileSystemReader, ReadOptions};
+use crate::{Error, Result};
+
+/// A snapshot of a file system.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Snapshot {
+    /// Its name behind the `@`.
+    pub name: String,
+    /// The number of its object set: tells it from another that had its name before.
+    pub id: u64,
+}
+
+impl Pool {
+    /// The snapshots of a file system, oldest first.
+    pub fn snapshots(&self, dataset: &str) -> Result<Vec<Snapshot>> {
+        let _pin = self.pin();
+        let snapshots = self.find_dataset(dataset)?.snapshots();
+        let snapshots = snapshots.map_err(|why| Error::from_dsl_error(dataset, &why))?;
+        let named = snapshots.iter().filter_map(|each| {
+            Some(Snapshot { name: each.part()?.to_owned(), id: each.id()?.get() })
+        });
+        Ok(named.collect())
+    }
+
+    /// The volumes just below a file system, by their names there, sorted, with their guids.
+    pub fn child_volumes(&self, filesystem: &str) -> Result<Vec<(String, u64)>> {
+        let _pin = self.pin();
+        let tree = self.tree()?;
+        let above = format!("{filesystem}/");
+        let mut names = Vec::new();
+        for head in tree.heads() {
+            let head = head.map_err(|why| Error::from_dsl_error(filesystem, &why))?;
+            let name = head.name();
+            let Some(own) = name.strip_prefix(&above).filter(|own| !own.contains('/')) else {
+                continue;
+            };
+            let kind = head.kind().map_err(|why| Error::from_dsl_error(&name, &why))?;
+            if kind == dsl::Kind::Volume {
+                names.push((own.to_owned(), head.guid().get()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The files of a snapshot by its full name, or those of a file system as the last group on the
+    /// drives has them.
+    pub fn synced_reader(&self, name: &str) -> Result<FileSystemReader> {
+        let _pin = self.pin();
+        let dataset = self.find_dataset(name)?;
+        let reading = settings::read_options(&dataset);
+        if let Some(id) = dataset.id() {
+            self.0.spa.l2arc().set_kept(id, settings::l2arc_policy(&dataset));
+        }
+        let zpl::Options { posix_acls, user_xattrs, .. } = reading;
+        let opened = FileSystemReader::open(
+            &dataset,
+            ReadOptions { replay_after: None, posix_acls, user_xattrs },
+        );
+        let (files, _) = opened.map_err(|why| Error::Unreadable {
+            subject: format!("'{name}'"),
+            why: why.to_string(),
+        })?;
+        Ok(files)
+    }
+
+    /// What a dataset takes and may still take, as the last group on the drives has it; zeros
+    /// where that cannot be told.
+    pub fn space(&self, dataset: &str) -> DatasetSpace {
+        let _pin = self.pin();
+        let Ok(found) = self.find_dataset(dataset) else { return DatasetSpace::default() };
+        let number = |name: &str| {
+            let value = found.property(name).ok().flatten();
+            value.and_then(|property| property.value.parse().ok()).unwrap_or(0)
+        };
+        DatasetSpace { referenced: number("referenced"), available: number("available") }
+    }
+}

@@ -1,0 +1,129 @@
+//! What may still be written to a file system: by the pool, by its quotas and its owners'.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dsl::write::Room;
+use ondisk::objset::Kind;
+use parking_lot::Mutex;
+use spa::{Owned, Set};
+use units::Txg;
+use zpl::{Error, Need};
+
+/// So many groups at most are written to find room: what was freed can be used again after two.
+const MAX_SYNCED_TXGS: usize = 4;
+
+/// So many bytes may lie beyond a quota: as a rule less than a single write, as all is on the drives
+/// before what is left is looked at.
+const QUOTA_OVERSHOOT: u64 = 4 << 20;
+
+/// Whoever had a removed file open may have let go of it a moment ago, and it is being freed: that
+/// long that is waited for, in steps, before a quota is told to be used up.
+const UNLINKED_WAIT: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What was last known of a file system's room.
+#[derive(Default)]
+pub(super) struct SpaceCheck(Mutex<Option<(Txg, SpaceState)>>);
+
+#[derive(Clone, Copy)]
+struct SpaceState {
+    space: Room,
+    /// Whether owners have quotas.
+    has_owner_quotas: bool,
+}
+
+impl SpaceCheck {
+    /// Refuses what there is no room for. Near a limit all that waits is written first, so that
+    /// nothing is counted that was only guessed.
+    pub(super) fn check_space(&self, owned: &Owned, set: &Set, need: &Need) -> zpl::Result<()> {
+        if need.frees {
+            return Ok(());
+        }
+        let objset = set.objset.id();
+        let stopped = |_| Error::Stopped { objset };
+        let takes = allocated_estimate(owned, need);
+        for _ in 0..MAX_SYNCED_TXGS {
+            if owned.has_room(takes) || !owned.awaits_room() {
+                break;
+            }
+            owned.make_room();
+            owned.sync().map_err(stopped)?;
+        }
+        if !owned.has_room(takes) {
+            return Err(Error::NoSpace { objset });
+        }
+        let mut known = self.space_state(owned, set)?;
+        let bytes = need.bytes.saturating_add(need.shared);
+        if known.space.bytes < bytes.saturating_add(owned.groups().unsynced()) {
+            let was_left = has_unlinked(set)?;
+            owned.sync().map_err(stopped)?;
+            known = self.space_state(owned, set)?;
+            if known.space.quota && !fits_quota(known.space, need) && was_left {
+                wait_for_unlinked(set)?;
+                owned.sync().map_err(stopped)?;
+                known = self.space_state(owned, set)?;
+            }
+            match known.space.quota {
+                true if !fits_quota(known.space, need) => return Err(Error::OverQuota { objset }),
+                // what is shared takes nothing of the pool
+                false if known.space.bytes < need.bytes => return Err(Error::NoSpace { objset }),
+                _ => {}
+            }
+        }
+        let judges = known.has_owner_quotas && need.owners.iter().any(Option::is_some);
+        if judges && zpl::is_over_quota(&set.objset, need.owners, need.objects > 0)? {
+            return Err(Error::OverQuota { objset });
+        }
+        Ok(())
+    }
+
+    fn space_state(&self, owned: &Owned, set: &Set) -> zpl::Result<SpaceState> {
+        let synced = owned.groups().synced();
+        if let Some((_, known)) = self.0.lock().filter(|(txg, _)| *txg == synced) {
+            return Ok(known);
+        }
+        let objset = set.objset.id();
+        let room = owned.room(objset).map_err(|_| Error::Stopped { objset })?;
+        let known = SpaceState {
+            space: room,
+            has_owner_quotas: is_filesystem(set) && zpl::has_quotas(&set.objset)?,
+        };
+        *self.0.lock() = Some((synced, known));
+        Ok(known)
+    }
+}
+
+/// Bytes that it takes where every block takes whole sectors, parity and copies left aside.
+fn allocated_estimate(owned: &Owned, need: &Need) -> u64 {
+    match need.bytes.checked_div(need.piece) {
+        Some(pieces) => {
+            let block = owned.groups().on_drive(need.piece);
+            pieces.saturating_add(1).saturating_mul(block).max(need.bytes)
+        }
+        None => need.bytes,
+    }
+}
+
+/// Whether it fits below a quota: what is left may be used up, and the last write go a bit beyond.
+fn fits_quota(room: Room, need: &Need) -> bool {
+    let bytes = need.bytes.saturating_add(need.shared);
+    let left = room.bytes;
+    left > 0 && left >= need.shared && left.saturating_add(QUOTA_OVERSHOOT) >= bytes
+}
+
+fn is_filesystem(set: &Set) -> bool {
+    set.objset.header().kind == Kind::Filesystem
+}
+
+fn has_unlinked(set: &Set) -> zpl::Result<bool> {
+    Ok(is_filesystem(set) && zpl::has_unlinked(&set.objset)?)
+}
+
+fn wait_for_unlinked(set: &Set) -> zpl::Result<()> {
+    let begun = Instant::now();
+    while has_unlinked(set)? && begun.elapsed() < UNLINKED_WAIT {
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}

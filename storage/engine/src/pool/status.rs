@@ -1,0 +1,294 @@
+//! How a held pool is.
+
+use ondisk::label::VdevConfig;
+use serde::{Deserialize, Serialize};
+use units::{Guid, ObjectId};
+use zap::Zap;
+
+use super::{CacheCounts, Pool, ScanStatus};
+
+/// How a pool is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub guid: u64,
+    /// ONLINE, DEGRADED or SUSPENDED; UNAVAIL of one that is known and cannot be had.
+    pub state: String,
+    /// The last transaction group that is on the drives.
+    pub txg: u64,
+    /// Bytes in all vdevs for data, parity included.
+    pub size: u64,
+    /// Of these, in use.
+    pub allocated: u64,
+    /// How broken up the free space of its data vdevs is, 0 to 100; none: it is not known.
+    pub fragmentation: Option<u64>,
+    /// How many times 1 % of what deduplication stores is referred to: 100 if it saves nothing.
+    pub dedup_ratio: u64,
+    /// What deduplication stores, by how often it is referred to.
+    #[serde(default)]
+    pub dedup: Vec<DedupBucket>,
+    /// Why it is suspended or cannot be had, if so.
+    pub error: Option<String>,
+    /// The walk over it that goes on, or was the last since it was taken over.
+    pub scan: Option<ScanStatus>,
+    /// Whether a drive that is there lacks what was written while it failed or was away.
+    #[serde(default)]
+    pub needs_resilver: bool,
+    /// Its top-level vdevs.
+    pub vdevs: Vec<VdevStatus>,
+    /// Drives of the read cache.
+    pub caches: Vec<VdevStatus>,
+    /// Drives that can take the place of others.
+    pub spares: Vec<VdevStatus>,
+    /// How its read cache does.
+    pub cache_counts: CacheCounts,
+}
+
+/// How a vdev is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VdevStatus {
+    /// Its path, or "raidz2-0".
+    pub name: String,
+    /// The number that it has in the pool and in labels.
+    pub guid: u64,
+    /// ONLINE, DEGRADED or UNAVAIL; of a drive that cannot be written FAULTED, or REMOVED where it went away;
+    /// of a spare AVAIL.
+    pub state: String,
+    /// How many times it could not be read.
+    pub read_errors: u64,
+    /// How many times it could not be written.
+    pub write_errors: u64,
+    /// How many times what it gave was wrong.
+    pub checksum_errors: u64,
+    /// How many requests took longer than half a minute.
+    #[serde(default)]
+    pub slow_requests: u64,
+    /// Of a drive: how far writing to all of its free space has come, if that was ever begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialize: Option<VdevActivity>,
+    /// The same of telling it which space is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trim: Option<VdevActivity>,
+    /// What it is for: "log", "special", "dedup"; nothing for data.
+    pub class: Option<String>,
+    /// Of a top-level vdev: bytes in it, parity included; of a drive: its bytes.
+    pub size: u64,
+    /// Of a top-level vdev: of these, in use.
+    pub allocated: u64,
+    /// Of a top-level vdev: how broken up its free space is, 0 to 100.
+    pub fragmentation: Option<u64>,
+    /// The vdevs below.
+    pub children: Vec<Self>,
+}
+
+/// What deduplication stores of which there are about as many references. Sizes are as objects see them
+/// (`lsize`), compressed (`psize`), and on the drives (`dsize`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DedupBucket {
+    /// So many references there are at least, and less than twice as many.
+    pub references: u64,
+    /// Blocks that are stored, and their lsize, psize and dsize.
+    pub allocated: [u64; 4],
+    /// The same as often as they are referred to.
+    pub referenced: [u64; 4],
+}
+
+impl DedupBucket {
+    fn from_histogram(all: &[ondisk::dedup::Sums]) -> Vec<Self> {
+        let of = |(power, sums): (u32, &ondisk::dedup::Sums)| Self {
+            references: 1_u64.checked_shl(power).unwrap_or(0),
+            allocated: [sums.blocks, sums.lsize, sums.psize, sums.dsize],
+            referenced: [
+                sums.referenced_blocks,
+                sums.referenced_lsize,
+                sums.referenced_psize,
+                sums.referenced_dsize,
+            ],
+        };
+        (0..).zip(all).filter(|(_, sums)| sums.blocks > 0).map(of).collect()
+    }
+}
+
+/// How far something has come that goes over all of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevActivity {
+    /// active, canceled, suspended or complete.
+    pub state: String,
+    /// How much of the drive it is past, in hundredths.
+    pub percent: u64,
+    /// When it came to be so, in seconds since 1970.
+    pub time: u64,
+}
+
+impl PoolStatus {
+    /// A pool that is known by its name only, as it cannot be had.
+    pub fn unavailable(name: &str, guid: u64, why: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            guid,
+            state: "UNAVAIL".to_owned(),
+            txg: 0,
+            size: 0,
+            allocated: 0,
+            fragmentation: None,
+            dedup_ratio: 100,
+            dedup: Vec::new(),
+            error: Some(why.to_owned()),
+            scan: None,
+            needs_resilver: false,
+            vdevs: Vec::new(),
+            caches: Vec::new(),
+            spares: Vec::new(),
+            cache_counts: CacheCounts::default(),
+        }
+    }
+
+    /// Whether it cannot be had.
+    pub fn is_unavailable(&self) -> bool {
+        self.state == "UNAVAIL"
+    }
+}
+
+impl VdevStatus {
+    /// A drive of which nothing else is known.
+    pub(super) fn new(name: &str, guid: Guid, state: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            guid: guid.get(),
+            state: state.to_owned(),
+            read_errors: 0,
+            write_errors: 0,
+            checksum_errors: 0,
+            slow_requests: 0,
+            initialize: None,
+            trim: None,
+            class: None,
+            size: 0,
+            allocated: 0,
+            fragmentation: None,
+            children: Vec::new(),
+        }
+    }
+}
+
+/// What stands in a drive's table of what goes over it: the state, the byte where it goes on, the time.
+const INITIALIZE_KEYS: [&str; 3] = [
+    "com.delphix:vdev_initialize_state",
+    "com.delphix:next_offset_to_initialize",
+    "com.delphix:vdev_initialize_action_time",
+];
+const TRIM_KEYS: [&str; 3] = [
+    "org.zfsonlinux:vdev_trim_state",
+    "org.zfsonlinux:next_offset_to_trim",
+    "org.zfsonlinux:vdev_trim_action_time",
+];
+
+impl VdevActivity {
+    fn from_zap(table: &Zap, [state, next, time]: [&str; 3], size: u64) -> Option<Self> {
+        let number = |name: &str| table.lookup_u64(name.as_bytes()).ok().flatten();
+        let state = match number(state)? {
+            1 => "active",
+            2 => "canceled",
+            3 => "suspended",
+            4 => "complete",
+            _ => return None,
+        };
+        let past = number(next).unwrap_or(0).min(size);
+        let percent = match state {
+            "complete" => 100,
+            _ => past.saturating_mul(100).checked_div(size).unwrap_or(0),
+        };
+        Some(Self { state: state.to_owned(), percent, time: number(time).unwrap_or(0) })
+    }
+}
+
+impl Pool {
+    /// How it is.
+    pub fn status(&self) -> PoolStatus {
+        let owned = &self.0.spa;
+        let _pin = owned.pin();
+        let config = owned.config();
+        let tops = config.tree.as_ref().map_or(&[][..], |root| &root.children);
+        let top = |top: &VdevConfig| {
+            let (class, size, allocated) = owned.fullness_of(top.id);
+            let purpose = match class {
+                _ if top.is_log => Some("log"),
+                zio::Class::Special => Some("special"),
+                zio::Class::Dedup => Some("dedup"),
+                _ => None,
+            };
+            let purpose = purpose.map(str::to_owned);
+            let fragmentation = owned.fragmentation(Some(top.id)).ok().flatten();
+            VdevStatus { class: purpose, size, allocated, fragmentation, ..self.vdev_status(top) }
+        };
+        let vdevs: Vec<_> = tops.iter().map(top).collect();
+        let trouble = owned.trouble().map(|why| why.to_string());
+        let healthy = vdevs.iter().all(|vdev| vdev.state == "ONLINE");
+        let state = match (&trouble, healthy) {
+            (Some(_), _) => "SUSPENDED",
+            (None, true) => "ONLINE",
+            (None, false) => "DEGRADED",
+        };
+        let (size, allocated) = owned.fullness();
+        let stored = owned.dedup_sums();
+        PoolStatus {
+            name: self.name().to_owned(),
+            guid: self.guid(),
+            state: state.to_owned(),
+            txg: self.txg(),
+            size,
+            allocated,
+            fragmentation: owned.fragmentation(None).ok().flatten(),
+            dedup_ratio: spa::capacity::dedup_ratio(&stored),
+            dedup: DedupBucket::from_histogram(&stored),
+            error: trouble,
+            scan: self.scan_status(),
+            needs_resilver: self.needs_resilver(),
+            vdevs,
+            caches: self.caches(),
+            spares: self.spares(),
+            cache_counts: self.cache_counts(),
+        }
+    }
+
+    /// A drive's own table.
+    fn leaf_zap(&self, id: ObjectId) -> Option<Zap> {
+        Zap::open(self.0.spa.look().object(id).ok()?).ok()
+    }
+
+    fn vdev_status(&self, config: &VdevConfig) -> VdevStatus {
+        let children: Vec<_> =
+            config.children.iter().map(|child| self.vdev_status(child)).collect();
+        let leaf = self.0.spa.tree().leaf(config.guid);
+        let healthy = children.iter().all(|child| child.state == "ONLINE");
+        let state = match &leaf {
+            Some(leaf) if leaf.device().is_none() => "UNAVAIL",
+            Some(leaf) if leaf.is_gone() => "REMOVED",
+            Some(leaf) if leaf.is_failing() => "FAULTED",
+            _ if healthy => "ONLINE",
+            _ => "DEGRADED",
+        };
+        let (checksum_errors, read_errors) = leaf.as_ref().map_or((0, 0), |leaf| leaf.errors());
+        let here =
+            leaf.as_ref().and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
+        let known = here.or_else(|| config.path.clone());
+        let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
+        let table = config.leaf_zap.and_then(|id| self.leaf_zap(id));
+        let sweep = |words: [&str; 3]| {
+            VdevActivity::from_zap(table.as_ref()?, words, config.asize.unwrap_or(0))
+        };
+        VdevStatus {
+            read_errors,
+            slow_requests: leaf.as_ref().map_or(0, |leaf| leaf.slow_requests()),
+            initialize: sweep(INITIALIZE_KEYS),
+            trim: sweep(TRIM_KEYS),
+            write_errors: leaf.as_ref().map_or(0, |leaf| leaf.write_errors()),
+            checksum_errors,
+            size: leaf.as_ref().and_then(|leaf| leaf.device()).map_or(0, |device| device.size()),
+            children,
+            ..VdevStatus::new(&name, config.guid, state)
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Where the transactions of file systems come from, and where their promises go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ondisk::Blkptr;
+use ondisk::feature::Feature;
+use ondisk::zil::{Body, Write};
+use spa::{Owned, Set};
+use txg::Tx;
+use units::ObjectId;
+use zil::{Entry, Item, Log};
+use zpl::{Begin, Error, Need, Promise};
+
+use super::Environment;
+use super::space::SpaceCheck;
+use super::sync_policy::SharedSyncPolicy;
+
+/// Begins transactions of one file system.
+pub(super) struct FileSystemTransactions {
+    pub(super) spa: Arc<Owned>,
+    pub(super) dataset: Arc<Set>,
+    pub(super) log: Arc<Log>,
+    pub(super) environment: Environment,
+    /// What may still be written.
+    pub(super) space: SpaceCheck,
+    /// How it is changed.
+    pub(super) sync_policy: SharedSyncPolicy,
+    /// The record that is being replayed.
+    pub(super) replay: ReplayState,
+}
+
+/// The record of the intent log that is being replayed.
+#[derive(Default)]
+pub(super) struct ReplayState {
+    /// One more than its number; 0: there is none, what is done now is new.
+    next_seq: AtomicU64,
+    /// It can be done once more.
+    is_repeatable: AtomicBool,
+}
+
+impl ReplayState {
+    /// From now on this one is, or none.
+    pub(super) fn set_record(&self, entry: Option<&Entry>) {
+        self.is_repeatable.store(entry.is_some_and(zpl::can_repeat), Ordering::Release);
+        let next = entry.map_or(0, |entry| entry.record.seq.saturating_add(1));
+        self.next_seq.store(next, Ordering::Release);
+    }
+
+    fn is_active(&self) -> bool {
+        self.next_seq.load(Ordering::Acquire) != 0
+    }
+
+    /// The last record that is done once a transaction is on the drives; none: nothing is replayed. What
+    /// may take several, and can be done once more, is done for sure with those of the next one.
+    fn replayed_seq(&self, need: &Need) -> Option<u64> {
+        let seq = self.next_seq.load(Ordering::Acquire).checked_sub(1)?;
+        let is_last = !need.ahead && !self.is_repeatable.load(Ordering::Acquire);
+        Some(if is_last { seq } else { seq.saturating_sub(1) })
+    }
+}
+
+impl Begin for FileSystemTransactions {
+    fn begin(&self, need: &Need) -> zpl::Result<Tx> {
+        let objset = self.dataset.objset.id();
+        if self.dataset.is_retired() {
+            return Err(Error::Stopped { objset });
+        }
+        // what the log promised was judged when it was promised
+        if !self.replay.is_active() {
+            if self.sync_policy.current().read_only {
+                return Err(Error::ReadOnly { objset });
+            }
+            self.space.check_space(&self.spa, &self.dataset, need)?;
+        }
+        if need.blocks > 0 {
+            self.spa.groups().wait_to_free();
+        }
+        let tx = self.spa.begin().map_err(|_| Error::Stopped { objset })?;
+        tx.freed(need.blocks);
+        if let Some(seq) = self.replay.replayed_seq(need) {
+            self.log.replayed(&tx, seq);
+        }
+        Ok(tx)
+    }
+
+    fn promise(&self, tx: &Tx, promise: Promise<'_>) {
+        if self.replay.is_active() {
+            return;
+        }
+        let item = match promise {
+            // its bytes are read from the file when somebody asks for them to be kept
+            Promise::Write { object, offset, bytes } => {
+                let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                let (pointer, data) = (Blkptr::EMPTY, None);
+                let write = Write { object, offset, length, pointer, data };
+                Item::of_object(Body::Write(Box::new(write)))
+            }
+            Promise::Record(body) if body.changed_object().is_some() => Item::of_object(body),
+            Promise::Record(body) | Promise::Hidden(body) => Item::ordered(body),
+        };
+        self.log.add(tx, item);
+    }
+
+    fn must_sync(&self, tx: &Tx) {
+        if !self.replay.is_active() {
+            self.log.add_untold(tx);
+        }
+    }
+
+    fn renamed(&self, object: ObjectId) {
+        self.log.renamed(object);
+    }
+
+    fn is_again(&self) -> bool {
+        self.replay.is_active()
+    }
+
+    fn gone(&self, object: ObjectId) {
+        self.log.forget(object);
+    }
+
+    fn has_long_name(&self, tx: &Tx) {
+        if let Some(feature) = Feature::by_name("longname") {
+            self.dataset.activate_feature(tx, feature);
+        }
+    }
+
+    fn random(&self) -> u64 {
+        self.environment.random_u64()
+    }
+}

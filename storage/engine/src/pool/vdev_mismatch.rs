@@ -1,0 +1,78 @@
+//! Whether the drives and vdevs of a pool that is to be are alike enough. What is not alike works,
+//! but seldom is meant: the smallest drive of a vdev counts for all, and the weakest vdev decides
+//! what the pool bears.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use device::Device;
+use spa::design::{Purpose, Shape};
+
+use super::{NewPool, NewVdev};
+use crate::{Error, Result};
+
+/// Bytes by which drives of one vdev may differ: those of one make are not all the same.
+const SIZE_TOLERANCE: u64 = 16 << 20;
+
+/// Refuses what is not alike.
+pub(super) fn check_new_pool(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<()> {
+    check_widths(new)?;
+    check_kinds(new)?;
+    let mut rest = devices;
+    for vdev in &new.vdevs {
+        let (own, others) = rest.split_at_checked(vdev.drives.len()).unwrap_or((rest, &[]));
+        rest = others;
+        check_sizes(vdev, own)?;
+    }
+    Ok(())
+}
+
+fn mismatch_error(what: &str) -> Error {
+    Error::Usage { what: format!("{what}; use -f if that is meant") }
+}
+
+/// All mirrors are as wide, and all raidz; dRAIDs hide their width behind their groups.
+fn check_widths(new: &NewPool) -> Result<()> {
+    let mut widths: BTreeMap<&str, usize> = BTreeMap::new();
+    for vdev in new.vdevs.iter().filter(|vdev| vdev.role == Purpose::Data) {
+        let kind = match vdev.layout {
+            Shape::Mirror => "mirror",
+            Shape::Raidz(_) => "raidz",
+            Shape::Draid(_) | Shape::Single => continue,
+        };
+        let width = vdev.drives.len();
+        let first = *widths.entry(kind).or_insert(width);
+        if first != width {
+            return Err(mismatch_error(&format!(
+                "there are {kind}s of {first} and of {width} drives"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Drives are all files, or all disks.
+fn check_kinds(new: &NewPool) -> Result<()> {
+    let mut drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives).map(|path| path.is_file());
+    let first = drives.next();
+    if drives.any(|is_file| Some(is_file) != first) {
+        return Err(mismatch_error("some of the drives are files, others are disks"));
+    }
+    Ok(())
+}
+
+fn check_sizes(vdev: &NewVdev, devices: &[Arc<dyn Device>]) -> Result<()> {
+    let sizes = || devices.iter().map(|device| device.size());
+    let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+    if vdev.layout == Shape::Single || most - least <= SIZE_TOLERANCE {
+        return Ok(());
+    }
+    let smallest = devices.iter().min_by_key(|device| device.size());
+    Err(mismatch_error(&format!(
+        "drives of one vdev are of unlike sizes, {} to {}, of each of which only as much is used \
+         as '{}' has",
+        units::human_bytes(least),
+        units::human_bytes(most),
+        smallest.map_or("", |device| device.name())
+    )))
+}

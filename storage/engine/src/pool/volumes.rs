@@ -1,0 +1,295 @@
+//! Volumes that can be written.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dmu::Objset;
+use dsl::write;
+use ondisk::objset::Kind;
+use spa::{Owned, Set};
+use units::ObjsetId;
+use zil::{Log, Records};
+use zpl::Need;
+use zvol::NewVolume;
+
+use super::accounting::has_feature;
+use super::datasets::{check_properties, destroy_on_error, record_encryption, set_properties};
+use super::encryption::DatasetEncryption;
+use super::history::record_dataset_event;
+use super::refreservation::VolumeGeometry;
+use super::space::SpaceCheck;
+use super::sync_policy::{SharedSyncPolicy, SyncMode};
+use super::{NewDataset, Pool, settings};
+use crate::{Error, Result, files};
+
+/// A volume of a held pool. Cheap to clone.
+#[derive(Clone)]
+pub struct OpenVolume(Arc<Inner>);
+
+struct Inner {
+    guid: u64,
+    volume: zvol::LiveVolume,
+    spa: Arc<Owned>,
+    dataset: Arc<Set>,
+    log: Arc<Log>,
+    space: SpaceCheck,
+    sync_policy: SharedSyncPolicy,
+}
+
+/// The largest block of pools without the feature large_blocks.
+const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
+/// What a write may take of metadata.
+const METADATA_ALLOWANCE: u64 = 128 << 10;
+
+impl OpenVolume {
+    /// Tells it from another that had its name before.
+    pub fn guid(&self) -> u64 {
+        self.0.guid
+    }
+
+    pub(super) fn objset_id(&self) -> ObjsetId {
+        self.0.dataset.objset.id()
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> u64 {
+        self.0.volume.size()
+    }
+
+    /// Bytes of a block.
+    pub fn block_size(&self) -> u32 {
+        self.0.volume.block_size()
+    }
+
+    /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> files::Result<usize> {
+        Ok(self.0.volume.read(offset, into)?)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> files::Result<()> {
+        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let piece = self.block_size().into();
+        self.check_write(Need {
+            bytes: count.saturating_add(METADATA_ALLOWANCE),
+            piece,
+            ..Need::default()
+        })?;
+        self.0.volume.write(offset, bytes)?;
+        self.flush_if_sync_always()
+    }
+
+    /// What is in a range is of no use any more.
+    pub fn discard(&self, range: std::ops::Range<u64>) -> files::Result<()> {
+        self.check_write(Need { frees: true, ..Need::default() })?;
+        self.0.volume.discard(range)?;
+        self.flush_if_sync_always()
+    }
+
+    /// Makes zeros of a range, which take no space where they are whole blocks.
+    pub fn write_zeros(&self, range: std::ops::Range<u64>) -> files::Result<()> {
+        self.check_write(Need { bytes: METADATA_ALLOWANCE, ..Need::default() })?;
+        self.0.volume.write_zeros(range)?;
+        self.flush_if_sync_always()
+    }
+
+    /// Returns when all that was written will outlast a power cut, unless the volume does without
+    /// (sync=disabled).
+    pub fn flush(&self) -> files::Result<()> {
+        match self.0.sync_policy.current().sync {
+            SyncMode::Disabled => Ok(()),
+            _ => Ok(self.0.volume.flush()?),
+        }
+    }
+
+    /// Whether nothing of it may be changed (readonly=on).
+    pub(super) fn is_read_only(&self) -> bool {
+        self.0.sync_policy.current().read_only
+    }
+
+    /// Makes it longer or shorter.
+    pub fn resize(&self, bytes: u64) -> files::Result<()> {
+        Ok(self.0.volume.resize(bytes)?)
+    }
+
+    fn check_write(&self, need: Need) -> files::Result<()> {
+        if self.0.dataset.is_retired() {
+            return Err(zpl::Error::Stopped { objset: self.0.dataset.objset.id() }.into());
+        }
+        if self.is_read_only() {
+            return Err(zpl::Error::ReadOnly { objset: self.0.dataset.objset.id() }.into());
+        }
+        Ok(self.0.space.check_space(&self.0.spa, &self.0.dataset, &need)?)
+    }
+
+    fn flush_if_sync_always(&self) -> files::Result<()> {
+        match self.0.sync_policy.current().sync {
+            SyncMode::Always => Ok(self.0.volume.flush()?),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Pool {
+    /// Makes a volume of `size` bytes in blocks of `block_size`; one that is not `sparse` has its
+    /// space reserved.
+    pub fn create_volume(
+        &self,
+        new: &NewDataset,
+        size: u64,
+        block_size: u32,
+        sparse: bool,
+    ) -> Result<()> {
+        self.create_volume_with(new, (size, block_size), sparse, None)
+    }
+
+    /// The same, with a user's key of its own if there is a secret. `shape`: bytes of it, and of a
+    /// block.
+    pub fn create_volume_with(
+        &self,
+        new: &NewDataset,
+        shape: (u64, u32),
+        sparse: bool,
+        secret: Option<&[u8]>,
+    ) -> Result<()> {
+        let (size, block_size) = shape;
+        check_volume_size(&new.name, size, block_size)?;
+        self.check_large_blocks(&new.name, block_size)?;
+        let mut new = new.clone();
+        if !sparse {
+            let reserved =
+                self.volume_refreservation(VolumeGeometry { size, block_size: block_size.into() });
+            // what is asked for itself counts
+            let asked = |(name, _): &(String, String)| name == "refreservation";
+            if !new.properties.iter().any(asked) {
+                new.properties.push(("refreservation".to_owned(), reserved.to_string()));
+            }
+        }
+        self.with_opens_blocked(|| self.create_volume_locked(new, shape, secret))
+    }
+
+    /// Makes a volume whose properties are clear. The key above stays what it is until this returns.
+    fn create_volume_locked(
+        &self,
+        mut new: NewDataset,
+        (size, block_size): (u64, u32),
+        secret: Option<&[u8]>,
+    ) -> Result<()> {
+        let (source, salt) = (self.0.spa.source(), self.0.environment.random_u64());
+        let keying = self.child_encryption(&mut new, secret)?;
+        check_properties(&new, dsl::Kind::Volume)?;
+        let (name, user) =
+            (new.name.clone(), keying.as_ref().and_then(DatasetEncryption::user_key));
+        let make = move |owned: &Owned, change: &write::Change<'_>| {
+            let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
+            let id = write::create(change, &new.name).map_err(failed)?;
+            destroy_on_error(owned, change, &new.name, || {
+                let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
+                record_dataset_event(owned, change, "create", &new.name, "");
+                set_properties(owned, change, &new, dsl::Kind::Volume).map_err(failed)?;
+                let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, key.clone());
+                let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
+                NewVolume { size, block_size, salt }
+                    .create(&set.objset, change.tx)
+                    .map_err(|why| Error::Refused { what: why.to_string() })?;
+                Ok(id)
+            })
+        };
+        self.run_sync_task(make).map(|id: ObjsetId| self.0.spa.forget(id))?;
+        self.store_user_key(&name, user)
+    }
+
+    /// Whether the pool has what such blocks take. Nothing could be written to the volume otherwise,
+    /// nor to the pool then.
+    fn check_large_blocks(&self, name: &str, block_size: u32) -> Result<()> {
+        if block_size <= OLD_MAX_BLOCK_SIZE || has_feature(&self.0.spa.look(), "large_blocks") {
+            return Ok(());
+        }
+        let why = "blocks above 128K take the feature large_blocks, which the pool has not enabled";
+        Err(Error::Refused { what: format!("'{name}': {why}") })
+    }
+
+    /// A volume by its full name, to be read and written.
+    pub fn volume(&self, name: &str) -> Result<OpenVolume> {
+        self.volume_from(&mut self.0.volumes.lock(), name)
+    }
+
+    /// The same, among those that were opened before.
+    pub(super) fn volume_from(
+        &self,
+        open: &mut HashMap<String, OpenVolume>,
+        name: &str,
+    ) -> Result<OpenVolume> {
+        if let Some(volume) = open.get(name) {
+            return Ok(volume.clone());
+        }
+        let dataset = self.find_dataset(name)?;
+        let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
+        let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
+            return Err(Error::Usage {
+                what: format!("'{name}' is no volume that can be changed"),
+            });
+        };
+        if dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable) {
+            return Err(crate::keys::locked_error(&dataset));
+        }
+        let owned = &self.0.spa;
+        let set = self.open_dataset(&dataset, id)?;
+        let log = owned.begin_log(&set).map_err(|why| self.explain_error(&why))?;
+        let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable {
+            subject: format!("'{name}'"),
+            why: why.to_string(),
+        };
+        let groups = owned.groups().clone();
+        let volume = zvol::LiveVolume::open(set.objset.clone(), groups, Arc::clone(&log))
+            .map_err(|why| unreadable(&why))?;
+        if let Some(found) = log.found() {
+            let (source, key) = (Arc::clone(set.objset.source()), set.objset.key().cloned());
+            let synced = owned.groups().synced();
+            let mut records = Records::new(source, id, &found, key, synced);
+            volume.replay(&mut records).map_err(|why| unreadable(&why))?;
+        }
+        let manners = SharedSyncPolicy::new(self.sync_policy(&dataset), &log);
+        let (owned, rooms) = (Arc::clone(owned), SpaceCheck::default());
+        let guid = dataset.guid().get();
+        let inner = Inner {
+            guid,
+            volume,
+            spa: owned,
+            dataset: set,
+            log,
+            space: rooms,
+            sync_policy: manners,
+        };
+        let volume = OpenVolume(Arc::new(inner));
+        open.insert(name.to_owned(), volume.clone());
+        Ok(volume)
+    }
+}
+
+impl Pool {
+    /// Tells open volumes what their properties are now.
+    pub(super) fn refresh_volumes(&self) {
+        let open: Vec<(String, OpenVolume)> =
+            self.0.volumes.lock().iter().map(|(name, open)| (name.clone(), open.clone())).collect();
+        for (name, OpenVolume(open)) in open {
+            let Ok(dataset) = self.find_dataset(&name) else { continue };
+            open.dataset.configure(settings::block_settings(&dataset));
+            let caching = settings::l2arc_policy(&dataset);
+            self.0.spa.l2arc().set_kept(open.dataset.objset.id(), caching);
+            open.sync_policy.update(self.sync_policy(&dataset), &open.log);
+        }
+    }
+}
+
+/// Volumes have whole blocks, of sizes that can be.
+pub(super) fn check_volume_size(name: &str, size: u64, block_size: u32) -> Result<()> {
+    let refuse = |why: &str| Err(Error::Usage { what: format!("volume '{name}': {why}") });
+    if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
+        return refuse("its blocks are a power of two from 512 to 16M");
+    }
+    if size == 0 || !size.is_multiple_of(block_size.into()) {
+        return refuse(&format!("its size is a multiple of its block size, {block_size}"));
+    }
+    if i64::try_from(size).is_err() { refuse("it is too large") } else { Ok(()) }
+}

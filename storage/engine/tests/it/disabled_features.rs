@@ -1,0 +1,43 @@
+//! What a pool's features do not allow is refused, and nothing of it is left behind.
+
+use engine::dataset::DatasetQuery;
+use engine::pool::{CreateOptions, NewDataset, Pool, Shape};
+
+use crate::test_pool::{TempDir, check_pool, environment, new_pool};
+
+fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    NewDataset { name: name.to_owned(), properties: properties.iter().map(pair).collect() }
+}
+
+fn dataset_names(held: &Pool) -> Vec<String> {
+    let (mut found, wanted) = (Vec::new(), DatasetQuery::default());
+    held.list_datasets("tank", &wanted, &mut |dataset| found.push(dataset.name), &mut |_| ())
+        .unwrap();
+    found
+}
+
+#[test]
+fn what_takes_features_that_are_disabled_is_not_made() {
+    let folder = TempDir::new("refused", 1, 256 << 20);
+    let mut pool = new_pool(&folder, Shape::Single, 1);
+    pool.properties.clear();
+    let wishes = [("compatibility".to_owned(), "zol-0.6.4".to_owned())];
+    let wishes = CreateOptions::parse(&wishes, false).unwrap();
+    let held = engine::pool::create_with_options(&pool, wishes, &environment()).unwrap();
+    let own = [("encryption", "on"), ("keyformat", "raw")];
+    let key = Some(&[7; 32][..]);
+    assert!(held.create_filesystem_with(&new_dataset("tank/secret", &own), key).is_err());
+    assert!(
+        held.create_volume_with(&new_dataset("tank/v", &own), (8 << 20, 16384), true, key).is_err()
+    );
+    assert_eq!(dataset_names(&held), ["tank"]);
+    // its first block would have ended the pool's use
+    assert!(held.create_volume(&new_dataset("tank/large", &[]), 8 << 20, 1 << 20, true).is_err());
+    assert_eq!(dataset_names(&held), ["tank"]);
+    held.create_volume(&new_dataset("tank/small", &[]), 8 << 20, 128 << 10, true).unwrap();
+    held.volume("tank/small").unwrap().write(0, &vec![5; 300_000]).unwrap();
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}

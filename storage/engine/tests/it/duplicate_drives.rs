@@ -1,0 +1,173 @@
+//! Copies of an image that lie beside it: an import uses the drive whose path the label remembers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use engine::Event;
+use engine::pool::{ImportOptions, NewVdev, Pool, Purpose, Shape};
+
+use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
+
+/// Imports the pool that is found at `paths`.
+fn import(paths: &[PathBuf]) -> Pool {
+    engine::pool::import(paths, "tank", false, &environment()).expect("an import")
+}
+
+/// The paths of the duplicates that the user is told of.
+fn reported_duplicates(held: &Pool) -> Vec<PathBuf> {
+    let events = held.take_events().into_iter();
+    let paths = events.filter_map(|event| match event {
+        Event::DuplicateDevice { path, .. } => Some(PathBuf::from(path)),
+        _ => None,
+    });
+    paths.collect()
+}
+
+/// Exports the pool and closes its drives.
+fn export_pool(held: Pool) {
+    held.export().unwrap();
+    drop(held);
+}
+
+fn copy_image(from: &Path, name: &str) -> PathBuf {
+    let to = from.with_file_name(name);
+    fs::copy(from, &to).unwrap();
+    to
+}
+
+#[test]
+fn the_image_that_the_label_remembers_is_used_and_the_copy_left_alone() {
+    for (shape, count) in [(Shape::Single, 1), (Shape::Mirror, 2), (Shape::Raidz(1), 3)] {
+        let folder = TempDir::new(&format!("copies-{count}"), count, 128 << 20);
+        let held = engine::pool::create(&new_pool(&folder, shape, count), &environment()).unwrap();
+        write_file(&held, "tank", "f", b"before");
+        export_pool(held);
+        let image = folder.path().join("d0.img");
+        // names that a search meets before and after the image
+        let copies = ["a-copy", "d0.img.bak", "zz"].map(|name| copy_image(&image, name));
+        let before = copies.clone().map(|copy| fs::read(copy).unwrap());
+        let mut by_name = folder.drives(count);
+        by_name.extend(copies.clone());
+        for paths in [vec![folder.path().to_owned()], by_name.clone(), {
+            by_name.reverse();
+            by_name
+        }] {
+            let held = import(&paths);
+            let mut drives = held.drives();
+            drives.sort();
+            assert_eq!(drives, folder.drives(count));
+            let mut duplicates = reported_duplicates(&held);
+            duplicates.sort();
+            assert_eq!(duplicates, copies);
+            write_file(&held, "tank", &format!("f{}", held.txg()), b"after");
+            export_pool(held);
+        }
+        let after = copies.clone().map(|copy| fs::read(copy).unwrap());
+        assert!(before == after, "a copy was written to");
+        for copy in &copies {
+            fs::remove_file(copy).unwrap();
+        }
+        assert_eq!(check_pool(&folder, "tank"), [""; 0]);
+    }
+}
+
+#[test]
+fn of_copies_elsewhere_the_one_of_the_remembered_name_is_used() {
+    let folder = TempDir::new("copies-moved", 1, 128 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    export_pool(held);
+    let elsewhere = folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    for name in ["a", "d0.img", "e"] {
+        fs::copy(folder.path().join("d0.img"), elsewhere.join(name)).unwrap();
+    }
+    let held = import(std::slice::from_ref(&elsewhere));
+    assert_eq!(held.drives(), [elsewhere.join("d0.img")]);
+    export_pool(held);
+}
+
+#[test]
+fn an_older_copy_gives_way_though_its_path_fits() {
+    let folder = TempDir::new("copies-older", 1, 128 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    export_pool(held);
+    let image = folder.path().join("d0.img");
+    let old = copy_image(&image, "old");
+    let held = import(std::slice::from_ref(&image));
+    write_file(&held, "tank", "f", b"newer");
+    export_pool(held);
+    let newer = folder.path().join("newer");
+    fs::rename(&image, &newer).unwrap();
+    fs::rename(&old, &image).unwrap();
+    let held = import(&[folder.path().to_owned()]);
+    assert_eq!(held.drives(), [newer]);
+    assert_eq!(read_file(&held, "tank", "f"), b"newer");
+    assert_eq!(reported_duplicates(&held), [image]);
+    export_pool(held);
+}
+
+#[test]
+fn copies_of_spares_and_cache_drives_are_left_alone() {
+    let folder = TempDir::new("copies-spare", 3, 128 << 20);
+    let mut new = new_pool(&folder, Shape::Single, 1);
+    for (drive, purpose) in [("d1.img", Purpose::Spare), ("d2.img", Purpose::Cache)] {
+        let drives = vec![folder.path().join(drive)];
+        new.vdevs.push(NewVdev { layout: Shape::Single, drives, role: purpose });
+    }
+    engine::pool::create(&new, &environment()).unwrap().export().unwrap();
+    let [one, two] = ["d1.img", "d2.img"].map(|name| folder.path().join(name));
+    let copies = [
+        copy_image(&one, "a1"),
+        copy_image(&two, "a2"),
+        copy_image(&one, "d1.img.bak"),
+        copy_image(&two, "z2"),
+    ];
+    let held = import(&[folder.path().to_owned()]);
+    let drives = held.drives();
+    assert!(drives.contains(&one) && drives.contains(&two), "{drives:?}");
+    let mut duplicates = reported_duplicates(&held);
+    duplicates.sort();
+    assert_eq!(duplicates, copies);
+    export_pool(held);
+}
+
+#[test]
+fn a_pool_is_not_given_a_name_that_makes_others_too_long() {
+    let folder = TempDir::new("pool-names", 1, 128 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let dataset = format!("tank/{}", "d".repeat(200));
+    held.create_filesystem(&engine::pool::NewDataset { name: dataset.clone(), properties: vec![] })
+        .unwrap();
+    held.create_snapshots(&[format!("{dataset}@{}", "s".repeat(20))]).unwrap();
+    export_pool(held);
+    let import = |name: String, temporary| {
+        let how = ImportOptions { new_name: Some(name), temporary, ..ImportOptions::default() };
+        let paths = [folder.path().to_owned()];
+        engine::pool::import_with(&paths, "tank", &how, &environment())
+    };
+    let image = fs::read(folder.path().join("d0.img")).unwrap();
+    // 33 + 1 + 200 + 1 + 20 is 255
+    for temporary in [true, false] {
+        let why = import("n".repeat(34), temporary).expect_err("a name that is too long");
+        assert!(why.to_string().contains("255 is the most"), "{why}");
+    }
+    assert!(image == fs::read(folder.path().join("d0.img")).unwrap(), "nothing was written");
+    for temporary in [true, false] {
+        import("n".repeat(33), temporary).expect("a name that fits").export().unwrap();
+    }
+    assert_eq!(check_pool(&folder, &"n".repeat(33)), [""; 0]);
+}
+
+#[test]
+fn no_copy_is_used_while_the_image_itself_is_in_use() {
+    let folder = TempDir::new("copies-busy", 1, 128 << 20);
+    export_pool(
+        engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap(),
+    );
+    copy_image(&folder.path().join("d0.img"), "a-copy");
+    let held = import(&[folder.path().to_owned()]);
+    let again = engine::pool::import(&[folder.path().to_owned()], "tank", false, &environment());
+    let why = again.expect_err("the image is in use");
+    assert!(why.to_string().contains("d0.img' is in use"), "{why}");
+    export_pool(held);
+}

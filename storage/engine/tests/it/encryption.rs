@@ -1,0 +1,359 @@
+//! Encrypted datasets: made, written, locked, opened again; `zdb` and the examiner find nothing.
+
+use engine::pool::{NewDataset, Pool, Rewind, Shape};
+use engine::{Error, KeyState};
+
+use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
+
+const SECRET: &[u8] = b"correct horse battery staple";
+
+fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    NewDataset { name: name.to_owned(), properties: properties.iter().map(pair).collect() }
+}
+
+const ROOT_PROPERTIES: [(&str, &str); 3] =
+    [("encryption", "on"), ("keyformat", "passphrase"), ("pbkdf2iters", "100000")];
+
+fn import(folder: &TempDir) -> Pool {
+    engine::pool::import(&[folder.path().to_owned()], "tank", false, &environment()).unwrap()
+}
+
+#[test]
+fn what_is_encrypted_is_there_again_with_its_key() {
+    let folder = TempDir::new("encrypted", 3, 256 << 20);
+    let held =
+        engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+    held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
+        .unwrap();
+    held.create_filesystem(&new_dataset("tank/secret/inner", &[("compression", "off")])).unwrap();
+    let ccm = [("encryption", "aes-128-ccm"), ("keyformat", "raw")];
+    held.create_volume_with(&new_dataset("tank/vol", &ccm), (8 << 20, 16384), true, Some(&[7; 32]))
+        .unwrap();
+    write_file(&held, "tank/secret", "letter", b"to be or not to be");
+    write_file(&held, "tank/secret/inner", "larger", &vec![7; 3_000_000]);
+    held.filesystem("tank/secret").unwrap().fsync(None).unwrap();
+    held.volume("tank/vol").unwrap().write(16384, &[3; 9_000]).unwrap();
+    held.volume("tank/vol").unwrap().flush().unwrap();
+    held.create_snapshots(&["tank/secret@one".to_owned()]).unwrap();
+    held.clone_snapshot("tank/secret@one", &new_dataset("tank/secret/clone", &[])).unwrap();
+    write_file(&held, "tank/secret/clone", "more", &vec![9; 200_000]);
+    write_file(&held, "tank/secret", "late", b"not in the snapshot");
+    held.export().unwrap();
+    drop(held);
+
+    let held = import(&folder);
+    let locked = held.filesystem("tank/secret/inner").err();
+    assert!(matches!(&locked, Some(Error::Locked { root, .. }) if root == "tank/secret"));
+    let wrong = held.load_key("tank/secret", b"another phrase");
+    assert!(matches!(wrong, Err(Error::WrongKey { .. })), "{wrong:?}");
+    held.load_key("tank/secret", SECRET).unwrap();
+    held.load_key("tank/vol", &[7; 32]).unwrap();
+    assert_eq!(read_file(&held, "tank/secret", "letter"), b"to be or not to be");
+    assert_eq!(read_file(&held, "tank/secret/inner", "larger"), vec![7; 3_000_000]);
+    assert_eq!(read_file(&held, "tank/secret/clone", "more"), vec![9; 200_000]);
+    let mut bytes = [0; 9_000];
+    held.volume("tank/vol").unwrap().read(16384, &mut bytes).unwrap();
+    assert_eq!(bytes, [3; 9_000]);
+    held.rollback_dataset("tank/secret").unwrap();
+    assert!(held.filesystem("tank/secret").unwrap().reader().find(b"late").unwrap().is_none());
+    held.promote_clone("tank/secret/clone").unwrap();
+    held.set_property("tank/secret/inner", "atime", "off").unwrap();
+    write_file(&held, "tank/secret/inner", "after", b"the origin lost its place as root");
+    // the key is the clone's now
+    held.unload_key("tank/vol").unwrap();
+    held.load_key("tank/vol", &[7; 32]).unwrap();
+    write_file(&held, "tank/secret/clone", "again", &vec![1; 100_000]);
+    held.unload_key("tank/secret").unwrap();
+    let states: Vec<_> =
+        held.encryption_roots().unwrap().into_iter().map(|root| (root.name, root.state)).collect();
+    let secret = ("tank/secret/clone".to_owned(), KeyState::Locked);
+    assert_eq!(states, [secret, ("tank/vol".to_owned(), KeyState::Unlocked)]);
+    assert!(held.filesystem("tank/secret").is_err());
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn the_whole_pool_may_be_encrypted() {
+    let folder = TempDir::new("all-encrypted", 1, 128 << 20);
+    let mut pool = new_pool(&folder, Shape::Single, 1);
+    pool.properties =
+        new_dataset("", &[("encryption", "aes-192-gcm"), ("keyformat", "hex")]).properties;
+    let wishes = engine::pool::CreateOptions::parse(&[], false).unwrap();
+    let digits = [b'a'; 64];
+    let held =
+        engine::pool::create_encrypted(&pool, wishes, Some(&digits), &environment()).unwrap();
+    held.create_filesystem(&new_dataset("tank/child", &[])).unwrap();
+    write_file(&held, "tank/child", "letter", b"to be");
+    held.export().unwrap();
+    drop(held);
+    let held = import(&folder);
+    held.load_key("tank", &digits).unwrap();
+    assert_eq!(read_file(&held, "tank/child", "letter"), b"to be");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let folder = TempDir::new("encryption-refused", 1, 128 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    for (properties, secret) in [
+        (&[("encryption", "on")][..], Some(SECRET)),
+        (&[("encryption", "rot13"), ("keyformat", "passphrase")], Some(SECRET)),
+        (&[("keyformat", "passphrase")], Some(SECRET)),
+        (&[("encryption", "on"), ("keyformat", "passphrase")], None),
+        (&[("encryption", "on"), ("keyformat", "passphrase")], Some(b"short")),
+        (&[("encryption", "on"), ("keyformat", "raw")], Some(SECRET)),
+        (&[("encryption", "on"), ("keyformat", "raw"), ("pbkdf2iters", "100000")], Some(&[7; 32])),
+        (&[("encryption", "on"), ("keyformat", "raw"), ("keylocation", "nowhere")], Some(&[7; 32])),
+    ] {
+        let refused = held.create_filesystem_with(&new_dataset("tank/x", properties), secret);
+        assert!(refused.is_err(), "{properties:?}");
+    }
+    held.create_filesystem(&new_dataset("tank/x", &[])).unwrap();
+}
+
+/// The old key opens it no more, and the new one does.
+fn import_with_new_key(folder: &TempDir, root: &str, old: &[u8], new: &[u8]) -> Pool {
+    let held = import(folder);
+    let wrong = held.load_key(root, old);
+    assert!(matches!(wrong, Err(Error::WrongKey { .. } | Error::InvalidKey { .. })), "{wrong:?}");
+    held.load_key(root, new).unwrap();
+    held
+}
+
+fn encryption_roots(held: &Pool) -> Vec<(String, String)> {
+    let all = held.encryption_roots().unwrap();
+    all.into_iter().map(|root| (root.name, root.format)).collect()
+}
+
+fn property_value(held: &Pool, name: &str, property: &str) -> String {
+    let wanted = engine::dataset::DatasetQuery {
+        depth: Some(0),
+        properties: vec![property.to_owned()],
+        ..engine::dataset::DatasetQuery::default()
+    };
+    let mut value = String::new();
+    let mut show = |dataset: engine::dataset::Dataset| {
+        dataset.property_value(property).unwrap_or_default().clone_into(&mut value);
+    };
+    held.list_datasets(name, &wanted, &mut show, &mut |_| ()).unwrap();
+    value
+}
+
+#[test]
+fn keys_are_changed_and_inherited() {
+    let folder = TempDir::new("rekeyed", 1, 256 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    held.create_filesystem_with(&new_dataset("tank/a", &ROOT_PROPERTIES), Some(SECRET)).unwrap();
+    held.create_filesystem(&new_dataset("tank/a/b", &[])).unwrap();
+    held.create_filesystem(&new_dataset("tank/a/b/c", &[])).unwrap();
+    write_file(&held, "tank/a/b", "letter", b"to be");
+    held.create_snapshots(&["tank/a/b@one".to_owned()]).unwrap();
+    held.clone_snapshot("tank/a/b@one", &new_dataset("tank/a/twin", &[])).unwrap();
+    held.create_filesystem(&new_dataset("tank/a/twin/below", &[])).unwrap();
+    write_file(&held, "tank/a/twin/below", "deep", b"or not");
+    // another passphrase: all below go along
+    let other = b"another passphrase";
+    held.change_key("tank/a", &[], other).unwrap();
+    write_file(&held, "tank/a/b/c", "after", b"still open");
+    held.export().unwrap();
+    drop(held);
+
+    let held = import_with_new_key(&folder, "tank/a", SECRET, other);
+    assert_eq!(read_file(&held, "tank/a/b", "letter"), b"to be");
+    assert_eq!(read_file(&held, "tank/a/twin", "letter"), b"to be");
+    assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
+    // a key of its own in the middle: its children go along, and those of its clones
+    let digits = [b'7'; 64];
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let hex = [pair("keyformat", "hex"), pair("keylocation", "file:///root/key")];
+    let twin = held.change_key("tank/a/twin", &hex, &digits);
+    assert!(twin.is_err(), "a clone has the key of its origin");
+    held.change_key("tank/a/b", &hex, &digits).unwrap();
+    assert_eq!(property_value(&held, "tank/a/b", "keylocation"), "file:///root/key");
+    for name in ["tank/a/b/c", "tank/a/twin", "tank/a/twin/below"] {
+        assert_eq!(property_value(&held, name, "encryptionroot"), "tank/a/b", "{name}");
+    }
+    held.export().unwrap();
+    drop(held);
+    let held = import_with_new_key(&folder, "tank/a/b", other, &digits);
+    assert_eq!(read_file(&held, "tank/a/b/c", "after"), b"still open");
+    assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
+    assert!(held.filesystem("tank/a").is_err(), "that has another key");
+
+    // what makes no sense
+    assert!(matches!(held.inherit_key("tank/a/b"), Err(Error::Locked { .. })));
+    assert!(held.change_key("tank", &hex, &digits).is_err(), "it is not encrypted");
+    assert!(matches!(held.change_key("tank/a", &[], other), Err(Error::Locked { .. })));
+    held.load_key("tank/a", other).unwrap();
+    assert!(held.inherit_key("tank/a").is_err(), "what is above it is not encrypted");
+    assert!(held.inherit_key("tank/a/b/c").is_err(), "it does already");
+    let cipher = [pair("encryption", "aes-128-gcm")];
+    assert!(held.change_key("tank/a", &cipher, other).is_err());
+    assert!(held.change_key("tank/a", &[pair("atime", "off")], other).is_err());
+    assert!(held.change_key("tank/a", &[], b"short").is_err());
+
+    held.inherit_key("tank/a/b").unwrap();
+    assert_eq!(encryption_roots(&held), [("tank/a".to_owned(), "passphrase".to_owned())]);
+    assert_eq!(property_value(&held, "tank/a/b", "keylocation"), "none");
+    held.export().unwrap();
+    drop(held);
+    let held = import_with_new_key(&folder, "tank/a", &digits, other);
+    assert_eq!(read_file(&held, "tank/a/b/c", "after"), b"still open");
+    assert_eq!(read_file(&held, "tank/a/twin/below", "deep"), b"or not");
+    // whoever is destroyed takes its record along, and nobody else's
+    held.destroy("tank/a/twin/below").unwrap();
+    held.destroy("tank/a/twin").unwrap();
+    write_file(&held, "tank/a/b", "last", b"word");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn promises_of_what_is_locked_need_its_key() {
+    let folder = TempDir::new("locked-log", 1, 128 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
+        .unwrap();
+    held.create_filesystem(&new_dataset("tank/secret/inner", &[])).unwrap();
+    write_file(&held, "tank/secret/inner", "one", b"first");
+    // the first promise takes a group, in which the log comes to be
+    held.filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
+    write_file(&held, "tank/secret/inner", "two", b"promised");
+    held.filesystem("tank/secret/inner").unwrap().fsync(None).unwrap();
+    let after = crate::test_pool::copy_after_cut(&folder, "locked-log-cut", 1);
+    let known = held.loaded_keys();
+    held.export().unwrap();
+    drop(held);
+
+    let paths = [after.path().to_owned()];
+    let refused = engine::pool::import(&paths, "tank", false, &environment()).err();
+    let text = refused.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(
+        matches!(&refused, Some(Error::LockedLog { root, .. }) if root == "tank/secret")
+            && text.contains("zpool import -l tank"),
+        "{text}"
+    );
+    let roots = engine::pool::encryption_roots(&paths, "tank", (false, Rewind::No)).unwrap();
+    assert_eq!((roots[0].name.as_str(), roots[0].location.as_str()), ("tank/secret", "prompt"));
+    let how = |secret: &[u8]| engine::pool::ImportOptions {
+        keys: vec![("tank/secret".to_owned(), secret.to_vec())],
+        new_name: Some("vault".to_owned()),
+        ..engine::pool::ImportOptions::default()
+    };
+    let wrong = engine::pool::import_with(&paths, "tank", &how(b"another phrase"), &environment());
+    assert!(matches!(wrong.err(), Some(Error::WrongKey { .. })));
+    let again = crate::test_pool::copy_after_cut(&after, "locked-log-again", 1);
+    let held = engine::pool::import_with(&paths, "tank", &how(SECRET), &environment()).unwrap();
+    assert_eq!(read_file(&held, "vault/secret/inner", "two"), b"promised");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&after, "vault"), Vec::<String>::new());
+
+    // whoever had it before has the keys still
+    let how = engine::pool::ImportOptions {
+        loaded_keys: Some(known),
+        ..engine::pool::ImportOptions::default()
+    };
+    let paths = [again.path().to_owned()];
+    let held = engine::pool::import_with(&paths, "tank", &how, &environment()).unwrap();
+    assert_eq!(read_file(&held, "tank/secret/inner", "two"), b"promised");
+}
+
+#[test]
+fn what_is_made_below_a_key_that_changes_meanwhile_is_opened_by_it() {
+    let folder = TempDir::new("meanwhile", 1, 256 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let own = [("encryption", "on"), ("keyformat", "raw")];
+    held.create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[0; 32])).unwrap();
+    for round in 1..6_u8 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| held.change_key("tank/secret", &[], &[round; 32]).unwrap());
+            for number in 0..3 {
+                let name = format!("tank/secret/{round}-{number}");
+                let held = &held;
+                scope.spawn(move || held.create_filesystem(&new_dataset(&name, &[])).unwrap());
+            }
+        });
+    }
+    held.export().unwrap();
+    drop(held);
+    let held = import(&folder);
+    held.load_key("tank/secret", &[5; 32]).unwrap();
+    for round in 1..6 {
+        for number in 0..3 {
+            held.filesystem(&format!("tank/secret/{round}-{number}")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_clone_is_encrypted_as_what_it_is_a_clone_of() {
+    let folder = TempDir::new("clone-keys", 1, 128 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    held.create_filesystem(&new_dataset("tank/plain", &[])).unwrap();
+    held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
+        .unwrap();
+    for origin in ["tank/plain", "tank/secret"] {
+        let snapshot = format!("{origin}@one");
+        held.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
+        for wish in [
+            ("keylocation", "file:///root/key"),
+            ("keylocation", "none"),
+            ("keyformat", "raw"),
+            ("encryption", "on"),
+            ("encryption", "off"),
+            ("pbkdf2iters", "100000"),
+        ] {
+            let refused = held.clone_snapshot(&snapshot, &new_dataset("tank/clone", &[wish]));
+            assert!(matches!(refused, Err(Error::Usage { .. })), "{origin}: {wish:?}");
+        }
+    }
+    for wish in [("keylocation", "prompt"), ("encryption", "off")] {
+        let properties = [(wish.0.to_owned(), wish.1.to_owned())];
+        let refused = held.create_snapshots_with(&["tank/plain@two".to_owned()], &properties);
+        assert!(refused.is_err(), "{wish:?}");
+        assert!(held.set_property("tank/plain", wish.0, wish.1).is_err(), "{wish:?}");
+    }
+    held.set_property("tank/plain", "keylocation", "none").unwrap();
+}
+
+#[test]
+fn what_is_locked_cannot_be_opened_meanwhile() {
+    let folder = TempDir::new("locked-meanwhile", 1, 256 << 20);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let own = [("encryption", "on"), ("keyformat", "raw")];
+    held.create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[7; 32])).unwrap();
+    for inner in 0..20 {
+        held.create_filesystem(&new_dataset(&format!("tank/secret/{inner}"), &[])).unwrap();
+    }
+    held.create_volume_with(&new_dataset("tank/vol", &own), (8 << 20, 16384), true, Some(&[7; 32]))
+        .unwrap();
+    for _ in 0..10 {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Acquire) {
+                    drop(held.filesystem("tank/secret/0"));
+                }
+            });
+            held.unload_key("tank/secret").unwrap();
+            stop.store(true, std::sync::atomic::Ordering::Release);
+        });
+        assert!(matches!(held.filesystem("tank/secret/0"), Err(Error::Locked { .. })));
+        held.load_key("tank/secret", &[7; 32]).unwrap();
+    }
+    // who has a volume open keeps its key
+    let (volume, in_use) = held.open_volume("tank/vol").unwrap();
+    assert!(matches!(held.unload_key("tank/vol"), Err(Error::Refused { .. })));
+    volume.write(0, b"still open").unwrap();
+    drop((volume, in_use));
+    held.unload_key("tank/vol").unwrap();
+    assert!(held.volume("tank/vol").is_err());
+}

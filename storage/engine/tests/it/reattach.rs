@@ -1,0 +1,269 @@
+//! Drives that were missing when a pool was taken over, and come back while it is in use.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{Device, File};
+use engine::pool::{Pool, Shape, Watch};
+
+use crate::resilver::import;
+use crate::shared_blocks::noise_bytes;
+use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
+
+const DRIVE_SIZE: u64 = 128 << 20;
+
+fn open_device(path: &Path) -> Arc<dyn Device> {
+    Arc::new(File::open_exclusive(path).unwrap())
+}
+
+fn resilver(held: &Pool) {
+    let mended = held.resilver(&Watch::new()).unwrap();
+    assert!(mended.complete && mended.errors == 0, "{mended:?}");
+    assert!(!held.needs_resilver());
+}
+
+/// Takes a pool over without one drive, writes, takes the drive back, writes, mends, and reads all
+/// without the others.
+#[test]
+fn a_drive_that_comes_back_gets_what_it_missed() {
+    for (name, shape, count, spare) in [
+        ("mirror", Shape::Mirror, 2, 1),
+        ("raidz1", Shape::Raidz(1), 3, 1),
+        ("raidz2", Shape::Raidz(2), 4, 2),
+    ] {
+        let folder = TempDir::new(&format!("back-{name}"), count, DRIVE_SIZE);
+        let held = engine::pool::create(&new_pool(&folder, shape, count), &environment()).unwrap();
+        write_file(&held, "tank", "before", &noise_bytes(1, 3 << 20));
+        held.export().unwrap();
+        drop(held);
+        let drives = folder.drives(count);
+        let held = import(&drives[1..]);
+        write_file(&held, "tank", "while", &noise_bytes(2, 3 << 20));
+        held.sync().unwrap();
+        let missing = held.missing_drives();
+        assert_eq!(missing.len(), 1, "{name}");
+        held.reopen_drive(missing[0].0, &open_device(&drives[0])).unwrap();
+        assert!(held.missing_drives().is_empty() && held.needs_resilver(), "{name}");
+        write_file(&held, "tank", "after", &noise_bytes(3, 3 << 20));
+        held.sync().unwrap();
+        resilver(&held);
+        held.export().unwrap();
+        drop(held);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
+        // as many others as may be missing are
+        let held = import(&[&drives[..1], &drives[1 + spare..]].concat());
+        for (file, seed) in [("before", 1), ("while", 2), ("after", 3)] {
+            assert!(read_file(&held, "tank", file) == noise_bytes(seed, 3 << 20), "{name}: {file}");
+        }
+        held.export().unwrap();
+    }
+}
+
+/// A drive that lacks something of long ago comes back, too: it took part until it was away.
+#[test]
+fn a_drive_that_lacks_something_older_comes_back_as_well() {
+    let folder = TempDir::new("back-older", 2, DRIVE_SIZE);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    let drives = folder.drives(2);
+    let write = |held: &Pool, name: &str, seed| {
+        write_file(held, "tank", name, &noise_bytes(seed, 1 << 20));
+        held.sync().unwrap();
+    };
+    let held = import(&drives[1..]);
+    write(&held, "old", 1);
+    held.export().unwrap();
+    drop(held);
+    // both are there, and nobody mends
+    let held = import(&drives);
+    assert!(held.needs_resilver());
+    for seed in 2..6 {
+        write(&held, &format!("with-both-{seed}"), seed);
+    }
+    held.export().unwrap();
+    drop(held);
+    let held = import(&drives[1..]);
+    write(&held, "while", 7);
+    let guid = held.missing_drives()[0].0;
+    held.reopen_drive(guid, &open_device(&drives[0])).unwrap();
+    resilver(&held);
+    held.export().unwrap();
+    drop(held);
+    let held = import(&drives[..1]);
+    for (name, seed) in [("old", 1), ("with-both-5", 5), ("while", 7)] {
+        assert!(read_file(&held, "tank", name) == noise_bytes(seed, 1 << 20), "{name}");
+    }
+    held.export().unwrap();
+}
+
+/// Two halves of a mirror that were each written alone are not one any more.
+#[test]
+fn a_drive_that_others_had_meanwhile_is_not_taken_back() {
+    let folder = TempDir::new("back-elsewhere", 2, DRIVE_SIZE);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    let drives = folder.drives(2);
+    let one = import(&drives[..1]);
+    for round in 0..5 {
+        write_file(&one, "tank", &format!("one{round}"), &noise_bytes(round, 1 << 20));
+        one.sync().unwrap();
+    }
+    one.export().unwrap();
+    drop(one);
+    let other = import(&drives[1..]);
+    write_file(&other, "tank", "other", &noise_bytes(9, 1 << 20));
+    other.sync().unwrap();
+    let guid = other.missing_drives()[0].0;
+    let why = other.reopen_drive(guid, &open_device(&drives[0])).unwrap_err().to_string();
+    assert!(why.contains("written elsewhere"), "{why}");
+    assert_eq!(other.missing_drives().len(), 1);
+    // nor is another drive
+    let stranger = folder.path().join("stranger.img");
+    std::fs::File::create(&stranger).unwrap().set_len(DRIVE_SIZE).unwrap();
+    assert!(other.reopen_drive(guid, &open_device(&stranger)).is_err());
+    other.export().unwrap();
+    drop(other);
+    assert!(read_file(&import(&drives[1..]), "tank", "other") == noise_bytes(9, 1 << 20));
+}
+
+/// Where the pool's own records say that the drive is which is not among `drives`.
+fn path_of_missing(drives: &[std::path::PathBuf]) -> std::path::PathBuf {
+    let held = import(drives);
+    let place = held.missing_drives()[0].1.clone();
+    held.export().unwrap();
+    place
+}
+
+#[test]
+fn a_drive_that_comes_back_under_another_name_is_found() {
+    let folder = TempDir::new("back-renamed", 3, DRIVE_SIZE);
+    let held =
+        engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    let drives = folder.drives(3);
+    let (away, copy) = (folder.path().join("away"), folder.path().join("copy.img"));
+    std::fs::create_dir(&away).unwrap();
+    let (away, other) = (away.join("d0.img"), folder.path().join("other.img"));
+    std::fs::rename(&drives[0], &away).unwrap();
+    let held = import(&drives[1..]);
+    write_file(&held, "tank", "while", &noise_bytes(2, 3 << 20));
+    held.sync().unwrap();
+    assert!(held.reopen_drives().is_empty());
+    // which of two is meant, nobody knows
+    std::fs::copy(&away, &copy).unwrap();
+    std::fs::rename(&away, &other).unwrap();
+    assert!(held.reopen_drives().is_empty());
+    std::fs::remove_file(copy).unwrap();
+    assert_eq!(held.reopen_drives(), [other.display().to_string()]);
+    resilver(&held);
+    assert!(held.known_drives().contains(&other));
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(path_of_missing(&drives[1..]), other);
+    // where it is when the pool is taken over is noted, too
+    let third = folder.path().join("third.img");
+    std::fs::rename(&other, &third).unwrap();
+    let held = import(&[third.clone(), drives[1].clone(), drives[2].clone()]);
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(path_of_missing(&drives[1..]), third);
+}
+
+#[test]
+fn a_name_that_leads_to_the_same_drive_stays() {
+    let folder = TempDir::new("back-links", 2, DRIVE_SIZE);
+    let links = folder.path().join("by-id");
+    std::fs::create_dir(&links).unwrap();
+    let drives = folder.drives(2);
+    let link = |index: usize| {
+        let link = links.join(format!("disk-{index}"));
+        std::os::unix::fs::symlink(&drives[index], &link).unwrap();
+        link
+    };
+    let mut new = new_pool(&folder, Shape::Mirror, 2);
+    new.vdevs[0].drives = vec![link(0), link(1)];
+    let held = engine::pool::create(&new, &environment()).unwrap();
+    held.export().unwrap();
+    drop(held);
+    import(&drives).export().unwrap();
+    assert_eq!(path_of_missing(&drives[1..]), links.join("disk-0"));
+    // nor is the place noted of another that has the drive's old name by now
+    let held = import(&drives);
+    let now = folder.path().join("sdf.img");
+    std::fs::rename(&drives[0], &now).unwrap();
+    std::fs::remove_file(links.join("disk-0")).unwrap();
+    std::os::unix::fs::symlink(&now, links.join("disk-0")).unwrap();
+    std::fs::write(&drives[0], "another").unwrap();
+    held.clear_errors(None).unwrap();
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(path_of_missing(&drives[1..]), links.join("disk-0"));
+}
+
+/// Somebody put a copy in a drive's place that was made days ago.
+#[test]
+fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
+    let folder = TempDir::new("back-copy", 2, DRIVE_SIZE);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    let drives = folder.drives(2);
+    let copy = folder.path().join("copy.img");
+    write_file(&held, "tank", "before", &noise_bytes(1, 3 << 20));
+    held.sync().unwrap();
+    std::fs::copy(&drives[0], &copy).unwrap();
+    write_file(&held, "tank", "after", &noise_bytes(2, 3 << 20));
+    held.sync().unwrap();
+    let away = folder.path().join("away.img");
+    std::fs::rename(&drives[0], &away).unwrap();
+    std::fs::rename(&copy, &drives[0]).unwrap();
+    // it fails
+    std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
+    let scrubbed = held.scrub(&Watch::new()).unwrap();
+    assert!(scrubbed.complete && !held.needs_resilver());
+    assert!(held.status().vdevs[0].children[0].read_errors > 0);
+    held.clear_errors(None).unwrap();
+    assert!(held.needs_resilver());
+    resilver(&held);
+    held.export().unwrap();
+    drop(held);
+    std::fs::remove_file(away).unwrap();
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    let held = import(&drives[..1]);
+    for (file, seed) in [("before", 1), ("after", 2)] {
+        assert!(read_file(&held, "tank", file) == noise_bytes(seed, 3 << 20), "{file}");
+    }
+    held.export().unwrap();
+}
+
+/// Somebody had it meanwhile, and wrote to it.
+#[test]
+fn a_drive_that_comes_back_from_others_is_not_used_again() {
+    let folder = TempDir::new("back-others", 2, DRIVE_SIZE);
+    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    let drives = folder.drives(2);
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let (away, other) = (elsewhere.join("away.img"), elsewhere.join("d0.img"));
+    write_file(&held, "tank", "before", &noise_bytes(1, 3 << 20));
+    held.sync().unwrap();
+    std::fs::copy(&drives[0], &other).unwrap();
+    let others =
+        engine::pool::import(std::slice::from_ref(&other), "tank", true, &environment()).unwrap();
+    write_file(&others, "tank", "theirs", &noise_bytes(3, 3 << 20));
+    others.export().unwrap();
+    drop(others);
+    std::fs::rename(&drives[0], &away).unwrap();
+    std::fs::rename(&other, &drives[0]).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
+    held.scrub(&Watch::new()).unwrap();
+    held.clear_errors(None).unwrap();
+    write_file(&held, "tank", "later", &noise_bytes(4, 3 << 20));
+    held.export().unwrap();
+    drop(held);
+    // it is as they left it
+    let theirs = import(&drives[..1]);
+    assert!(read_file(&theirs, "tank", "theirs") == noise_bytes(3, 3 << 20));
+    theirs.export().unwrap();
+}

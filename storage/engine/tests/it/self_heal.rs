@@ -1,0 +1,213 @@
+//! What a drive gives wrong is mended on it when somebody reads it, and only there.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::pool::{Groups, NewDataset, Pool, Shape, Watch};
+use units::ObjectId;
+
+use crate::resilver::{churn_files, corrupt_sectors, create_with_outdated, import};
+use crate::shared_blocks::noise_bytes;
+use crate::test_pool::{
+    TempDir, check_pool, credentials, environment, new_pool, read_file, write_file,
+};
+
+const DRIVE_SIZE: u64 = 128 << 20;
+const SECTOR_SIZE: usize = 4096;
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Labels and boot area.
+const DATA_OFFSET: u64 = 4 << 20;
+
+/// Where a sector with those bytes is on a drive.
+fn find_sector(drive: &Path, sector: &[u8]) -> Option<u64> {
+    let bytes = std::fs::read(drive).unwrap();
+    let at = bytes.chunks_exact(SECTOR_SIZE).position(|found| found == sector)?;
+    Some((at * SECTOR_SIZE) as u64)
+}
+
+fn overwrite(drive: &Path, at: u64, bytes: &[u8]) {
+    OpenOptions::new().write(true).open(drive).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn has_bytes(drive: &Path, at: u64, bytes: &[u8]) -> bool {
+    let mut found = vec![0; bytes.len()];
+    std::fs::File::open(drive).unwrap().read_exact_at(&mut found, at).unwrap();
+    found == bytes
+}
+
+/// Does something while groups are written by a thread, and then waits for one turn of it.
+fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| held.run_txg_sync(Duration::from_millis(20), &stop));
+        work();
+        thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::Release);
+        held.sync().unwrap();
+        server.join().unwrap().unwrap();
+    });
+}
+
+/// A pool with a file, of which a drive has a sector wrong. Which drive, and where.
+fn create_corrupted(folder: &TempDir, shape: Shape, count: usize, content: &[u8]) -> (usize, u64) {
+    let held = engine::pool::create(&new_pool(folder, shape, count), &environment()).unwrap();
+    held.set_property("tank", "compression", "off").unwrap();
+    write_file(&held, "tank", "film", content);
+    held.export().unwrap();
+    drop(held);
+    let sector = &content[2 * SECTOR_SIZE..3 * SECTOR_SIZE];
+    let drives = folder.drives(count);
+    let place = |drive: usize| Some((drive, find_sector(&drives[drive], sector)?));
+    let (mut drive, at) = (0..count).find_map(place).expect("it is on a drive");
+    if shape == Shape::Mirror {
+        // the side that this region is read from
+        drive = usize::try_from((at - DATA_OFFSET) >> 21).unwrap() % count;
+    }
+    overwrite(&drives[drive], at, &noise_bytes(99, 4096));
+    (drive, at)
+}
+
+fn checksum_errors(held: &Pool) -> u64 {
+    let vdevs = held.status().vdevs.into_iter();
+    vdevs.flat_map(|top| top.children).map(|leaf| leaf.checksum_errors).sum()
+}
+
+#[test]
+fn who_reads_has_it_mended() {
+    for (name, shape, count) in [
+        ("mirror", Shape::Mirror, 2),
+        ("raidz1", Shape::Raidz(1), 4),
+        ("raidz2", Shape::Raidz(2), 5),
+        ("draid1", Shape::Draid(Groups { parity: 1, data: 2, spares: 1 }), 5),
+    ] {
+        let folder = TempDir::new(&format!("healing-{name}"), count, DRIVE_SIZE);
+        let content = noise_bytes(7, 1 << 20);
+        let (drive, at) = create_corrupted(&folder, shape, count, &content);
+        let drives = folder.drives(count);
+        let sector = &content[2 * SECTOR_SIZE..3 * SECTOR_SIZE];
+        let held = import(&drives);
+        with_sync_thread(&held, || {
+            assert!(read_file(&held, "tank", "film") == content, "{name}");
+            let begun = Instant::now();
+            while !has_bytes(&drives[drive], at, sector) && begun.elapsed() < TIMEOUT {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        assert_eq!(checksum_errors(&held), 1, "{name}: it is counted once");
+        assert!(has_bytes(&drives[drive], at, sector), "{name}: it is mended");
+        held.export().unwrap();
+        drop(held);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn sides_that_differ_without_a_checksum_are_not_written_over_one_another() {
+    for wrong in 0..2 {
+        let folder = TempDir::new(&format!("healing-unknown-{wrong}"), 2, DRIVE_SIZE);
+        let content = noise_bytes(9, 1 << 20);
+        let held =
+            engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+        held.set_property("tank", "compression", "off").unwrap();
+        held.set_property("tank", "checksum", "off").unwrap();
+        write_file(&held, "tank", "film", &content);
+        held.export().unwrap();
+        drop(held);
+        let (sector, drives) = (&content[2 * SECTOR_SIZE..3 * SECTOR_SIZE], folder.drives(2));
+        let at = find_sector(&drives[wrong], sector).unwrap();
+        overwrite(&drives[wrong], at, &noise_bytes(99, 4096));
+        let held = import(&drives);
+        let scrubbed = held.scrub(&Watch::new()).unwrap();
+        assert_eq!((scrubbed.complete, scrubbed.errors, scrubbed.written), (true, 1, 0));
+        held.export().unwrap();
+        assert!(has_bytes(&drives[1 - wrong], at, sector), "it is the only one that is right");
+    }
+}
+
+#[test]
+fn what_is_not_there_any_more_is_left_alone() {
+    let folder = TempDir::new("healing-gone", 4, DRIVE_SIZE);
+    let content = noise_bytes(8, 1 << 20);
+    let (drive, at) = create_corrupted(&folder, Shape::Raidz(1), 4, &content);
+    let drives = folder.drives(4);
+    let held = import(&drives);
+    assert!(read_file(&held, "tank", "film") == content);
+    assert!(checksum_errors(&held) > 0);
+    // nobody has mended yet: there was no thread for it
+    let live = held.filesystem("tank").unwrap();
+    let root = ObjectId::new(live.reader().root_object());
+    live.unlink(&credentials(), root, b"film").unwrap();
+    drop(live);
+    for _ in 0..3 {
+        held.sync().unwrap();
+    }
+    with_sync_thread(&held, || ());
+    assert!(
+        has_bytes(&drives[drive], at, &noise_bytes(99, 4096)),
+        "somebody else's by now, for all we know"
+    );
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
+    for (name, shape, count) in
+        [("rotten-mirror", Shape::Mirror, 2), ("rotten-raidz2", Shape::Raidz(2), 5)]
+    {
+        let folder = TempDir::new(name, count, DRIVE_SIZE);
+        create_with_outdated(&folder, shape, count, 0);
+        let drives = folder.drives(count);
+        let held = import(&drives);
+        let secret = [("encryption", "on"), ("keyformat", "raw")];
+        let properties = secret.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let secret = NewDataset { name: "tank/secret".to_owned(), properties };
+        held.create_filesystem_with(&secret, Some(&[7; 32])).unwrap();
+        write_file(&held, "tank/secret", "letter", &noise_bytes(11, 2 << 20));
+        held.export().unwrap();
+        drop(held);
+        corrupt_sectors(&drives[1]);
+        // how many errors reading met
+        let read = |beside: bool| {
+            let held = import(&drives);
+            held.load_key("tank/secret", &[7; 32]).unwrap();
+            let (before, stop) = (checksum_errors(&held), AtomicBool::new(!beside));
+            with_sync_thread(&held, || {
+                thread::scope(|scope| {
+                    scope.spawn(|| churn_files(&held, &stop));
+                    for (fs, file, bytes) in [
+                        ("tank", "before", noise_bytes(1, 6 << 20)),
+                        ("tank/clone", "while", noise_bytes(5, 900_000)),
+                        ("tank/child", "small7", noise_bytes(7, 700)),
+                        ("tank/secret", "letter", noise_bytes(11, 2 << 20)),
+                    ] {
+                        assert!(read_file(&held, fs, file) == bytes, "{name}: {fs} {file}");
+                        thread::sleep(Duration::from_millis(200));
+                    }
+                    let snapshot = held.synced_reader("tank/child@two").unwrap();
+                    let file = snapshot.find(b"before").unwrap().unwrap();
+                    let mut bytes = vec![0; 1 << 20];
+                    file.content().read(0, &mut bytes).unwrap();
+                    assert!(bytes == noise_bytes(2, 1 << 20), "{name}");
+                    stop.store(true, Ordering::Release);
+                });
+            });
+            let met = checksum_errors(&held) - before;
+            held.export().unwrap();
+            met
+        };
+        let (first, second) = (read(true), read(false));
+        assert!(first > 10 && second == 0, "{name}: {first} errors, then {second}");
+        let held = import(&drives);
+        let mended = held.scrub(&Watch::new()).unwrap();
+        assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
+        held.export().unwrap();
+        drop(held);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
+    }
+}

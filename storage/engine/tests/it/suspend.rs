@@ -1,0 +1,298 @@
+//! Drives that fail past redundancy while a pool is in use: it stands still, what can be read is
+//! read, who wants to write is told, and when the drives are back and the pool is cleared it goes
+//! on with nothing lost, not even what nobody had asked to be kept.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use device::{Device, Memory};
+use engine::files::Reason;
+use engine::pool::{ImportOptions, NewDataset, NewPool, NewVdev, Pool, Position, Purpose, Shape};
+use sim::{Fault, Storm};
+use units::ObjectId;
+
+use crate::shared_blocks::noise_bytes;
+use crate::test_pool::{TempDir, check_pool, credentials, environment, read_file, write_file};
+
+const DRIVE_SIZE: u64 = 96 << 20;
+
+fn create_pool(storm: &Storm, shape: Shape) -> Pool {
+    let vdevs = vec![NewVdev { layout: shape, drives: drive_paths(storm), role: Purpose::Data }];
+    create_with_vdevs(storm, vdevs)
+}
+
+fn drive_paths(storm: &Storm) -> Vec<PathBuf> {
+    (0..storm.disks().len()).map(|index| PathBuf::from(format!("/disk{index}"))).collect()
+}
+
+fn create_with_vdevs(storm: &Storm, vdevs: Vec<NewVdev>) -> Pool {
+    let (name, properties) = ("tank".to_owned(), Vec::new());
+    let new = NewPool { name, vdevs, ashift: None, properties, force: false };
+    engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap()
+}
+
+/// Does something while a thread writes the pool's groups, as a daemon has it.
+fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
+    struct StopOnDrop<'a>(&'a AtomicBool, &'a Pool);
+    impl Drop for StopOnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+            // one that stands still would never end
+            let _ = self.1.close();
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| held.run_txg_sync(Duration::from_millis(50), &stop));
+        let _ends = StopOnDrop(&stop, held);
+        while !held.has_sync_thread() {
+            std::thread::yield_now();
+        }
+        work();
+    });
+}
+
+/// What drives hold, as files.
+fn write_images(name: &str, drives: &[Memory]) -> TempDir {
+    let folder = TempDir::new(name, drives.len(), DRIVE_SIZE);
+    for (path, drive) in folder.drives(drives.len()).into_iter().zip(drives) {
+        let mut bytes = vec![0; usize::try_from(DRIVE_SIZE).unwrap()];
+        drive.read_at(0, &mut bytes).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    folder
+}
+
+fn check_suspended(held: &Pool) {
+    let live = held.filesystem("tank").unwrap();
+    let file = ObjectId::new(live.reader().find(b"kept").unwrap().unwrap().ino());
+    let refused = live.write(&credentials(), file, Position::End, b"more");
+    assert_eq!(refused.unwrap_err().reason(), Reason::Suspended);
+    assert_eq!(live.fsync(None).unwrap_err().reason(), Reason::Suspended);
+    let snapshot = held.create_snapshots(&["tank@now".to_owned()]);
+    assert!(matches!(snapshot, Err(engine::Error::Suspended { .. })), "{snapshot:?}");
+}
+
+/// Breaks a pool in use, and mends it again.
+fn suspend_and_clear(name: &str, shape: Shape, drives: usize, fault: &Fault) {
+    let name = format!("{name}-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let storm = Storm::new(&vec![DRIVE_SIZE; drives]);
+    let held = create_pool(&storm, shape);
+    with_sync_thread(&held, || {
+        write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
+        held.sync().unwrap();
+        write_file(&held, "tank", "fsynced", &noise_bytes(2, 100_000));
+        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        write_file(&held, "tank", "fsynced-too", &noise_bytes(3, 100_000));
+        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        for disk in storm.disks() {
+            disk.add_fault(fault.clone());
+        }
+        // the thread that writes groups may have seen it already
+        let live = held.filesystem("tank").unwrap();
+        let root = ObjectId::new(live.reader().root_object());
+        let waits = live.create(&credentials(), root, b"waits", &engine::pool::NewInode::default());
+        let waits = waits.ok().map(|file| ObjectId::new(file.ino()));
+        let written = waits.is_some_and(|file| {
+            live.write(&credentials(), file, Position::At(0), &noise_bytes(4, 500_000)).is_ok()
+        });
+        let failed = held.sync();
+        assert!(matches!(failed, Err(engine::Error::Suspended { .. })), "{name}: {failed:?}");
+        assert_eq!(held.status().state, "SUSPENDED");
+        assert!(held.status().vdevs.iter().any(|vdev| {
+            vdev.write_errors > 0 || vdev.children.iter().any(|child| child.write_errors > 0)
+        }));
+        check_suspended(&held);
+        if written {
+            assert!(read_file(&held, "tank", "waits") == noise_bytes(4, 500_000), "{name}");
+        }
+        if !matches!(fault, Fault::Gone) {
+            assert!(read_file(&held, "tank", "kept") == noise_bytes(1, 3 << 20), "{name}");
+        }
+        // the power is cut now: what was promised is there
+        for seed in 0..3 {
+            compare_after_cut(&name, &storm.journal().cut(storm.journal().len(), seed));
+        }
+        // cleared too early, it stands still again
+        assert!(matches!(held.clear_errors(None), Err(engine::Error::Suspended { .. })));
+        check_suspended(&held);
+        for disk in storm.disks() {
+            disk.mend();
+        }
+        held.clear_errors(None).unwrap();
+        assert_eq!(held.status().state, "ONLINE");
+        assert!(held.status().vdevs.iter().all(|vdev| vdev.write_errors == 0));
+        write_file(&held, "tank", "after", &noise_bytes(5, 1 << 20));
+        held.create_snapshots(&["tank@after".to_owned()]).unwrap();
+        compare_files(&held, &name);
+        // what was refused while it stood still was not done when it went on
+        held.create_snapshots(&["tank@now".to_owned()]).unwrap();
+        if written {
+            assert!(read_file(&held, "tank", "waits") == noise_bytes(4, 500_000), "{name}");
+        }
+    });
+    drop(held);
+    let memories: Vec<Memory> = storm.disks().iter().map(|disk| disk.memory()).collect();
+    let folder = write_images(&name, &memories);
+    let held =
+        engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
+    compare_files(&held, &name);
+    assert!(read_file(&held, "tank", "after") == noise_bytes(5, 1 << 20), "{name}");
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
+}
+
+fn compare_files(held: &Pool, name: &str) {
+    assert!(read_file(held, "tank", "kept") == noise_bytes(1, 3 << 20), "{name}");
+    assert!(read_file(held, "tank", "fsynced") == noise_bytes(2, 100_000), "{name}");
+    assert!(read_file(held, "tank", "fsynced-too") == noise_bytes(3, 100_000), "{name}");
+}
+
+fn compare_after_cut(name: &str, drives: &[Memory]) {
+    let devices: Vec<Arc<dyn Device>> =
+        drives.iter().map(|drive| Arc::new(drive.clone()) as Arc<dyn Device>).collect();
+    let held = engine::pool::import_devices(&devices, "tank", &environment()).unwrap();
+    compare_files(&held, name);
+}
+
+#[test]
+fn a_pool_whose_drives_vanish_goes_on_when_they_are_back() {
+    for (name, shape, drives) in
+        [("single", Shape::Single, 1), ("mirror", Shape::Mirror, 2), ("raidz", Shape::Raidz(1), 3)]
+    {
+        suspend_and_clear(name, shape, drives, &Fault::Gone);
+    }
+}
+
+#[test]
+fn a_pool_whose_drives_cannot_be_written_goes_on_when_they_can() {
+    for (name, shape, drives) in
+        [("single", Shape::Single, 1), ("mirror", Shape::Mirror, 2), ("raidz", Shape::Raidz(1), 3)]
+    {
+        suspend_and_clear(name, shape, drives, &Fault::Write(0..DRIVE_SIZE));
+        // only labels, which come last
+        suspend_and_clear(name, shape, drives, &Fault::Write(0..4 << 20));
+    }
+}
+
+#[test]
+fn what_drives_did_not_keep_is_not_said_to_be_there() {
+    let storm = Storm::new(&[DRIVE_SIZE]);
+    let held = create_pool(&storm, Shape::Single);
+    with_sync_thread(&held, || {
+        write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
+        held.sync().unwrap();
+        let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
+        held.create_filesystem(&child).unwrap();
+        storm.disks()[0].add_fault(Fault::Flush);
+        write_file(&held, "tank/child", "lost", &noise_bytes(2, 100_000));
+        assert!(held.sync().is_err());
+        storm.disks()[0].mend();
+        let refused = held.clear_errors(None);
+        assert!(matches!(refused, Err(engine::Error::Suspended { .. })), "{refused:?}");
+    });
+    drop(held);
+    let folder = write_images("unkept", &[storm.disks()[0].memory()]);
+    let held =
+        engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
+    assert!(read_file(&held, "tank", "kept") == noise_bytes(1, 3 << 20));
+    assert!(held.filesystem("tank/child").unwrap().reader().find(b"lost").unwrap().is_none());
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn a_log_device_that_dies_takes_nothing_with_it() {
+    for fault in [Fault::Flush, Fault::Write(0..DRIVE_SIZE), Fault::Gone] {
+        let name = format!("log-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
+        let storm = Storm::new(&[DRIVE_SIZE; 2]);
+        let [data, log] = &drive_paths(&storm)[..] else { panic!("two drives") };
+        let vdev = |drive: &PathBuf, purpose| NewVdev {
+            layout: Shape::Single,
+            drives: vec![drive.clone()],
+            role: purpose,
+        };
+        let vdevs = vec![vdev(data, Purpose::Data), vdev(log, Purpose::Log)];
+        let held = create_with_vdevs(&storm, vdevs);
+        with_sync_thread(&held, || {
+            let keep = |file: &str, seed, length| {
+                write_file(&held, "tank", file, &noise_bytes(seed, length));
+                held.filesystem("tank").unwrap().fsync(None).unwrap();
+            };
+            keep("kept", 1, 3 << 20);
+            keep("fsynced", 2, 100_000);
+            storm.disks()[1].add_fault(fault.clone());
+            // what was promised before is in the group that is written instead of the next promise
+            keep("fsynced-too", 3, 100_000);
+            for round in 0..3 {
+                keep(&format!("more-{round}"), 4, 10_000);
+                held.sync().unwrap();
+            }
+            assert_ne!(held.status().state, "SUSPENDED", "{name}");
+            compare_files(&held, &name);
+            for seed in 0..3 {
+                let mut drives = storm.journal().cut(storm.journal().len(), seed);
+                compare_after_cut(&name, &drives);
+                // nor is it needed any more
+                drives.truncate(1);
+                let devices = drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>);
+                let how = ImportOptions { allow_missing_logs: true, ..ImportOptions::default() };
+                let devices: Vec<_> = devices.collect();
+                let again =
+                    engine::pool::import_devices_with(&devices, "tank", &how, &environment())
+                        .unwrap();
+                compare_files(&again, &name);
+            }
+            storm.disks()[1].mend();
+        });
+    }
+}
+
+/// A flush of somebody who promises something takes along what a group wrote. If it fails, that group
+/// is not said to be there, although its own flush finds nothing to do.
+#[test]
+fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
+    let storm = Storm::new(&[DRIVE_SIZE]);
+    let held = create_pool(&storm, Shape::Single);
+    with_sync_thread(&held, || {
+        write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
+        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        held.filesystem("tank").unwrap().fsync(None).unwrap();
+        write_file(&held, "tank", "lost", &noise_bytes(2, 100_000));
+        storm.disks()[0].add_fault(Fault::Flush);
+        // it fails, and so does the group that it waits for then
+        assert!(held.filesystem("tank").unwrap().fsync(None).is_err());
+        storm.disks()[0].mend();
+        assert!(held.filesystem("tank").unwrap().fsync(None).is_err());
+        assert!(held.sync().is_err());
+    });
+}
+
+#[test]
+fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
+    let storm = Storm::new(&[DRIVE_SIZE]);
+    let held = create_pool(&storm, Shape::Single);
+    held.set_property("tank", "sync", "always").unwrap();
+    with_sync_thread(&held, || {
+        let live = held.filesystem("tank").unwrap();
+        let (root, new) =
+            (ObjectId::new(live.reader().root_object()), engine::pool::NewInode::default());
+        held.sync().unwrap();
+        storm.disks()[0].add_fault(Fault::Write(0..DRIVE_SIZE));
+        let made = live.create(&credentials(), root, b"made", &new).map(drop);
+        assert_eq!(made.unwrap_err().reason(), Reason::NotCommitted);
+        assert_eq!(live.commit_if_sync_always().unwrap_err().reason(), Reason::NotCommitted);
+        let refused = live.create(&credentials(), root, b"refused", &new).map(drop);
+        assert_eq!(refused.unwrap_err().reason(), Reason::Suspended);
+        storm.disks()[0].mend();
+        held.clear_errors(None).unwrap();
+        live.commit_if_sync_always().unwrap();
+        let again = live.create(&credentials(), root, b"made", &new).map(drop);
+        assert_eq!(again.unwrap_err().reason(), Reason::Exists);
+        assert!(live.reader().find(b"refused").unwrap().is_none());
+    });
+}

@@ -1,0 +1,180 @@
+//! Content that goes to the drives before its group is written: all of it is there afterwards, and
+//! room that was taken for nothing is given up.
+
+use engine::pool::{Environment, NewDataset, OpenFileSystem, Pool, Position, SetAttributes, Shape};
+use units::ObjectId;
+
+use crate::shared_blocks::noise_bytes;
+use crate::test_pool::{
+    TempDir, check_pool, credentials, environment, new_pool, read_file, write_file,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn create_pool(name: &str) -> (TempDir, Pool) {
+    let folder = TempDir::new(name, 3, 256 << 20);
+    let pool = new_pool(&folder, Shape::Raidz(1), 3);
+    let held = engine::pool::create(&pool, &one_worker()).unwrap();
+    (folder, held)
+}
+
+/// Where one who writes is as many as there are processors.
+fn one_worker() -> Environment {
+    Environment { workers: 1, ..environment() }
+}
+
+fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    NewDataset { name: name.to_owned(), properties: properties.iter().map(pair).collect() }
+}
+
+fn object_of(held: &Pool, set: &str, name: &str) -> ObjectId {
+    let found = held.filesystem(set).unwrap().reader().find(name.as_bytes()).unwrap();
+    ObjectId::new(found.unwrap().ino())
+}
+
+fn truncate(live: &OpenFileSystem, file: ObjectId, size: u64) {
+    live.set_attributes(
+        &credentials(),
+        file,
+        &SetAttributes { size: Some(size), ..SetAttributes::default() },
+    )
+    .unwrap();
+}
+
+/// Leaves the pool; nothing of it leaks, and nothing is used twice.
+fn export_and_check(folder: &TempDir, held: Pool) {
+    held.export().unwrap();
+    drop(held);
+    assert_eq!(check_pool(folder, "tank"), Vec::<String>::new());
+}
+
+fn import(folder: &TempDir) -> Pool {
+    engine::pool::import(&[folder.path().into()], "tank", false, &one_worker()).unwrap()
+}
+
+#[test]
+fn it_takes_its_room_at_once_and_is_there_afterwards() {
+    let (folder, held) = create_pool("early");
+    held.sync().unwrap();
+    let before = held.status().allocated;
+    let mut bytes = noise_bytes(1, 5 << 20);
+    write_file(&held, "tank", "file", &bytes);
+    assert!(held.status().allocated >= before + 7 * MIB, "it waits for its group");
+    assert!(read_file(&held, "tank", "file") == bytes);
+    // within the group: written over in part and as a whole, punched, cut off, made longer
+    let (live, file) = (held.filesystem("tank").unwrap(), object_of(&held, "tank", "file"));
+    let mut put = |at: u64, with: &[u8]| {
+        live.write(&credentials(), file, Position::At(at), with).unwrap();
+        let start = usize::try_from(at).unwrap();
+        bytes[start..start + with.len()].copy_from_slice(with);
+    };
+    put(3 * MIB + 77, b"in the midst of a block");
+    put(MIB, &noise_bytes(2, 1 << 20));
+    put(2 * MIB + 5, &noise_bytes(3, 1 << 20));
+    live.punch_hole(&credentials(), file, MIB / 2..MIB).unwrap();
+    bytes[1 << 19..1 << 20].fill(0);
+    truncate(&live, file, 4 * MIB + 99);
+    bytes.truncate((4 << 20) + 99);
+    assert!(read_file(&held, "tank", "file") == bytes);
+    write_file(&held, "tank", "gone", &noise_bytes(4, 2 << 20));
+    let root = ObjectId::new(live.reader().root_object());
+    live.unlink(&credentials(), root, b"gone").unwrap();
+    drop(live);
+    export_and_check(&folder, held);
+    let held = import(&folder);
+    assert!(read_file(&held, "tank", "file") == bytes);
+    // in a later group, over what is on the drives
+    let (live, file) = (held.filesystem("tank").unwrap(), object_of(&held, "tank", "file"));
+    let fresh = noise_bytes(5, 2 << 20);
+    live.write(&credentials(), file, Position::At(MIB), &fresh).unwrap();
+    bytes[1 << 20..3 << 20].copy_from_slice(&fresh);
+    held.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    truncate(&live, file, 0);
+    live.write(&credentials(), file, Position::At(0), &fresh).unwrap();
+    drop(live);
+    assert!(read_file(&held, "tank", "file") == fresh);
+    held.rollback_dataset("tank").unwrap();
+    assert!(read_file(&held, "tank", "file") == bytes);
+    export_and_check(&folder, held);
+}
+
+/// As OpenZFS counts it: the space of parity is no part of a file, nor of what its owner has.
+#[test]
+fn a_file_takes_what_it_has_without_parity() {
+    let (folder, held) = create_pool("early-space");
+    write_file(&held, "tank", "file", &noise_bytes(1, 128 << 10));
+    write_file(&held, "tank", "small", &noise_bytes(2, 3000));
+    held.sync().unwrap();
+    let space = |name: &str| {
+        let live = held.filesystem("tank").unwrap();
+        live.reader().find(name.as_bytes()).unwrap().unwrap().allocated()
+    };
+    // 384 sectors of 512 bytes with parity, each of which stands for 341 bytes, and the dnode
+    assert_eq!(space("file"), 384 * 341 + 512);
+    // a sector of 4 KiB and its parity
+    assert_eq!(space("small"), 16 * 341 + 512);
+    export_and_check(&folder, held);
+}
+
+#[test]
+fn what_is_destroyed_before_its_group_gives_its_room_up() {
+    let (folder, held) = create_pool("early-destroyed");
+    held.create_filesystem(&new_dataset("tank/gone", &[])).unwrap();
+    held.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
+    held.sync().unwrap();
+    let open = held.filesystem("tank/gone").unwrap();
+    write_file(&held, "tank/gone", "file", &noise_bytes(1, 3 << 20));
+    held.volume("tank/vol").unwrap().write(MIB, &noise_bytes(2, 2 << 20)).unwrap();
+    held.destroy("tank/gone").unwrap();
+    held.destroy("tank/vol").unwrap();
+    // what is written while its dataset goes is lost, but not its room
+    held.create_filesystem(&new_dataset("tank/back", &[])).unwrap();
+    held.create_snapshots(&["tank/back@one".to_owned()]).unwrap();
+    write_file(&held, "tank/back", "file", &noise_bytes(3, 3 << 20));
+    held.rollback_dataset("tank/back").unwrap();
+    drop(open);
+    export_and_check(&folder, held);
+}
+
+#[test]
+fn it_is_stored_as_the_dataset_wants_it() {
+    let (folder, held) = create_pool("early-kinds");
+    let kinds = [
+        ("twice", &[("copies", "2")][..]),
+        ("strong", &[("checksum", "blake3"), ("compression", "zstd")]),
+        ("alike", &[("dedup", "on")]),
+        ("large", &[("recordsize", "1M"), ("compression", "off")]),
+        ("small", &[("recordsize", "4K")]),
+        ("always", &[("sync", "always")]),
+    ];
+    let bytes = |seed: u32| {
+        let mut bytes = noise_bytes(seed, 3 << 20);
+        // some of it gets smaller, and some is nothing but zeros
+        bytes[1 << 20..(1 << 20) + 300_000].fill(7);
+        bytes[2 << 20..(2 << 20) + 500_000].fill(0);
+        bytes
+    };
+    for (seed, (name, properties)) in (0..).zip(kinds) {
+        let name = format!("tank/{name}");
+        held.create_filesystem(&new_dataset(&name, properties)).unwrap();
+        write_file(&held, &name, "file", &bytes(seed));
+        write_file(&held, &name, "again", &bytes(seed));
+    }
+    held.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
+    held.volume("tank/vol").unwrap().write(5000, &bytes(9)).unwrap();
+    held.volume("tank/vol").unwrap().write(MIB, &bytes(8)[..400_000]).unwrap();
+    export_and_check(&folder, held);
+    let held = import(&folder);
+    for (seed, (name, _)) in (0..).zip(kinds) {
+        for file in ["file", "again"] {
+            assert!(read_file(&held, &format!("tank/{name}"), file) == bytes(seed), "{name}");
+        }
+    }
+    let mut wanted = vec![0; 4 << 20];
+    wanted[5000..5000 + (3 << 20)].copy_from_slice(&bytes(9));
+    wanted[1 << 20..(1 << 20) + 400_000].copy_from_slice(&bytes(8)[..400_000]);
+    let mut found = vec![1; 4 << 20];
+    held.volume("tank/vol").unwrap().read(0, &mut found).unwrap();
+    assert!(found == wanted);
+}
