@@ -108,7 +108,8 @@ fn of_objset(
 fn range(damage: &Damage, dnode: Option<&Dnode>) -> (Part, std::ops::Range<u64>) {
     let place = damage.place;
     let block = place.block.get();
-    if place.level == LEVEL || place.block == dmu::SPILL || damage.kind == ObjectType::OBJSET {
+    if place.level == LEVEL || place.block == dmu::SPILL_BLOCK || damage.kind == ObjectType::OBJSET
+    {
         return (Part::Rest, 0..0);
     }
     let Some(dnode) = dnode else { return (Part::Content, 0..u64::MAX) };

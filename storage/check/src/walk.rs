@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use dmu::{Found, Next, Objset, Plan};
+use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use ondisk::objset::LogHeader;
 use ondisk::{Blkptr, ObjectType};
 use units::{ObjectId, ObjsetId, Place, Txg};
@@ -70,12 +70,12 @@ impl Inner {
                 return true;
             }
         };
-        let plan = Plan { since: task.since, holes: false, from: task.from };
+        let plan = WalkOptions { born_after: task.since, include_holes: false, start: task.from };
         let mut gathered = Gathered::default();
         let mut own = Tally::default();
         let complete = objset.walk(&plan, &mut |place, found| {
             if self.job.cancel.is_cancelled() {
-                return Next::Stop;
+                return WalkControl::Stop;
             }
             self.found(place, &found, examiner, &mut gathered, &mut own)
         });
@@ -108,16 +108,16 @@ impl Inner {
     fn found(
         &self,
         place: Place,
-        found: &Found<'_>,
+        found: &BlockVisit<'_>,
         examiner: &Arc<Examiner>,
         gathered: &mut Gathered,
         own: &mut Tally,
-    ) -> Next {
+    ) -> WalkControl {
         let pointer = match found {
-            Found::Pointer(pointer) => pointer,
-            Found::Trouble(error) => {
+            BlockVisit::Pointer(pointer) => pointer,
+            BlockVisit::Error(error) => {
                 trouble(error, ObjectType::NONE, own);
-                return Next::Deeper;
+                return WalkControl::Descend;
             }
         };
         gathered.features.merge(FeatureSet::of_block(pointer));
@@ -125,27 +125,27 @@ impl Inner {
             Blkptr::Regular(block) => block,
             Blkptr::Embedded(_) => {
                 own.embedded += 1;
-                return Next::Deeper;
+                return WalkControl::Descend;
             }
             Blkptr::Redacted(_) => {
                 own.redacted += 1;
-                return Next::Skip;
+                return WalkControl::SkipChildren;
             }
-            Blkptr::Hole(_) => return Next::Skip,
+            Blkptr::Hole(_) => return WalkControl::SkipChildren,
         };
         let is_root = block.kind == ObjectType::OBJSET;
         if !is_root && self.is_known(pointer) {
-            return Next::Skip;
+            return WalkControl::SkipChildren;
         }
         // what the walk itself reads is examined as it is read
         if is_root || place.level.get() > 0 || place.object == ObjectId::META {
-            return Next::Deeper;
+            return WalkControl::Descend;
         }
         if let Some(item) = examiner.first_reference(block, place) {
             // the pieces of a gang block are known by its header only
             if self.metadata_only && !block.kind.is_metadata() && !block.is_gang() {
                 self.pass_over(&item, own);
-                return Next::Deeper;
+                return WalkControl::Descend;
             }
             gathered.batch.push(item);
             gathered.bytes += u64::from(block.psize);
@@ -153,7 +153,7 @@ impl Inner {
                 self.flush(gathered, own);
             }
         }
-        Next::Deeper
+        WalkControl::Descend
     }
 
     /// Whether a block of the checkpoint is one of the present state, too.
@@ -186,7 +186,7 @@ fn trouble(error: &dmu::Error, kind: ObjectType, tally: &mut Tally) {
         _ => {
             tally.lost += 1;
             let why = Some(error.to_string());
-            let place = error.place();
+            let place = error.zbookmark();
             tally.damage(Damage { place, kind, lost: true, leaves: Vec::new(), why });
         }
     }

@@ -14,81 +14,81 @@ pub enum Error {
     },
     /// A block, whose checksum is right, breaks a rule of the format (Corrupt), or is newer than
     /// this version (Unsupported).
-    #[error("{place}: {why}")]
+    #[error("{zbookmark}: {why}")]
     Corrupt {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
         /// The rule.
         why: ondisk::Error,
     },
     /// A block pointer is not of the object in which it stands (Corrupt).
-    #[error("{place}: the pointer's {field} is {found}, but its object wants {wanted}")]
+    #[error("{zbookmark}: the pointer's {field} is {found}, but its object wants {expected}")]
     Mismatch {
         /// Where the pointer stands.
-        place: Place,
+        zbookmark: Place,
         /// What differs: level, type, size.
         field: &'static str,
         /// What the object wants.
-        wanted: u64,
+        expected: u64,
         /// What the pointer says.
         found: u64,
     },
     /// A block number that the object's tree does not reach (Corrupt).
-    #[error("{place}: the object's tree does not reach so far")]
+    #[error("{zbookmark}: the object's tree does not reach so far")]
     OutOfTree {
         /// The block.
-        place: Place,
+        zbookmark: Place,
     },
     /// There is no object of this number.
-    #[error("objset {} has no object {}", .place.objset, .place.object)]
+    #[error("objset {} has no object {}", .zbookmark.objset, .zbookmark.object)]
     NoSuchObject {
         /// The object.
-        place: Place,
+        zbookmark: Place,
     },
     /// There is an object of this number already.
-    #[error("objset {} has an object {} already", .place.objset, .place.object)]
+    #[error("objset {} has an object {} already", .zbookmark.objset, .zbookmark.object)]
     Exists {
         /// The object.
-        place: Place,
+        zbookmark: Place,
     },
     /// The object set was opened to be read.
-    #[error("objset {} was opened read-only", .place.objset)]
+    #[error("objset {} was opened read-only", .zbookmark.objset)]
     ReadOnly {
         /// The object.
-        place: Place,
+        zbookmark: Place,
     },
     /// The size of blocks can be changed while there is one at most.
-    #[error("{place}: the object has more than one block, their size is fixed")]
-    TooLate {
+    #[error("{zbookmark}: the object has more than one block, their size is fixed")]
+    BlockSizeFixed {
         /// The block beyond.
-        place: Place,
+        zbookmark: Place,
     },
     /// The pointer to the object set is empty.
-    #[error("objset {} has no content", .place.objset)]
+    #[error("objset {} has no content", .zbookmark.objset)]
     NoContent {
         /// The object set.
-        place: Place,
+        zbookmark: Place,
     },
 }
 
 impl Error {
     /// Where the fault is.
-    pub const fn place(&self) -> Place {
+    pub const fn zbookmark(&self) -> Place {
         match self {
             Self::Read { source } => source.place(),
-            Self::Corrupt { place, .. }
-            | Self::Mismatch { place, .. }
-            | Self::OutOfTree { place }
-            | Self::NoSuchObject { place }
-            | Self::Exists { place }
-            | Self::ReadOnly { place }
-            | Self::TooLate { place }
-            | Self::NoContent { place } => *place,
+            Self::Corrupt { zbookmark: place, .. }
+            | Self::Mismatch { zbookmark: place, .. }
+            | Self::OutOfTree { zbookmark: place }
+            | Self::NoSuchObject { zbookmark: place }
+            | Self::Exists { zbookmark: place }
+            | Self::ReadOnly { zbookmark: place }
+            | Self::BlockSizeFixed { zbookmark: place }
+            | Self::NoContent { zbookmark: place } => *place,
         }
     }
 
     /// Whether it says that there is nothing, and not that something is wrong.
-    pub const fn is_absence(&self) -> bool {
+    pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::NoSuchObject { .. } | Self::NoContent { .. })
     }
 }

@@ -10,29 +10,29 @@
     deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+mod dirty;
 mod error;
-mod live;
 pub mod memory;
 mod object;
-mod objects;
+mod object_iter;
 mod objset;
-mod pieces;
-mod recent;
-mod shape;
+mod recent_blocks;
+mod segments;
 mod sync;
 mod tree;
+mod tree_shape;
 mod walk;
 
+pub use dirty::{LongWrite, NewObject, PendingWrite, WriteThrough};
 pub use error::Error;
-pub use live::{Early, LongWrite, NewObject, Underway};
-pub use object::{Object, SPILL};
-pub use objects::Objects;
-pub(crate) use objset::live_place;
-pub use objset::{Objset, Special};
-pub use pieces::{Piece, Pieces};
-pub use recent::Recent;
-pub use sync::{Changed, Form, Ledger, Synced, Syncing, Wanted};
-pub use walk::{Found, Next, Plan};
+pub use object::{Object, SPILL_BLOCK};
+pub use object_iter::ObjectIter;
+pub(crate) use objset::dnode_zbookmark;
+pub use objset::{Objset, SpecialObject};
+pub use recent_blocks::RecentBlocks;
+pub use segments::{BlockSegment, BlockSegments};
+pub use sync::{BlockLedger, DnodeChange, Form, PolicyQuery, SyncContext, SyncOutput};
+pub use walk::{BlockVisit, WalkControl, WalkOptions};
 
 /// What asking for something of an object set gives.
 pub type Result<T> = std::result::Result<T, Error>;

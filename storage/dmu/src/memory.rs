@@ -11,55 +11,59 @@ use parking_lot::Mutex;
 use units::{ObjsetId, Place, Txg, VdevId};
 use zio::{Block, Error, Key, Policy, Sink, Sought, Source, WriteRequest};
 
-use crate::{Early, Ledger, Objset, Result, Synced, Syncing, Wanted};
+use crate::{BlockLedger, Objset, PolicyQuery, Result, SyncContext, SyncOutput, WriteThrough};
 
 /// Blocks by where they are.
-type Blocks = HashMap<u64, Vec<u8>>;
+type BlockMap = HashMap<u64, Vec<u8>>;
 
 /// Holds blocks. Nothing is compressed or checked, and no space is used again. As on drives, what is
 /// freed can be read for a while: until the group after that one is written.
 #[derive(Debug, Default)]
-pub struct Memory {
-    blocks: Mutex<Blocks>,
+pub struct MemoryStore {
+    blocks: Mutex<BlockMap>,
     /// What was freed of late, and before that.
-    late: Mutex<(Blocks, Blocks)>,
-    next: Mutex<u64>,
+    recently_freed: Mutex<(BlockMap, BlockMap)>,
+    next_offset: Mutex<u64>,
     freed: Mutex<Vec<Blkptr>>,
     /// Those that cannot be read.
-    lost: Mutex<HashSet<u64>>,
+    unreadable: Mutex<HashSet<u64>>,
     /// How many reads go well before all fail; `None`: all go well.
-    good_reads: Mutex<Option<usize>>,
+    reads_before_failure: Mutex<Option<usize>>,
 }
 
-impl Memory {
+impl MemoryStore {
     /// Another one that holds the same.
     #[must_use]
-    pub fn copy(&self) -> Arc<Self> {
-        let (blocks, next) = (self.blocks.lock().clone(), *self.next.lock());
-        Arc::new(Self { blocks: Mutex::new(blocks), next: Mutex::new(next), ..Self::default() })
+    pub fn duplicate(&self) -> Arc<Self> {
+        let (blocks, next) = (self.blocks.lock().clone(), *self.next_offset.lock());
+        Arc::new(Self {
+            blocks: Mutex::new(blocks),
+            next_offset: Mutex::new(next),
+            ..Self::default()
+        })
     }
 
     /// How many blocks are held.
-    pub fn count(&self) -> usize {
+    pub fn block_count(&self) -> usize {
         self.blocks.lock().len()
     }
 
     /// A block cannot be read any more.
-    pub fn lose(&self, pointer: &Blkptr) {
+    pub fn make_unreadable(&self, pointer: &Blkptr) {
         if let Blkptr::Regular(block) = pointer
             && let Some(dva) = block.dvas[0]
         {
-            self.lost.lock().insert(dva.offset);
+            self.unreadable.lock().insert(dva.offset);
         }
     }
 
     /// After so many reads all others fail, until this is called again; `None`: none fails.
     pub fn fail_after(&self, reads: Option<usize>) {
-        *self.good_reads.lock() = reads;
+        *self.reads_before_failure.lock() = reads;
     }
 
-    fn is_failing(&self) -> bool {
-        let mut left = self.good_reads.lock();
+    fn should_fail_read(&self) -> bool {
+        let mut left = self.reads_before_failure.lock();
         let Some(left) = &mut *left else { return false };
         let is_out = *left == 0;
         *left = left.saturating_sub(1);
@@ -72,10 +76,10 @@ impl Memory {
     }
 
     /// Writes a group of an object set into this memory; blocks that die are freed.
-    pub fn sync(&self, objset: &Objset, txg: Txg) -> Result<Synced> {
+    pub fn sync_objset(&self, objset: &Objset, txg: Txg) -> Result<SyncOutput> {
         let policy = |_| Policy::default();
-        let ledger = Frees { memory: self, txg };
-        let syncing = Syncing {
+        let ledger = FreeingLedger { store: self, txg };
+        let syncing = SyncContext {
             txg,
             sink: self,
             ledger: &ledger,
@@ -84,7 +88,7 @@ impl Memory {
             form: crate::Form::default(),
         };
         let synced = objset.sync(&syncing, &mut |_| {});
-        let mut late = self.late.lock();
+        let mut late = self.recently_freed.lock();
         late.1 = std::mem::take(&mut late.0);
         drop(late);
         synced
@@ -92,77 +96,77 @@ impl Memory {
 }
 
 /// A live object set in memory in which nothing is yet, and the memory.
-pub fn blank(kind: Kind) -> (Objset, Arc<Memory>) {
-    let memory = Arc::new(Memory::default());
+pub fn empty_objset(kind: Kind) -> (Objset, Arc<MemoryStore>) {
+    let memory = Arc::new(MemoryStore::default());
     let id = if kind == Kind::Meta { ObjsetId::MOS } else { ObjsetId::new(54) };
-    (Objset::blank(Arc::clone(&memory) as Arc<dyn Source>, id, kind, None), memory)
+    (Objset::new_empty(Arc::clone(&memory) as Arc<dyn Source>, id, kind, None), memory)
 }
 
 /// Stores content in memory before its group is written.
-pub struct Ahead {
-    memory: Arc<Memory>,
-    unwanted: Mutex<Vec<Blkptr>>,
-    writers: AtomicUsize,
+pub struct MemoryWriteThrough {
+    store: Arc<MemoryStore>,
+    orphans: Mutex<Vec<Blkptr>>,
+    active_writers: AtomicUsize,
 }
 
-impl Ahead {
+impl MemoryWriteThrough {
     /// In that memory.
-    pub fn of(memory: &Arc<Memory>) -> Arc<Self> {
+    pub fn new(memory: &Arc<MemoryStore>) -> Arc<Self> {
         Arc::new(Self {
-            memory: Arc::clone(memory),
-            unwanted: Mutex::default(),
-            writers: AtomicUsize::new(0),
+            store: Arc::clone(memory),
+            orphans: Mutex::default(),
+            active_writers: AtomicUsize::new(0),
         })
     }
 
     /// Frees what is not wanted of groups up to that one.
-    pub fn give_up(&self, txg: Txg) {
-        self.unwanted.lock().retain(|pointer| {
+    pub fn free_orphans(&self, txg: Txg) {
+        self.orphans.lock().retain(|pointer| {
             let is_later = pointer.birth() > txg;
             if !is_later {
-                self.memory.free(pointer, txg);
+                self.store.free(pointer, txg);
             }
             is_later
         });
     }
 }
 
-impl Early for Ahead {
-    fn policy(&self, _: Wanted) -> Option<Policy> {
+impl WriteThrough for MemoryWriteThrough {
+    fn write_policy(&self, _: PolicyQuery) -> Option<Policy> {
         Some(Policy::default())
     }
 
     fn sink(&self) -> &dyn Sink {
-        &*self.memory
+        &*self.store
     }
 
-    fn writers(&self) -> &AtomicUsize {
-        &self.writers
+    fn active_writers(&self) -> &AtomicUsize {
+        &self.active_writers
     }
 
-    fn crowd(&self) -> usize {
+    fn min_writers(&self) -> usize {
         0
     }
 
-    fn unwanted(&self, pointer: &Blkptr) {
-        self.unwanted.lock().push(pointer.clone());
+    fn add_orphan(&self, pointer: &Blkptr) {
+        self.orphans.lock().push(pointer.clone());
     }
 }
 
-struct Frees<'a> {
-    memory: &'a Memory,
+struct FreeingLedger<'a> {
+    store: &'a MemoryStore,
     txg: Txg,
 }
 
-impl Ledger for Frees<'_> {
-    fn born(&self, _: &Blkptr) {}
+impl BlockLedger for FreeingLedger<'_> {
+    fn block_born(&self, _: &Blkptr) {}
 
-    fn kill(&self, pointer: &Blkptr) {
-        self.memory.free(pointer, self.txg);
+    fn block_kill(&self, pointer: &Blkptr) {
+        self.store.free(pointer, self.txg);
     }
 }
 
-impl Sink for Memory {
+impl Sink for MemoryStore {
     fn write(&self, request: &WriteRequest<'_>) -> std::result::Result<Blkptr, Error> {
         let WriteRequest { data, kind, level, fill, txg, previous, .. } = *request;
         let lsize = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -174,7 +178,7 @@ impl Sink for Memory {
                 old.dvas[0].map_or(0, |dva| dva.offset)
             }
             _ => {
-                let mut next = self.next.lock();
+                let mut next = self.next_offset.lock();
                 let offset = *next;
                 *next = next.saturating_add(lsize.into());
                 offset
@@ -212,13 +216,13 @@ impl Sink for Memory {
             let offset = block.dvas[0].map_or(0, |dva| dva.offset);
             let content = self.blocks.lock().remove(&offset);
             let content = content.unwrap_or_else(|| panic!("freed twice: {block:?}"));
-            self.late.lock().0.insert(offset, content);
+            self.recently_freed.lock().0.insert(offset, content);
             self.freed.lock().push(pointer.clone());
         }
     }
 }
 
-impl Source for Memory {
+impl Source for MemoryStore {
     fn read(
         &self,
         pointer: &Blkptr,
@@ -228,10 +232,10 @@ impl Source for Memory {
         let found = match pointer {
             Blkptr::Regular(block) => {
                 let offset = block.dvas[0].map_or(0, |dva| dva.offset);
-                let is_lost = self.lost.lock().contains(&offset) || self.is_failing();
+                let is_lost = self.unreadable.lock().contains(&offset) || self.should_fail_read();
                 let found = self.blocks.lock().get(&offset).cloned();
                 let late = || {
-                    let late = self.late.lock();
+                    let late = self.recently_freed.lock();
                     late.0.get(&offset).or_else(|| late.1.get(&offset)).cloned()
                 };
                 found.or_else(late).filter(|_| !is_lost)

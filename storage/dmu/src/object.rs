@@ -9,27 +9,27 @@ use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Place};
 use zio::{Block, Sought};
 
-use crate::live::entry::Spill;
-use crate::live::{Entry, see};
-use crate::tree::Tree;
-use crate::walk::{Found, Next, Plan, walk_tree};
-use crate::{Error, Objset, Pieces, Result};
+use crate::dirty::record::SpillLocation;
+use crate::dirty::{DirtyObject, lookup};
+use crate::tree::DnodeTree;
+use crate::walk::{BlockVisit, WalkControl, WalkOptions, walk_tree};
+use crate::{BlockSegments, Error, Objset, Result};
 
 /// Who asks for so many bytes at once reads a long stretch.
-const LONG: usize = 512 << 10;
+const LONG_READ: usize = 512 << 10;
 /// So many blocks are read together at most.
-const RUN: usize = 64;
+const READ_RUN_BLOCKS: usize = 64;
 
 /// The block number that stands for the spill block in a [`Place`] (DMU_SPILL_BLKID).
-pub const SPILL: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
+pub const SPILL_BLOCK: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
 
 /// An object of an object set. Cheap to clone; a clone shares the blocks that were used last.
 #[derive(Clone)]
 pub struct Object {
     objset: Objset,
-    pub(crate) tree: Arc<Tree>,
+    pub(crate) tree: Arc<DnodeTree>,
     /// Of a live object set: what is changed.
-    entry: Option<Arc<Entry>>,
+    entry: Option<Arc<DirtyObject>>,
 }
 
 impl std::fmt::Debug for Object {
@@ -39,16 +39,20 @@ impl std::fmt::Debug for Object {
 }
 
 impl Object {
-    pub(crate) fn new(objset: Objset, tree: Arc<Tree>) -> Self {
+    pub(crate) fn new(objset: Objset, tree: Arc<DnodeTree>) -> Self {
         Self { objset, tree, entry: None }
     }
 
     /// One of a live object set. `tree` has the dnode as it is now.
-    pub(crate) fn live(objset: Objset, tree: Arc<Tree>, entry: Arc<Entry>) -> Self {
+    pub(crate) fn new_writable(
+        objset: Objset,
+        tree: Arc<DnodeTree>,
+        entry: Arc<DirtyObject>,
+    ) -> Self {
         Self { objset, tree, entry: Some(entry) }
     }
 
-    pub(crate) fn entry(&self) -> Option<&Arc<Entry>> {
+    pub(crate) fn entry(&self) -> Option<&Arc<DirtyObject>> {
         self.entry.as_ref()
     }
 
@@ -79,19 +83,19 @@ impl Object {
 
     /// The block in which the bonus goes on, if there is one.
     pub fn spill(&self) -> Result<Option<Block>> {
-        let below = match self.entry().map(|entry| entry.state.read().spill_now()) {
-            Some(Spill::Here(spill)) => return Ok(spill),
-            Some(Spill::Below(pointer)) => pointer,
+        let below = match self.entry().map(|entry| entry.state.read().lookup_spill()) {
+            Some(SpillLocation::InMemory(spill)) => return Ok(spill),
+            Some(SpillLocation::OnDisk(pointer)) => pointer,
             None => self.dnode().spill.clone(),
         };
         let Some(pointer) = below.filter(|pointer| !pointer.is_hole()) else { return Ok(None) };
-        let place = self.spill_place();
-        judge_spill(&pointer, self.dnode(), place)?;
+        let place = self.spill_zbookmark();
+        validate_spill(&pointer, self.dnode(), place)?;
         Ok(Some(self.tree.source.read(&pointer, place, self.tree.key.as_ref())?))
     }
 
-    fn spill_place(&self) -> Place {
-        self.tree.place(0, SPILL.get())
+    fn spill_zbookmark(&self) -> Place {
+        self.tree.zbookmark(0, SPILL_BLOCK.get())
     }
 
     /// Bytes of a data block.
@@ -105,8 +109,8 @@ impl Object {
     }
 
     /// Where a data block of it belongs, for errors.
-    pub fn place(&self, block: BlockId) -> Place {
-        self.tree.place(0, block.get())
+    pub fn zbookmark(&self, block: BlockId) -> Place {
+        self.tree.zbookmark(0, block.get())
     }
 
     /// The pointer to a block of any level; a hole where it, or one above it, is. What waits to be
@@ -117,33 +121,33 @@ impl Object {
 
     /// A data block; `None` in a hole and beyond the last.
     pub fn block(&self, block: BlockId) -> Result<Option<Block>> {
-        self.content(block.get())
+        self.read_block(block.get())
     }
 
-    fn content(&self, block: u64) -> Result<Option<Block>> {
+    fn read_block(&self, block: u64) -> Result<Option<Block>> {
         match self.entry() {
-            Some(entry) => see::block(entry, block),
+            Some(entry) => lookup::read_block(entry, block),
             None => self.tree.block(block),
         }
     }
 
     /// The same, for who reads a long stretch: zeros in a hole.
-    fn content_into(&self, block: u64, into: &mut [u8]) -> Result<()> {
+    fn read_block_into(&self, block: u64, into: &mut [u8]) -> Result<()> {
         let length = match self.entry() {
-            Some(entry) => see::block_into(entry, block, into)?,
+            Some(entry) => lookup::read_block_into(entry, block, into)?,
             None => self.tree.block_into(block, into)?,
         };
         match length {
             Some(length) if length == into.len() => {}
-            Some(_) => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
+            Some(_) => return Err(Error::OutOfTree { zbookmark: self.tree.zbookmark(0, block) }),
             None => into.fill(0),
         }
         Ok(())
     }
 
     /// The same, for who reads all and each block once: no cache takes it in.
-    pub fn block_once(&self, block: BlockId) -> Result<Option<Block>> {
-        self.tree.block_once(block.get())
+    pub fn block_uncached(&self, block: BlockId) -> Result<Option<Block>> {
+        self.tree.block_uncached(block.get())
     }
 
     /// Content from `offset` on: zeros in holes and beyond the last block.
@@ -152,7 +156,7 @@ impl Object {
         let (mut block, skip) = (offset / size, usize::try_from(offset % size).unwrap_or(0));
         let count = NonZeroUsize::try_from(size).unwrap_or(NonZeroUsize::MAX);
         let whole = count.get();
-        let is_long = into.len() >= LONG;
+        let is_long = into.len() >= LONG_READ;
         let head = if skip > 0 { whole.saturating_sub(skip).min(into.len()) } else { 0 };
         let (head, rest) = into.split_at_mut(head);
         if !head.is_empty() {
@@ -161,7 +165,7 @@ impl Object {
         }
         let long = if is_long { rest.len().saturating_sub(rest.len() % count) } else { 0 };
         let (long, rest) = rest.split_at_mut(long);
-        for run in long.chunks_mut(whole.saturating_mul(RUN)) {
+        for run in long.chunks_mut(whole.saturating_mul(READ_RUN_BLOCKS)) {
             self.read_run(block, whole, run)?;
             let blocks = u64::try_from(run.len() / count).unwrap_or(u64::MAX);
             block = block.saturating_add(blocks);
@@ -175,13 +179,13 @@ impl Object {
 
     /// A part of a block.
     fn read_part(&self, block: u64, skip: usize, into: &mut [u8]) -> Result<()> {
-        let Some(content) = self.content(block)? else {
+        let Some(content) = self.read_block(block)? else {
             into.fill(0);
             return Ok(());
         };
         match content.get(skip..skip.saturating_add(into.len())) {
             Some(bytes) => into.copy_from_slice(bytes),
-            None => return Err(Error::OutOfTree { place: self.tree.place(0, block) }),
+            None => return Err(Error::OutOfTree { zbookmark: self.tree.zbookmark(0, block) }),
         }
         Ok(())
     }
@@ -190,7 +194,9 @@ impl Object {
     fn read_run(&self, first: u64, whole: usize, run: &mut [u8]) -> Result<()> {
         let pointers: Vec<_> = (first..)
             .take(run.len().div_ceil(whole))
-            .map(|block| self.on_drives(block).map(|pointer| (self.tree.place(0, block), pointer)))
+            .map(|block| {
+                self.pointer_on_disk(block).map(|pointer| (self.tree.zbookmark(0, block), pointer))
+            })
             .collect();
         let mut wanted: Vec<Sought<'_>> = (run.chunks_mut(whole).zip(&pointers))
             .filter_map(|(into, found)| {
@@ -202,16 +208,16 @@ impl Object {
         let mut done = wanted.into_iter().map(|wanted| wanted.done).collect::<Vec<_>>().into_iter();
         for ((block, into), pointer) in (first..).zip(run.chunks_mut(whole)).zip(&pointers) {
             if pointer.is_none() || !done.next().unwrap_or(false) {
-                self.content_into(block, into)?;
+                self.read_block_into(block, into)?;
             }
         }
         Ok(())
     }
 
     /// What points to a block, if that is on the drives as it is now.
-    fn on_drives(&self, block: u64) -> Option<Blkptr> {
+    fn pointer_on_disk(&self, block: u64) -> Option<Blkptr> {
         let pointer = match self.entry() {
-            Some(entry) => see::tree_of(entry, block)?.find(0, block),
+            Some(entry) => lookup::base_tree_of(entry, block)?.find(0, block),
             None => self.tree.find(0, block),
         };
         let pointer = pointer.ok().map(|spot| spot.pointer).filter(|pointer| !pointer.is_hole());
@@ -224,11 +230,11 @@ impl Object {
 
     /// The content of a run of blocks, a piece at a time, without a copy; holes of any size are
     /// one piece each. The run ends with the last block.
-    pub fn blocks(&self, range: std::ops::Range<BlockId>) -> Pieces {
+    pub fn segments(&self, range: std::ops::Range<BlockId>) -> BlockSegments {
         let (start, end) = (range.start.get(), range.end.get());
         match self.entry() {
-            Some(entry) => Pieces::live(Arc::clone(entry), start, end),
-            None => Pieces::new(Arc::clone(&self.tree), start, end),
+            Some(entry) => BlockSegments::new_dirty(Arc::clone(entry), start, end),
+            None => BlockSegments::new(Arc::clone(&self.tree), start, end),
         }
     }
 
@@ -237,7 +243,7 @@ impl Object {
         let size = u64::from(self.block_size());
         let mut block = from.checked_div(size).unwrap_or(u64::MAX);
         if let Some(entry) = self.entry() {
-            let found = see::next_data(entry, block)?;
+            let found = lookup::next_data(entry, block)?;
             return Ok(found.map(|block| block.saturating_mul(size).max(from)));
         }
         while block < self.tree.end_block() {
@@ -245,8 +251,8 @@ impl Object {
             if !spot.pointer.is_hole() {
                 return Ok(Some(block.saturating_mul(size).max(from)));
             }
-            let above = self.tree.shape.above(spot.level, block);
-            block = self.tree.shape.end(spot.level, above).max(block.saturating_add(1));
+            let above = self.tree.shape.ancestor(spot.level, block);
+            block = self.tree.shape.end_data_block(spot.level, above).max(block.saturating_add(1));
         }
         Ok(None)
     }
@@ -256,7 +262,7 @@ impl Object {
         let size = u64::from(self.block_size());
         let mut block = from.checked_div(size).unwrap_or(u64::MAX);
         if let Some(entry) = self.entry() {
-            return Ok(see::next_hole(entry, block)?.saturating_mul(size).max(from));
+            return Ok(lookup::next_hole(entry, block)?.saturating_mul(size).max(from));
         }
         while block < self.tree.end_block() {
             if self.tree.find(0, block)?.pointer.is_hole() {
@@ -270,20 +276,24 @@ impl Object {
     /// Shows every pointer of the object to `visit`, those of indirect blocks before what is below
     /// them, the spill's last. What cannot be read is told to `visit`, and the rest goes on.
     /// Gives whether the end was reached.
-    pub fn walk(&self, plan: &Plan, visit: &mut dyn FnMut(Place, Found<'_>) -> Next) -> bool {
+    pub fn walk(
+        &self,
+        plan: &WalkOptions,
+        visit: &mut dyn FnMut(Place, BlockVisit<'_>) -> WalkControl,
+    ) -> bool {
         walk_tree(&self.tree, plan, visit)
     }
 }
 
 /// Whether a pointer can be that to the spill block.
-pub(crate) fn judge_spill(pointer: &Blkptr, dnode: &Dnode, place: Place) -> Result<()> {
+pub(crate) fn validate_spill(pointer: &Blkptr, dnode: &Dnode, place: Place) -> Result<()> {
     let facts = [
         ("level", 0, u64::from(pointer.level().get())),
         ("type", u64::from(dnode.bonus_kind.0), u64::from(pointer.kind().0)),
     ];
     for (field, wanted, found) in facts {
         if wanted != found && !matches!(pointer, Blkptr::Redacted(_) | Blkptr::Hole(_)) {
-            return Err(Error::Mismatch { place, field, wanted, found });
+            return Err(Error::Mismatch { zbookmark: place, field, expected: wanted, found });
         }
     }
     Ok(())

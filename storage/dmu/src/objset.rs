@@ -8,15 +8,15 @@ use ondisk::{Blkptr, ObjectType};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place};
 use zio::{Block, Key, Source};
 
-use crate::live::{Live, NewObject};
-use crate::recent::Recent;
-use crate::tree::Tree;
-use crate::walk::{Found, Next, Plan, walk_objset};
-use crate::{Error, Object, Objects, Result};
+use crate::dirty::{DirtyObjset, NewObject};
+use crate::recent_blocks::RecentBlocks;
+use crate::tree::DnodeTree;
+use crate::walk::{BlockVisit, WalkControl, WalkOptions, walk_objset};
+use crate::{Error, Object, ObjectIter, Result};
 
 /// The objects that stand in the root block and have no number among the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Special {
+pub enum SpecialObject {
     /// The array of dnodes.
     Meta,
     /// The table of space by owner.
@@ -27,7 +27,7 @@ pub enum Special {
     ProjectUsed,
 }
 
-impl Special {
+impl SpecialObject {
     /// The number that stands for it in a [`Place`].
     pub const fn id(self) -> ObjectId {
         match self {
@@ -39,12 +39,12 @@ impl Special {
     }
 
     /// Whether that number is one of theirs.
-    pub fn is(id: ObjectId) -> bool {
-        id == ObjectId::META || Self::of(id).is_some()
+    pub fn is_special(id: ObjectId) -> bool {
+        id == ObjectId::META || Self::from_id(id).is_some()
     }
 
     /// The one of that number, the array of dnodes apart.
-    pub(crate) fn of(id: ObjectId) -> Option<Self> {
+    pub(crate) fn from_id(id: ObjectId) -> Option<Self> {
         [Self::UserUsed, Self::GroupUsed, Self::ProjectUsed]
             .into_iter()
             .find(|which| which.id() == id)
@@ -52,35 +52,35 @@ impl Special {
 }
 
 /// The dnode of one of the objects in a root block.
-fn header_dnode(header: &ObjsetHeader, which: Special) -> Option<&Dnode> {
+fn header_dnode(header: &ObjsetHeader, which: SpecialObject) -> Option<&Dnode> {
     match which {
-        Special::Meta => header.meta.as_ref(),
-        Special::UserUsed => header.user_used.as_ref(),
-        Special::GroupUsed => header.group_used.as_ref(),
-        Special::ProjectUsed => header.project_used.as_ref(),
+        SpecialObject::Meta => header.meta.as_ref(),
+        SpecialObject::UserUsed => header.user_used.as_ref(),
+        SpecialObject::GroupUsed => header.group_used.as_ref(),
+        SpecialObject::ProjectUsed => header.project_used.as_ref(),
     }
 }
 
 /// Where an object's dnode belongs.
-pub(crate) const fn live_place(objset: ObjsetId, id: ObjectId) -> Place {
+pub(crate) const fn dnode_zbookmark(objset: ObjsetId, id: ObjectId) -> Place {
     Place::new(objset, id, Level::new(0), BlockId::new(0))
 }
 
-struct Inner {
+struct ObjsetInner {
     source: Arc<dyn Source>,
     key: Option<Key>,
     id: ObjsetId,
     root: Blkptr,
     header: ObjsetHeader,
-    meta: Option<Arc<Tree>>,
+    meta: Option<Arc<DnodeTree>>,
     /// Blocks of dnodes by their number.
-    dnodes: Recent<u64, 32>,
-    live: Option<Arc<Live>>,
+    dnodes: RecentBlocks<u64, 32>,
+    overlay: Option<Arc<DirtyObjset>>,
 }
 
 /// An object set. Cheap to clone, and shared between threads.
 #[derive(Clone)]
-pub struct Objset(Arc<Inner>);
+pub struct Objset(Arc<ObjsetInner>);
 
 impl std::fmt::Debug for Objset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -98,28 +98,28 @@ impl Objset {
     ) -> Result<Self> {
         let place = Place::root(id);
         if root.is_hole() {
-            return Err(Error::NoContent { place });
+            return Err(Error::NoContent { zbookmark: place });
         }
         for (field, wanted, found) in
             [("type", ObjectType::OBJSET.0, root.kind().0), ("level", 0, root.level().get())]
         {
             if wanted != found {
                 let (wanted, found) = (wanted.into(), found.into());
-                return Err(Error::Mismatch { place, field, wanted, found });
+                return Err(Error::Mismatch { zbookmark: place, field, expected: wanted, found });
             }
         }
         let block = source.read(root, place, key.as_ref())?;
         let header = ObjsetHeader::parse(&block, block.order())
-            .map_err(|why| Error::Corrupt { place, why })?;
+            .map_err(|why| Error::Corrupt { zbookmark: place, why })?;
         Ok(Self::with_header(source, id, root.clone(), header, key))
     }
 
     /// One in which nothing is yet, to be changed. That of a dataset has an array of dnodes as tall
     /// as it can ever get, that of the pool grows.
-    pub fn blank(source: Arc<dyn Source>, id: ObjsetId, kind: Kind, key: Option<Key>) -> Self {
-        const TALLEST: u8 = 6;
-        let mut meta = NewObject::new(ObjectType::DNODE, 16 << 10).dnode();
-        meta.levels = if kind == Kind::Meta { 1 } else { TALLEST };
+    pub fn new_empty(source: Arc<dyn Source>, id: ObjsetId, kind: Kind, key: Option<Key>) -> Self {
+        const MAX_META_LEVELS: u8 = 6;
+        let mut meta = NewObject::new(ObjectType::DNODE, 16 << 10).empty_dnode();
+        meta.levels = if kind == Kind::Meta { 1 } else { MAX_META_LEVELS };
         let header = ObjsetHeader {
             meta: Some(meta),
             log: LogHeader::default(),
@@ -131,7 +131,7 @@ impl Objset {
             group_used: None,
             project_used: None,
         };
-        Self::with_header(source, id, Blkptr::EMPTY, header, key).to_live()
+        Self::with_header(source, id, Blkptr::EMPTY, header, key).to_writable()
     }
 
     /// One whose root block is known.
@@ -143,25 +143,34 @@ impl Objset {
         key: Option<Key>,
     ) -> Self {
         let meta = header.meta.clone().map(|dnode| {
-            Arc::new(Tree::new(Arc::clone(&source), key.clone(), id, ObjectId::META, dnode))
+            Arc::new(DnodeTree::new(Arc::clone(&source), key.clone(), id, ObjectId::META, dnode))
         });
-        let dnodes = Recent::new();
-        Self(Arc::new(Inner { source, key, id, root, header, meta, dnodes, live: None }))
+        let dnodes = RecentBlocks::new();
+        Self(Arc::new(ObjsetInner { source, key, id, root, header, meta, dnodes, overlay: None }))
     }
 
     /// The same, to be changed. There is one live handle of an object set, and clones of it.
     #[must_use]
-    pub fn to_live(&self) -> Self {
+    pub fn to_writable(&self) -> Self {
         let inner = &*self.0;
-        let live = Some(Arc::new(Live::new(self.clone())));
+        let live = Some(Arc::new(DirtyObjset::new(self.clone())));
         let (source, key) = (Arc::clone(&inner.source), inner.key.clone());
         let (root, header, meta) = (inner.root.clone(), inner.header.clone(), inner.meta.clone());
-        let dnodes = Recent::new();
-        Self(Arc::new(Inner { source, key, id: inner.id, root, header, meta, dnodes, live }))
+        let dnodes = RecentBlocks::new();
+        Self(Arc::new(ObjsetInner {
+            source,
+            key,
+            id: inner.id,
+            root,
+            header,
+            meta,
+            dnodes,
+            overlay: live,
+        }))
     }
 
-    pub(crate) fn live(&self) -> Option<&Arc<Live>> {
-        self.0.live.as_ref()
+    pub(crate) fn overlay(&self) -> Option<&Arc<DirtyObjset>> {
+        self.0.overlay.as_ref()
     }
 
     /// Its number: that of its dataset.
@@ -191,34 +200,34 @@ impl Objset {
 
     /// An object by its number. A number within a large dnode is no object's.
     pub fn object(&self, id: ObjectId) -> Result<Object> {
-        if let Some(live) = self.live() {
-            let (entry, tree) = live.existing(id)?;
-            return Ok(Object::live(self.clone(), tree, entry));
+        if let Some(live) = self.overlay() {
+            let (entry, tree) = live.existing_object(id)?;
+            return Ok(Object::new_writable(self.clone(), tree, entry));
         }
         let dnode = self.dnode(id)?;
-        Ok(self.with(id, dnode))
+        Ok(self.object_with_dnode(id, dnode))
     }
 
     /// An object by its number and its dnode, as [`Objset::objects`] gives them.
-    pub fn with(&self, id: ObjectId, dnode: Dnode) -> Object {
+    pub fn object_with_dnode(&self, id: ObjectId, dnode: Dnode) -> Object {
         let inner = &*self.0;
         let source = Arc::clone(&inner.source);
-        let tree = Tree::new(source, inner.key.clone(), inner.id, id, dnode);
+        let tree = DnodeTree::new(source, inner.key.clone(), inner.id, id, dnode);
         Object::new(self.clone(), Arc::new(tree))
     }
 
     /// A dnode by its number.
     pub fn dnode(&self, id: ObjectId) -> Result<Dnode> {
-        if let Some(live) = self.live() {
-            return live.existing(id).map(|(_, tree)| tree.dnode.clone());
+        if let Some(live) = self.overlay() {
+            return live.existing_object(id).map(|(_, tree)| tree.dnode.clone());
         }
-        let place = live_place(self.0.id, id);
-        let absent = Error::NoSuchObject { place };
-        if let Some(which) = Special::of(id) {
+        let place = dnode_zbookmark(self.0.id, id);
+        let absent = Error::NoSuchObject { zbookmark: place };
+        if let Some(which) = SpecialObject::from_id(id) {
             let header = &self.0.header;
             return header_dnode(header, which).cloned().ok_or(absent);
         }
-        let Some((block, slot)) = self.seat(id) else { return Err(absent) };
+        let Some((block, slot)) = self.dnode_slot(id) else { return Err(absent) };
         let Some(bytes) = self.dnode_block(block)? else { return Err(absent) };
         let mut at = 0_usize;
         while at < slot {
@@ -230,67 +239,73 @@ impl Objset {
             return Err(absent);
         }
         Dnode::parse(rest, bytes.order())
-            .map_err(|why| Error::Corrupt { place, why })?
+            .map_err(|why| Error::Corrupt { zbookmark: place, why })?
             .ok_or(absent)
     }
 
     /// The block and the slot in it of an object.
-    fn seat(&self, id: ObjectId) -> Option<(u64, usize)> {
+    fn dnode_slot(&self, id: ObjectId) -> Option<(u64, usize)> {
         let meta = self.0.meta.as_ref().filter(|_| id != ObjectId::META)?;
-        let slots = slots(meta);
+        let slots = slots_per_block(meta);
         let block = id.get().checked_div(slots)?;
         Some((block, usize::try_from(id.get().checked_rem(slots)?).ok()?))
     }
 
     /// A block of the array of dnodes.
     pub(crate) fn dnode_block(&self, block: u64) -> Result<Option<Block>> {
-        if let Some(known) = self.0.dnodes.find(block) {
+        if let Some(known) = self.0.dnodes.get(block) {
             return Ok(Some(known));
         }
         let Some(meta) = &self.0.meta else { return Ok(None) };
         let read = meta.block(block)?;
         if let Some(read) = &read {
-            self.0.dnodes.keep(block, read);
+            self.0.dnodes.insert(block, read);
         }
         Ok(read)
     }
 
-    pub(crate) fn meta(&self) -> Option<&Arc<Tree>> {
+    pub(crate) fn meta(&self) -> Option<&Arc<DnodeTree>> {
         self.0.meta.as_ref()
     }
 
     /// One of the objects in the root block; `None` if it has none.
-    pub fn special(&self, which: Special) -> Option<Object> {
-        if let Some(live) = self.live().filter(|_| which != Special::Meta) {
-            let (entry, tree) = live.existing(which.id()).ok()?;
-            return Some(Object::live(self.clone(), tree, entry));
+    pub fn special_object(&self, which: SpecialObject) -> Option<Object> {
+        if let Some(live) = self.overlay().filter(|_| which != SpecialObject::Meta) {
+            let (entry, tree) = live.existing_object(which.id()).ok()?;
+            return Some(Object::new_writable(self.clone(), tree, entry));
         }
-        if which == Special::Meta {
+        if which == SpecialObject::Meta {
             return self.0.meta.clone().map(|tree| Object::new(self.clone(), tree));
         }
-        header_dnode(&self.0.header, which).cloned().map(|dnode| self.with(which.id(), dnode))
+        header_dnode(&self.0.header, which)
+            .cloned()
+            .map(|dnode| self.object_with_dnode(which.id(), dnode))
     }
 
     /// All objects in the order of their numbers, streamed. What cannot be read is told as an error
     /// once, and the rest goes on.
-    pub fn objects(&self) -> Objects {
+    pub fn objects(&self) -> ObjectIter {
         self.objects_from(ObjectId::META)
     }
 
     /// The objects from a number on.
-    pub fn objects_from(&self, first: ObjectId) -> Objects {
-        Objects::new(self.clone(), first)
+    pub fn objects_from(&self, first: ObjectId) -> ObjectIter {
+        ObjectIter::new(self.clone(), first)
     }
 
     /// Shows every pointer of the object set to `visit`: the root's, those of the array of dnodes,
     /// after each block of dnodes those of its objects, and last the accounting tables. What
     /// cannot be read is told to `visit`, and the rest goes on. Gives whether the end was reached.
-    pub fn walk(&self, plan: &Plan, visit: &mut dyn FnMut(Place, Found<'_>) -> Next) -> bool {
+    pub fn walk(
+        &self,
+        plan: &WalkOptions,
+        visit: &mut dyn FnMut(Place, BlockVisit<'_>) -> WalkControl,
+    ) -> bool {
         walk_objset(self, plan, visit)
     }
 }
 
 /// How many slots a block of dnodes has.
-pub(crate) fn slots(meta: &Tree) -> u64 {
+pub(crate) fn slots_per_block(meta: &DnodeTree) -> u64 {
     u64::from(meta.dnode.block_size) / 512
 }

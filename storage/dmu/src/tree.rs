@@ -7,23 +7,23 @@ use ondisk::{Blkptr, Order, swap};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place};
 use zio::{Block, Key, Source, Trimmed};
 
-use crate::recent::Recent;
-use crate::shape::Shape;
+use crate::recent_blocks::RecentBlocks;
+use crate::tree_shape::TreeShape;
 use crate::{Error, Result};
 
 /// A dnode's tree and where its blocks come from.
-pub(crate) struct Tree {
+pub(crate) struct DnodeTree {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) key: Option<Key>,
     pub(crate) objset: ObjsetId,
     pub(crate) object: ObjectId,
     pub(crate) dnode: Dnode,
-    pub(crate) shape: Shape,
-    indirect: Recent<(u8, u64), 12, Trimmed>,
+    pub(crate) shape: TreeShape,
+    indirect: RecentBlocks<(u8, u64), 12, Trimmed>,
 }
 
 /// A way to ask for the block of a pointer.
-type Read = fn(
+type ReadFn = fn(
     &(dyn Source + 'static),
     &Blkptr,
     Place,
@@ -31,14 +31,14 @@ type Read = fn(
 ) -> std::result::Result<Block, zio::Error>;
 
 /// What the way to a block ends at.
-pub(crate) struct Spot {
+pub(crate) struct FoundPointer {
     /// The pointer; a hole if one is in the way.
     pub(crate) pointer: Blkptr,
     /// The level at which it stands: above the one asked for if it is a hole that spans more.
     pub(crate) level: u8,
 }
 
-impl Tree {
+impl DnodeTree {
     pub(crate) fn new(
         source: Arc<dyn Source>,
         key: Option<Key>,
@@ -46,11 +46,11 @@ impl Tree {
         object: ObjectId,
         dnode: Dnode,
     ) -> Self {
-        let shape = Shape::of(&dnode);
-        Self { source, key, objset, object, dnode, shape, indirect: Recent::new() }
+        let shape = TreeShape::from_dnode(&dnode);
+        Self { source, key, objset, object, dnode, shape, indirect: RecentBlocks::new() }
     }
 
-    pub(crate) fn place(&self, level: u8, block: u64) -> Place {
+    pub(crate) fn zbookmark(&self, level: u8, block: u64) -> Place {
         Place::new(self.objset, self.object, Level::new(level), BlockId::new(block))
     }
 
@@ -64,26 +64,26 @@ impl Tree {
     }
 
     /// The pointer to a block, or the hole that it is in.
-    pub(crate) fn find(&self, level: u8, block: u64) -> Result<Spot> {
-        if level > self.shape.top {
-            return Err(Error::OutOfTree { place: self.place(level, block) });
+    pub(crate) fn find(&self, level: u8, block: u64) -> Result<FoundPointer> {
+        if level > self.shape.top_level {
+            return Err(Error::OutOfTree { zbookmark: self.zbookmark(level, block) });
         }
-        if block > self.shape.above(level, self.max_block()) {
-            return Ok(Spot { pointer: Blkptr::EMPTY, level });
+        if block > self.shape.ancestor(level, self.max_block()) {
+            return Ok(FoundPointer { pointer: Blkptr::EMPTY, level });
         }
         self.descend(level, block)
     }
 
-    fn descend(&self, level: u8, block: u64) -> Result<Spot> {
-        if level >= self.shape.top {
+    fn descend(&self, level: u8, block: u64) -> Result<FoundPointer> {
+        if level >= self.shape.top_level {
             let root = usize::try_from(block).ok().and_then(|at| self.dnode.pointers.get(at));
-            let place = self.place(level, block);
-            let pointer = root.ok_or(Error::OutOfTree { place })?.clone();
-            self.judge(&pointer, level, block)?;
-            return Ok(Spot { pointer, level });
+            let place = self.zbookmark(level, block);
+            let pointer = root.ok_or(Error::OutOfTree { zbookmark: place })?.clone();
+            self.validate_pointer(&pointer, level, block)?;
+            return Ok(FoundPointer { pointer, level });
         }
         let (above, parent) = (level.saturating_add(1), self.shape.parent(block));
-        let indirect = if let Some(known) = self.indirect.find((above, parent)) {
+        let indirect = if let Some(known) = self.indirect.get((above, parent)) {
             known
         } else {
             let spot = self.descend(above, parent)?;
@@ -91,16 +91,16 @@ impl Tree {
                 return Ok(spot);
             }
             let read = Trimmed::of(&self.fetch(&spot.pointer, above, parent)?);
-            self.indirect.keep((above, parent), &read);
+            self.indirect.insert((above, parent), &read);
             read
         };
-        let pointer = self.child(&indirect, level, block)?;
-        self.judge(&pointer, level, block)?;
-        Ok(Spot { pointer, level })
+        let pointer = self.child_pointer(&indirect, level, block)?;
+        self.validate_pointer(&pointer, level, block)?;
+        Ok(FoundPointer { pointer, level })
     }
 
     /// The pointer to a block as it stands in the indirect block above.
-    fn child(&self, indirect: &Trimmed, level: u8, block: u64) -> Result<Blkptr> {
+    fn child_pointer(&self, indirect: &Trimmed, level: u8, block: u64) -> Result<Blkptr> {
         let (begin, slot) = (indirect.begin(), self.shape.slot(block));
         let offset = slot.saturating_mul(Blkptr::SIZE);
         if offset >= begin.len() && offset < indirect.length() {
@@ -108,13 +108,13 @@ impl Tree {
             return Ok(Blkptr::EMPTY);
         }
         parse_child(begin, indirect.order(), slot)
-            .map_err(|why| Error::Corrupt { place: self.place(level, block), why })
+            .map_err(|why| Error::Corrupt { zbookmark: self.zbookmark(level, block), why })
     }
 
     /// Reads the block of a pointer that has been judged.
     pub(crate) fn fetch(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<Block> {
-        let read = self.source.read(pointer, self.place(level, block), self.key.as_ref())?;
-        self.judge_length(read.len(), level, block)?;
+        let read = self.source.read(pointer, self.zbookmark(level, block), self.key.as_ref())?;
+        self.validate_length(read.len(), level, block)?;
         Ok(self.in_native_order(read, level))
     }
 
@@ -129,18 +129,23 @@ impl Tree {
     }
 
     /// Whether a block is as long as the dnode says.
-    fn judge_length(&self, length: usize, level: u8, block: u64) -> Result<()> {
+    fn validate_length(&self, length: usize, level: u8, block: u64) -> Result<()> {
         let wanted = if level == 0 { self.dnode.block_size } else { self.dnode.indirect_size() };
         if u64::try_from(length) != Ok(u64::from(wanted)) {
             let found = u64::try_from(length).unwrap_or(u64::MAX);
-            let place = self.place(level, block);
-            return Err(Error::Mismatch { place, field: "size", wanted: wanted.into(), found });
+            let place = self.zbookmark(level, block);
+            return Err(Error::Mismatch {
+                zbookmark: place,
+                field: "size",
+                expected: wanted.into(),
+                found,
+            });
         }
         Ok(())
     }
 
     /// Whether a pointer is one that this object can have there.
-    pub(crate) fn judge(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<()> {
+    pub(crate) fn validate_pointer(&self, pointer: &Blkptr, level: u8, block: u64) -> Result<()> {
         if pointer.is_hole() || matches!(pointer, Blkptr::Redacted(_)) {
             return Ok(());
         }
@@ -152,8 +157,8 @@ impl Tree {
         ];
         for (field, wanted, found) in facts {
             if wanted != found {
-                let place = self.place(level, block);
-                return Err(Error::Mismatch { place, field, wanted, found });
+                let place = self.zbookmark(level, block);
+                return Err(Error::Mismatch { zbookmark: place, field, expected: wanted, found });
             }
         }
         Ok(())
@@ -161,23 +166,23 @@ impl Tree {
 
     /// A data block; `None` in a hole.
     pub(crate) fn block(&self, block: u64) -> Result<Option<Block>> {
-        self.block_by(<dyn Source>::read, block)
+        self.read_block_with(<dyn Source>::read, block)
     }
 
-    fn block_by(&self, read: Read, block: u64) -> Result<Option<Block>> {
+    fn read_block_with(&self, read: ReadFn, block: u64) -> Result<Option<Block>> {
         let spot = self.find(0, block)?;
         if spot.pointer.is_hole() {
             return Ok(None);
         }
-        let (place, key) = (self.place(0, block), self.key.as_ref());
+        let (place, key) = (self.zbookmark(0, block), self.key.as_ref());
         let found = read(&*self.source, &spot.pointer, place, key)?;
-        self.judge_length(found.len(), 0, block)?;
+        self.validate_length(found.len(), 0, block)?;
         Ok(Some(self.in_native_order(found, 0)))
     }
 
     /// The same, for who will not ask for it again.
-    pub(crate) fn block_once(&self, block: u64) -> Result<Option<Block>> {
-        self.block_by(<dyn Source>::read_once, block)
+    pub(crate) fn block_uncached(&self, block: u64) -> Result<Option<Block>> {
+        self.read_block_with(<dyn Source>::read_once, block)
     }
 
     /// The same, for who reads a long stretch and has the memory for it; gives how long the
@@ -187,9 +192,9 @@ impl Tree {
         if spot.pointer.is_hole() {
             return Ok(None);
         }
-        let (place, key) = (self.place(0, block), self.key.as_ref());
+        let (place, key) = (self.zbookmark(0, block), self.key.as_ref());
         let length = self.source.read_into(&spot.pointer, place, key, into)?;
-        self.judge_length(length, 0, block)?;
+        self.validate_length(length, 0, block)?;
         if spot.pointer.order() == Order::Big
             && let Some(read) = into.get_mut(..length)
         {
@@ -199,10 +204,11 @@ impl Tree {
     }
 
     /// The data block at which to go on after an error: that behind everything the error hides.
-    pub(crate) fn behind(&self, error: &Error, block: u64) -> u64 {
-        let place = error.place();
+    pub(crate) fn resume_block_after(&self, error: &Error, block: u64) -> u64 {
+        let place = error.zbookmark();
         let ours = (place.objset, place.object) == (self.objset, self.object);
-        let end = if ours { self.shape.end(place.level.get(), place.block.get()) } else { 0 };
+        let end =
+            if ours { self.shape.end_data_block(place.level.get(), place.block.get()) } else { 0 };
         end.max(block.saturating_add(1))
     }
 }

@@ -180,7 +180,7 @@ impl Dataset {
         }
         match self.objset(None) {
             Ok(objset) => Ok(*self.dir.content.get_or_init(|| objset.header().kind)),
-            Err(Error::Object(why)) if why.is_absence() => Ok(objset::Kind::None),
+            Err(Error::Object(why)) if why.is_not_found() => Ok(objset::Kind::None),
             Err(why) => Err(why),
         }
     }

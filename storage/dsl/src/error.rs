@@ -185,7 +185,7 @@ impl Error {
     /// Where the fault is, if it is in a block.
     pub const fn place(&self) -> Option<Place> {
         match self {
-            Self::Object(why) => Some(why.place()),
+            Self::Object(why) => Some(why.zbookmark()),
             Self::Table(why) => Some(why.place()),
             _ => None,
         }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use dmu::{Objset, Special};
+use dmu::{Objset, SpecialObject};
 use ondisk::Reader;
 use ondisk::dsl::Dataset as DatasetPhys;
 use ondisk::nvlist::Nvlist;
@@ -148,10 +148,10 @@ impl Owners {
         let groups = ["groupquota@", "groupobjquota@"];
         let projects = ["projectquota@", "projectobjquota@"];
         Ok(Self {
-            users: rows(Special::UserUsed, users, PosixUser, SmbUser, false)?,
-            groups: rows(Special::GroupUsed, groups, PosixGroup, SmbGroup, false)?,
+            users: rows(SpecialObject::UserUsed, users, PosixUser, SmbUser, false)?,
+            groups: rows(SpecialObject::GroupUsed, groups, PosixGroup, SmbGroup, false)?,
             projects: if flags.projects_accounted() {
-                rows(Special::ProjectUsed, projects, Project, Project, true)?
+                rows(SpecialObject::ProjectUsed, projects, Project, Project, true)?
             } else {
                 Vec::new()
             },
@@ -178,8 +178,12 @@ fn owner(name: &[u8]) -> Option<Owner> {
     Some((u32::try_from(number >> 32).ok()?, low))
 }
 
-fn add_used(objset: &Objset, which: Special, all: &mut BTreeMap<Owner, Counts>) -> Result<()> {
-    let Some(object) = objset.special(which) else { return Ok(()) };
+fn add_used(
+    objset: &Objset,
+    which: SpecialObject,
+    all: &mut BTreeMap<Owner, Counts>,
+) -> Result<()> {
+    let Some(object) = objset.special_object(which) else { return Ok(()) };
     for entry in Zap::open(object)?.entries() {
         let entry = entry?;
         let (name, objects) = match entry.name.strip_prefix(b"obj-") {

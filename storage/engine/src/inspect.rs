@@ -46,7 +46,7 @@ impl RescuePool {
 }
 
 fn object_error(name: &str, object: u64, error: &dmu::Error) -> Error {
-    if error.is_absence() {
+    if error.is_not_found() {
         return Error::NotFound { what: format!("object {object} in '{name}'") };
     }
     unreadable_error(format!("object {object} of '{name}'"), error)

@@ -233,7 +233,8 @@ impl Top {
         let table = Zap::create(mos, tx, TABLE, &new)?;
         self.facts.entries = table.object().id();
         self.table = Some(table);
-        let array = NewObject::new(WORDS, COUNTS_BLOCK).bonus(WORDS, self.facts.encode().to_vec());
+        let array =
+            NewObject::new(WORDS, COUNTS_BLOCK).with_bonus(WORDS, self.facts.encode().to_vec());
         let array = mos.create(tx, &array)?.id();
         self.array = Some(array);
         self.counts_changed = true;

@@ -102,7 +102,7 @@ pub fn create(
     let below = Arc::clone(&reader) as Arc<dyn Source>;
     let cache = Arc::new(Cache::new(below, &world.cache));
     let source = Arc::clone(&cache) as Arc<dyn Source>;
-    let mos = Objset::blank(Arc::clone(&source), ObjsetId::MOS, SetKind::Meta, None);
+    let mos = Objset::new_empty(Arc::clone(&source), ObjsetId::MOS, SetKind::Meta, None);
     let tx = Tx::syncing(FIRST);
     let table = NewTable { salt: world.number(), ..NewTable::default() };
     Zap::create_at(&mos, &tx, DIRECTORY, ObjectType::OBJECT_DIRECTORY, &table)?;
@@ -149,7 +149,7 @@ pub fn create(
     };
     let owned = Owned::over(pool, mos, world)?;
     owned.config.lock().changed = true;
-    let content = Objset::blank(source, skeleton.root, SetKind::Filesystem, key.clone());
+    let content = Objset::new_empty(source, skeleton.root, SetKind::Filesystem, key.clone());
     let set = owned.adopt(content, Settings { key, ..Settings::default() });
     fill(&owned, &set, &tx)?;
     owned.blank_labels()?;
@@ -285,7 +285,7 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
     }
     let header = ondisk::dsl::Bpobj::default().encode(ondisk::dsl::Bpobj::SIZE_PLAIN);
     let list =
-        NewObject::new(ObjectType::BPOBJ, LIST_BLOCK).bonus(ObjectType::BPOBJ_HEADER, header);
+        NewObject::new(ObjectType::BPOBJ, LIST_BLOCK).with_bonus(ObjectType::BPOBJ_HEADER, header);
     let list = mos.create(tx, &list)?.id();
     let table = directory()?;
     table.insert_u64(tx, b"sync_bplist", list.get())?;

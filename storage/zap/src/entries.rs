@@ -90,7 +90,7 @@ impl Entries {
         });
         let Some((_, end)) = run.filter(|(first, end)| (*first..*end).contains(&index)) else {
             let hash = fat.first_hash(index).unwrap_or(0);
-            return Err(Error::WrongLeaf { place: object.place(number), hash });
+            return Err(Error::WrongLeaf { place: object.zbookmark(number), hash });
         };
         let word_keys = fat.header.flags.word_keys();
         let mut batch = Vec::with_capacity(usize::from(leaf.entry_count).min(block.len() / 72));

@@ -81,7 +81,7 @@ impl Error {
     /// Where the fault is.
     pub const fn place(&self) -> Place {
         match self {
-            Self::Read { source } => source.place(),
+            Self::Read { source } => source.zbookmark(),
             Self::Corrupt { place, .. }
             | Self::NotATable { place }
             | Self::WrongLeaf { place, .. }

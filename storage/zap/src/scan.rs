@@ -33,7 +33,7 @@ impl Zap {
             let block = fat.block(object, number)?;
             let told = |why| corrupt(object, number, why);
             let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
-            let wrong = || Error::WrongLeaf { place: object.place(number), hash };
+            let wrong = || Error::WrongLeaf { place: object.zbookmark(number), hash };
             index = end_of_leaf(fat, &leaf, index).ok_or_else(wrong)?;
             for entry in leaf.entries() {
                 let entry = entry.map_err(told)?;

@@ -1,6 +1,6 @@
 //! The pointer table of a fat table, and the leaves that it leads to.
 
-use dmu::{Object, Recent};
+use dmu::{Object, RecentBlocks};
 use ondisk::zap::fat::{Header, Table};
 use ondisk::zap::leaf::Leaf;
 use ondisk::zap::{hash, pointers};
@@ -14,12 +14,12 @@ pub(crate) struct Fat {
     pub(crate) header: Header,
     pub(crate) block: Block,
     /// Not of a live object set, which knows its blocks itself, and changes them.
-    recent: Option<Recent<u64, 8>>,
+    recent: Option<RecentBlocks<u64, 8>>,
 }
 
 impl Fat {
     pub(crate) fn new(header: Header, block: Block, live: bool) -> Self {
-        Self { header, block, recent: (!live).then(Recent::new) }
+        Self { header, block, recent: (!live).then(RecentBlocks::new) }
     }
 
     /// The leaf for a place in the pointer table.
@@ -27,7 +27,7 @@ impl Fat {
         match &self.header.table {
             Table::Embedded => {
                 let zero = BlockId::new(0);
-                let missing = Error::Missing { place: object.place(zero) };
+                let missing = Error::Missing { place: object.zbookmark(zero) };
                 let Some(word) = self.embedded_word(index) else { return Err(missing) };
                 pointers::pointer(&self.block, self.block.order(), word)
                     .map_err(|why| corrupt(object, zero, why))
@@ -61,11 +61,11 @@ impl Fat {
     /// A block of the table, which must be there.
     pub(crate) fn block(&self, object: &Object, block: BlockId) -> Result<Block> {
         let Some(recent) = &self.recent else { return block_of(object, block) };
-        if let Some(known) = recent.find(block.get()) {
+        if let Some(known) = recent.get(block.get()) {
             return Ok(known);
         }
         let read = block_of(object, block)?;
-        recent.keep(block.get(), &read);
+        recent.insert(block.get(), &read);
         Ok(read)
     }
 
@@ -76,7 +76,7 @@ impl Fat {
         let leaf = Leaf::parse(&block, block.order());
         let leaf = leaf.map_err(|why| corrupt(object, number, why))?;
         if !leaf.covers(hash) {
-            return Err(Error::WrongLeaf { place: object.place(number), hash });
+            return Err(Error::WrongLeaf { place: object.zbookmark(number), hash });
         }
         Ok((number, block))
     }
@@ -121,10 +121,10 @@ pub(crate) fn seat(header: &Header, first: BlockId, index: u64) -> (BlockId, usi
 
 /// A block of a table, which must be there.
 pub(crate) fn block_of(object: &Object, block: BlockId) -> Result<Block> {
-    object.block(block)?.ok_or(Error::Missing { place: object.place(block) })
+    object.block(block)?.ok_or(Error::Missing { place: object.zbookmark(block) })
 }
 
 pub(crate) fn corrupt(object: &Object, block: BlockId, why: ondisk::Error) -> Error {
-    let place: Place = object.place(block);
+    let place: Place = object.zbookmark(block);
     Error::Corrupt { place, why }
 }

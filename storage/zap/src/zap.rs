@@ -63,9 +63,9 @@ impl Kind {
             }
             zap::HEADER => {
                 let header = Header::parse(&block, block.order()).map_err(told)?;
-                Ok(Self::Fat(Fat::new(header, block, object.objset().is_live())))
+                Ok(Self::Fat(Fat::new(header, block, object.objset().is_writable())))
             }
-            _ => Err(Error::NotATable { place: object.place(BlockId::new(0)) }),
+            _ => Err(Error::NotATable { place: object.zbookmark(BlockId::new(0)) }),
         }
     }
 
@@ -102,7 +102,7 @@ impl Zap {
     /// The table as it is now.
     pub(crate) fn now(&self) -> Result<Arc<Kind>> {
         let Inner { object, known, .. } = &*self.0;
-        let live = object.objset().is_live();
+        let live = object.objset().is_writable();
         let was = known.lock().clone();
         if let Some(kind) = was.as_ref().filter(|_| !live) {
             return Ok(Arc::clone(kind));
@@ -160,7 +160,7 @@ impl Zap {
         match value.u64() {
             Some(number) => Ok(Some(number)),
             None => Err(Error::OtherValue {
-                place: self.0.object.place(BlockId::new(0)),
+                place: self.0.object.zbookmark(BlockId::new(0)),
                 int_size: value.int_size(),
                 count: value.count(),
             }),
@@ -252,7 +252,7 @@ fn is_micro(kind: &Kind) -> bool {
 }
 
 fn block_zero(object: &Object) -> Result<Block> {
-    let place = object.place(BlockId::new(0));
+    let place = object.zbookmark(BlockId::new(0));
     object.block(BlockId::new(0))?.ok_or(Error::NotATable { place })
 }
 

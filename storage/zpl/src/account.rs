@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use dmu::{Changed, Objset, Special};
+use dmu::{DnodeChange, Objset, SpecialObject};
 use ondisk::dnode::{Dnode, Flags};
 use ondisk::sa::Header;
 use ondisk::{ObjectType, Reader};
@@ -67,24 +67,24 @@ type Deltas = BTreeMap<u64, [i64; 2]>;
 pub fn account(
     objset: &Objset,
     tx: &Tx,
-    changed: &[Changed],
+    changed: &[DnodeChange],
     counting: Counting,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
     let mut deltas = [const { Deltas::new() }; 3];
-    for object in changed.iter().filter(|object| !Special::is(object.id)) {
+    for object in changed.iter().filter(|object| !SpecialObject::is_special(object.id)) {
         for (dnode, sign) in [(&object.before, -1), (&object.after, 1)] {
             if let Some(dnode) = dnode {
                 count(dnode, sign, &mut deltas);
             }
         }
     }
-    let tables = [Special::UserUsed, Special::GroupUsed, Special::ProjectUsed];
+    let tables = [SpecialObject::UserUsed, SpecialObject::GroupUsed, SpecialObject::ProjectUsed];
     for (which, deltas) in tables.into_iter().zip(deltas) {
-        if which == Special::ProjectUsed && !counting.projects {
+        if which == SpecialObject::ProjectUsed && !counting.projects {
             continue;
         }
-        let table = if let Some(object) = objset.special(which) {
+        let table = if let Some(object) = objset.special_object(which) {
             Zap::open(object)?
         } else {
             let new = NewTable { salt: random(), ..NewTable::default() };

@@ -104,7 +104,7 @@ impl Fs {
         visit: &mut dyn FnMut(Entry) -> bool,
     ) -> Result<()> {
         self.inner.must_be_directory(dir.id(), dir.attributes())?;
-        if !self.inner.objset.is_live() {
+        if !self.inner.objset.is_writable() {
             return self.inner.read_dir(dir.id(), from, visit);
         }
         let mut from = from.cloned();

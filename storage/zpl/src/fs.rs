@@ -183,7 +183,7 @@ impl Inner {
 
     /// Keeps a file of a live object set as it is. Nobody takes two.
     pub(crate) fn guard(&self, id: ObjectId) -> Option<RwLockReadGuard<'_, ()>> {
-        if self.objset.is_live() { self.locks.read(id) } else { None }
+        if self.objset.is_writable() { self.locks.read(id) } else { None }
     }
 
     pub(crate) fn gone(&self, object: ObjectId) -> Error {

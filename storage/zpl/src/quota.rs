@@ -6,7 +6,7 @@
 //!
 //! Learnt from: `zdb -ddddd`, `zfs userspace`. Proved by: the tests of `engine`.
 
-use dmu::{Objset, Special};
+use dmu::{Objset, SpecialObject};
 use ondisk::ObjectType;
 use txg::Tx;
 use units::ObjectId;
@@ -36,15 +36,15 @@ pub enum Limit {
 
 /// The tables of the master node in which limits of bytes and of objects stand, and where it is
 /// told what is used.
-const QUOTAS: [(&str, &str, Special); 3] = [
-    ("userquota@", "userobjquota@", Special::UserUsed),
-    ("groupquota@", "groupobjquota@", Special::GroupUsed),
-    ("projectquota@", "projectobjquota@", Special::ProjectUsed),
+const QUOTAS: [(&str, &str, SpecialObject); 3] = [
+    ("userquota@", "userobjquota@", SpecialObject::UserUsed),
+    ("groupquota@", "groupobjquota@", SpecialObject::GroupUsed),
+    ("projectquota@", "projectobjquota@", SpecialObject::ProjectUsed),
 ];
 
 impl Owner {
     /// Where its limits stand and what it uses is told, and its number.
-    fn tables(self) -> ((&'static str, &'static str, Special), u64) {
+    fn tables(self) -> ((&'static str, &'static str, SpecialObject), u64) {
         let [users, groups, projects] = QUOTAS;
         match self {
             Self::User(id) => (users, id),
@@ -99,7 +99,7 @@ pub fn quota_of(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
 /// What an owner uses as of the last group that was written, in bytes or in objects.
 pub fn used_by(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
     let ((_, _, which), id) = owner.tables();
-    let Some(used) = objset.special(which).map(Zap::open).transpose()? else { return Ok(0) };
+    let Some(used) = objset.special_object(which).map(Zap::open).transpose()? else { return Ok(0) };
     let name = if objects { format!("obj-{id:x}") } else { format!("{id:x}") };
     Ok(used.lookup_u64(name.as_bytes())?.unwrap_or(0))
 }
@@ -133,7 +133,7 @@ pub fn is_over_quota(objset: &Objset, owners: [Option<u64>; 3], objects: bool) -
     let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
     for ((of_bytes, of_objects, which), owner) in QUOTAS.into_iter().zip(owners) {
         let Some(owner) = owner else { continue };
-        let Some(used) = objset.special(which).map(Zap::open).transpose()? else { continue };
+        let Some(used) = objset.special_object(which).map(Zap::open).transpose()? else { continue };
         let owner = format!("{owner:x}");
         for (limits, name) in [(of_bytes, owner.clone()), (of_objects, format!("obj-{owner}"))] {
             let Some(id) = master.lookup_u64(limits.as_bytes())? else { continue };

@@ -124,7 +124,7 @@ impl Inner {
         }
         match self.objset.dnode(id) {
             Ok(_) => Ok(true),
-            Err(why) if why.is_absence() => Ok(false),
+            Err(why) if why.is_not_found() => Ok(false),
             Err(why) => Err(why.into()),
         }
     }

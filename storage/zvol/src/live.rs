@@ -222,7 +222,7 @@ impl LiveVolume {
     /// A block that was cloned. It is copied: that it was shared is not told again.
     fn cloned(&self, pointer: &Blkptr, at: u64) -> Result<Block> {
         let number = at.checked_div(self.block_size().into()).unwrap_or(0);
-        let place = self.data.place(BlockId::new(number));
+        let place = self.data.zbookmark(BlockId::new(number));
         let block = self.objset.source().read(pointer, place, self.objset.key());
         Ok(block.map_err(dmu::Error::from)?)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::Device;
-use dmu::{Found, Next};
+use dmu::{BlockVisit, WalkControl};
 use ondisk::label::{VdevConfig, VdevKind};
 use ondisk::{Blkptr, Checksum};
 use spa::Pool;
@@ -88,8 +88,8 @@ fn metadata(devices: &[Arc<dyn Device>], pool: &Pool) -> Vec<(Vec<(usize, u64)>,
         }
     }
     let mut out = Vec::new();
-    let mut note = |_, found: Found<'_>| {
-        if let Found::Pointer(Blkptr::Regular(block)) = found
+    let mut note = |_, found: BlockVisit<'_>| {
+        if let BlockVisit::Pointer(Blkptr::Regular(block)) = found
             && (block.kind.is_metadata() || block.level.get() > 0)
         {
             let copies = block.copies().flat_map(|dva| {
@@ -98,13 +98,13 @@ fn metadata(devices: &[Arc<dyn Device>], pool: &Pool) -> Vec<(Vec<(usize, u64)>,
             });
             out.push((copies.collect(), block.psize as usize));
         }
-        Next::Deeper
+        WalkControl::Descend
     };
-    pool.mos().walk(&dmu::Plan::default(), &mut note);
+    pool.mos().walk(&dmu::WalkOptions::default(), &mut note);
     let facts = dsl::PoolFacts { name: pool.name().to_owned(), usable: 0 };
     if let Ok(tree) = dsl::Tree::open(pool.mos().clone(), facts) {
         for objset in tree.heads().flatten().filter_map(|head| head.open().ok()) {
-            objset.walk(&dmu::Plan::default(), &mut note);
+            objset.walk(&dmu::WalkOptions::default(), &mut note);
         }
     }
     out.retain(|(copies, _): &(Vec<_>, _)| !copies.is_empty());

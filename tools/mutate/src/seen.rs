@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use check::Check;
 use device::{Device, Window, partitions};
-use dmu::{Found, Next, Objset};
+use dmu::{BlockVisit, Objset, WalkControl};
 use dsl::{Dataset, Owners, PoolFacts, Tree};
 use fixtures::{Key, hex};
 use job::Job;
@@ -172,7 +172,7 @@ impl Eye<'_> {
         for object in mos.objects().take(MOST_ENTRIES) {
             let Some((id, dnode)) = self.noted("", object) else { continue };
             let kind = dnode.kind;
-            let object = mos.with(id, dnode);
+            let object = mos.object_with_dnode(id, dnode);
             if kind.content() == Content::Zap {
                 self.table("", Zap::open(object));
             } else if kind == ondisk::ObjectType::BPOBJ {
@@ -199,14 +199,14 @@ impl Eye<'_> {
     fn walk(&mut self, dataset: &str, objset: &Objset) {
         let mut faults = Vec::new();
         let mut left = MOST_ENTRIES;
-        objset.walk(&dmu::Plan::default(), &mut |_, found| {
+        objset.walk(&dmu::WalkOptions::default(), &mut |_, found| {
             left = left.saturating_sub(1);
-            if let Found::Trouble(why) = found
+            if let BlockVisit::Error(why) = found
                 && faults.len() < 100
             {
                 faults.push(why.to_string());
             }
-            if left == 0 { Next::Stop } else { Next::Deeper }
+            if left == 0 { WalkControl::Stop } else { WalkControl::Descend }
         });
         for why in faults {
             self.fault(dataset, &why);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dmu::{Next, Objset, Plan};
+use dmu::{Objset, WalkControl, WalkOptions};
 use ondisk::blkptr::Protection;
 use ondisk::dnode::Dnode;
 use ondisk::dsl::Dataset;
@@ -148,10 +148,10 @@ fn what_openzfs_wrote_is_encoded_as_it_stands() {
                 roots.push((ObjsetId::new(id.get()), dataset.root));
             }
         }
-        let plan = Plan { holes: true, ..Plan::default() };
+        let plan = WalkOptions { include_holes: true, ..WalkOptions::default() };
         for (id, root) in roots.into_iter().filter(|(_, root)| !root.is_hole()) {
             let objset = Objset::open(dynamic(), id, &root, None).unwrap();
-            objset.walk(&plan, &mut |_, _| Next::Deeper);
+            objset.walk(&plan, &mut |_, _| WalkControl::Descend);
             let mut next = objset.header().log.chain.clone();
             while let Blkptr::Regular(block) = &next
                 && block.protection == Protection::None

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use check::Report;
-use dmu::{Found, Next, Plan};
+use dmu::{BlockVisit, WalkControl, WalkOptions};
 use dsl::PoolFacts;
 use ondisk::{Blkptr, Dva, ObjectType};
 use units::ObjectId;
@@ -29,8 +29,8 @@ fn file_blocks(dir: &Path) -> BTreeMap<(ObjectId, u64), Dva> {
     let mut found = BTreeMap::new();
     for head in tree.heads() {
         let objset = head.unwrap().objset(None).unwrap();
-        objset.walk(&Plan::default(), &mut |place, what| {
-            if let Found::Pointer(Blkptr::Regular(block)) = what
+        objset.walk(&WalkOptions::default(), &mut |place, what| {
+            if let BlockVisit::Pointer(Blkptr::Regular(block)) = what
                 && block.kind == ObjectType::PLAIN_FILE
                 && place.level.get() == 0
                 && block.psize > 4096
@@ -38,7 +38,7 @@ fn file_blocks(dir: &Path) -> BTreeMap<(ObjectId, u64), Dva> {
             {
                 found.insert((place.object, place.block.get()), dva);
             }
-            Next::Deeper
+            WalkControl::Descend
         });
     }
     assert!(!found.is_empty());

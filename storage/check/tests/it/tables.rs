@@ -22,7 +22,7 @@ use crate::examine::open;
 fn objsets(mos: &Objset) -> Vec<Objset> {
     let mut all = vec![mos.clone()];
     for (id, dnode) in mos.objects().flatten() {
-        let object = mos.with(id, dnode);
+        let object = mos.object_with_dnode(id, dnode);
         if object.dnode().bonus_kind != ObjectType::DSL_DATASET {
             continue;
         }
@@ -86,7 +86,7 @@ fn real_tables_keep_the_rules_and_are_made_again() {
         let pool = open(&fixture.dir);
         for objset in objsets(pool.mos()) {
             for (id, dnode) in objset.objects().flatten() {
-                let object = objset.with(id, dnode);
+                let object = objset.object_with_dnode(id, dnode);
                 let Ok(Some(_)) = object.block(BlockId::new(0)) else { continue };
                 if object.dnode().kind.content() != Content::Zap {
                     continue;

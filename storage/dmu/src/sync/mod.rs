@@ -1,9 +1,9 @@
 //! Writing a group's changes out: data, the trees above, dnodes, and last the root block.
 
-mod crew;
-mod forest;
 mod meta;
 mod object;
+mod tree_writer;
+mod workers;
 
 use std::sync::Arc;
 
@@ -13,35 +13,35 @@ use ondisk::{Blkptr, ObjectType, version};
 use units::{Level, ObjectId, Place, Txg};
 use zio::{Policy, Sink, WriteRequest};
 
-use crate::live::{Entry, Live};
-use crate::objset::Special;
-use crate::tree::Tree;
+use crate::dirty::{DirtyObject, DirtyObjset};
+use crate::objset::SpecialObject;
+use crate::tree::DnodeTree;
 use crate::{Error, Objset, Result};
 
-use forest::moved;
+use tree_writer::account_replacement;
 
 /// Who keeps account of the blocks of an object set.
-pub trait Ledger: Sync {
+pub trait BlockLedger: Sync {
     /// A block came to be in the group that is written.
-    fn born(&self, pointer: &Blkptr);
+    fn block_born(&self, pointer: &Blkptr);
 
     /// A block is no longer part of the object set. Whether its space is free is for the ledger to
     /// say (a snapshot may hold it) and to do.
-    fn kill(&self, pointer: &Blkptr);
+    fn block_kill(&self, pointer: &Blkptr);
 
     /// Bytes that a block counts for in its dnode: of a pool, those of its deflated space, so that
     /// parity is not counted.
-    fn size(&self, pointer: &Blkptr) -> u64 {
+    fn dsize(&self, pointer: &Blkptr) -> u64 {
         pointer.allocated()
     }
 
     /// A block that was born in this group was written again in the same place.
-    fn rewritten(&self, _before: &Blkptr, _now: &Blkptr) {}
+    fn block_rewritten(&self, _before: &Blkptr, _now: &Blkptr) {}
 }
 
 /// Which blocks are asked about when a policy is.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct PolicyQuery {
     /// What they are part of.
     pub kind: ObjectType,
     /// Their height.
@@ -54,15 +54,15 @@ pub struct Wanted {
 
 /// What is needed to write a group out.
 #[derive(Clone, Copy)]
-pub struct Syncing<'a> {
+pub struct SyncContext<'a> {
     /// The group; nobody holds it any more.
     pub txg: Txg,
     /// Where blocks go.
     pub sink: &'a dyn Sink,
     /// Who keeps account.
-    pub ledger: &'a dyn Ledger,
+    pub ledger: &'a dyn BlockLedger,
     /// How blocks are to be stored.
-    pub policy: &'a (dyn Fn(Wanted) -> Policy + Sync),
+    pub policy: &'a (dyn Fn(PolicyQuery) -> Policy + Sync),
     /// How many threads may work.
     pub workers: usize,
     /// What the pool's version and features say of the form of dnodes and root blocks.
@@ -104,7 +104,7 @@ impl Form {
 
 /// What became of an object in a group.
 #[derive(Clone, Debug)]
-pub struct Changed {
+pub struct DnodeChange {
     /// The object.
     pub id: ObjectId,
     /// As it was on the drives before; none if it was not there.
@@ -115,11 +115,11 @@ pub struct Changed {
 
 /// What a sync has written.
 #[derive(Clone, Debug)]
-pub struct Synced {
+pub struct SyncOutput {
     /// The pointer to the root block.
     pub root: Blkptr,
     /// The objects that were changed.
-    pub changed: Vec<Changed>,
+    pub changed: Vec<DnodeChange>,
 }
 
 /// Objects for which a thread of its own pays off. The txgs of commands have few and small objects: threads
@@ -128,9 +128,9 @@ pub struct Synced {
 const OBJECTS_OF_A_THREAD: usize = 16;
 
 /// An object on its way to the drives.
-struct Written {
-    entry: Arc<Entry>,
-    before: Option<Arc<Tree>>,
+struct WrittenObject {
+    object: Arc<DirtyObject>,
+    before: Option<Arc<DnodeTree>>,
     after: Option<Dnode>,
 }
 
@@ -140,48 +140,49 @@ impl Objset {
     /// changed in between.
     pub fn sync(
         &self,
-        syncing: &Syncing<'_>,
+        syncing: &SyncContext<'_>,
         edit: &mut dyn FnMut(&mut ObjsetHeader),
-    ) -> Result<Synced> {
+    ) -> Result<SyncOutput> {
         let root = Place::root(self.id());
-        let live = self.live().ok_or(Error::ReadOnly { place: root })?;
+        let live = self.overlay().ok_or(Error::ReadOnly { zbookmark: root })?;
         let base = live.base();
-        let entries = live.dirty(syncing.txg);
-        let alone = Syncing { workers: 1, ..*syncing };
+        let entries = live.dirty_objects(syncing.txg);
+        let alone = SyncContext { workers: 1, ..*syncing };
         // many objects are shared out among the crew, the blocks of a few are
         let outer = syncing.workers.min(entries.len() / OBJECTS_OF_A_THREAD);
         let (outer, inner) = if outer > 1 { (outer, &alone) } else { (1, syncing) };
-        let written = crew::each(outer, &entries, &|entry| {
-            let accounted = if Special::is(entry.id) { 0 } else { self.accounted().0 };
-            object::write(&base, inner, entry, accounted)
+        let written = workers::map_parallel(outer, &entries, &|entry| {
+            let accounted =
+                if SpecialObject::is_special(entry.id) { 0 } else { self.accounted_flags().0 };
+            object::write_object(&base, inner, entry, accounted)
         })?;
         let mut header = base.header().clone();
         let (special, numbered): (Vec<_>, Vec<_>) =
-            written.iter().partition(|written| Special::of(written.entry.id).is_some());
+            written.iter().partition(|written| SpecialObject::from_id(written.object.id).is_some());
         for written in special {
-            put_special(&mut header, written);
+            set_special_dnode(&mut header, written);
         }
-        meta::write(&base, syncing, &mut header, &numbered)?;
+        meta::write_dnodes(&base, syncing, &mut header, &numbered)?;
         edit(&mut header);
         let pointer = write_root(&base, syncing, &header)?;
         let (source, key) = (Arc::clone(base.source()), base.key().cloned());
         let fresh = Self::with_header(source, base.id(), pointer.clone(), header, key);
-        let changed = settle(live, syncing.txg, fresh, written);
-        Ok(Synced { root: pointer, changed })
+        let changed = install_synced(live, syncing.txg, fresh, written);
+        Ok(SyncOutput { root: pointer, changed })
     }
 }
 
-fn put_special(header: &mut ObjsetHeader, written: &Written) {
-    let place = match Special::of(written.entry.id) {
-        Some(Special::UserUsed) => &mut header.user_used,
-        Some(Special::GroupUsed) => &mut header.group_used,
-        Some(Special::ProjectUsed) => &mut header.project_used,
-        Some(Special::Meta) | None => return,
+fn set_special_dnode(header: &mut ObjsetHeader, written: &WrittenObject) {
+    let place = match SpecialObject::from_id(written.object.id) {
+        Some(SpecialObject::UserUsed) => &mut header.user_used,
+        Some(SpecialObject::GroupUsed) => &mut header.group_used,
+        Some(SpecialObject::ProjectUsed) => &mut header.project_used,
+        Some(SpecialObject::Meta) | None => return,
     };
     place.clone_from(&written.after);
 }
 
-fn write_root(base: &Objset, syncing: &Syncing<'_>, header: &ObjsetHeader) -> Result<Blkptr> {
+fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -> Result<Blkptr> {
     let place = Place::root(base.id());
     let before = usize::try_from(base.root().lsize()).unwrap_or(0);
     let size = if base.root().is_hole() { 0 } else { before };
@@ -189,7 +190,7 @@ fn write_root(base: &Objset, syncing: &Syncing<'_>, header: &ObjsetHeader) -> Re
     let roots = header.meta.as_ref().map_or(&[][..], |meta| &meta.pointers);
     let fill = roots.iter().fold(0_u64, |sum, pointer| sum.saturating_add(pointer.fill()));
     let (kind, level) = (ObjectType::OBJSET, Level::new(0));
-    let policy = (syncing.policy)(Wanted { kind, level, checksum: 0, compression: 0 });
+    let policy = (syncing.policy)(PolicyQuery { kind, level, checksum: 0, compression: 0 });
     let previous = base.root();
     let request = WriteRequest {
         data: &data,
@@ -202,22 +203,27 @@ fn write_root(base: &Objset, syncing: &Syncing<'_>, header: &ObjsetHeader) -> Re
         place,
     };
     let pointer = syncing.sink.write(&request)?;
-    moved(syncing.ledger, previous, &pointer);
+    account_replacement(syncing.ledger, previous, &pointer);
     Ok(pointer)
 }
 
 /// Puts what was written under what is left of the changes.
-fn settle(live: &Live, txg: Txg, base: Objset, written: Vec<Written>) -> Vec<Changed> {
+fn install_synced(
+    live: &DirtyObjset,
+    txg: Txg,
+    base: Objset,
+    written: Vec<WrittenObject>,
+) -> Vec<DnodeChange> {
     let mut changed = Vec::with_capacity(written.len());
-    let synced: Vec<ObjectId> = written.iter().map(|written| written.entry.id).collect();
-    for Written { entry, before, after } in &written {
+    let synced: Vec<ObjectId> = written.iter().map(|written| written.object.id).collect();
+    for WrittenObject { object: entry, before, after } in &written {
         let before = before.as_ref().map(|tree| tree.dnode.clone());
-        changed.push(Changed { id: entry.id, before, after: after.clone() });
+        changed.push(DnodeChange { id: entry.id, before, after: after.clone() });
     }
-    live.settle(base, txg, &synced, |live| {
-        for Written { entry, after, .. } in written {
-            let tree = after.map(|dnode| live.tree(entry.id, dnode));
-            entry.state.write().settle(txg, tree);
+    live.install_synced(base, txg, &synced, |live| {
+        for WrittenObject { object: entry, after, .. } in written {
+            let tree = after.map(|dnode| live.build_tree(entry.id, dnode));
+            entry.state.write().finish_txg(txg, tree);
         }
     });
     changed

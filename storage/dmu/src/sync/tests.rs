@@ -10,12 +10,12 @@ use txg::Tx;
 use units::{BlockId, Level, ObjectId, ObjsetId, Txg};
 use zio::Source;
 
-use crate::memory::{Ahead, Memory, blank};
-use crate::{Early, Found, NewObject, Next, Objset, Plan, Synced};
+use crate::memory::{MemoryStore, MemoryWriteThrough, empty_objset};
+use crate::{BlockVisit, NewObject, Objset, SyncOutput, WalkControl, WalkOptions, WriteThrough};
 
 /// What is done to one of a few objects.
 #[derive(Clone, Debug)]
-enum Deed {
+enum Operation {
     Write {
         object: usize,
         at: u64,
@@ -27,7 +27,7 @@ enum Deed {
         at: u64,
         length: u64,
     },
-    Cut {
+    Truncate {
         object: usize,
         at: u64,
     },
@@ -38,9 +38,9 @@ enum Deed {
     Spill {
         object: usize,
         fill: u8,
-        there: bool,
+        is_present: bool,
     },
-    Anew {
+    Recreate {
         object: usize,
     },
     BlockSize {
@@ -48,31 +48,31 @@ enum Deed {
         sectors: u32,
     },
     /// What comes now is of the next group, while this one waits to be written.
-    Close,
+    NextTxg,
     Sync,
 }
 
 const OBJECTS: usize = 4;
 const FAR: u64 = 3 << 20;
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn operation() -> impl Strategy<Value = Operation> {
     let object = 0..OBJECTS;
     let at = prop_oneof![0_u64..5000, 0..FAR];
     prop_oneof![
         6 => (object.clone(), at.clone(), 1_usize..9000, 0_u8..4)
-            .prop_map(|(object, at, length, fill)| Deed::Write { object, at, length, fill }),
+            .prop_map(|(object, at, length, fill)| Operation::Write { object, at, length, fill }),
         2 => (object.clone(), at.clone(), 100_000_usize..400_000, 0_u8..4)
-            .prop_map(|(object, at, length, fill)| Deed::Write { object, at, length, fill }),
+            .prop_map(|(object, at, length, fill)| Operation::Write { object, at, length, fill }),
         2 => (object.clone(), at.clone(), 1_u64..2_000_000)
-            .prop_map(|(object, at, length)| Deed::Free { object, at, length }),
-        1 => (object.clone(), at).prop_map(|(object, at)| Deed::Cut { object, at }),
-        1 => (object.clone(), any::<u8>()).prop_map(|(object, fill)| Deed::Bonus { object, fill }),
+            .prop_map(|(object, at, length)| Operation::Free { object, at, length }),
+        1 => (object.clone(), at).prop_map(|(object, at)| Operation::Truncate { object, at }),
+        1 => (object.clone(), any::<u8>()).prop_map(|(object, fill)| Operation::Bonus { object, fill }),
         1 => (object.clone(), any::<u8>(), any::<bool>())
-            .prop_map(|(object, fill, there)| Deed::Spill { object, fill, there }),
-        1 => object.clone().prop_map(|object| Deed::Anew { object }),
-        1 => (object, 1_u32..20).prop_map(|(object, sectors)| Deed::BlockSize { object, sectors }),
-        2 => Just(Deed::Close),
-        3 => Just(Deed::Sync),
+            .prop_map(|(object, fill, there)| Operation::Spill { object, fill, is_present: there }),
+        1 => object.clone().prop_map(|object| Operation::Recreate { object }),
+        1 => (object, 1_u32..20).prop_map(|(object, sectors)| Operation::BlockSize { object, sectors }),
+        2 => Just(Operation::NextTxg),
+        3 => Just(Operation::Sync),
     ]
 }
 
@@ -83,10 +83,10 @@ struct Model {
     spill: Option<u8>,
 }
 
-struct Run {
-    set: Objset,
-    memory: Arc<Memory>,
-    ahead: Arc<Ahead>,
+struct TestRun {
+    objset: Objset,
+    memory: Arc<MemoryStore>,
+    write_through: Arc<MemoryWriteThrough>,
     ids: Vec<ObjectId>,
     models: Vec<Model>,
     txg: u64,
@@ -95,43 +95,50 @@ struct Run {
 }
 
 /// So many groups may wait behind the one that is open.
-const WAITING: u64 = 2;
+const MAX_WAITING_TXGS: u64 = 2;
 
 fn new_object() -> NewObject {
     let mut new = NewObject::new(ObjectType::PLAIN_FILE, 512);
     // 8 pointers in an indirect block: tall trees soon
     new.indirect_shift = 10;
-    new.bonus(ObjectType::SA, vec![7; 40])
+    new.with_bonus(ObjectType::SA, vec![7; 40])
 }
 
-impl Run {
+impl TestRun {
     fn new() -> Self {
-        let (set, memory) = blank(Kind::Filesystem);
-        let ahead = Ahead::of(&memory);
-        set.set_early(Arc::clone(&ahead) as Arc<dyn Early>);
-        let mut run =
-            Self { set, memory, ahead, ids: Vec::new(), models: Vec::new(), txg: 4, oldest: 4 };
+        let (set, memory) = empty_objset(Kind::Filesystem);
+        let ahead = MemoryWriteThrough::new(&memory);
+        set.set_write_through(Arc::clone(&ahead) as Arc<dyn WriteThrough>);
+        let mut run = Self {
+            objset: set,
+            memory,
+            write_through: ahead,
+            ids: Vec::new(),
+            models: Vec::new(),
+            txg: 4,
+            oldest: 4,
+        };
         for _ in 0..OBJECTS {
-            run.ids.push(run.set.create(&run.tx(), &new_object()).unwrap().id());
+            run.ids.push(run.objset.create(&run.tx(), &new_object()).unwrap().id());
             run.models.push(Model { bonus: vec![7; 40], ..Model::default() });
         }
         run
     }
 
     /// Writes the oldest group.
-    fn sync(&mut self) -> Synced {
+    fn sync(&mut self) -> SyncOutput {
         let txg = Txg::new(self.oldest);
         self.oldest += 1;
-        let synced = self.memory.sync(&self.set, txg).unwrap();
-        self.ahead.give_up(txg);
+        let synced = self.memory.sync_objset(&self.objset, txg).unwrap();
+        self.write_through.free_orphans(txg);
         synced
     }
 
     /// Writes all groups.
-    fn sync_all(&mut self) -> Synced {
+    fn sync_all(&mut self) -> SyncOutput {
         while self.oldest < self.txg {
             self.sync();
-            self.compare(&self.set);
+            self.compare(&self.objset);
         }
         self.sync()
     }
@@ -140,31 +147,31 @@ impl Run {
         Tx::syncing(Txg::new(self.txg))
     }
 
-    fn act(&mut self, deed: &Deed) {
+    fn apply(&mut self, deed: &Operation) {
         let tx = self.tx();
         match *deed {
-            Deed::Sync => {
+            Operation::Sync => {
                 // what comes now is of the next group, and the oldest one is written meanwhile
                 self.txg += 1;
-                let late = self.set.object(self.ids[0]).unwrap();
+                let late = self.objset.object(self.ids[0]).unwrap();
                 late.write(&self.tx(), FAR, b"in the next group").unwrap();
-                put(&mut self.models[0].content, FAR, b"in the next group");
+                overlay_bytes(&mut self.models[0].content, FAR, b"in the next group");
                 self.sync();
             }
-            Deed::Close if self.txg - self.oldest < WAITING => self.txg += 1,
-            Deed::Close => (),
-            Deed::Anew { object } => {
-                self.set.free(&tx, self.ids[object]).unwrap();
-                self.ids[object] = self.set.create(&tx, &new_object()).unwrap().id();
+            Operation::NextTxg if self.txg - self.oldest < MAX_WAITING_TXGS => self.txg += 1,
+            Operation::NextTxg => (),
+            Operation::Recreate { object } => {
+                self.objset.free(&tx, self.ids[object]).unwrap();
+                self.ids[object] = self.objset.create(&tx, &new_object()).unwrap().id();
                 self.models[object] = Model { bonus: vec![7; 40], ..Model::default() };
             }
-            Deed::Write { object, at, length, fill } => {
+            Operation::Write { object, at, length, fill } => {
                 let bytes = vec![fill; length];
-                self.set.object(self.ids[object]).unwrap().write(&tx, at, &bytes).unwrap();
-                put(&mut self.models[object].content, at, &bytes);
+                self.objset.object(self.ids[object]).unwrap().write(&tx, at, &bytes).unwrap();
+                overlay_bytes(&mut self.models[object].content, at, &bytes);
             }
-            Deed::Free { object, at, length } => {
-                self.set
+            Operation::Free { object, at, length } => {
+                self.objset
                     .object(self.ids[object])
                     .unwrap()
                     .free_range(&tx, at..at + length)
@@ -174,24 +181,24 @@ impl Run {
                 let start = usize::try_from(at).unwrap().min(end);
                 content[start..end].fill(0);
             }
-            Deed::Cut { object, at } => {
-                let file = self.set.object(self.ids[object]).unwrap();
+            Operation::Truncate { object, at } => {
+                let file = self.objset.object(self.ids[object]).unwrap();
                 file.free_range(&tx, at..u64::MAX).unwrap();
                 self.models[object].content.truncate(usize::try_from(at).unwrap());
             }
-            Deed::Bonus { object, fill } => {
-                let file = self.set.object(self.ids[object]).unwrap();
+            Operation::Bonus { object, fill } => {
+                let file = self.objset.object(self.ids[object]).unwrap();
                 file.set_bonus(&tx, ObjectType::SA, &[fill; 56]).unwrap();
                 self.models[object].bonus = vec![fill; 56];
             }
-            Deed::Spill { object, fill, there } => {
-                let file = self.set.object(self.ids[object]).unwrap();
+            Operation::Spill { object, fill, is_present: there } => {
+                let file = self.objset.object(self.ids[object]).unwrap();
                 let content = [fill; 1024];
                 file.set_spill(&tx, there.then_some(&content[..])).unwrap();
                 self.models[object].spill = there.then_some(fill);
             }
-            Deed::BlockSize { object, sectors } => {
-                let file = self.set.object(self.ids[object]).unwrap();
+            Operation::BlockSize { object, sectors } => {
+                let file = self.objset.object(self.ids[object]).unwrap();
                 let changed = file.set_block_size(&tx, sectors * 512);
                 if changed.is_ok() {
                     let size = usize::try_from(sectors * 512).unwrap();
@@ -219,15 +226,15 @@ impl Run {
     }
 
     /// Everything that is reachable is held, and nothing else; each object's space is the sum.
-    fn account(&self, root: &Blkptr) {
+    fn check_accounting(&self, root: &Blkptr) {
         let source: Arc<dyn Source> = Arc::clone(&self.memory) as Arc<dyn Source>;
         let cold = Objset::open(source, ObjsetId::new(54), root, None).unwrap();
         self.compare(&cold);
         let mut seen = BTreeSet::new();
         let mut space: BTreeMap<ObjectId, u64> = BTreeMap::new();
         let mut fill: BTreeMap<(ObjectId, bool), u64> = BTreeMap::new();
-        cold.walk(&Plan::default(), &mut |place, found| {
-            let Found::Pointer(Blkptr::Regular(block)) = found else {
+        cold.walk(&WalkOptions::default(), &mut |place, found| {
+            let BlockVisit::Pointer(Blkptr::Regular(block)) = found else {
                 panic!("{place}: {found:?}")
             };
             assert!(seen.insert(block.dvas[0].unwrap().offset), "{place}: twice");
@@ -235,9 +242,9 @@ impl Run {
             if block.level.get() == 0 {
                 *fill.entry((place.object, false)).or_default() += block.fill;
             }
-            Next::Deeper
+            WalkControl::Descend
         });
-        assert_eq!(seen.len(), self.memory.count(), "blocks that are held and not reachable");
+        assert_eq!(seen.len(), self.memory.block_count(), "blocks that are held and not reachable");
         let mut objects = 0;
         for found in cold.objects() {
             let (id, dnode) = found.unwrap();
@@ -251,7 +258,7 @@ impl Run {
     }
 }
 
-fn put(content: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+fn overlay_bytes(content: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     let at = usize::try_from(at).unwrap();
     if content.len() < at + bytes.len() {
         content.resize(at + bytes.len(), 0);
@@ -263,107 +270,112 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
     #[test]
     fn any_changes_are_kept_and_every_block_is_accounted_for(
-        deeds in proptest::collection::vec(deed(), 1..40)
+        deeds in proptest::collection::vec(operation(), 1..40)
     ) {
-        let mut run = Run::new();
+        let mut run = TestRun::new();
         for deed in &deeds {
-            run.act(deed);
-            run.compare(&run.set);
+            run.apply(deed);
+            run.compare(&run.objset);
         }
         let synced = run.sync_all();
-        run.compare(&run.set);
-        run.account(&synced.root);
+        run.compare(&run.objset);
+        run.check_accounting(&synced.root);
     }
 }
 
 #[test]
 fn nothing_of_what_was_cut_off_comes_back_with_what_is_written_after_it() {
-    let mut run = Run::new();
-    let write = |length, fill| Deed::Write { object: 1, at: 0, length, fill };
-    for deed in [write(100_000, 1), Deed::Sync, Deed::Cut { object: 1, at: 0 }, write(600, 2)] {
-        run.act(&deed);
+    let mut run = TestRun::new();
+    let write = |length, fill| Operation::Write { object: 1, at: 0, length, fill };
+    for deed in [
+        write(100_000, 1),
+        Operation::Sync,
+        Operation::Truncate { object: 1, at: 0 },
+        write(600, 2),
+    ] {
+        run.apply(&deed);
     }
     let synced = run.sync_all();
-    run.account(&synced.root);
+    run.check_accounting(&synced.root);
 }
 
 #[test]
 fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
-    let (set, memory) = blank(Kind::Filesystem);
+    let (set, memory) = empty_objset(Kind::Filesystem);
     let tx = Tx::syncing(Txg::new(4));
     let large = NewObject { slots: 4, ..new_object() };
     let gone = set.create(&tx, &large).unwrap().id();
     let kept = set.create(&tx, &large).unwrap().id();
     set.free(&tx, gone).unwrap();
-    let live = set.live().unwrap();
-    assert_eq!(live.claimed(0..32).0.len(), 8);
-    memory.sync(&set, Txg::new(4)).unwrap();
-    assert_eq!(live.claimed(0..32).0.len(), 0);
+    let live = set.overlay().unwrap();
+    assert_eq!(live.claimed_slots(0..32).0.len(), 8);
+    memory.sync_objset(&set, Txg::new(4)).unwrap();
+    assert_eq!(live.claimed_slots(0..32).0.len(), 0);
     // nothing is in the way of one that was there before it
     let tx = Tx::syncing(Txg::new(5));
     set.create_at(&tx, ObjectId::new(gone.get() + 1), &new_object()).unwrap();
-    memory.sync(&set, Txg::new(5)).unwrap();
+    memory.sync_objset(&set, Txg::new(5)).unwrap();
     assert_eq!(set.object(kept).unwrap().bonus(), vec![7; 40]);
 }
 
 #[test]
 fn a_free_number_is_found_without_a_look_at_all_large_objects() {
-    let (set, memory) = blank(Kind::Filesystem);
+    let (set, memory) = empty_objset(Kind::Filesystem);
     let large = NewObject { slots: 4, ..new_object() };
     let ids: Vec<_> =
         (0..200).map(|_| set.create(&Tx::syncing(Txg::new(4)), &large).unwrap().id()).collect();
-    let root = memory.sync(&set, Txg::new(4)).unwrap().root;
+    let root = memory.sync_objset(&set, Txg::new(4)).unwrap().root;
     let source = Arc::clone(&memory) as Arc<dyn Source>;
     let opened = Objset::open(source, set.id(), &root, None).unwrap();
     let meta = opened.meta().unwrap();
     // the first is begun after number 0; the second is enough to know the others by; the last has room
     let last = ids[199].get() / 32;
-    (2..last).for_each(|block| memory.lose(&meta.find(0, block).unwrap().pointer));
-    let live = opened.to_live();
+    (2..last).for_each(|block| memory.make_unreadable(&meta.find(0, block).unwrap().pointer));
+    let live = opened.to_writable();
     let new = live.create(&Tx::syncing(Txg::new(5)), &large).unwrap().id();
     assert!(new > ids[199] && new.get() / 32 <= last + 1, "{new:?}");
 }
 
 #[test]
 fn a_later_pass_of_the_same_group_writes_in_place() {
-    let (set, memory) = blank(Kind::Meta);
+    let (set, memory) = empty_objset(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
     let file = set.create(&tx, &NewObject::new(ObjectType::PLAIN_OTHER, 4096)).unwrap();
     file.write(&tx, 0, b"once").unwrap();
-    let first = memory.sync(&set, Txg::new(4)).unwrap();
-    let count = memory.count();
+    let first = memory.sync_objset(&set, Txg::new(4)).unwrap();
+    let count = memory.block_count();
     file.write(&tx, 0, b"again").unwrap();
-    let second = memory.sync(&set, Txg::new(4)).unwrap();
-    assert_eq!(memory.count(), count);
+    let second = memory.sync_objset(&set, Txg::new(4)).unwrap();
+    assert_eq!(memory.block_count(), count);
     assert_ne!(first.root, second.root);
     assert!(!set.is_dirty(Txg::new(4)));
 }
 
 /// A file of 100 blocks in 13 indirect ones, the second of which is damaged.
-fn damaged() -> (Objset, Arc<Memory>, ObjectId) {
-    let (set, memory) = blank(Kind::Filesystem);
+fn damaged_objset() -> (Objset, Arc<MemoryStore>, ObjectId) {
+    let (set, memory) = empty_objset(Kind::Filesystem);
     let tx = Tx::syncing(Txg::new(4));
     let file = set.create(&tx, &new_object()).unwrap();
     file.write(&tx, 0, &vec![1; 51_200]).unwrap();
-    let synced = memory.sync(&set, Txg::new(4)).unwrap();
+    let synced = memory.sync_objset(&set, Txg::new(4)).unwrap();
     let source = Arc::clone(&memory) as Arc<dyn Source>;
     let cold = Objset::open(source, ObjsetId::new(54), &synced.root, None).unwrap();
     let is_second = (file.id(), Level::new(1), BlockId::new(1));
-    cold.walk(&Plan::default(), &mut |place, found| {
-        if let Found::Pointer(pointer) = found
+    cold.walk(&WalkOptions::default(), &mut |place, found| {
+        if let BlockVisit::Pointer(pointer) = found
             && (place.object, place.level, place.block) == is_second
         {
-            memory.lose(pointer);
+            memory.make_unreadable(pointer);
         }
-        Next::Deeper
+        WalkControl::Descend
     });
     let live = Objset::open(cold.source().clone(), ObjsetId::new(54), &synced.root, None).unwrap();
-    (live.to_live(), memory, file.id())
+    (live.to_writable(), memory, file.id())
 }
 
 #[test]
 fn who_writes_where_no_way_leads_is_told_at_once_and_no_group_ends() {
-    let (set, memory, id) = damaged();
+    let (set, memory, id) = damaged_objset();
     let tx = Tx::syncing(Txg::new(5));
     let file = set.object(id).unwrap();
     let lost = |done: crate::Result<()>| {
@@ -378,33 +390,37 @@ fn who_writes_where_no_way_leads_is_told_at_once_and_no_group_ends() {
     lost(file.free_range(&tx, 10 * 512..90 * 512));
     file.write(&tx, 20 * 512, &[2; 512]).unwrap();
     file.write(&tx, 100 * 512, &[2; 512]).unwrap();
-    memory.sync(&set, Txg::new(5)).unwrap();
+    memory.sync_objset(&set, Txg::new(5)).unwrap();
     // what goes as a whole can go
     let tx = Tx::syncing(Txg::new(6));
     set.object(id).unwrap().free_range(&tx, 3 * 512..30 * 512).unwrap();
-    memory.sync(&set, Txg::new(6)).unwrap();
+    memory.sync_objset(&set, Txg::new(6)).unwrap();
     let mut found = [9; 2 * 512];
     set.object(id).unwrap().read(29 * 512, &mut found).unwrap();
     assert_eq!((&found[..512], &found[512..]), (&[0; 512][..], &[1; 512][..]));
     file.write(&Tx::syncing(Txg::new(7)), 10 * 512, &[3; 512]).unwrap();
-    memory.sync(&set, Txg::new(7)).unwrap();
+    memory.sync_objset(&set, Txg::new(7)).unwrap();
 }
 
 #[test]
 fn what_is_damaged_can_be_removed_and_only_what_nobody_finds_stays() {
-    let (set, memory, id) = damaged();
-    let left = memory.count();
+    let (set, memory, id) = damaged_objset();
+    let left = memory.block_count();
     set.free(&Tx::syncing(Txg::new(5)), id).unwrap();
-    memory.sync(&set, Txg::new(5)).unwrap();
+    memory.sync_objset(&set, Txg::new(5)).unwrap();
     // the eight below the damaged one, and the object set's own
-    assert!(memory.count() < left / 4 && memory.count() >= 8, "{} of {left}", memory.count());
+    assert!(
+        memory.block_count() < left / 4 && memory.block_count() >= 8,
+        "{} of {left}",
+        memory.block_count()
+    );
     let root = set.synced().root().clone();
     let mut reached = 0;
     let source = Arc::clone(&memory) as Arc<dyn Source>;
     let cold = Objset::open(source, ObjsetId::new(54), &root, None).unwrap();
-    cold.walk(&Plan::default(), &mut |_, _| {
+    cold.walk(&WalkOptions::default(), &mut |_, _| {
         reached += 1;
-        Next::Deeper
+        WalkControl::Descend
     });
-    assert_eq!(memory.count() - reached, 8);
+    assert_eq!(memory.block_count() - reached, 8);
 }

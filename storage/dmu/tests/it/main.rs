@@ -4,17 +4,17 @@ mod pool;
 
 use std::sync::Arc;
 
-use dmu::{Error, Found, Next, Objset, Piece, Plan, SPILL};
+use dmu::{BlockSegment, BlockVisit, Error, Objset, SPILL_BLOCK, WalkControl, WalkOptions};
 use ondisk::Order;
 use pool::{Pool, Spec, hole};
 use units::{BlockId, ObjectId, Place, Txg};
 
 const FILE: u8 = 19;
 /// Where the second run of data of `sparse` begins: in bytes.
-const FAR: u64 = ((31 * 32 + 5) * 32 + 7) * 512;
+const FAR_OFFSET: u64 = ((31 * 32 + 5) * 32 + 7) * 512;
 
 /// A file of 4 levels with two data blocks at its start and one far out.
-fn sparse(pool: &Pool) -> (Spec, Vec<u8>) {
+fn sparse_file(pool: &Pool) -> (Spec, Vec<u8>) {
     let data = |fill: u8, birth| pool.pointer(FILE, 0, birth, &[fill; 512]);
     let (first, second, far) = (data(1, 3), data(2, 3), data(3, 4));
     let near = pool.indirect(FILE, 1, 3, &[(0, &first), (1, &second)]);
@@ -22,14 +22,14 @@ fn sparse(pool: &Pool) -> (Spec, Vec<u8>) {
     let low = pool.indirect(FILE, 1, 4, &[(7, &far)]);
     let middle = pool.indirect(FILE, 2, 4, &[(5, &low)]);
     let top = pool.indirect(FILE, 3, 4, &[(0, &near), (31, &middle)]);
-    let mut spec = Spec::new(FILE, 512, FAR / 512, vec![top]);
+    let mut spec = Spec::new(FILE, 512, FAR_OFFSET / 512, vec![top]);
     spec.levels = 4;
     (spec, low)
 }
 
-fn open(order: Order) -> (Objset, Vec<u64>, Arc<Pool>, Vec<u8>) {
+fn open_objset(order: Order) -> (Objset, Vec<u64>, Arc<Pool>, Vec<u8>) {
     let pool = Arc::new(Pool { order, ..Pool::default() });
-    let (spec, low) = sparse(&pool);
+    let (spec, low) = sparse_file(&pool);
     let mut large = Spec::new(FILE, 1024, 0, vec![pool.pointer(FILE, 0, 3, &[9; 1024])]);
     large.slots = 4;
     large.bonus = vec![0xaa; 300];
@@ -42,7 +42,7 @@ fn open(order: Order) -> (Objset, Vec<u64>, Arc<Pool>, Vec<u8>) {
 #[test]
 fn objects_are_found_in_both_byte_orders() {
     for order in [Order::Little, Order::Big] {
-        let (set, numbers, ..) = open(order);
+        let (set, numbers, ..) = open_objset(order);
         assert_eq!(numbers, [1, 2, 6]);
         let listed: Vec<u64> = set.objects().map(|found| found.unwrap().0.get()).collect();
         assert_eq!(listed, numbers);
@@ -60,40 +60,40 @@ fn objects_are_found_in_both_byte_orders() {
 
 #[test]
 fn holes_read_as_zeros_and_are_passed_in_few_reads() {
-    let (set, _, pool, _) = open(Order::Little);
+    let (set, _, pool, _) = open_objset(Order::Little);
     let file = set.object(ObjectId::new(1)).unwrap();
     let mut bytes = [7; 700];
     file.read(500, &mut bytes).unwrap();
     assert_eq!((bytes[..12].to_vec(), bytes[12], bytes[523], bytes[524]), (vec![1; 12], 2, 2, 0));
-    file.read(FAR - 1, &mut bytes).unwrap();
+    file.read(FAR_OFFSET - 1, &mut bytes).unwrap();
     assert_eq!((bytes[0], bytes[1], bytes[512], bytes[513]), (0, 3, 3, 0));
     assert_eq!(file.next_data(0).unwrap(), Some(0));
     assert_eq!(file.next_hole(600).unwrap(), 1024);
-    assert_eq!(file.next_data(1024).unwrap(), Some(FAR));
-    assert_eq!(file.next_hole(FAR + 3).unwrap(), FAR + 512);
-    assert_eq!(file.next_data(FAR + 512).unwrap(), None);
+    assert_eq!(file.next_data(1024).unwrap(), Some(FAR_OFFSET));
+    assert_eq!(file.next_hole(FAR_OFFSET + 3).unwrap(), FAR_OFFSET + 512);
+    assert_eq!(file.next_data(FAR_OFFSET + 512).unwrap(), None);
     assert_eq!(file.next_hole(5000).unwrap(), 5000);
     let reads = pool.reads.load(std::sync::atomic::Ordering::Relaxed);
     assert!(reads < 20, "{reads}");
     let all = BlockId::new(0)..BlockId::new(u64::MAX);
     let pieces: Vec<u64> = file
-        .blocks(all)
+        .segments(all)
         .map(|piece| match piece.unwrap() {
-            Piece::Data { .. } => 1,
-            Piece::Hole { count, .. } => count,
+            BlockSegment::Data { .. } => 1,
+            BlockSegment::Hole { count, .. } => count,
         })
         .collect();
-    assert_eq!(pieces, [1, 1, FAR / 512 - 2, 1]);
+    assert_eq!(pieces, [1, 1, FAR_OFFSET / 512 - 2, 1]);
 }
 
-fn places(set: &Objset, plan: &Plan) -> (Vec<Place>, Vec<Place>) {
+fn walk_zbookmarks(set: &Objset, plan: &WalkOptions) -> (Vec<Place>, Vec<Place>) {
     let (mut seen, mut trouble) = (Vec::new(), Vec::new());
     let ended = set.walk(plan, &mut |place, found| {
         match found {
-            Found::Pointer(_) => seen.push(place),
-            Found::Trouble(_) => trouble.push(place),
+            BlockVisit::Pointer(_) => seen.push(place),
+            BlockVisit::Error(_) => trouble.push(place),
         }
-        Next::Deeper
+        WalkControl::Descend
     });
     assert!(ended);
     (seen, trouble)
@@ -101,31 +101,31 @@ fn places(set: &Objset, plan: &Plan) -> (Vec<Place>, Vec<Place>) {
 
 #[test]
 fn a_walk_sees_all_and_resumes_anywhere() {
-    let (set, ..) = open(Order::Little);
-    let (seen, trouble) = places(&set, &Plan::default());
+    let (set, ..) = open_objset(Order::Little);
+    let (seen, trouble) = walk_zbookmarks(&set, &WalkOptions::default());
     // root, dnodes, 6 indirect and 3 data blocks, data and spill of the large one
     assert_eq!((seen.len(), trouble.len()), (12, 0));
-    assert_eq!(seen[11].block, SPILL);
+    assert_eq!(seen[11].block, SPILL_BLOCK);
     for (at, from) in seen.iter().enumerate().skip(2) {
-        let plan = Plan { from: Some(*from), ..Plan::default() };
-        assert_eq!(places(&set, &plan).0, seen[at..], "from {from}");
+        let plan = WalkOptions { start: Some(*from), ..WalkOptions::default() };
+        assert_eq!(walk_zbookmarks(&set, &plan).0, seen[at..], "from {from}");
     }
     // what is older than txg 3 is left out with what is below it
-    let plan = Plan { since: Txg::new(3), ..Plan::default() };
-    assert_eq!(places(&set, &plan).0.len(), 2 + 4 + 1);
+    let plan = WalkOptions { born_after: Txg::new(3), ..WalkOptions::default() };
+    assert_eq!(walk_zbookmarks(&set, &plan).0.len(), 2 + 4 + 1);
 }
 
 #[test]
 fn a_lost_block_is_told_and_the_rest_goes_on() {
-    let (set, _, pool, low) = open(Order::Little);
+    let (set, _, pool, low) = open_objset(Order::Little);
     pool.lose(&low);
-    let (seen, trouble) = places(&set, &Plan::default());
+    let (seen, trouble) = walk_zbookmarks(&set, &WalkOptions::default());
     assert_eq!((seen.len(), trouble.len()), (11, 1));
     assert_eq!((trouble[0].level.get(), trouble[0].block.get()), (1, 31 * 32 + 5));
     let file = set.object(ObjectId::new(1)).unwrap();
-    assert!(matches!(file.read(FAR, &mut [0; 4]), Err(Error::Read { .. })));
+    assert!(matches!(file.read(FAR_OFFSET, &mut [0; 4]), Err(Error::Read { .. })));
     let pieces: Vec<bool> =
-        file.blocks(BlockId::new(1)..BlockId::new(u64::MAX)).map(|piece| piece.is_ok()).collect();
+        file.segments(BlockId::new(1)..BlockId::new(u64::MAX)).map(|piece| piece.is_ok()).collect();
     assert_eq!(pieces, [true, true, false]);
 }
 

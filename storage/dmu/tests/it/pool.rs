@@ -69,7 +69,7 @@ impl Pool {
         }
     }
 
-    fn words(&self, words: &[u64]) -> Vec<u8> {
+    fn encode_words(&self, words: &[u64]) -> Vec<u8> {
         words.iter().flat_map(|word| self.number(&word.to_le_bytes())).collect()
     }
 
@@ -90,7 +90,7 @@ impl Pool {
         let mut words = [0; 16];
         (words[0], words[1]) = (sectors, address >> 9);
         (words[6], words[10], words[11]) = (prop, birth, 1);
-        self.words(&words)
+        self.encode_words(&words)
     }
 
     /// Loses the content that a pointer points to.
@@ -127,7 +127,7 @@ impl Pool {
         out.extend(self.number(&sectors.to_le_bytes()));
         out.extend(self.number(&u16::try_from(spec.bonus.len()).unwrap().to_le_bytes()));
         out.extend([spec.slots - 1, 0, 0, 0]);
-        out.extend(self.words(&[spec.max_block, 4096, 0, 0, 0, 0]));
+        out.extend(self.encode_words(&[spec.max_block, 4096, 0, 0, 0, 0]));
         out.extend(spec.roots.concat());
         out.extend(&spec.bonus);
         out.resize(size, 0);
@@ -153,7 +153,7 @@ impl Pool {
         let meta = Spec::new(10, 16384, roots.len() as u64 - 1, roots);
         let mut root = self.dnode(&meta);
         root.resize(704, 0);
-        root.extend(self.words(&[2, 7]));
+        root.extend(self.encode_words(&[2, 7]));
         root.resize(4096, 0);
         let root = Blkptr::parse(&self.pointer(11, 0, 5, &root), self.order).unwrap();
         (Objset::open(self, ObjsetId::new(9), &root, None).unwrap(), numbers)

@@ -120,7 +120,7 @@ impl Change<'_> {
         bonus_kind: ObjectType,
         bonus: Vec<u8>,
     ) -> Result<ObjectId> {
-        let new = NewObject::new(kind, block_size).bonus(bonus_kind, bonus);
+        let new = NewObject::new(kind, block_size).with_bonus(bonus_kind, bonus);
         Ok(self.mos.create(self.tx, &new)?.id())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dmu::Ledger;
+use dmu::BlockLedger;
 use ondisk::Blkptr;
 use ondisk::blkptr::{Checksum, Compression};
 use ondisk::dsl::Dataset as DatasetPhys;
@@ -157,8 +157,8 @@ impl<'a> DatasetLedger<'a> {
     }
 }
 
-impl Ledger for DatasetLedger<'_> {
-    fn born(&self, pointer: &Blkptr) {
+impl BlockLedger for DatasetLedger<'_> {
+    fn block_born(&self, pointer: &Blkptr) {
         if matches!(pointer, Blkptr::Hole(_) | Blkptr::Redacted(_)) {
             return;
         }
@@ -172,11 +172,11 @@ impl Ledger for DatasetLedger<'_> {
         }
     }
 
-    fn size(&self, pointer: &Blkptr) -> u64 {
+    fn dsize(&self, pointer: &Blkptr) -> u64 {
         (self.deflated)(pointer)
     }
 
-    fn rewritten(&self, before: &Blkptr, now: &Blkptr) {
+    fn block_rewritten(&self, before: &Blkptr, now: &Blkptr) {
         let listed = self.is_in_livelist(now);
         let more = self.space_of(now) - self.space_of(before);
         let mut sums = self.sums.lock();
@@ -189,7 +189,7 @@ impl Ledger for DatasetLedger<'_> {
         }
     }
 
-    fn kill(&self, pointer: &Blkptr) {
+    fn block_kill(&self, pointer: &Blkptr) {
         if matches!(pointer, Blkptr::Hole(_) | Blkptr::Redacted(_)) {
             return;
         }

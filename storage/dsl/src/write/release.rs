@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use dmu::{Found, Next, Objset, Plan, Special};
+use dmu::{BlockVisit, Objset, SpecialObject, WalkControl, WalkOptions};
 use ondisk::dsl::{Bptree, BptreeEntry, Dataset as DatasetPhys};
 use ondisk::{Blkptr, ObjectType, version};
 use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
@@ -230,7 +230,8 @@ impl Work<'_> {
         let Ok(objset) = Objset::open(source, DESTROYED, &entry.root, None) else {
             return Done::Stuck;
         };
-        let slots = objset.special(Special::Meta).map_or(32, |meta| meta.block_size() / 512);
+        let slots =
+            objset.special_object(SpecialObject::Meta).map_or(32, |meta| meta.block_size() / 512);
         let resume = (entry.resume != [0; 4]).then(|| {
             let [_, object, _, block] = entry.resume;
             (ObjectId::new(object), block)
@@ -238,13 +239,13 @@ impl Work<'_> {
         let next = resume.map_or(1, |(object, _)| object.get());
         let (slots, above) = (slots.into(), Vec::new());
         let mut walk = TreeWalk { work: self, slots, resume, next, above };
-        let plan = Plan { since: entry.birth, holes: false, from: None };
+        let plan = WalkOptions { born_after: entry.birth, include_holes: false, start: None };
         let mut stop = None;
         objset.walk(&plan, &mut |place, found| match walk.see(place, &found) {
             Seen::Go(next) => next,
             Seen::Stop(place, why) => {
                 stop = Some((place, why));
-                Next::Stop
+                WalkControl::Stop
             }
         });
         let Some((place, why)) = stop else {
@@ -295,7 +296,7 @@ enum Done {
 }
 
 enum Seen {
-    Go(Next),
+    Go(WalkControl),
     Stop(Place, Done),
 }
 
@@ -315,17 +316,17 @@ struct TreeWalk<'a, 'b> {
 }
 
 impl TreeWalk<'_, '_> {
-    fn see(&mut self, place: Place, found: &Found<'_>) -> Seen {
+    fn see(&mut self, place: Place, found: &BlockVisit<'_>) -> Seen {
         let pointer = match found {
-            Found::Pointer(pointer) => *pointer,
-            Found::Trouble(_) => return self.stuck(place),
+            BlockVisit::Pointer(pointer) => *pointer,
+            BlockVisit::Error(_) => return self.stuck(place),
         };
         if pointer.kind() == ObjectType::OBJSET && self.above.is_empty() {
             self.above.push((place, pointer.clone()));
-            return Seen::Go(Next::Deeper);
+            return Seen::Go(WalkControl::Descend);
         }
         if self.is_done(place, pointer) {
-            return Seen::Go(Next::Skip);
+            return Seen::Go(WalkControl::SkipChildren);
         }
         self.leave(place);
         let meta = place.object == ObjectId::META;
@@ -334,13 +335,13 @@ impl TreeWalk<'_, '_> {
         }
         if place.level.get() > 0 || meta {
             self.above.push((place, pointer.clone()));
-            return Seen::Go(Next::Deeper);
+            return Seen::Go(WalkControl::Descend);
         }
         if self.work.left == 0 {
             return Seen::Stop(place, Done::Some);
         }
         self.work.free(pointer);
-        Seen::Go(Next::Deeper)
+        Seen::Go(WalkControl::Descend)
     }
 
     /// The walk cannot go on at a place: what it has left behind is freed, and it begins there again.

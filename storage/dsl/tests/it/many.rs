@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dmu::memory::Memory;
-use dmu::{Ledger, Objset};
+use dmu::memory::MemoryStore;
+use dmu::{BlockLedger, Objset};
 use dsl::write::{self, Change, DatasetLedger, Moment, pool};
 use dsl::{PoolFacts, Tree};
 use ondisk::feature::FEATURES;
@@ -19,7 +19,7 @@ use crate::world::{USABLE, block, deflated};
 
 /// Counts the blocks that are read.
 struct Counting {
-    memory: Arc<Memory>,
+    memory: Arc<MemoryStore>,
     reads: AtomicUsize,
 }
 
@@ -39,10 +39,10 @@ struct Pool {
 
 impl Pool {
     fn new() -> Self {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(MemoryStore::default());
         let source = Arc::new(Counting { memory, reads: AtomicUsize::new(0) });
         let blocks = Arc::clone(&source) as Arc<dyn Source>;
-        let mos = Objset::blank(blocks, ObjsetId::MOS, Kind::Meta, None);
+        let mos = Objset::new_empty(blocks, ObjsetId::MOS, Kind::Meta, None);
         let pool = Self { source, mos, txg: 4 };
         let tx = Tx::syncing(Txg::new(4));
         let kind = ObjectType::OBJECT_DIRECTORY;
@@ -73,9 +73,9 @@ impl Pool {
 
     /// Writes the MOS, and reads it from there from now on.
     fn sync(&mut self) {
-        let root = self.source.memory.sync(&self.mos, Txg::new(self.txg)).unwrap().root;
+        let root = self.source.memory.sync_objset(&self.mos, Txg::new(self.txg)).unwrap().root;
         let blocks = Arc::clone(&self.source) as Arc<dyn Source>;
-        self.mos = Objset::open(blocks, ObjsetId::MOS, &root, None).unwrap().to_live();
+        self.mos = Objset::open(blocks, ObjsetId::MOS, &root, None).unwrap().to_writable();
         self.txg += 1;
     }
 
@@ -96,9 +96,9 @@ fn reads_to_destroy(count: u64) -> usize {
     for _ in 0..count {
         pool.change(|change| {
             let ledger = DatasetLedger::new(change, head).unwrap();
-            ledger.born(&file(pool.txg));
+            ledger.block_born(&file(pool.txg));
             if pool.txg > first {
-                ledger.kill(&file(pool.txg - 1));
+                ledger.block_kill(&file(pool.txg - 1));
             }
             ledger.finish(change, &Blkptr::EMPTY).unwrap();
             let name = format!("tank/a@{}", pool.txg);

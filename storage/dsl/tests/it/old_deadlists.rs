@@ -23,7 +23,8 @@ fn kind(world: &World, id: ObjectId) -> ObjectType {
 fn make_old(world: &World, head: ObjsetId) -> ObjectId {
     let tx = Tx::syncing(Txg::new(world.txg));
     let header = Bpobj::default().encode(Bpobj::SIZE_WITHOUT_SUBLISTS);
-    let new = NewObject::new(ObjectType::BPOBJ, 128 << 10).bonus(ObjectType::BPOBJ_HEADER, header);
+    let new =
+        NewObject::new(ObjectType::BPOBJ, 128 << 10).with_bonus(ObjectType::BPOBJ_HEADER, header);
     let list = world.mos.create(&tx, &new).unwrap().id();
     let object = world.mos.object(ObjectId::new(head.get())).unwrap();
     let record = Dataset::parse(object.bonus(), object.bonus_order()).unwrap();

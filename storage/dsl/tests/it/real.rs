@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::fixtures::Fixture;
 use device::{Device, File, Window, partitions};
-use dmu::{Found, Next, Objset, Plan};
+use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use dsl::{Dataset, PoolFacts, Tree};
 use ondisk::dsl::{Bookmark, Bpobj, Bptree, Dataset as Record, Deadlist, Dir};
 use ondisk::{Blkptr, ObjectType};
@@ -63,9 +63,9 @@ pub(crate) fn add(model: &mut Model, source: &Arc<dyn Source>, dataset: &Dataset
     }
     let objset = Objset::open(Arc::clone(source), id, &record.root, None).unwrap();
     let blocks = &mut model.blocks;
-    let whole = objset.walk(&Plan::default(), &mut |place, found| {
+    let whole = objset.walk(&WalkOptions::default(), &mut |place, found| {
         match found {
-            Found::Pointer(pointer @ (Blkptr::Regular(_) | Blkptr::Embedded(_))) => {
+            BlockVisit::Pointer(pointer @ (Blkptr::Regular(_) | Blkptr::Embedded(_))) => {
                 let number = match pointer {
                     _ if is_alone(pointer) => number(pointer),
                     _ => by_place(place, pointer),
@@ -73,10 +73,10 @@ pub(crate) fn add(model: &mut Model, source: &Arc<dyn Source>, dataset: &Dataset
                 set.insert(number);
                 blocks.entry(number).or_insert_with(|| pointer.clone());
             }
-            Found::Pointer(_) => {}
-            Found::Trouble(why) => panic!("{}: {why}", dataset.name()),
+            BlockVisit::Pointer(_) => {}
+            BlockVisit::Error(why) => panic!("{}: {why}", dataset.name()),
         }
-        Next::Deeper
+        WalkControl::Descend
     });
     assert!(whole);
 }

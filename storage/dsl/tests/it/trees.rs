@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use dmu::memory::Memory;
-use dmu::{Found, Ledger, NewObject, Next, Objset, Plan, Syncing};
+use dmu::memory::MemoryStore;
+use dmu::{BlockLedger, BlockVisit, NewObject, Objset, SyncContext, WalkControl, WalkOptions};
 use dsl::write::{self, Change, DatasetLedger, Moment, pool};
 use dsl::{Error, PoolFacts, Tree};
 use ondisk::dsl::BptreeEntry;
@@ -24,7 +24,7 @@ use crate::real;
 use crate::world::{USABLE, deflated};
 
 struct Pool {
-    memory: Arc<Memory>,
+    memory: Arc<MemoryStore>,
     mos: Objset,
     heads: HashMap<ObjsetId, Objset>,
     txg: u64,
@@ -34,7 +34,7 @@ struct Pool {
 
 impl Pool {
     fn new(seed: u64) -> Self {
-        let (mos, memory) = dmu::memory::blank(Kind::Meta);
+        let (mos, memory) = dmu::memory::empty_objset(Kind::Meta);
         let random = Random(seed | 1);
         let mut pool = Self { memory, mos, heads: HashMap::new(), txg: 4, random, made: 0 };
         let tx = Tx::syncing(Txg::new(4));
@@ -75,7 +75,7 @@ impl Pool {
     /// A head's content, that of a new one with an object in it.
     fn begin(&mut self, id: ObjsetId) {
         let source = Arc::clone(&self.memory) as Arc<dyn Source>;
-        let objset = Objset::blank(source, id, Kind::Filesystem, None);
+        let objset = Objset::new_empty(source, id, Kind::Filesystem, None);
         let tx = Tx::syncing(Txg::new(self.txg));
         objset.create(&tx, &file()).unwrap();
         self.heads.insert(id, objset);
@@ -86,7 +86,7 @@ impl Pool {
         let dataset = self.tree().dataset(id).unwrap();
         let source = Arc::clone(&self.memory) as Arc<dyn Source>;
         let root = &dataset.phys().unwrap().root;
-        let objset = Objset::open(source, id, root, None).unwrap().to_live();
+        let objset = Objset::open(source, id, root, None).unwrap().to_writable();
         self.heads.insert(id, objset);
     }
 
@@ -133,9 +133,9 @@ impl Pool {
 
     /// The MOS is written and read again, and all is compared.
     fn close(&mut self) {
-        let root = self.memory.sync(&self.mos, Txg::new(self.txg)).unwrap().root;
+        let root = self.memory.sync_objset(&self.mos, Txg::new(self.txg)).unwrap().root;
         let source = Arc::clone(&self.memory) as Arc<dyn Source>;
-        self.mos = Objset::open(source, ObjsetId::MOS, &root, None).unwrap().to_live();
+        self.mos = Objset::open(source, ObjsetId::MOS, &root, None).unwrap().to_writable();
         self.check();
         self.txg += 1;
     }
@@ -223,11 +223,11 @@ impl Pool {
     fn reached(&self) -> usize {
         let mut seen = HashSet::new();
         let mut walk = |objset: &Objset| {
-            objset.walk(&Plan::default(), &mut |_, found| {
-                if let Found::Pointer(Blkptr::Regular(block)) = found {
+            objset.walk(&WalkOptions::default(), &mut |_, found| {
+                if let BlockVisit::Pointer(Blkptr::Regular(block)) = found {
                     seen.insert(block.dvas[0]);
                 }
-                Next::Deeper
+                WalkControl::Descend
             })
         };
         let root = self.tree().find("tank").unwrap();
@@ -242,10 +242,10 @@ fn file() -> NewObject {
     new
 }
 
-fn write_out(objset: &Objset, txg: Txg, sink: &dyn Sink, ledger: &dyn Ledger) -> Blkptr {
+fn write_out(objset: &Objset, txg: Txg, sink: &dyn Sink, ledger: &dyn BlockLedger) -> Blkptr {
     let policy = |_| Policy::default();
     let syncing =
-        Syncing { txg, sink, ledger, policy: &policy, workers: 1, form: dmu::Form::default() };
+        SyncContext { txg, sink, ledger, policy: &policy, workers: 1, form: dmu::Form::default() };
     objset.sync(&syncing, &mut |_| {}).unwrap().root
 }
 
@@ -255,7 +255,7 @@ fn destroyed(files: impl Iterator<Item = u64>) -> (Pool, Objset) {
     let mut pool = Pool::new(1);
     let id = pool.change(|change| write::create(change, "tank/a")).unwrap();
     let source = Arc::clone(&pool.memory) as Arc<dyn Source>;
-    let objset = Objset::blank(source, id, Kind::Filesystem, None);
+    let objset = Objset::new_empty(source, id, Kind::Filesystem, None);
     let tx = Tx::syncing(Txg::new(pool.txg));
     for number in files {
         let object = objset.create_at(&tx, ObjectId::new(number), &file()).unwrap();
@@ -271,9 +271,9 @@ fn destroyed(files: impl Iterator<Item = u64>) -> (Pool, Objset) {
 fn what_is_below_a_block_of_dnodes_at_which_the_real_system_stopped_is_not_freed_again() {
     let (pool, tree) = destroyed(1..=40);
     let mut all = 0;
-    tree.walk(&Plan::default(), &mut |_, _| {
+    tree.walk(&WalkOptions::default(), &mut |_, _| {
         all += 1;
-        Next::Deeper
+        WalkControl::Descend
     });
     let directory = Zap::open(pool.mos.object(ObjectId::new(1)).unwrap()).unwrap();
     let trees = ObjectId::new(directory.lookup_u64(b"bptree_obj").unwrap().unwrap());
@@ -289,13 +289,13 @@ fn what_is_below_a_block_of_dnodes_at_which_the_real_system_stopped_is_not_freed
 #[test]
 fn what_was_freed_before_something_unreadable_is_not_freed_again() {
     let (pool, tree) = destroyed([1, 2000, 40_000].into_iter());
-    tree.walk(&Plan::default(), &mut |place, found| {
-        if let Found::Pointer(pointer) = found
+    tree.walk(&WalkOptions::default(), &mut |place, found| {
+        if let BlockVisit::Pointer(pointer) = found
             && (place.object, place.level.get(), place.block.get()) == (ObjectId::META, 1, 1)
         {
-            pool.memory.lose(pointer);
+            pool.memory.make_unreadable(pointer);
         }
-        Next::Deeper
+        WalkControl::Descend
     });
     let release = || pool.change(|change| write::release(change, 1000)).unwrap();
     let done = release();
@@ -341,6 +341,6 @@ proptest! {
         let free = pool.tree().dirs().find(|dir| dir.path() == "tank/$FREE").cloned().unwrap();
         prop_assert_eq!(free.phys().used, 0);
         prop_assert_eq!(free.phys().uncompressed, 0);
-        prop_assert_eq!(pool.memory.count(), pool.reached());
+        prop_assert_eq!(pool.memory.block_count(), pool.reached());
     }
 }

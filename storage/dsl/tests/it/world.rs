@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dmu::{Ledger, Objset};
+use dmu::{BlockLedger, Objset};
 use dsl::write::{Change, DatasetLedger, Moment, pool};
 use dsl::{PoolFacts, Tree};
 use ondisk::blkptr::{Checksum, Compression, Protection, Regular};
@@ -42,7 +42,7 @@ impl World {
     /// A new pool.
     pub(crate) fn new(features: &[&'static Feature]) -> (Self, pool::Skeleton) {
         let raw: Arc<dyn Source> = Arc::new(Nothing);
-        let mos = Objset::blank(Arc::clone(&raw), ObjsetId::MOS, Kind::Meta, None);
+        let mos = Objset::new_empty(Arc::clone(&raw), ObjsetId::MOS, Kind::Meta, None);
         let world = Self { mos, txg: 4, raw, numbers: AtomicU64::new(1), freed: Mutex::default() };
         let tx = Tx::syncing(Txg::new(4));
         let kind = ObjectType::OBJECT_DIRECTORY;
@@ -92,10 +92,10 @@ impl World {
         self.change(|change| {
             let ledger = DatasetLedger::new(change, head).unwrap();
             for pointer in born {
-                ledger.born(pointer);
+                ledger.block_born(pointer);
             }
             for pointer in died {
-                ledger.kill(pointer);
+                ledger.block_kill(pointer);
             }
             ledger.finish(change, root).unwrap();
         });

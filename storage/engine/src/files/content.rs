@@ -134,7 +134,7 @@ impl Content {
     /// What stands from a range's start on, for who reads all and each block once: no cache takes it
     /// in, so that its memory is warm when the next block is read into it.
     pub fn read_chunk_uncached(&self, range: Range<u64>) -> Result<ContentChunk> {
-        self.read_chunk_with(dmu::Object::block_once, range.start, range.end)
+        self.read_chunk_with(dmu::Object::block_uncached, range.start, range.end)
     }
 
     fn read_chunk_with(&self, read: ReadBlock, at: u64, end: u64) -> Result<ContentChunk> {

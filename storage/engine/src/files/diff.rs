@@ -1,7 +1,7 @@
 //! What is not the same in a file system and in a snapshot of it: by the blocks of dnodes that
 //! both have, so that what did not change is not looked at.
 
-use dmu::{Object, Objset, Special};
+use dmu::{Object, Objset, SpecialObject};
 use ondisk::dnode::Dnode;
 use ondisk::{Blkptr, ObjectType};
 use units::{BlockId, Level, ObjectId};
@@ -36,7 +36,7 @@ impl FileSystemReader {
     /// number. Neither may be one that is being changed.
     pub fn changed_objects(&self, other: &Self) -> Result<Vec<ChangedObject>> {
         let sets = [self.fs.objset(), other.fs.objset()];
-        let [one, two] = sets.map(|set| set.special(Special::Meta));
+        let [one, two] = sets.map(|set| set.special_object(SpecialObject::Meta));
         let (Some(one), Some(two)) = (one, two) else { return Ok(Vec::new()) };
         let slots = (u64::from(one.block_size()) / MIN_DNODE_SIZE).max(1);
         let mut found = Vec::new();
@@ -77,7 +77,7 @@ fn dnode_block_pointer(dnodes: &Object, block: u64) -> Result<Blkptr> {
 fn read_dnode(set: &Objset, id: u64) -> Result<Option<Dnode>> {
     match set.dnode(ObjectId::new(id)) {
         Ok(dnode) => Ok(Some(dnode)),
-        Err(why) if why.is_absence() => Ok(None),
+        Err(why) if why.is_not_found() => Ok(None),
         Err(why) => Err(why.into()),
     }
 }

@@ -32,7 +32,7 @@ impl Error {
             Self::FileSystem(zpl::Error::Gone { .. }) => true,
             Self::FileSystem(zpl::Error::Dmu(why))
             | Self::Volume(zvol::Error::Dmu(why))
-            | Self::Object(why) => why.is_absence(),
+            | Self::Object(why) => why.is_not_found(),
             _ => false,
         }
     }
@@ -51,7 +51,7 @@ impl Error {
         match self {
             Self::FileSystem(zpl::Error::Dmu(why))
             | Self::Volume(zvol::Error::Dmu(why))
-            | Self::Object(why) => Some(why.place()),
+            | Self::Object(why) => Some(why.zbookmark()),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Where content is, where it is not, and where nobody can tell.
 
-use dmu::{Found, Next, Plan};
+use dmu::{BlockVisit, WalkControl, WalkOptions};
 
 use super::{Content, Error, Result};
 
@@ -87,12 +87,12 @@ impl Content {
     pub fn allocated(&self) -> Result<u64> {
         let (mut sum, mut trouble) = (0_u64, None);
         if let Some(object) = self.object() {
-            object.walk(&Plan::default(), &mut |_, found| {
+            object.walk(&WalkOptions::default(), &mut |_, found| {
                 match found {
-                    Found::Pointer(pointer) => sum = sum.saturating_add(pointer.allocated()),
-                    Found::Trouble(error) => trouble = Some(error.clone()),
+                    BlockVisit::Pointer(pointer) => sum = sum.saturating_add(pointer.allocated()),
+                    BlockVisit::Error(error) => trouble = Some(error.clone()),
                 }
-                if trouble.is_some() { Next::Stop } else { Next::Deeper }
+                if trouble.is_some() { WalkControl::Stop } else { WalkControl::Descend }
             });
         }
         trouble.map_or(Ok(sum), |error| Err(error.into()))

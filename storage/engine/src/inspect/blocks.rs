@@ -1,6 +1,6 @@
 //! Block pointers.
 
-use dmu::{Found, Next, Plan};
+use dmu::{BlockVisit, WalkControl, WalkOptions};
 use ondisk::Blkptr;
 use ondisk::blkptr::{Protection, Regular};
 use serde_json::json;
@@ -107,17 +107,17 @@ impl RescuePool {
     pub fn inspect_blkptrs(&self, name: &str, object: u64) -> Result<Facts> {
         let object = self.object(name, object)?;
         let mut rows = Vec::new();
-        let all = object.walk(&Plan::default(), &mut |place, found| {
+        let all = object.walk(&WalkOptions::default(), &mut |place, found| {
             let what = match found {
-                Found::Pointer(pointer) => format_pointer(pointer),
-                Found::Trouble(error) => format!("cannot be read: {error}"),
+                BlockVisit::Pointer(pointer) => format_pointer(pointer),
+                BlockVisit::Error(error) => format!("cannot be read: {error}"),
             };
             rows.push(json!({
                 "level": place.level.get(),
                 "block": place.block.get(),
                 "pointer": what,
             }));
-            if rows.len() < MAX_ROWS { Next::Deeper } else { Next::Stop }
+            if rows.len() < MAX_ROWS { WalkControl::Descend } else { WalkControl::Stop }
         });
         Ok(json!({ "object": object.id().get(), "complete": all, "pointers": rows }))
     }

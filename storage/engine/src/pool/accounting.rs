@@ -1,6 +1,6 @@
 //! Who owns how much of a held pool's file systems.
 
-use dmu::{Changed, Objset};
+use dmu::{DnodeChange, Objset};
 use dsl::write::features;
 use ondisk::dnode::Flags;
 use ondisk::feature::Feature;
@@ -50,8 +50,9 @@ impl spa::Accounts for ZplAccounting {
         self.counted.filter(|_| files).map_or_else(Flags::default, Counting::of_files)
     }
 
-    fn account(&self, objset: &Objset, tx: &Tx, changed: &[Changed]) -> Result<(), spa::Error> {
-        let Some(counting) = self.counted.filter(|_| objset.accounted() != Flags::default()) else {
+    fn account(&self, objset: &Objset, tx: &Tx, changed: &[DnodeChange]) -> Result<(), spa::Error> {
+        let Some(counting) = self.counted.filter(|_| objset.accounted_flags() != Flags::default())
+        else {
             return Ok(());
         };
         zpl::account(objset, tx, changed, counting, &mut || self.environment.random_u64())

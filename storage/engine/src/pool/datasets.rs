@@ -76,7 +76,8 @@ impl Pool {
                 }
                 record_dataset_event(owned, change, "create", &new.name, "");
                 set_properties(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)?;
-                let blank = Objset::blank(Arc::clone(&source), id, Kind::Filesystem, key.clone());
+                let blank =
+                    Objset::new_empty(Arc::clone(&source), id, Kind::Filesystem, key.clone());
                 let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
                 filesystems::init_filesystem(owned, &set, change.tx, (&world, naming))
                     .map_err(|why| Error::Refused { what: why.to_string() })?;

@@ -112,7 +112,7 @@ impl OpenFileSystem {
 
     /// New files get numbers that none had in `ended`, which was opened before this was.
     pub fn allocate_ids_after(&self, ended: &Self) {
-        self.dataset.objset.number_after(&ended.dataset.objset);
+        self.dataset.objset.skip_object_ids_of(&ended.dataset.objset);
     }
 
     /// Whether the pool lets files share blocks.
@@ -188,7 +188,7 @@ impl Pool {
         } else {
             let name = dataset.name();
             let objset = dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?;
-            owned.adopt(objset.to_live(), settings::block_settings(dataset))
+            owned.adopt(objset.to_writable(), settings::block_settings(dataset))
         };
         owned.l2arc().set_kept(id, settings::l2arc_policy(dataset));
         Ok(set)
@@ -278,7 +278,7 @@ impl Pool {
             let name = dataset.name();
             // the key is needed to say in the root block that the log was claimed
             let live =
-                dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?.to_live();
+                dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?.to_writable();
             let set = self.0.spa.adopt(live, settings::block_settings(dataset));
             self.0.spa.begin_log(&set).map_err(|why| match why {
                 spa::Error::IntentLog(zil::Error::OutOfReach { why }) => Error::MissingLog {

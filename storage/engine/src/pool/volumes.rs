@@ -187,7 +187,7 @@ impl Pool {
                 let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
                 record_dataset_event(owned, change, "create", &new.name, "");
                 set_properties(owned, change, &new, dsl::Kind::Volume).map_err(failed)?;
-                let blank = Objset::blank(Arc::clone(&source), id, Kind::Volume, key.clone());
+                let blank = Objset::new_empty(Arc::clone(&source), id, Kind::Volume, key.clone());
                 let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
                 NewVolume { size, block_size, salt }
                     .create(&set.objset, change.tx)

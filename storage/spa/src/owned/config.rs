@@ -65,7 +65,7 @@ pub(crate) fn put_packed(
         object
     } else {
         let size = ObjectType::PACKED_NVLIST_SIZE;
-        let new = NewObject::new(ObjectType::PACKED_NVLIST, BLOCK).bonus(size, vec![0; 8]);
+        let new = NewObject::new(ObjectType::PACKED_NVLIST, BLOCK).with_bonus(size, vec![0; 8]);
         let object = mos.create(tx, &new)?;
         let table = Zap::open(mos.object(DIRECTORY)?)?;
         table.insert_u64(tx, name.as_bytes(), object.id().get())?;

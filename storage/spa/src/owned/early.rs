@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use dmu::{Early, Wanted};
+use dmu::{PolicyQuery, WriteThrough};
 use ondisk::Blkptr;
 use parking_lot::{Mutex, RwLock};
 use units::Txg;
@@ -41,8 +41,8 @@ pub(super) struct Ahead {
     pub(super) workers: usize,
 }
 
-impl Early for Ahead {
-    fn policy(&self, wanted: Wanted) -> Option<Policy> {
+impl WriteThrough for Ahead {
+    fn write_policy(&self, wanted: PolicyQuery) -> Option<Policy> {
         let settings = self.settings.read();
         let policy = settings.policy(wanted);
         (settings.early && !policy.dedup && !policy.compares()).then_some(policy)
@@ -52,15 +52,15 @@ impl Early for Ahead {
         &*self.writer
     }
 
-    fn writers(&self) -> &AtomicUsize {
+    fn active_writers(&self) -> &AtomicUsize {
         &self.writers
     }
 
-    fn crowd(&self) -> usize {
+    fn min_writers(&self) -> usize {
         self.workers
     }
 
-    fn unwanted(&self, pointer: &Blkptr) {
+    fn add_orphan(&self, pointer: &Blkptr) {
         self.unwanted.add(pointer);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use dmu::{Objset, Special};
+use dmu::{Objset, SpecialObject};
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
@@ -102,12 +102,12 @@ fn leads_to(
         if is_it(set.root()) {
             return Ok(true);
         }
-        set.special(Special::Meta)
+        set.special_object(SpecialObject::Meta)
     } else {
         Some(set.object(place.object)?)
     };
     let Some(object) = object else { return Ok(false) };
-    if place.block == dmu::SPILL {
+    if place.block == dmu::SPILL_BLOCK {
         return Ok(object.dnode().spill.as_ref().is_some_and(is_it));
     }
     Ok(is_it(&object.pointer(place.level, place.block)?))

@@ -107,7 +107,7 @@ fn object(mos: &Objset, tx: &Tx, usable: u64) -> Result<Object, Error> {
     let size = usable.checked_div(SHARE).unwrap_or(0).clamp(LEAST, MOST);
     let header = HistoryHeader { create_end: 0, size, first: 0, end: 0, lost: 0 };
     let new = NewObject::new(ObjectType::SPA_HISTORY, BLOCK)
-        .bonus(ObjectType::SPA_HISTORY_OFFSETS, header.encode().to_vec());
+        .with_bonus(ObjectType::SPA_HISTORY_OFFSETS, header.encode().to_vec());
     let object = mos.create(tx, &new)?;
     directory.table().insert_u64(tx, NAME.as_bytes(), object.id().get())?;
     Ok(object)
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_ring_of_records() {
-        let (mos, _) = memory::blank(Kind::Meta);
+        let (mos, _) = memory::empty_objset(Kind::Meta);
         let tx = Tx::syncing(Txg::new(4));
         Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
         let filler = "x".repeat(300);

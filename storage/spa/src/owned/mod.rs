@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc::{Cache, L2arc, Memory};
-use dmu::{Changed, Objset};
+use dmu::{DnodeChange, Objset};
 use dsl::write::Moment;
 use ondisk::dnode::Flags;
 use ondisk::feature::Feature;
@@ -91,7 +91,7 @@ pub trait Accounts: Send + Sync {
 
     /// Objects were changed; the tables of what owners use are changed with them, in the same
     /// group.
-    fn account(&self, objset: &Objset, tx: &Tx, changed: &[Changed]) -> Result<(), Error>;
+    fn account(&self, objset: &Objset, tx: &Tx, changed: &[DnodeChange]) -> Result<(), Error>;
 }
 
 /// A dataset whose content is being changed.
@@ -250,7 +250,7 @@ impl std::fmt::Debug for Owned {
 impl Owned {
     /// Takes over a pool that was opened on devices that can be written.
     pub fn new(pool: Pool, world: World) -> Result<Self, Error> {
-        let mos = pool.mos.to_live();
+        let mos = pool.mos.to_writable();
         Self::over(pool, mos, world)
     }
 
@@ -266,7 +266,7 @@ impl Owned {
     /// in the midst of what writing could not go on with.
     pub fn still(mut pool: Pool, world: World) -> Result<Self, Error> {
         capacity::complete_biases(&mut pool);
-        let mos = pool.mos.to_live();
+        let mos = pool.mos.to_writable();
         let space = Space::still(&pool, &mos);
         let owned = Self { is_still: true, ..Self::with(pool, mos, space, world)? };
         owned.groups.stop();
@@ -290,7 +290,7 @@ impl Owned {
             leaf.rejoin(pool.uberblock.txg);
         }
         let (bare, usable) = (capacity::bare(&pool), capacity::usable(&pool));
-        mos.keep();
+        mos.pin_synced();
         let signs = signs::Signs::of(&pool.directory)?;
         let limits = Limits { sector: room::sector(&pool), ..world.limits };
         let groups = Groups::new(pool.uberblock.txg, limits);
@@ -412,7 +412,7 @@ impl Owned {
     /// Tells who accounts for owners.
     pub fn set_accounts(&self, accounts: Arc<dyn Accounts>) {
         for set in self.sets.lock().values() {
-            set.objset.set_accounted(accounts.marks(&set.objset));
+            set.objset.set_accounted_flags(accounts.marks(&set.objset));
         }
         *self.accounts.write() = Some(accounts);
     }
@@ -421,11 +421,11 @@ impl Owned {
     pub fn adopt(&self, objset: Objset, settings: Settings) -> Arc<Set> {
         let id = objset.id();
         if let Some(accounts) = &*self.accounts.read() {
-            objset.set_accounted(accounts.marks(&objset));
+            objset.set_accounted_flags(accounts.marks(&objset));
         }
         let settings = Settings { features: self.allowed, ..settings };
         let settings = Arc::new(RwLock::new(settings));
-        objset.set_early(Arc::new(early::Ahead {
+        objset.set_write_through(Arc::new(early::Ahead {
             writer: Arc::clone(&self.writer),
             settings: Arc::clone(&settings),
             unwanted: Arc::clone(&self.unwanted),
@@ -492,7 +492,7 @@ impl Owned {
     pub fn forget(&self, id: ObjsetId) {
         if let Some(set) = self.sets.lock().remove(&id) {
             set.retire();
-            set.objset.abandon();
+            set.objset.discard_dirty();
         }
     }
 

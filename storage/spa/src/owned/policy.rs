@@ -3,7 +3,7 @@
 //! Metadata is always compressed and checked, and has a copy more than data. The pool's own
 //! objects have three copies.
 
-use dmu::Wanted;
+use dmu::PolicyQuery;
 use ondisk::{Checksum, Compression, ObjectType, version};
 use zio::{Class, Key, Policy};
 
@@ -121,7 +121,7 @@ const LAST_COMPRESSED_PASS: u16 = 3;
 
 impl Settings {
     /// The policy for blocks of a dataset.
-    pub(crate) fn policy(&self, wanted: Wanted) -> Policy {
+    pub(crate) fn policy(&self, wanted: PolicyQuery) -> Policy {
         let metadata = wanted.level.get() > 0 || wanted.kind.is_metadata();
         let one_more = match self.redundant {
             Redundant::All => metadata,
@@ -184,7 +184,7 @@ fn metadata_checksum(checksum: Checksum) -> Checksum {
 }
 
 /// The policy for the pool's own objects in a pass of a sync.
-pub(crate) fn of_mos(features: Allowed, pass: u16, wanted: Wanted) -> Policy {
+pub(crate) fn of_mos(features: Allowed, pass: u16, wanted: PolicyQuery) -> Policy {
     let settings = Settings { copies: 3, features, ..Settings::default() };
     let mut policy = settings.policy(wanted);
     if pass > LAST_COMPRESSED_PASS {
@@ -197,14 +197,14 @@ pub(crate) fn of_mos(features: Allowed, pass: u16, wanted: Wanted) -> Policy {
 
 #[cfg(test)]
 mod tests {
-    use dmu::Wanted;
+    use dmu::PolicyQuery;
     use ondisk::{Compression, ObjectType};
     use units::Level;
 
     use super::{Allowed, Settings, of_mos};
 
-    fn wanted(kind: ObjectType) -> Wanted {
-        Wanted { kind, level: Level::new(0), checksum: 0, compression: 0 }
+    fn wanted(kind: ObjectType) -> PolicyQuery {
+        PolicyQuery { kind, level: Level::new(0), checksum: 0, compression: 0 }
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl Owned {
     /// Counts what a group shares, before anything of it is freed.
     pub(super) fn share_clones(&self, txg: Txg) -> Result<(), Error> {
         let sets: Vec<_> = self.sets.lock().values().cloned().collect();
-        for block in sets.iter().flat_map(|set| set.objset.clones(txg)) {
+        for block in sets.iter().flat_map(|set| set.objset.cloned_blocks(txg)) {
             if let Some(cloned) = self.shared.cloned(&block) {
                 self.shared.clones.add(&cloned, 1)?;
             }

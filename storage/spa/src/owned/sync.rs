@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc::Written;
-use dmu::{Form, Ledger, Objset, Synced, Syncing};
+use dmu::{BlockLedger, Form, Objset, SyncContext, SyncOutput};
 use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::dnode::Dnode;
 use ondisk::feature::Feature;
@@ -144,7 +144,7 @@ impl Owned {
             return Ok(());
         }
         let settings = crate::Settings { key, ..crate::Settings::default() };
-        let set = self.adopt(objset.to_live(), settings);
+        let set = self.adopt(objset.to_writable(), settings);
         set.edit(change.tx, |header| header.log = LogHeader::default());
         let written = self.write_set(change, id, &set);
         self.forget(id);
@@ -172,7 +172,7 @@ impl Owned {
         let ledger = DatasetLedger::new(change, id)?;
         let settings = set.settings.read().clone();
         let policy = |wanted| settings.policy(wanted);
-        let syncing = Syncing {
+        let syncing = SyncContext {
             txg,
             sink: &Written::new(&*self.writer, &self.cache),
             ledger: &ledger,
@@ -243,7 +243,7 @@ impl Owned {
             }
             let ledger = MosLedger { owned: self, txg, growth: Mutex::default() };
             let policy = |wanted| of_mos(self.allowed, pass, wanted);
-            let syncing = Syncing {
+            let syncing = SyncContext {
                 txg,
                 sink: &Written::new(&*self.writer, &self.cache),
                 ledger: &ledger,
@@ -278,7 +278,7 @@ impl Owned {
             }
         }
         *self.uberblock.write() = uberblock;
-        self.mos.keep();
+        self.mos.pin_synced();
         self.saved.store(self.shared.saved(), Ordering::Relaxed);
         self.space.synced(txg);
         for log in self.sets.lock().values().filter_map(|set| set.log.get()) {
@@ -319,7 +319,7 @@ impl Owned {
 }
 
 /// The feature `large_dnode`, if a sync wrote a dnode of more than one slot.
-fn large_dnode(synced: &Synced) -> Option<&'static Feature> {
+fn large_dnode(synced: &SyncOutput) -> Option<&'static Feature> {
     let is_large = |dnode: &Dnode| dnode.size() > Dnode::SLOT;
     let written = synced.changed.iter().filter_map(|changed| changed.after.as_ref());
     written.into_iter().any(is_large).then(|| Feature::by_name("large_dnode")).flatten()
@@ -346,18 +346,18 @@ impl MosLedger<'_> {
     }
 }
 
-impl Ledger for MosLedger<'_> {
-    fn born(&self, pointer: &Blkptr) {
+impl BlockLedger for MosLedger<'_> {
+    fn block_born(&self, pointer: &Blkptr) {
         let more = self.space(pointer);
         let mut growth = self.growth.lock();
         *growth = *growth + more;
     }
 
-    fn size(&self, pointer: &Blkptr) -> u64 {
+    fn dsize(&self, pointer: &Blkptr) -> u64 {
         deflated(&self.owned.tree, pointer)
     }
 
-    fn kill(&self, pointer: &Blkptr) {
+    fn block_kill(&self, pointer: &Blkptr) {
         let gone = self.space(pointer);
         let mut growth = self.growth.lock();
         *growth = *growth - gone;

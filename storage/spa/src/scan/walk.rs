@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dmu::{Found, Next, Objset, Plan};
+use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use ondisk::Blkptr;
 use units::{Place, Txg};
 use zio::Source;
@@ -60,35 +60,44 @@ impl Round<'_> {
         self.scan.done.lock().note(task, upto, self.txg);
     }
 
-    fn plan(&self, since: Txg, from: Option<Place>) -> Plan {
-        Plan { since: since.max(self.scan.aim.since()), holes: false, from }
+    fn plan(&self, since: Txg, from: Option<Place>) -> WalkOptions {
+        WalkOptions {
+            born_after: since.max(self.scan.aim.since()),
+            include_holes: false,
+            start: from,
+        }
     }
 
     /// Walks; an error says where it was stopped.
-    fn leg(&self, objset: &Objset, plan: &Plan, gathered: &mut Gathered) -> Result<(), Place> {
+    fn leg(
+        &self,
+        objset: &Objset,
+        plan: &WalkOptions,
+        gathered: &mut Gathered,
+    ) -> Result<(), Place> {
         let mut stopped = Ok(());
         let _ = objset.walk(plan, &mut |place, found| {
             if self.is_over() {
                 stopped = Err(place);
-                return Next::Stop;
+                return WalkControl::Stop;
             }
             self.found(place, &found, gathered)
         });
         stopped
     }
 
-    fn found(&self, place: Place, found: &Found<'_>, gathered: &mut Gathered) -> Next {
+    fn found(&self, place: Place, found: &BlockVisit<'_>, gathered: &mut Gathered) -> WalkControl {
         match found {
-            Found::Trouble(error) => {
+            BlockVisit::Error(error) => {
                 self.trouble(place, error);
-                Next::Deeper
+                WalkControl::Descend
             }
-            Found::Pointer(Blkptr::Regular(block)) => {
+            BlockVisit::Pointer(Blkptr::Regular(block)) => {
                 self.gather(Item { place, block: **block }, gathered);
-                Next::Deeper
+                WalkControl::Descend
             }
-            Found::Pointer(Blkptr::Embedded(_)) => Next::Deeper,
-            Found::Pointer(Blkptr::Hole(_) | Blkptr::Redacted(_)) => Next::Skip,
+            BlockVisit::Pointer(Blkptr::Embedded(_)) => WalkControl::Descend,
+            BlockVisit::Pointer(Blkptr::Hole(_) | Blkptr::Redacted(_)) => WalkControl::SkipChildren,
         }
     }
 

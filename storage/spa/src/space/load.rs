@@ -475,7 +475,7 @@ mod tests {
     fn what_settles_while_a_map_is_read_is_not_taken_for_free() {
         let nothing = Arc::new(Reader::new(Arc::new(Tree::new(Vec::new()))));
         let source = nothing as Arc<dyn Source>;
-        let space = Space::blank(&Objset::blank(source, ObjsetId::MOS, Kind::Meta, None), &[]);
+        let space = Space::blank(&Objset::new_empty(source, ObjsetId::MOS, Kind::Meta, None), &[]);
         let at = (VdevId::new(0), MetaslabId::new(0));
         let read = || (Ranges::of(0..100), space.maps.synced());
         let logged = Logged { allocated: Ranges::of(10..20), freed: Ranges::new() };

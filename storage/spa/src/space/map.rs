@@ -60,7 +60,7 @@ impl MapWriter {
         let new = NewObject {
             indirect_shift: INDIRECT_SHIFT,
             ..NewObject::new(ObjectType::SPACE_MAP, block_size)
-                .bonus(ObjectType::SPACE_MAP_HEADER, bonus)
+                .with_bonus(ObjectType::SPACE_MAP_HEADER, bonus)
         };
         let object = mos.create(tx, &new)?;
         Ok(Self { object, header })

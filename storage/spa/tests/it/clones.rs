@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dmu::Objset;
-use dmu::memory::{self, Memory};
+use dmu::memory::{self, MemoryStore};
 use ondisk::dedup::{CloneTable, clone_table_name};
 use ondisk::objset::Kind;
 use ondisk::{ObjectType, Reader};
@@ -14,8 +14,8 @@ use txg::Tx;
 use units::{Txg, VdevId};
 use zap::{NewTable, Zap};
 
-pub(crate) fn mos() -> (Objset, Arc<Memory>) {
-    let (mos, memory) = memory::blank(Kind::Meta);
+pub(crate) fn mos() -> (Objset, Arc<MemoryStore>) {
+    let (mos, memory) = memory::empty_objset(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
     Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
     (mos, memory)
@@ -57,7 +57,7 @@ proptest! {
             match what {
                 0 => {
                     uses += clones.sync(&Tx::syncing(Txg::new(txg)), &mut || 7).unwrap();
-                    memory.sync(&mos, Txg::new(txg)).unwrap();
+                    memory.sync_objset(&mos, Txg::new(txg)).unwrap();
                     txg += 1;
                     clones = Clones::load(&mos, tops()).unwrap();
                     compare(&clones, &model);

@@ -57,7 +57,7 @@ impl Run {
         let dataset = self.tree().dataset(id).unwrap();
         let root = dataset.phys().unwrap().root.clone();
         let objset = Objset::open(self.owned.source(), id, &root, None).unwrap();
-        self.owned.adopt(objset.to_live(), spa::Settings::default());
+        self.owned.adopt(objset.to_writable(), spa::Settings::default());
     }
 
     fn write(&mut self, id: ObjsetId) {
@@ -113,7 +113,7 @@ impl Run {
                 let make = move |owned: &Owned, change: &Change<'_>| {
                     let id = write::create(change, &name)?;
                     let kind = ondisk::objset::Kind::Filesystem;
-                    let objset = Objset::blank(source, id, kind, None);
+                    let objset = Objset::new_empty(source, id, kind, None);
                     objset.create(change.tx, &file()).unwrap();
                     owned.adopt(objset, settings);
                     Ok::<_, dsl::Error>(())

@@ -83,7 +83,7 @@ proptest! {
             model.insert(number, references);
             if references == 4 {
                 uses += dedup.sync(&tx(txg), &|dva| dva.asize, &mut || 7).unwrap();
-                memory.sync(&mos, Txg::new(txg)).unwrap();
+                memory.sync_objset(&mos, Txg::new(txg)).unwrap();
                 txg += 1;
                 dedup = Dedup::load(&mos, fast).unwrap();
                 compare(&mos, &dedup, &model, fast);
@@ -118,7 +118,7 @@ fn what_a_log_holds_goes_into_the_tables() {
     let header =
         LogHeader { flushing: false, length: 4096, first_txg: Txg::new(4), checkpoint: None };
     let words = ObjectType(0xc3);
-    let log = NewObject::new(words, 4096).bonus(words, header.encode().to_vec());
+    let log = NewObject::new(words, 4096).with_bonus(words, header.encode().to_vec());
     let log = mos.create(&tx(4), &log).unwrap();
     let mut bytes = Vec::new();
     for (number, references) in [(1, 9), (1, 2), (2, 0), (3, 1)] {
@@ -134,7 +134,7 @@ fn what_a_log_holds_goes_into_the_tables() {
     // and another, of which all but the last block is in the tables
     let checkpoint = Some(key(8).to_words());
     let header = LogHeader { flushing: true, checkpoint, ..header };
-    let older = NewObject::new(words, 4096).bonus(words, header.encode().to_vec());
+    let older = NewObject::new(words, 4096).with_bonus(words, header.encode().to_vec());
     let older = mos.create(&tx(4), &older).unwrap();
     older.write(&tx(4), 0, &bytes).unwrap();
     directory.insert_u64(&tx(4), b"DDT-log-sha256-1", older.id().get()).unwrap();

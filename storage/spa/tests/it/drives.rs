@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use check::{Check, Report};
 use device::Device;
-use dmu::{Ledger, Objset, Syncing};
+use dmu::{BlockLedger, Objset, SyncContext};
 use metaslab::{Allocator, Want};
 use ondisk::blkptr::{Hole, Protection, Regular};
 use ondisk::uberblock::Uberblock;
@@ -79,7 +79,7 @@ impl Written {
         let open = |path: PathBuf| device::File::open_exclusive(&path).unwrap();
         let devices: Vec<_> = images.map(|path| Arc::new(open(path)) as Arc<dyn Device>).collect();
         let pool = open_with(&dir, &devices);
-        let mos = pool.mos().to_live();
+        let mos = pool.mos().to_writable();
         let space = load(&pool, &mos).unwrap();
         let tree = Arc::clone(pool.tree());
         let sink = Plain { allocator: Arc::clone(space.allocator()), tree };
@@ -103,7 +103,7 @@ impl Written {
         let txg = tx.txg();
         let policy = |_| Policy { copies: 2, ..Policy::default() };
         let ledger = Frees { sink: &self.sink, txg };
-        let syncing = Syncing {
+        let syncing = SyncContext {
             txg,
             sink: &self.sink,
             ledger: &ledger,
@@ -140,10 +140,10 @@ struct Frees<'a> {
     txg: Txg,
 }
 
-impl Ledger for Frees<'_> {
-    fn born(&self, _: &Blkptr) {}
+impl BlockLedger for Frees<'_> {
+    fn block_born(&self, _: &Blkptr) {}
 
-    fn kill(&self, pointer: &Blkptr) {
+    fn block_kill(&self, pointer: &Blkptr) {
         self.sink.free(pointer, self.txg);
     }
 }

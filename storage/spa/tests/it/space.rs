@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dmu::{Found, Next, Plan};
+use dmu::{BlockVisit, WalkControl, WalkOptions};
 use metaslab::{Class, Want};
 use ondisk::{Blkptr, Dva, ObjectType};
 use units::{BlockId, ObjectId};
@@ -42,7 +42,7 @@ const ROUNDS: usize = 40;
 /// Makes a txg that has something to write.
 fn touch(written: &Written) {
     let directory = written.mos.object(ObjectId::new(1)).unwrap();
-    directory.change(&written.tx(), BlockId::new(0), &mut |_| {}).unwrap();
+    directory.change_block(&written.tx(), BlockId::new(0), &mut |_| {}).unwrap();
 }
 
 /// The figures that zdb gives: of each vdev, and of the pool's data vdevs.
@@ -258,12 +258,12 @@ fn deflated(tree: &vdev::Tree, pointer: &Blkptr) -> u64 {
 /// The blocks of an object, as its dnode is to count them.
 fn counted(pool: &spa::Pool, objset: &dmu::Objset, id: ObjectId) -> u64 {
     let mut sum = 0;
-    objset.object(id).unwrap().walk(&Plan::default(), &mut |place, found| {
+    objset.object(id).unwrap().walk(&WalkOptions::default(), &mut |place, found| {
         match found {
-            Found::Pointer(pointer) => sum += deflated(pool.tree(), pointer),
-            Found::Trouble(error) => panic!("{place}: {error}"),
+            BlockVisit::Pointer(pointer) => sum += deflated(pool.tree(), pointer),
+            BlockVisit::Error(error) => panic!("{place}: {error}"),
         }
-        Next::Deeper
+        WalkControl::Descend
     });
     sum
 }

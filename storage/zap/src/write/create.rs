@@ -100,7 +100,7 @@ impl Zap {
         // the hash needs something to begin with
         let salt = new.salt | 1;
         if new.flags.0 == 0 {
-            object.change(tx, BlockId::new(0), &mut |bytes| {
+            object.change_block(tx, BlockId::new(0), &mut |bytes| {
                 MicroMut::init(bytes, fat::ORDER, salt, new.normalization);
             })?;
         } else {

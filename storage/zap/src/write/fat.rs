@@ -38,7 +38,7 @@ pub(super) fn begin(
     flags: Flags,
 ) -> Result<()> {
     let mut size = 0;
-    object.change(tx, BlockId::new(0), &mut |bytes| {
+    object.change_block(tx, BlockId::new(0), &mut |bytes| {
         bytes.fill(0);
         size = bytes.len();
         let wide = u32::try_from(size).unwrap_or(u32::MAX);
@@ -92,7 +92,7 @@ impl<'a> Fat<'a> {
             let found = self.find(number, &block, key)?;
             drop(block);
             if found.is_some() && mode == Mode::Insert {
-                return Err(Error::Exists { place: self.object.place(BlockId::new(0)) });
+                return Err(Error::Exists { place: self.object.zbookmark(BlockId::new(0)) });
             }
             self.touch_header()?;
             let mut state = (0, 0);
@@ -122,7 +122,7 @@ impl<'a> Fat<'a> {
                 }
                 Fit::NoRoom => self.split(key.hash)?,
                 Fit::TooLarge => {
-                    return Err(Error::BadValue { place: self.object.place(number) });
+                    return Err(Error::BadValue { place: self.object.zbookmark(number) });
                 }
             }
         }
@@ -152,7 +152,7 @@ impl<'a> Fat<'a> {
     /// Sees to it that the header can be saved, and that what is changed now can be changed back in
     /// this group without reading anything.
     fn touch_header(&self) -> Result<()> {
-        Ok(self.object.change(self.tx, BlockId::new(0), &mut |_| {})?)
+        Ok(self.object.change_block(self.tx, BlockId::new(0), &mut |_| {})?)
     }
 
     /// Writes the header, if it has changed.
@@ -162,7 +162,7 @@ impl<'a> Fat<'a> {
         }
         let (header, order) = (&self.header, self.order);
         let mut write = |bytes: &mut [u8]| header.write(bytes, order);
-        Ok(self.object.change(self.tx, BlockId::new(0), &mut write)?)
+        Ok(self.object.change_block(self.tx, BlockId::new(0), &mut write)?)
     }
 
     /// The leaf for a hash, with its block number.
@@ -174,7 +174,7 @@ impl<'a> Fat<'a> {
         if leaf.covers(hash) && leaf.prefix_bits <= self.header.table_shift {
             return Ok((number, block));
         }
-        Err(Error::WrongLeaf { place: self.object.place(number), hash })
+        Err(Error::WrongLeaf { place: self.object.zbookmark(number), hash })
     }
 
     fn find(&self, number: BlockId, block: &Block, key: &Key<'_>) -> Result<Option<LeafEntry>> {
@@ -190,10 +190,10 @@ impl<'a> Fat<'a> {
     ) -> Result<T> {
         let order = block_of(self.object, number)?.order();
         let mut done = None;
-        self.object.change(self.tx, number, &mut |bytes| {
+        self.object.change_block(self.tx, number, &mut |bytes| {
             done = Some(LeafMut::open(bytes, order).and_then(|mut leaf| edit(&mut leaf)));
         })?;
-        let missing = Error::Missing { place: self.object.place(number) };
+        let missing = Error::Missing { place: self.object.zbookmark(number) };
         done.ok_or(missing)?.map_err(|why| corrupt(self.object, number, why))
     }
 

@@ -36,7 +36,7 @@ impl Fat<'_> {
         self.point(run.clone(), number)?;
         let upper_number = self.take_blocks(1);
         self.write(upper_number, &upper)?;
-        self.object.change(self.tx, number, &mut |bytes| bytes.copy_from_slice(&lower))?;
+        self.object.change_block(self.tx, number, &mut |bytes| bytes.copy_from_slice(&lower))?;
         self.header.leaves = self.header.leaves.saturating_add(1);
         self.point(run, upper_number)
     }
@@ -97,7 +97,7 @@ impl Fat<'_> {
     fn point_in(&self, number: BlockId, words: Range<usize>, leaf: BlockId) -> Result<()> {
         let order = self.object.block(number)?.map_or(ORDER, |block| block.order());
         let mut point = |bytes: &mut [u8]| pointers::point(bytes, order, words.clone(), leaf);
-        Ok(self.object.change(self.tx, number, &mut point)?)
+        Ok(self.object.change_block(self.tx, number, &mut point)?)
     }
 
     /// Whether a larger pointer table is being made.
@@ -109,7 +109,7 @@ impl Fat<'_> {
     pub(super) fn grow(&mut self) -> Result<()> {
         // bits that no hash has tell nothing apart
         if self.header.table_shift.saturating_add(2) >= self.header.flags.hash_bits() {
-            return Err(Error::Full { place: self.object.place(BlockId::new(0)) });
+            return Err(Error::Full { place: self.object.zbookmark(BlockId::new(0)) });
         }
         let before = (self.header.table.clone(), self.header.free_block);
         let grown = self.step();

@@ -152,7 +152,7 @@ impl Zap {
     ) -> Result<()> {
         let zero = BlockId::new(0);
         let mut done = Ok(());
-        self.object().change(tx, zero, &mut |bytes| match MicroMut::open(bytes, order) {
+        self.object().change_block(tx, zero, &mut |bytes| match MicroMut::open(bytes, order) {
             Ok(mut table) => edit(&mut table),
             Err(why) => done = Err(corrupt(self.object(), zero, why)),
         })?;

@@ -178,7 +178,7 @@ impl Zap {
     }
 
     fn place(&self) -> units::Place {
-        self.object().place(BlockId::new(0))
+        self.object().zbookmark(BlockId::new(0))
     }
 }
 

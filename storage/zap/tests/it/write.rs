@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use dmu::Objset;
-use dmu::memory::{self, Memory};
+use dmu::memory::{self, MemoryStore};
 use ondisk::objset::Kind;
 use ondisk::zap::Normalization;
 use ondisk::zap::fat::{Flags, Header, Table};
@@ -24,7 +24,8 @@ fn tx() -> Tx {
 }
 
 fn table(new: &NewTable) -> Zap {
-    Zap::create(&memory::blank(Kind::Filesystem).0, &tx(), ObjectType::DIRECTORY, new).unwrap()
+    Zap::create(&memory::empty_objset(Kind::Filesystem).0, &tx(), ObjectType::DIRECTORY, new)
+        .unwrap()
 }
 
 /// The same table with nothing remembered of it, found to be in order.
@@ -327,7 +328,7 @@ fn name(number: u16) -> Vec<u8> {
 /// A table in an object set that is written out now and then.
 struct Written {
     set: Objset,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryStore>,
     zap: Zap,
     tx: Tx,
     model: BTreeMap<Vec<u8>, Value>,
@@ -335,7 +336,7 @@ struct Written {
 
 impl Written {
     fn new(new: &NewTable) -> Self {
-        let (set, memory) = memory::blank(Kind::Filesystem);
+        let (set, memory) = memory::empty_objset(Kind::Filesystem);
         let zap = Zap::create(&set, &tx(), ObjectType::DIRECTORY, new).unwrap();
         Self { set, memory, zap, tx: tx(), model: BTreeMap::new() }
     }
@@ -343,7 +344,7 @@ impl Written {
     /// Writes out, and compares what a stranger finds there.
     fn sync(&mut self) {
         let txg = self.tx.txg();
-        let root = self.memory.sync(&self.set, txg).unwrap().root;
+        let root = self.memory.sync_objset(&self.set, txg).unwrap().root;
         self.tx = Tx::syncing(Txg::new(txg.get() + 1));
         let source = Arc::clone(&self.memory) as Arc<dyn Source>;
         let set = Objset::open(source, self.set.id(), &root, None).unwrap();
@@ -460,7 +461,7 @@ proptest! {
             if zap.object().block(BlockId::new(block)).unwrap().is_none() {
                 continue;
             }
-            zap.object().change(&tx(), BlockId::new(block), &mut |bytes| {
+            zap.object().change_block(&tx(), BlockId::new(block), &mut |bytes| {
                 for (at, byte) in change.clone() {
                     bytes[*at] = *byte;
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dmu::{Ledger, NewObject, Objset, Syncing};
+use dmu::{BlockLedger, NewObject, Objset, SyncContext};
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
@@ -42,10 +42,10 @@ pub(crate) struct House {
 /// The dead give their space back.
 struct Frees<'a>(&'a Writer, Txg);
 
-impl Ledger for Frees<'_> {
-    fn born(&self, _: &Blkptr) {}
+impl BlockLedger for Frees<'_> {
+    fn block_born(&self, _: &Blkptr) {}
 
-    fn kill(&self, pointer: &Blkptr) {
+    fn block_kill(&self, pointer: &Blkptr) {
         self.0.free(pointer, self.1);
     }
 }
@@ -55,7 +55,7 @@ impl House {
         let storm = Storm::new(&[Drives::whole(24 << 20); 2]);
         let writer = Arc::new(Drives::over(storm.devices(), ashift).writer());
         let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
-        let objset = Objset::blank(source, ID, Kind::Filesystem, key);
+        let objset = Objset::new_empty(source, ID, Kind::Filesystem, key);
         let house = Self::over(storm, ashift, writer, objset, LogHeader::default(), Txg::new(4));
         let tx = house.groups.begin().unwrap();
         let file = NewObject::new(ObjectType::PLAIN_FILE, 4096);
@@ -92,7 +92,7 @@ impl House {
             let policy = |_| Policy { key: self.objset.key().cloned(), ..Policy::default() };
             let ledger = Frees(&self.writer, txg);
             let sink = &*self.writer;
-            let syncing = Syncing {
+            let syncing = SyncContext {
                 txg,
                 sink,
                 ledger: &ledger,
@@ -190,11 +190,11 @@ impl Left {
         let objset = self.objset();
         let writer = Arc::new(self.drives().writer());
         let first = Txg::new(self.synced.get() + 1);
-        objset.walk(&dmu::Plan::default(), &mut |place, found| {
-            if let dmu::Found::Pointer(Blkptr::Regular(block)) = found {
+        objset.walk(&dmu::WalkOptions::default(), &mut |place, found| {
+            if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
                 writer.claim(block, first, place).unwrap();
             }
-            dmu::Next::Deeper
+            dmu::WalkControl::Descend
         });
         // no space maps here that know of the older ones
         let early = Txg::new(1);
@@ -203,6 +203,6 @@ impl Left {
         if claimed.claim_txg == early {
             claimed.claim_txg = first;
         }
-        House::over(self.storm, self.ashift, writer, objset.to_live(), claimed, self.synced)
+        House::over(self.storm, self.ashift, writer, objset.to_writable(), claimed, self.synced)
     }
 }

@@ -175,11 +175,11 @@ proptest! {
 /// Bytes of all blocks of the dataset.
 fn tree_bytes(house: &House) -> u64 {
     let mut sum = 0;
-    house.cut(0).objset().walk(&dmu::Plan::default(), &mut |_, found| {
-        if let dmu::Found::Pointer(Blkptr::Regular(block)) = found {
+    house.cut(0).objset().walk(&dmu::WalkOptions::default(), &mut |_, found| {
+        if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
             sum += block.copies().map(|dva| dva.asize).sum::<u64>();
         }
-        dmu::Next::Deeper
+        dmu::WalkControl::Descend
     });
     sum
 }

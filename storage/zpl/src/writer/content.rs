@@ -1,6 +1,6 @@
 //! What is in files: written, cut, punched.
 
-use dmu::Underway;
+use dmu::PendingWrite;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Body, SetAttr};
 use ondisk::znode::{Time, flag};
@@ -117,7 +117,7 @@ impl Writer {
         draft: &mut Draft,
         (offset, reach): (u64, u64),
         bytes: &'a [u8],
-    ) -> Result<Underway<'a, Tx>> {
+    ) -> Result<PendingWrite<'a, Tx>> {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let end = offset.saturating_add(count);
         let size = draft.size().max(end);

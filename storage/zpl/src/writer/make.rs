@@ -198,7 +198,7 @@ impl Writer {
             made.object().clone()
         } else {
             let new = dmu::NewObject { slots, ..dmu::NewObject::new(ObjectType::PLAIN_FILE, 512) };
-            let new = new.bonus(kind, bonus);
+            let new = new.with_bonus(kind, bonus);
             match plan.was {
                 Some((id, _)) => objset.create_at(tx, id, &new)?,
                 None => objset.create(tx, &new)?,

@@ -114,7 +114,7 @@ const SMALL: u64 = 128 << 10;
 impl Writer {
     /// For the one who is to change the files.
     pub fn new(fs: Fs, begin: Arc<dyn Begin>, settings: Settings) -> Result<Self> {
-        if !fs.objset().is_live() {
+        if !fs.objset().is_writable() {
             return Err(Error::ReadOnly { objset: fs.objset().id() });
         }
         let (settings, held) = (RwLock::new(settings), Mutex::default());

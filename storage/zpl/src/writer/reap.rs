@@ -49,7 +49,7 @@ impl Writer {
         let _locked = self.fs.inner.locks.write(&[id]);
         let draft = match self.draft(id) {
             Ok(draft) => draft,
-            Err(crate::Error::Dmu(why)) if why.is_absence() => return Ok(None),
+            Err(crate::Error::Dmu(why)) if why.is_not_found() => return Ok(None),
             Err(why) => return Err(why),
         };
         if draft.links() != 0 || self.is_held(id) {
@@ -96,7 +96,7 @@ impl Writer {
                 self.table(dir.id())?.remove(&tx, &name)?;
                 self.begin.gone(file);
                 match self.fs.objset().free(&tx, file) {
-                    Err(why) if !why.is_absence() => return Err(why.into()),
+                    Err(why) if !why.is_not_found() => return Err(why.into()),
                     _ => {}
                 }
             }

@@ -92,7 +92,7 @@ impl Writer {
     fn exists(&self, id: ObjectId) -> Result<bool> {
         match self.fs.objset().dnode(id) {
             Ok(_) => Ok(true),
-            Err(why) if why.is_absence() => Ok(false),
+            Err(why) if why.is_not_found() => Ok(false),
             Err(why) => Err(why.into()),
         }
     }

@@ -83,7 +83,7 @@ impl Writer {
         for block in blocks {
             let from = BlockId::new(first.saturating_add(block));
             let to = BlockId::new(target.saturating_add(block));
-            if !draft.object.share(&tx, to, (&source.object, from))? {
+            if !draft.object.clone_block(&tx, to, (&source.object, from))? {
                 break;
             }
             reached = block.saturating_add(1);

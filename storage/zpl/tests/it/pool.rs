@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dmu::Objset;
-use dmu::memory::{Memory, blank};
+use dmu::memory::{MemoryStore, empty_objset};
 use ondisk::objset::Kind;
 use ondisk::zil::{Body, Record, Write};
 use ondisk::znode::Time;
@@ -21,7 +21,7 @@ pub(crate) struct Host {
     /// What was promised, if anyone wants to know.
     pub(crate) promises: Mutex<Option<Vec<zil::Entry>>>,
     /// With the next transaction reads begin to fail, after so many.
-    pub(crate) failing: Mutex<Option<(Arc<Memory>, usize)>>,
+    pub(crate) failing: Mutex<Option<(Arc<MemoryStore>, usize)>>,
 }
 
 impl Begin for Host {
@@ -61,7 +61,7 @@ impl Begin for Host {
 /// A file system that is open for writing.
 pub(crate) struct Pool {
     pub(crate) objset: Objset,
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) memory: Arc<MemoryStore>,
     pub(crate) host: Arc<Host>,
     pub(crate) writer: Writer,
 }
@@ -93,7 +93,7 @@ impl Pool {
     }
 
     pub(crate) fn of(new: &NewFs, settings: Settings) -> Self {
-        let (objset, memory) = blank(Kind::Filesystem);
+        let (objset, memory) = empty_objset(Kind::Filesystem);
         let groups = Groups::new(Txg::new(3), Limits::default());
         let mut random = 77_u64;
         let mut draw = || {
@@ -114,7 +114,7 @@ impl Pool {
     /// Writes all that was changed; gives where it begins.
     pub(crate) fn sync(&self) -> Blkptr {
         let txg = self.host.groups.quiesce();
-        let root = self.memory.sync(&self.objset, txg).expect("sync").root;
+        let root = self.memory.sync_objset(&self.objset, txg).expect("sync").root;
         self.host.groups.finish(txg);
         root
     }
@@ -140,11 +140,11 @@ impl Pool {
 
     /// The same in a copy of the memory.
     pub(crate) fn copy_from(&self, root: &Blkptr, settings: Settings) -> Self {
-        self.again_in(self.memory.copy(), root, settings)
+        self.again_in(self.memory.duplicate(), root, settings)
     }
 
-    fn again_in(&self, memory: Arc<Memory>, root: &Blkptr, settings: Settings) -> Self {
-        let objset = stored(&memory, &self.objset, root).to_live();
+    fn again_in(&self, memory: Arc<MemoryStore>, root: &Blkptr, settings: Settings) -> Self {
+        let objset = stored(&memory, &self.objset, root).to_writable();
         let groups = Groups::new(self.host.groups.synced(), Limits::default());
         let (random, promises) = (AtomicU64::new(5), Mutex::default());
         let host = Arc::new(Host { groups, random, promises, failing: Mutex::default() });
@@ -155,7 +155,7 @@ impl Pool {
     }
 }
 
-fn stored(memory: &Arc<Memory>, objset: &Objset, root: &Blkptr) -> Objset {
+fn stored(memory: &Arc<MemoryStore>, objset: &Objset, root: &Blkptr) -> Objset {
     let source = Arc::clone(memory) as Arc<dyn zio::Source>;
     Objset::open(source, objset.id(), root, None).expect("object set")
 }

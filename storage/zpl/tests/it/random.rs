@@ -198,7 +198,7 @@ impl Both {
         for (id, file) in &self.model.files {
             objects += 1 + same(fs, *id, file, true);
         }
-        if !fs.objset().is_live() {
+        if !fs.objset().is_writable() {
             let found = fs.objset().objects().filter_map(Result::ok).count();
             assert_eq!(found, objects, "objects");
         }

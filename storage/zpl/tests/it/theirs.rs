@@ -24,7 +24,7 @@ fn objset(fixture: &str, dataset: &str) -> Objset {
 
 /// A writer over what is stored in a fixture; nothing of it reaches the fixture.
 pub(crate) fn writer(objset: &Objset, options: Options) -> Writer {
-    let live = objset.to_live();
+    let live = objset.to_writable();
     let groups = Groups::new(units::Txg::new(1 << 40), Limits::default());
     let (promises, failing) = (Mutex::default(), Mutex::default());
     let host = Host { groups, random: AtomicU64::new(9), promises, failing };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dmu::{Ledger, Objset, Syncing};
+use dmu::{BlockLedger, Objset, SyncContext};
 use ondisk::Blkptr;
 use ondisk::blkptr::{Hole, Regular};
 use ondisk::objset::{Kind, LogHeader};
@@ -75,10 +75,10 @@ impl Shared for Counts {
 
 struct Frees<'a>(&'a Writer, Txg);
 
-impl Ledger for Frees<'_> {
-    fn born(&self, _: &Blkptr) {}
+impl BlockLedger for Frees<'_> {
+    fn block_born(&self, _: &Blkptr) {}
 
-    fn kill(&self, pointer: &Blkptr) {
+    fn block_kill(&self, pointer: &Blkptr) {
         self.0.free(pointer, self.1);
     }
 }
@@ -92,7 +92,7 @@ impl House {
         let storm = Storm::new(&[Drives::whole(32 << 20); 2]);
         let writer = Arc::new(drives(&storm).writer());
         let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
-        let objset = Objset::blank(source, ID, Kind::Volume, None);
+        let objset = Objset::new_empty(source, ID, Kind::Volume, None);
         let house = Self::over(storm, writer, objset, LogHeader::default(), Txg::new(3));
         let tx = house.groups.begin().unwrap();
         let new = NewVolume { size: SIZE, block_size: BLOCK, salt: 5 };
@@ -123,7 +123,7 @@ impl House {
         let txg = self.groups.quiesce();
         let policy = |_| Policy::default();
         let (sink, ledger) = (&*self.writer, Frees(&self.writer, txg));
-        let syncing = Syncing {
+        let syncing = SyncContext {
             txg,
             sink,
             ledger: &ledger,
@@ -189,11 +189,11 @@ impl House {
         let writer = Arc::new(drives(&storm).writer());
         writer.set_shared(Arc::new(Counts::default()));
         let early = Txg::new(1);
-        objset.walk(&dmu::Plan::default(), &mut |place, found| {
-            if let dmu::Found::Pointer(Blkptr::Regular(block)) = found {
+        objset.walk(&dmu::WalkOptions::default(), &mut |place, found| {
+            if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
                 writer.claim(block, early, place).unwrap();
             }
-            dmu::Next::Deeper
+            dmu::WalkControl::Descend
         });
         // no space maps here that know of the older blocks of the log
         let mut claimed = zil::claim(&writer, ID, &objset.header().log, (early, false)).unwrap();
@@ -202,7 +202,7 @@ impl House {
         }
         writer.allocator().take_changes(early);
         let mut records = self.records(&objset, &claimed);
-        let mut house = Self::over(storm, writer, objset.to_live(), claimed, self.synced);
+        let mut house = Self::over(storm, writer, objset.to_writable(), claimed, self.synced);
         house.volume().replay(&mut records).unwrap();
         for _ in 0..4 {
             house.sync();

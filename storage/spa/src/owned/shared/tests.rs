@@ -28,7 +28,7 @@ impl zio::Random for Noise {
 
 /// The tables of a pool in which nothing is shared yet.
 fn tables(fast: bool) -> Shared {
-    let (mos, _) = memory::blank(Kind::Meta);
+    let (mos, _) = memory::empty_objset(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
     Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
     Shared {

@@ -9,25 +9,27 @@ use ondisk::blkptr::Regular;
 use txg::Tx;
 use units::{BlockId, Txg};
 
-use super::change::{SMALL, forget, put, reach};
-use super::see;
-use crate::live::entry::{Content, Seen, Shared};
+use super::lookup;
+use super::write::{SMALL_DIRTY_BYTES, extend_max_block, free_blocks, set_block_version};
+use crate::dirty::record::{BlockLocation, BlockVersion, OverriddenBlock};
 use crate::{Object, Objset, Result};
 
 impl Object {
     /// A block becomes the same as one of another object whose blocks are as large; gives whether
     /// that can be. If not, it has to be copied: it waits to be written, is deduplicated, in pieces
     /// or within its pointer. Nobody may change either object meanwhile.
-    pub fn share(&self, tx: &Tx, to: BlockId, from: (&Self, BlockId)) -> Result<bool> {
-        let (entry, live) = self.being_changed()?;
-        let (source, _) = from.0.being_changed()?;
+    pub fn clone_block(&self, tx: &Tx, to: BlockId, from: (&Self, BlockId)) -> Result<bool> {
+        let (entry, live) = self.require_writable()?;
+        let (source, _) = from.0.require_writable()?;
         let (to, from) = (to.get(), from.1.get());
-        see::way(entry, to..to.saturating_add(1))?;
-        let seen = source.state.read().see(from);
+        lookup::check_path(entry, to..to.saturating_add(1))?;
+        let seen = source.state.read().lookup_block(from);
         let tree = match seen {
-            Seen::Hole => None,
-            Seen::Below(tree) => Some(tree),
-            Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_) => return Ok(false),
+            BlockLocation::Hole => None,
+            BlockLocation::OnDisk(tree) => Some(tree),
+            BlockLocation::InMemory(_)
+            | BlockLocation::Overridden(_)
+            | BlockLocation::InFlight(_) => return Ok(false),
         };
         let pointer = tree.as_ref().map(|tree| tree.find(0, from)).transpose()?;
         let clone = match (tree, pointer.map(|spot| spot.pointer)) {
@@ -36,7 +38,7 @@ impl Object {
                     return Ok(false);
                 }
                 let pointer = Blkptr::Regular(Box::new(Regular { birth: tx.txg(), ..*block }));
-                Some(Shared::new(pointer, tree))
+                Some(OverriddenBlock::new(pointer, tree))
             }
             (None, _) | (_, None | Some(Blkptr::Hole(_))) => None,
             _ => return Ok(false),
@@ -44,33 +46,34 @@ impl Object {
         let mut state = entry.state.write();
         match clone {
             None => {
-                reach(&mut state, tx.txg(), to);
-                forget(&mut state, tx.txg(), to..to.saturating_add(1));
+                extend_max_block(&mut state, tx.txg(), to);
+                free_blocks(&mut state, tx.txg(), to..to.saturating_add(1));
             }
             Some(clone) => {
-                put(&mut state, tx.txg(), to, &Content::Cloned(clone));
-                live.cloned.lock().insert(tx.txg());
+                set_block_version(&mut state, tx.txg(), to, &BlockVersion::Cloned(clone));
+                live.cloned_txgs.lock().insert(tx.txg());
             }
         }
         drop(state);
-        tx.dirtied(SMALL);
-        live.soil(tx.txg(), entry);
+        tx.dirtied(SMALL_DIRTY_BYTES);
+        live.mark_dirty(tx.txg(), entry);
         Ok(true)
     }
 }
 
 impl Objset {
     /// The blocks that a group shares with others. Nobody holds it any more.
-    pub fn clones(&self, txg: Txg) -> Vec<Regular> {
-        let Some(live) = self.live().filter(|live| live.cloned.lock().contains(&txg)) else {
+    pub fn cloned_blocks(&self, txg: Txg) -> Vec<Regular> {
+        let Some(live) = self.overlay().filter(|live| live.cloned_txgs.lock().contains(&txg))
+        else {
             return Vec::new();
         };
         let mut found = Vec::new();
-        for entry in live.dirty(txg) {
+        for entry in live.dirty_objects(txg) {
             let state = entry.state.read();
             for versions in state.blocks.values() {
                 for (known, content) in versions {
-                    if let (true, Content::Cloned(clone)) = (*known == txg, content)
+                    if let (true, BlockVersion::Cloned(clone)) = (*known == txg, content)
                         && let Blkptr::Regular(block) = &clone.pointer
                     {
                         found.push(**block);

@@ -9,18 +9,18 @@ use txg::Tx;
 use units::{BlockId, ObjectId, Txg};
 use zio::Block;
 
-use crate::live::early::{Coming, Underway};
-use crate::live::entry::{Content, Kept, State};
-use crate::live::{Entry, Live, see};
+use crate::dirty::record::{BaseReuse, BlockVersion, DirtyState};
+use crate::dirty::write_through::{InFlightWrite, PendingWrite};
+use crate::dirty::{DirtyObject, DirtyObjset, lookup};
 use crate::{Error, Object, Result};
 
 /// What a small change is counted as when dirty bytes are: a dnode's share of its block.
-pub(super) const SMALL: u64 = 512;
+pub(super) const SMALL_DIRTY_BYTES: u64 = 512;
 
 impl Object {
-    pub(super) fn being_changed(&self) -> Result<(&Arc<Entry>, &Arc<Live>)> {
-        let read_only = || Error::ReadOnly { place: self.place(BlockId::new(0)) };
-        let live = self.objset().live().ok_or_else(read_only)?;
+    pub(super) fn require_writable(&self) -> Result<(&Arc<DirtyObject>, &Arc<DirtyObjset>)> {
+        let read_only = || Error::ReadOnly { zbookmark: self.zbookmark(BlockId::new(0)) };
+        let live = self.objset().overlay().ok_or_else(read_only)?;
         Ok((self.entry().ok_or_else(read_only)?, live))
     }
 
@@ -36,13 +36,13 @@ impl Object {
         tx: T,
         offset: u64,
         mut bytes: &'a [u8],
-    ) -> Result<Underway<'a, T>> {
-        let (entry, live) = self.being_changed()?;
-        let size = self.size_now(entry)?;
-        let mut underway = Underway::new(tx, entry, live);
+    ) -> Result<PendingWrite<'a, T>> {
+        let (entry, live) = self.require_writable()?;
+        let size = self.current_block_size(entry)?;
+        let mut underway = PendingWrite::new(tx, entry, live);
         let mut at = offset;
         while !bytes.is_empty() {
-            let (block, skip) = split(at, size);
+            let (block, skip) = split_offset(at, size);
             let whole = bytes.len().saturating_sub(bytes.len().checked_rem(size).unwrap_or(0));
             let count = match size.saturating_sub(skip) {
                 part if part == size && whole > 0 => whole,
@@ -52,8 +52,8 @@ impl Object {
             if count == whole {
                 let blocks =
                     u64::try_from(count.checked_div(size).unwrap_or(0)).unwrap_or(u64::MAX);
-                see::way(entry, block..block.saturating_add(blocks))?;
-                underway.take(block, now, size);
+                lookup::check_path(entry, block..block.saturating_add(blocks))?;
+                underway.add_blocks(block, now, size);
             } else {
                 let tx = underway.tx();
                 let mut change = |content: &mut [u8]| {
@@ -61,57 +61,63 @@ impl Object {
                         part.copy_from_slice(now);
                     }
                 };
-                change_block(entry, tx, block, size, &mut change)?;
+                modify_block(entry, tx, block, size, &mut change)?;
             }
             bytes = rest;
             at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         }
-        live.soil(underway.tx().txg(), entry);
+        live.mark_dirty(underway.tx().txg(), entry);
         Ok(underway)
     }
 
     /// Changes the content of one block in place; that of a hole is zeros before. The change may be
     /// asked for several times, for versions that later groups have made.
-    pub fn change(&self, tx: &Tx, block: BlockId, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
-        let (entry, live) = self.being_changed()?;
-        let size = self.size_now(entry)?;
-        change_block(entry, tx, block.get(), size, change)?;
-        live.soil(tx.txg(), entry);
+    pub fn change_block(
+        &self,
+        tx: &Tx,
+        block: BlockId,
+        change: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<()> {
+        let (entry, live) = self.require_writable()?;
+        let size = self.current_block_size(entry)?;
+        modify_block(entry, tx, block.get(), size, change)?;
+        live.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
     /// Makes zeros of a range of bytes: whole blocks become holes. A range that ends at the largest
     /// number cuts the object off there.
     pub fn free_range(&self, tx: &Tx, range: Range<u64>) -> Result<()> {
-        let (entry, live) = self.being_changed()?;
-        let size = self.size_now(entry)?;
+        let (entry, live) = self.require_writable()?;
+        let size = self.current_block_size(entry)?;
         let wide = u64::try_from(size).unwrap_or(u64::MAX);
-        let end_block = see::end_block(entry);
+        let end_block = lookup::end_block(entry);
         let end = range.end.min(end_block.saturating_mul(wide));
         if range.start >= end {
             return Ok(());
         }
-        let ((first, skip), (last, rest)) = (split(range.start, size), split(end, size));
+        let ((first, skip), (last, rest)) =
+            (split_offset(range.start, size), split_offset(end, size));
         if first == last {
-            zero(entry, tx, first, size, skip..rest)?;
+            zero_part(entry, tx, first, size, skip..rest)?;
         } else {
             let whole = if skip == 0 { first } else { first.saturating_add(1) };
             if skip != 0 {
-                zero(entry, tx, first, size, skip..size)?;
+                zero_part(entry, tx, first, size, skip..size)?;
             }
             if rest != 0 {
-                zero(entry, tx, last, size, 0..rest)?;
+                zero_part(entry, tx, last, size, 0..rest)?;
             }
-            see::way_to_edges(entry, &(whole..last))?;
+            lookup::check_edge_paths(entry, &(whole..last))?;
             let mut state = entry.state.write();
-            forget(&mut state, tx.txg(), whole..last);
+            free_blocks(&mut state, tx.txg(), whole..last);
             if range.end == u64::MAX {
                 let end = BlockId::new(whole.saturating_sub(1));
-                state.change_facts(tx.txg(), &|dnode| dnode.max_block = dnode.max_block.min(end));
+                state.change_dnode(tx.txg(), &|dnode| dnode.max_block = dnode.max_block.min(end));
             }
         }
-        tx.dirtied(SMALL);
-        live.soil(tx.txg(), entry);
+        tx.dirtied(SMALL_DIRTY_BYTES);
+        live.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
@@ -130,7 +136,7 @@ impl Object {
     }
 
     /// Sets how its new blocks are compressed and checked: the numbers in the dnode, 0 inherits.
-    pub fn set_methods(&self, tx: &Tx, checksum: u8, compression: u8) -> Result<()> {
+    pub fn set_checksum_compression(&self, tx: &Tx, checksum: u8, compression: u8) -> Result<()> {
         self.change_dnode(tx, &|dnode| {
             dnode.checksum = checksum;
             dnode.compression = compression;
@@ -138,53 +144,54 @@ impl Object {
     }
 
     fn change_dnode(&self, tx: &Tx, change: &dyn Fn(&mut ondisk::dnode::Dnode)) -> Result<()> {
-        let (entry, live) = self.being_changed()?;
-        entry.state.write().change_facts(tx.txg(), change);
-        tx.dirtied(SMALL);
-        live.soil(tx.txg(), entry);
+        let (entry, live) = self.require_writable()?;
+        entry.state.write().change_dnode(tx.txg(), change);
+        tx.dirtied(SMALL_DIRTY_BYTES);
+        live.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
     /// Replaces the block in which the bonus goes on; `None` takes it away. Its length is that of
     /// the block: a multiple of 512.
     pub fn set_spill(&self, tx: &Tx, content: Option<&[u8]>) -> Result<()> {
-        let (entry, live) = self.being_changed()?;
+        let (entry, live) = self.require_writable()?;
         let block = content.map(|bytes| Block::new(bytes.to_vec(), Order::Little));
         let mut state = entry.state.write();
-        let (_, versions) = State::versions_from(&mut state.spill, tx.txg(), |_| None);
+        let (_, versions) = DirtyState::versions_from(&mut state.spill, tx.txg(), |_| None);
         for (_, version) in versions {
             version.clone_from(&block);
         }
         drop(state);
-        tx.dirtied_block(
-            content.map_or(SMALL, |bytes| u64::try_from(bytes.len()).unwrap_or(SMALL)),
-        );
-        live.soil(tx.txg(), entry);
+        tx.dirtied_block(content.map_or(SMALL_DIRTY_BYTES, |bytes| {
+            u64::try_from(bytes.len()).unwrap_or(SMALL_DIRTY_BYTES)
+        }));
+        live.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
     /// Changes the size of its data blocks, in bytes. It may have one block at most, which is cut or
     /// filled up with zeros.
     pub fn set_block_size(&self, tx: &Tx, bytes: u32) -> Result<()> {
-        let (entry, live) = self.being_changed()?;
-        if self.size_now(entry)? == usize::try_from(bytes).unwrap_or(usize::MAX) {
+        let (entry, live) = self.require_writable()?;
+        if self.current_block_size(entry)? == usize::try_from(bytes).unwrap_or(usize::MAX) {
             return Ok(());
         }
-        if see::end_block(entry) > 1 {
-            return Err(Error::TooLate { place: self.place(BlockId::new(1)) });
+        if lookup::end_block(entry) > 1 {
+            return Err(Error::BlockSizeFixed { zbookmark: self.zbookmark(BlockId::new(1)) });
         }
-        let content = see::block(entry, 0)?;
+        let content = lookup::read_block(entry, 0)?;
         let mut state = entry.state.write();
-        forget(&mut state, tx.txg(), 0..1);
-        state.change_facts(tx.txg(), &|dnode| dnode.block_size = bytes);
-        for (_, facts) in state.facts_mut().iter_mut().filter(|(txg, _)| *txg == tx.txg()) {
+        free_blocks(&mut state, tx.txg(), 0..1);
+        state.change_dnode(tx.txg(), &|dnode| dnode.block_size = bytes);
+        for (_, facts) in state.dnode_versions_mut().iter_mut().filter(|(txg, _)| *txg == tx.txg())
+        {
             // one that is made in this group has nothing at all of what was before
-            if facts.kept == Kept::All {
-                facts.kept = Kept::Spill;
+            if facts.reuse == BaseReuse::All {
+                facts.reuse = BaseReuse::SpillOnly;
             }
         }
         drop(state);
-        live.soil(tx.txg(), entry);
+        live.mark_dirty(tx.txg(), entry);
         match content {
             Some(content) => {
                 let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -194,30 +201,35 @@ impl Object {
         }
     }
 
-    fn size_now(&self, entry: &Entry) -> Result<usize> {
+    fn current_block_size(&self, entry: &DirtyObject) -> Result<usize> {
         let state = entry.state.read();
-        let dnode = state.dnode().ok_or_else(|| absent(self, entry.id))?;
+        let dnode = state.dnode().ok_or_else(|| no_such_object(self, entry.id))?;
         Ok(usize::try_from(dnode.block_size).unwrap_or(usize::MAX).max(512))
     }
 }
 
-fn absent(object: &Object, id: ObjectId) -> Error {
+fn no_such_object(object: &Object, id: ObjectId) -> Error {
     debug_assert_eq!(object.id(), id);
-    Error::NoSuchObject { place: object.place(BlockId::new(0)) }
+    Error::NoSuchObject { zbookmark: object.zbookmark(BlockId::new(0)) }
 }
 
 /// The block of an offset, and where in it.
-fn split(at: u64, size: usize) -> (u64, usize) {
+fn split_offset(at: u64, size: usize) -> (u64, usize) {
     let wide = u64::try_from(size).unwrap_or(u64::MAX);
     let skip = at.checked_rem(wide).unwrap_or(0);
     (at.checked_div(wide).unwrap_or(0), usize::try_from(skip).unwrap_or(0))
 }
 
 /// A block becomes this in a group and in all later ones; whether the group had nothing of it.
-pub(super) fn put(state: &mut State, txg: Txg, block: u64, content: &Content) -> bool {
-    reach(state, txg, block);
+pub(super) fn set_block_version(
+    state: &mut DirtyState,
+    txg: Txg,
+    block: u64,
+    content: &BlockVersion,
+) -> bool {
+    extend_max_block(state, txg, block);
     let versions = state.blocks.entry(block).or_default();
-    let (made, versions) = State::versions_from(versions, txg, |_| content.clone());
+    let (made, versions) = DirtyState::versions_from(versions, txg, |_| content.clone());
     for (_, version) in versions {
         *version = content.clone();
     }
@@ -225,9 +237,9 @@ pub(super) fn put(state: &mut State, txg: Txg, block: u64, content: &Content) ->
 }
 
 /// A block becomes just these bytes.
-pub(super) fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
-    let fresh = Content::Bytes(Block::copied(bytes, Order::Little));
-    let made = put(&mut entry.state.write(), tx.txg(), block, &fresh);
+pub(super) fn write_whole_block(entry: &DirtyObject, tx: &Tx, block: u64, bytes: &[u8]) {
+    let fresh = BlockVersion::Bytes(Block::copied(bytes, Order::Little));
+    let made = set_block_version(&mut entry.state.write(), tx.txg(), block, &fresh);
     if made {
         tx.dirtied_block(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
@@ -235,40 +247,42 @@ pub(super) fn put_whole(entry: &Entry, tx: &Tx, block: u64, bytes: &[u8]) {
 
 /// A block is read, if need be, and changed in this group and in all later ones. A version that is
 /// there already is changed where it is: nothing else may hold its memory meanwhile.
-fn change_block(
-    entry: &Entry,
+fn modify_block(
+    entry: &DirtyObject,
     tx: &Tx,
     block: u64,
     size: usize,
     change: &mut dyn FnMut(&mut [u8]),
 ) -> Result<()> {
     let before = loop {
-        if is_here(entry, tx.txg(), block) {
+        if has_own_bytes(entry, tx.txg(), block) {
             break None;
         }
-        match content_at(entry, tx.txg(), block) {
-            Then::Here(content) => break Some(content),
-            Then::Hole => break None,
-            Then::Below => break see::block(entry, block)?,
-            Then::Coming(coming) => coming.wait(),
+        match block_at_txg(entry, tx.txg(), block) {
+            BlockAtTxg::InMemory(content) => break Some(content),
+            BlockAtTxg::Hole => break None,
+            BlockAtTxg::OnDisk => break lookup::read_block(entry, block)?,
+            BlockAtTxg::InFlight(coming) => coming.wait_done(),
         }
     };
     let mut before = before.filter(|content| content.len() == size);
     let mut first = || {
         let zeros = || Block::zeros(size, Order::Little);
-        Content::Bytes(before.take().unwrap_or_else(zeros))
+        BlockVersion::Bytes(before.take().unwrap_or_else(zeros))
     };
     let mut state = entry.state.write();
-    reach(&mut state, tx.txg(), block);
+    extend_max_block(&mut state, tx.txg(), block);
     let versions = state.blocks.entry(block).or_default();
-    let (mut made, versions) = State::versions_from(versions, tx.txg(), |_| first());
+    let (mut made, versions) = DirtyState::versions_from(versions, tx.txg(), |_| first());
     for (known, version) in versions {
-        if *known == tx.txg() && matches!(version, Content::Cloned(_) | Content::Stored(_)) {
+        if *known == tx.txg()
+            && matches!(version, BlockVersion::Cloned(_) | BlockVersion::WrittenThrough(_))
+        {
             *version = first();
             made = true;
         }
         // what a later group has cloned, or stored as a whole, has nothing of this one
-        if let Content::Bytes(content) = version {
+        if let BlockVersion::Bytes(content) = version {
             change(content.bytes_mut());
         }
     }
@@ -280,53 +294,62 @@ fn change_block(
 }
 
 /// Whether a group has bytes of its own for a block.
-fn is_here(entry: &Entry, txg: Txg, block: u64) -> bool {
+fn has_own_bytes(entry: &DirtyObject, txg: Txg, block: u64) -> bool {
     let state = entry.state.read();
     let versions = state.blocks.get(&block).into_iter().flatten();
     let mut own = versions.filter(|(known, _)| *known == txg);
-    own.any(|(_, content)| matches!(content, Content::Bytes(_)))
+    own.any(|(_, content)| matches!(content, BlockVersion::Bytes(_)))
 }
 
 /// What a group sees in a block.
-enum Then {
+enum BlockAtTxg {
     /// This.
-    Here(Block),
+    InMemory(Block),
     /// Nothing.
     Hole,
     /// What is on the drives, here or with another object.
-    Below,
+    OnDisk,
     /// What is on its way there.
-    Coming(Arc<Coming>),
+    InFlight(Arc<InFlightWrite>),
 }
 
-fn content_at(entry: &Entry, txg: Txg, block: u64) -> Then {
+fn block_at_txg(entry: &DirtyObject, txg: Txg, block: u64) -> BlockAtTxg {
     let state = entry.state.read();
     let older = |known: &Txg| *known <= txg;
     let written = state
         .blocks
         .get(&block)
         .and_then(|versions| versions.iter().rev().find(|(known, _)| older(known)).cloned());
-    let freed = state.freed.iter().filter(|(known, range)| older(known) && range.contains(&block));
-    let afresh =
-        state.facts().iter().filter(|(known, facts)| older(known) && facts.kept != Kept::All);
+    let freed =
+        state.freed_ranges.iter().filter(|(known, range)| older(known) && range.contains(&block));
+    let afresh = state
+        .dnode_versions()
+        .iter()
+        .filter(|(known, facts)| older(known) && facts.reuse != BaseReuse::All);
     let gone = freed.map(|(known, _)| *known).chain(afresh.map(|(known, _)| *known)).max();
     match (written, gone) {
         (Some((at, content)), gone) if gone.is_none_or(|gone| at >= gone) => match content {
-            Content::Bytes(content) => Then::Here(content),
-            Content::Cloned(_) | Content::Stored(_) => Then::Below,
-            Content::Coming(coming) => Then::Coming(coming),
+            BlockVersion::Bytes(content) => BlockAtTxg::InMemory(content),
+            BlockVersion::Cloned(_) | BlockVersion::WrittenThrough(_) => BlockAtTxg::OnDisk,
+            BlockVersion::InFlight(coming) => BlockAtTxg::InFlight(coming),
         },
-        (_, Some(_)) => Then::Hole,
-        _ => Then::Below,
+        (_, Some(_)) => BlockAtTxg::Hole,
+        _ => BlockAtTxg::OnDisk,
     }
 }
 
 /// Makes zeros of a part of a block, if the block is there.
-fn zero(entry: &Entry, tx: &Tx, block: u64, size: usize, part: Range<usize>) -> Result<()> {
-    if part.is_empty() || see::block(entry, block)?.is_none() {
+fn zero_part(
+    entry: &DirtyObject,
+    tx: &Tx,
+    block: u64,
+    size: usize,
+    part: Range<usize>,
+) -> Result<()> {
+    if part.is_empty() || lookup::read_block(entry, block)?.is_none() {
         return Ok(());
     }
-    change_block(entry, tx, block, size, &mut |content| {
+    modify_block(entry, tx, block, size, &mut |content| {
         if let Some(part) = content.get_mut(part.clone()) {
             part.fill(0);
         }
@@ -334,31 +357,31 @@ fn zero(entry: &Entry, tx: &Tx, block: u64, size: usize, part: Range<usize>) -> 
 }
 
 /// Whole blocks become holes.
-pub(super) fn forget(state: &mut State, txg: Txg, range: Range<u64>) {
+pub(super) fn free_blocks(state: &mut DirtyState, txg: Txg, range: Range<u64>) {
     if range.is_empty() {
         return;
     }
-    state.forget_blocks(txg, range.clone());
-    let at = state.freed.partition_point(|(known, _)| *known <= txg);
-    match at.checked_sub(1).and_then(|last| state.freed.get_mut(last)) {
+    state.drop_block_versions(txg, range.clone());
+    let at = state.freed_ranges.partition_point(|(known, _)| *known <= txg);
+    match at.checked_sub(1).and_then(|last| state.freed_ranges.get_mut(last)) {
         // a file that is cut off from behind, bit by bit
         Some((known, old)) if *known == txg && range.start <= old.end && old.start <= range.end => {
             *old = old.start.min(range.start)..old.end.max(range.end);
         }
-        _ => state.freed.insert(at, (txg, range)),
+        _ => state.freed_ranges.insert(at, (txg, range)),
     }
 }
 
 /// The object has at least this block.
-pub(super) fn reach(state: &mut State, txg: Txg, block: u64) {
+pub(super) fn extend_max_block(state: &mut DirtyState, txg: Txg, block: u64) {
     let block = BlockId::new(block);
     let short = |dnode: &ondisk::dnode::Dnode| dnode.max_block < block;
     let newest = state.dnode().is_some_and(short);
     let later = state
-        .facts()
+        .dnode_versions()
         .iter()
         .any(|(known, facts)| *known >= txg && facts.dnode.as_ref().is_some_and(short));
     if newest || later {
-        state.change_facts(txg, &|dnode| dnode.max_block = dnode.max_block.max(block));
+        state.change_dnode(txg, &|dnode| dnode.max_block = dnode.max_block.max(block));
     }
 }

@@ -10,20 +10,20 @@ use zio::{Block, Error, Key, Source};
 
 use parking_lot::Mutex;
 
-use crate::live::entry::Content;
-use crate::memory::Memory;
-use crate::{NewObject, Objset, Piece};
+use crate::dirty::record::BlockVersion;
+use crate::memory::MemoryStore;
+use crate::{BlockSegment, NewObject, Objset};
 
-struct Nothing;
+struct UnreadableSource;
 
-impl Source for Nothing {
+impl Source for UnreadableSource {
     fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
         Err(Error::Unreadable { place, faults: Vec::new() })
     }
 }
 
-fn blank() -> Objset {
-    Objset::blank(Arc::new(Nothing), ObjsetId::new(54), Kind::Filesystem, None)
+fn empty_objset() -> Objset {
+    Objset::new_empty(Arc::new(UnreadableSource), ObjsetId::new(54), Kind::Filesystem, None)
 }
 
 fn tx(txg: u64) -> Tx {
@@ -32,7 +32,7 @@ fn tx(txg: u64) -> Tx {
 
 #[test]
 fn what_is_written_is_read() {
-    let set = blank();
+    let set = empty_objset();
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 1024)).unwrap();
     file.write(&tx(4), 1010, b"over the edge of a block").unwrap();
     let mut bytes = [0; 30];
@@ -44,8 +44,8 @@ fn what_is_written_is_read() {
     assert_eq!(file.next_hole(0).unwrap(), 2048);
     assert_eq!(file.next_data(2048).unwrap(), Some(10 << 10));
     let pieces: Vec<_> =
-        file.blocks(BlockId::new(1)..BlockId::new(99)).map(Result::unwrap).collect();
-    assert!(matches!(pieces[1], Piece::Hole { count: 8, .. }), "{pieces:?}");
+        file.segments(BlockId::new(1)..BlockId::new(99)).map(Result::unwrap).collect();
+    assert!(matches!(pieces[1], BlockSegment::Hole { count: 8, .. }), "{pieces:?}");
     assert_eq!(pieces.len(), 3);
     file.free_range(&tx(5), 1015..u64::MAX).unwrap();
     assert_eq!(set.object(file.id()).unwrap().max_block(), BlockId::new(0));
@@ -55,7 +55,7 @@ fn what_is_written_is_read() {
 
 #[test]
 fn numbers_are_taken_in_turn_and_large_dnodes_stay_in_a_block() {
-    let set = blank();
+    let set = empty_objset();
     let large = NewObject { slots: 8, ..NewObject::new(ObjectType::PLAIN_FILE, 512) };
     let numbers: Vec<u64> =
         (0..5).map(|_| set.create(&tx(4), &large).unwrap().id().get()).collect();
@@ -69,14 +69,14 @@ fn numbers_are_taken_in_turn_and_large_dnodes_stay_in_a_block() {
 
 /// Memory in which something is done once, when a block is read.
 #[derive(Default)]
-struct Meanwhile {
-    memory: Arc<Memory>,
-    deed: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+struct HookedSource {
+    memory: Arc<MemoryStore>,
+    hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
-impl Source for Meanwhile {
+impl Source for HookedSource {
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
-        let deed = self.deed.lock().take();
+        let deed = self.hook.lock().take();
         if let Some(deed) = deed {
             deed();
         }
@@ -86,22 +86,23 @@ impl Source for Meanwhile {
 
 #[test]
 fn a_number_that_gets_to_the_drives_while_one_is_looked_for_is_not_given_again() {
-    let source = Arc::new(Meanwhile::default());
+    let source = Arc::new(HookedSource::default());
     let below = Arc::clone(&source) as Arc<dyn Source>;
-    let set = Objset::blank(below, ObjsetId::new(54), Kind::Filesystem, None);
+    let set = Objset::new_empty(below, ObjsetId::new(54), Kind::Filesystem, None);
     let small = NewObject::new(ObjectType::PLAIN_FILE, 512);
     for _ in 1..63 {
         set.create(&tx(4), &small).unwrap();
     }
-    source.memory.sync(&set, Txg::new(4)).unwrap();
+    source.memory.sync_objset(&set, Txg::new(4)).unwrap();
     // one that a log told of
     let again = set.create_at(&tx(5), ObjectId::new(64), &small).unwrap();
     again.write(&tx(5), 0, b"promised").unwrap();
     let (writes, memory) = (set.clone(), Arc::clone(&source.memory));
-    *source.deed.lock() = Some(Box::new(move || drop(memory.sync(&writes, Txg::new(5)).unwrap())));
+    *source.hook.lock() =
+        Some(Box::new(move || drop(memory.sync_objset(&writes, Txg::new(5)).unwrap())));
     let large = NewObject { slots: 8, ..small };
     let new = set.create(&tx(6), &large).unwrap();
-    assert!(source.deed.lock().is_none(), "the group was written meanwhile");
+    assert!(source.hook.lock().is_none(), "the group was written meanwhile");
     assert_ne!(new.id(), again.id());
     let mut bytes = [0; 8];
     set.object(again.id()).unwrap().read(0, &mut bytes).unwrap();
@@ -110,14 +111,14 @@ fn a_number_that_gets_to_the_drives_while_one_is_looked_for_is_not_given_again()
 
 #[test]
 fn a_later_group_does_not_change_what_an_earlier_one_writes() {
-    let set = blank();
+    let set = empty_objset();
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
     file.write(&tx(4), 0, b"first").unwrap();
     file.write(&tx(5), 0, b"later").unwrap();
     file.write(&tx(4), 5, b"!").unwrap();
     let state = file.entry().unwrap().state.read();
-    let bytes = |content: &Content| match content {
-        Content::Bytes(block) => block[..6].to_vec(),
+    let bytes = |content: &BlockVersion| match content {
+        BlockVersion::Bytes(block) => block[..6].to_vec(),
         other => panic!("{other:?}"),
     };
     let versions: Vec<_> =
@@ -127,15 +128,15 @@ fn a_later_group_does_not_change_what_an_earlier_one_writes() {
 
 #[test]
 fn what_a_group_has_changed_already_is_changed_where_it_is() {
-    let set = blank();
+    let set = empty_objset();
     let table = set.create(&tx(4), &NewObject::new(ObjectType::DIRECTORY, 16 << 10)).unwrap();
     let memory = || match &table.entry().unwrap().state.read().blocks[&0][..] {
-        [(_, Content::Bytes(block))] => block.as_ptr(),
+        [(_, BlockVersion::Bytes(block))] => block.as_ptr(),
         other => panic!("{other:?}"),
     };
-    table.change(&tx(4), BlockId::new(0), &mut |bytes| bytes[0] = 1).unwrap();
+    table.change_block(&tx(4), BlockId::new(0), &mut |bytes| bytes[0] = 1).unwrap();
     let first = memory();
-    table.change(&tx(4), BlockId::new(0), &mut |bytes| bytes[9] = 2).unwrap();
+    table.change_block(&tx(4), BlockId::new(0), &mut |bytes| bytes[9] = 2).unwrap();
     table.write(&tx(4), 17, b"3").unwrap();
     assert_eq!(memory(), first, "a copy was made of 16 KiB to change a byte");
     let mut bytes = [0; 18];
@@ -145,7 +146,7 @@ fn what_a_group_has_changed_already_is_changed_where_it_is() {
 
 #[test]
 fn a_hole_of_exabytes_is_passed_at_once() {
-    let set = blank();
+    let set = empty_objset();
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
     file.write(&tx(4), 2 << 60, b"far").unwrap();
     assert_eq!(file.next_data(0).unwrap(), Some(2 << 60));
@@ -156,10 +157,10 @@ fn a_hole_of_exabytes_is_passed_at_once() {
 
 #[test]
 fn a_hole_behind_what_the_drives_have_is_passed_at_once() {
-    let (set, memory) = crate::memory::blank(Kind::Filesystem);
+    let (set, memory) = crate::memory::empty_objset(Kind::Filesystem);
     let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, 512)).unwrap();
     file.write(&tx(4), 0, b"near").unwrap();
-    memory.sync(&set, Txg::new(4)).unwrap();
+    memory.sync_objset(&set, Txg::new(4)).unwrap();
     let file = set.object(file.id()).unwrap();
     file.write(&tx(5), 2 << 60, b"far").unwrap();
     assert_eq!(file.next_data(1).unwrap(), Some(1));
@@ -167,5 +168,5 @@ fn a_hole_behind_what_the_drives_have_is_passed_at_once() {
     assert_eq!(file.next_data((2 << 60) + 512).unwrap(), None);
     file.free_range(&tx(5), (2 << 60)..(2 << 60) + 512).unwrap();
     assert_eq!(file.next_data(512).unwrap(), None);
-    assert_eq!(file.blocks(BlockId::new(0)..BlockId::new(u64::MAX)).count(), 2);
+    assert_eq!(file.segments(BlockId::new(0)..BlockId::new(u64::MAX)).count(), 2);
 }

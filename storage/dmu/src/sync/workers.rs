@@ -9,7 +9,7 @@ use crate::Result;
 
 /// Does something for each item, several at a time; gives the results in the items' order, or the
 /// first error that was met.
-pub(crate) fn each<T: Sync, R: Send>(
+pub(crate) fn map_parallel<T: Sync, R: Send>(
     workers: usize,
     items: &[T],
     work: &(dyn Fn(&T) -> Result<R> + Sync),
@@ -52,18 +52,18 @@ pub(crate) fn each<T: Sync, R: Send>(
 
 #[cfg(test)]
 mod tests {
-    use super::each;
+    use super::map_parallel;
     use crate::Error;
 
     #[test]
     fn results_come_in_order_and_an_error_ends_it() {
         let items: Vec<u64> = (0..1000).collect();
-        let squares = each(3, &items, &|item| Ok(item * item)).unwrap();
+        let squares = map_parallel(3, &items, &|item| Ok(item * item)).unwrap();
         assert!(squares.iter().enumerate().all(|(at, square)| *square == (at * at) as u64));
         let place = units::Place::default();
-        let failed = each(3, &items, &|item| {
-            if *item == 500 { Err(Error::NoContent { place }) } else { Ok(()) }
+        let failed = map_parallel(3, &items, &|item| {
+            if *item == 500 { Err(Error::NoContent { zbookmark: place }) } else { Ok(()) }
         });
-        assert_eq!(failed, Err(Error::NoContent { place }));
+        assert_eq!(failed, Err(Error::NoContent { zbookmark: place }));
     }
 }

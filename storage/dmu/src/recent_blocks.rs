@@ -4,22 +4,22 @@ use parking_lot::Mutex;
 use zio::Block;
 
 /// A handful of blocks by a key of their own, the last used first; `B` is how they are held.
-pub struct Recent<K, const N: usize, B = Block>(Mutex<Vec<(K, B)>>);
+pub struct RecentBlocks<K, const N: usize, B = Block>(Mutex<Vec<(K, B)>>);
 
-impl<K: PartialEq + Copy, const N: usize, B: Clone> Default for Recent<K, N, B> {
+impl<K: PartialEq + Copy, const N: usize, B: Clone> Default for RecentBlocks<K, N, B> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K: PartialEq + Copy, const N: usize, B: Clone> Recent<K, N, B> {
+impl<K: PartialEq + Copy, const N: usize, B: Clone> RecentBlocks<K, N, B> {
     /// With nothing in it.
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
     /// The block of this key, if it is among those used last.
-    pub fn find(&self, key: K) -> Option<B> {
+    pub fn get(&self, key: K) -> Option<B> {
         let mut blocks = self.0.lock();
         let at = blocks.iter().position(|(known, _)| *known == key)?;
         if let Some(passed) = blocks.get_mut(..=at) {
@@ -29,7 +29,7 @@ impl<K: PartialEq + Copy, const N: usize, B: Clone> Recent<K, N, B> {
     }
 
     /// Keeps a block; the one that was not used for the longest is forgotten.
-    pub fn keep(&self, key: K, block: &B) {
+    pub fn insert(&self, key: K, block: &B) {
         let mut blocks = self.0.lock();
         if blocks.iter().any(|(known, _)| *known == key) {
             return;

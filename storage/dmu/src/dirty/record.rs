@@ -15,66 +15,66 @@ use units::{ObjectId, Txg};
 use zio::Block;
 
 use crate::Result;
-use crate::live::early::{Coming, Stored};
-use crate::tree::Tree;
+use crate::dirty::write_through::{InFlightWrite, WriteThroughBlock};
+use crate::tree::DnodeTree;
 
 /// An object of a live object set.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DirtyObject {
     pub(crate) id: ObjectId,
-    pub(crate) state: RwLock<State>,
+    pub(crate) state: RwLock<DirtyState>,
 }
 
 /// What a group says of an object as a whole.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct DnodeVersion {
     /// What it is; none if it was freed. Its pointers and its space are those of some time before.
     pub(crate) dnode: Option<Dnode>,
     /// What is left of what was before.
-    pub(crate) kept: Kept,
+    pub(crate) reuse: BaseReuse,
 }
 
 /// What a group leaves of an object as it was before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum BaseReuse {
     /// All that it does not change.
     All,
     /// Its block size changed: of its tree nothing, but the spill.
-    Spill,
+    SpillOnly,
     /// It was made, or freed: nothing.
     Nothing,
 }
 
 /// What a group says of a block.
 #[derive(Clone, Debug)]
-pub(crate) enum Content {
+pub(crate) enum BlockVersion {
     /// Its bytes.
     Bytes(Block),
     /// It is a block that is on the drives already: a clone.
-    Cloned(Arc<Shared>),
+    Cloned(Arc<OverriddenBlock>),
     /// It is on the drives already, and the group only brings the pointer to it.
-    Stored(Arc<Stored>),
+    WrittenThrough(Arc<WriteThroughBlock>),
     /// It is on its way there.
-    Coming(Arc<Coming>),
+    InFlight(Arc<InFlightWrite>),
 }
 
 /// A block on the drives to which a group brings a pointer: one that an object shares with another,
 /// or its own.
-pub(crate) struct Shared {
+pub(crate) struct OverriddenBlock {
     /// The pointer that it gets.
     pub(crate) pointer: Blkptr,
     /// Reads it, as a block of the object that it was of first.
-    source: Arc<Tree>,
+    source: Arc<DnodeTree>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for OverriddenBlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shared({:?})", self.pointer)
     }
 }
 
-impl Shared {
-    pub(crate) fn new(pointer: Blkptr, source: Arc<Tree>) -> Arc<Self> {
+impl OverriddenBlock {
+    pub(crate) fn new(pointer: Blkptr, source: Arc<DnodeTree>) -> Arc<Self> {
         Arc::new(Self { pointer, source })
     }
 
@@ -85,78 +85,81 @@ impl Shared {
 }
 
 /// Versions of a fact, by group, oldest first; few.
-pub(crate) type Versions<T> = Vec<(Txg, T)>;
+pub(crate) type TxgVersions<T> = Vec<(Txg, T)>;
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct DirtyState {
     /// What is on the drives; none if nothing is.
-    pub(crate) base: Option<Arc<Tree>>,
-    facts: Versions<Facts>,
+    pub(crate) base: Option<Arc<DnodeTree>>,
+    dnodes: TxgVersions<DnodeVersion>,
     /// The newest facts as who opens the object is given them: worked out when first wanted.
-    shown: OnceLock<Arc<Tree>>,
-    pub(crate) blocks: BTreeMap<u64, Versions<Content>>,
+    current_tree: OnceLock<Arc<DnodeTree>>,
+    pub(crate) blocks: BTreeMap<u64, TxgVersions<BlockVersion>>,
     /// Blocks that became holes.
-    pub(crate) freed: Versions<Range<u64>>,
-    pub(crate) spill: Versions<Option<Block>>,
+    pub(crate) freed_ranges: TxgVersions<Range<u64>>,
+    pub(crate) spill: TxgVersions<Option<Block>>,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for DirtyState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "State({} blocks dirty, freed {:?})", self.blocks.len(), self.freed)
+        write!(f, "State({} blocks dirty, freed {:?})", self.blocks.len(), self.freed_ranges)
     }
 }
 
 /// Where a block's content is to be had.
-pub(crate) enum Seen {
+pub(crate) enum BlockLocation {
     /// Here.
-    Here(Block),
+    InMemory(Block),
     /// On the drives, though the object's tree does not lead there yet.
-    Shared(Arc<Shared>),
+    Overridden(Arc<OverriddenBlock>),
     /// On its way to the drives.
-    Coming(Arc<Coming>),
+    InFlight(Arc<InFlightWrite>),
     /// Nowhere: zeros.
     Hole,
     /// On the drives.
-    Below(Arc<Tree>),
+    OnDisk(Arc<DnodeTree>),
 }
 
 /// Where a spill is to be had.
-pub(crate) enum Spill {
+pub(crate) enum SpillLocation {
     /// Here, if there is one.
-    Here(Option<Block>),
+    InMemory(Option<Block>),
     /// On the drives, if there is one.
-    Below(Option<Blkptr>),
+    OnDisk(Option<Blkptr>),
 }
 
-impl Entry {
-    pub(crate) fn new(id: ObjectId, base: Option<Arc<Tree>>) -> Self {
-        Self { id, state: RwLock::new(State { base, ..State::default() }) }
+impl DirtyObject {
+    pub(crate) fn new(id: ObjectId, base: Option<Arc<DnodeTree>>) -> Self {
+        Self { id, state: RwLock::new(DirtyState { base, ..DirtyState::default() }) }
     }
 }
 
-impl State {
+impl DirtyState {
     /// What groups say of the object as a whole.
-    pub(crate) fn facts(&self) -> &Versions<Facts> {
-        &self.facts
+    pub(crate) fn dnode_versions(&self) -> &TxgVersions<DnodeVersion> {
+        &self.dnodes
     }
 
     /// The same, to be changed.
-    pub(crate) fn facts_mut(&mut self) -> &mut Versions<Facts> {
-        self.shown.take();
-        &mut self.facts
+    pub(crate) fn dnode_versions_mut(&mut self) -> &mut TxgVersions<DnodeVersion> {
+        self.current_tree.take();
+        &mut self.dnodes
     }
 
     /// The object as it is now, and its tree that is on the drives; none if it is not. `make` is
     /// asked for the tree of a dnode.
-    pub(crate) fn tree(&self, make: impl FnOnce(Dnode) -> Arc<Tree>) -> Option<Arc<Tree>> {
-        let Some((_, newest)) = self.facts.last() else { return self.base.clone() };
+    pub(crate) fn tree(
+        &self,
+        make: impl FnOnce(Dnode) -> Arc<DnodeTree>,
+    ) -> Option<Arc<DnodeTree>> {
+        let Some((_, newest)) = self.dnodes.last() else { return self.base.clone() };
         let dnode = newest.dnode.as_ref()?;
-        Some(Arc::clone(self.shown.get_or_init(|| make(dnode.clone()))))
+        Some(Arc::clone(self.current_tree.get_or_init(|| make(dnode.clone()))))
     }
 
     /// What the object is now; none if it is not.
     pub(crate) fn dnode(&self) -> Option<&Dnode> {
-        match self.facts.last() {
+        match self.dnodes.last() {
             Some((_, facts)) => facts.dnode.as_ref(),
             None => self.base.as_ref().map(|tree| &tree.dnode),
         }
@@ -164,71 +167,84 @@ impl State {
 
     /// Whether any group has something to write.
     pub(crate) fn is_dirty(&self) -> bool {
-        !(self.facts.is_empty()
+        !(self.dnodes.is_empty()
             && self.blocks.is_empty()
-            && self.freed.is_empty()
+            && self.freed_ranges.is_empty()
             && self.spill.is_empty())
     }
 
     /// Where a block is to be had now.
-    pub(crate) fn see(&self, block: u64) -> Seen {
+    pub(crate) fn lookup_block(&self, block: u64) -> BlockLocation {
         let written = self.blocks.get(&block).and_then(|versions| versions.last());
-        let gone = self.gone(block);
+        let gone = self.freed_txg(block);
         match written {
             Some((txg, content)) if gone.is_none_or(|gone| *txg >= gone) => match content {
-                Content::Bytes(content) => Seen::Here(content.clone()),
-                Content::Cloned(clone) => Seen::Shared(Arc::clone(clone)),
-                Content::Stored(stored) => Seen::Shared(Arc::clone(stored.shared())),
-                Content::Coming(coming) => Seen::Coming(Arc::clone(coming)),
+                BlockVersion::Bytes(content) => BlockLocation::InMemory(content.clone()),
+                BlockVersion::Cloned(clone) => BlockLocation::Overridden(Arc::clone(clone)),
+                BlockVersion::WrittenThrough(stored) => {
+                    BlockLocation::Overridden(Arc::clone(stored.overridden()))
+                }
+                BlockVersion::InFlight(coming) => BlockLocation::InFlight(Arc::clone(coming)),
             },
-            _ if gone.is_some() => Seen::Hole,
-            _ => self.base.as_ref().map_or(Seen::Hole, |base| Seen::Below(Arc::clone(base))),
+            _ if gone.is_some() => BlockLocation::Hole,
+            _ => self
+                .base
+                .as_ref()
+                .map_or(BlockLocation::Hole, |base| BlockLocation::OnDisk(Arc::clone(base))),
         }
     }
 
     /// The last group in which a block became a hole, if one did.
-    fn gone(&self, block: u64) -> Option<Txg> {
-        let freed = self.freed.iter().rev().find(|(_, range)| range.contains(&block));
-        let afresh = self.facts.iter().rev().find(|(_, facts)| facts.kept != Kept::All);
+    fn freed_txg(&self, block: u64) -> Option<Txg> {
+        let freed = self.freed_ranges.iter().rev().find(|(_, range)| range.contains(&block));
+        let afresh = self.dnodes.iter().rev().find(|(_, facts)| facts.reuse != BaseReuse::All);
         freed.map(|(txg, _)| *txg).max(afresh.map(|(txg, _)| *txg))
     }
 
     /// Where the spill is to be had now.
-    pub(crate) fn spill_now(&self) -> Spill {
-        let made = self.facts.iter().rev().find(|(_, facts)| facts.kept == Kept::Nothing);
+    pub(crate) fn lookup_spill(&self) -> SpillLocation {
+        let made = self.dnodes.iter().rev().find(|(_, facts)| facts.reuse == BaseReuse::Nothing);
         let made = made.map(|(txg, _)| *txg);
         match self.spill.last() {
             Some((txg, spill)) if made.is_none_or(|made| *txg >= made) => {
-                Spill::Here(spill.clone())
+                SpillLocation::InMemory(spill.clone())
             }
-            _ if made.is_some() => Spill::Here(None),
-            _ => Spill::Below(self.base.as_ref().and_then(|base| base.dnode.spill.clone())),
+            _ if made.is_some() => SpillLocation::InMemory(None),
+            _ => {
+                SpillLocation::OnDisk(self.base.as_ref().and_then(|base| base.dnode.spill.clone()))
+            }
         }
     }
 
     /// Up to where nothing of the drives is seen behind a block that is a hole here.
     pub(crate) fn hole_end(&self, block: u64) -> u64 {
-        let afresh = self.facts.iter().any(|(_, facts)| facts.kept != Kept::All);
+        let afresh = self.dnodes.iter().any(|(_, facts)| facts.reuse != BaseReuse::All);
         if afresh || self.base.is_none() {
             return u64::MAX;
         }
-        let around = self.freed.iter().filter(|(_, range)| range.contains(&block));
+        let around = self.freed_ranges.iter().filter(|(_, range)| range.contains(&block));
         around.map(|(_, range)| range.end).max().unwrap_or_else(|| block.saturating_add(1))
     }
 
     /// The first block from `from` on that is in memory and no hole.
-    pub(crate) fn next_here(&self, from: u64) -> Option<u64> {
+    pub(crate) fn next_dirty_block(&self, from: u64) -> Option<u64> {
         let mut found = self.blocks.range(from..);
         found.find_map(|(block, _)| {
-            let seen = self.see(*block);
-            matches!(seen, Seen::Here(_) | Seen::Shared(_) | Seen::Coming(_)).then_some(*block)
+            let seen = self.lookup_block(*block);
+            matches!(
+                seen,
+                BlockLocation::InMemory(_)
+                    | BlockLocation::Overridden(_)
+                    | BlockLocation::InFlight(_)
+            )
+            .then_some(*block)
         })
     }
 
     /// The version of a group and all later ones, to be changed; made from `before` (what was
     /// there) if the group has none yet. The flag says whether it was made.
     pub(crate) fn versions_from<T: Clone>(
-        versions: &mut Versions<T>,
+        versions: &mut TxgVersions<T>,
         txg: Txg,
         before: impl FnOnce(Option<&T>) -> T,
     ) -> (bool, &mut [(Txg, T)]) {
@@ -243,29 +259,29 @@ impl State {
     }
 
     /// Changes the facts of a group and of all later ones.
-    pub(crate) fn change_facts(&mut self, txg: Txg, change: &dyn Fn(&mut Dnode)) {
+    pub(crate) fn change_dnode(&mut self, txg: Txg, change: &dyn Fn(&mut Dnode)) {
         let base = self.base.as_ref().map(|tree| tree.dnode.clone());
-        let before = |older: Option<&Facts>| match older {
-            Some(facts) => Facts { dnode: facts.dnode.clone(), kept: Kept::All },
-            None => Facts { dnode: base, kept: Kept::All },
+        let before = |older: Option<&DnodeVersion>| match older {
+            Some(facts) => DnodeVersion { dnode: facts.dnode.clone(), reuse: BaseReuse::All },
+            None => DnodeVersion { dnode: base, reuse: BaseReuse::All },
         };
-        let (_, versions) = Self::versions_from(self.facts_mut(), txg, before);
+        let (_, versions) = Self::versions_from(self.dnode_versions_mut(), txg, before);
         for dnode in versions.iter_mut().filter_map(|(_, facts)| facts.dnode.as_mut()) {
             change(dnode);
         }
     }
 
     /// A group is on the drives: what it changed is below now.
-    pub(crate) fn settle(&mut self, txg: Txg, base: Option<Arc<Tree>>) {
+    pub(crate) fn finish_txg(&mut self, txg: Txg, base: Option<Arc<DnodeTree>>) {
         let mut has_tree = true;
-        for (_, facts) in self.facts_mut().iter_mut().filter(|(known, _)| *known > txg) {
+        for (_, facts) in self.dnode_versions_mut().iter_mut().filter(|(known, _)| *known > txg) {
             // what is made anew has nothing of this tree
             let (Some(base), Some(dnode)) = (&base, &mut facts.dnode) else { break };
-            if facts.kept == Kept::Nothing {
+            if facts.reuse == BaseReuse::Nothing {
                 break;
             }
             dnode.spill.clone_from(&base.dnode.spill);
-            has_tree &= facts.kept == Kept::All;
+            has_tree &= facts.reuse == BaseReuse::All;
             if has_tree {
                 dnode.pointers.clone_from(&base.dnode.pointers);
                 dnode.levels = base.dnode.levels;
@@ -273,8 +289,8 @@ impl State {
             }
         }
         self.base = base;
-        self.facts_mut().retain(|(known, _)| *known != txg);
-        self.freed.retain(|(known, _)| *known != txg);
+        self.dnode_versions_mut().retain(|(known, _)| *known != txg);
+        self.freed_ranges.retain(|(known, _)| *known != txg);
         self.spill.retain(|(known, _)| *known != txg);
         self.blocks.retain(|_, versions| {
             versions.retain(|(known, _)| *known != txg);
@@ -283,16 +299,16 @@ impl State {
     }
 
     /// No group will lead to what is stored already.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn discard_written_through(&self) {
         for (_, content) in self.blocks.values().flatten() {
-            if let Content::Stored(stored) = content {
-                stored.give_up();
+            if let BlockVersion::WrittenThrough(stored) = content {
+                stored.discard();
             }
         }
     }
 
     /// Forgets every block version of a group and of later ones within a range.
-    pub(crate) fn forget_blocks(&mut self, txg: Txg, range: Range<u64>) {
+    pub(crate) fn drop_block_versions(&mut self, txg: Txg, range: Range<u64>) {
         let mut empty = Vec::new();
         for (block, versions) in self.blocks.range_mut(range) {
             versions.retain(|(known, _)| *known < txg);

@@ -8,9 +8,9 @@ use ondisk::{Blkptr, ObjectType, Order};
 use txg::Tx;
 use units::{BlockId, ObjectId};
 
-use crate::live::entry::{Facts, Kept, State};
-use crate::live::{Entry, Live};
-use crate::objset::slots;
+use crate::dirty::record::{BaseReuse, DirtyState, DnodeVersion};
+use crate::dirty::{DirtyObject, DirtyObjset};
+use crate::objset::slots_per_block;
 use crate::{Error, Object, Objset, Result};
 
 /// What an object is to be.
@@ -51,14 +51,14 @@ impl NewObject {
 
     /// The same with a bonus.
     #[must_use]
-    pub fn bonus(mut self, kind: ObjectType, bytes: Vec<u8>) -> Self {
+    pub fn with_bonus(mut self, kind: ObjectType, bytes: Vec<u8>) -> Self {
         self.bonus_kind = kind;
         self.bonus = bytes;
         self
     }
 
     /// Its dnode while nothing is in it: as many pointers as there is room for.
-    pub(crate) fn dnode(&self) -> Dnode {
+    pub(crate) fn empty_dnode(&self) -> Dnode {
         let room = usize::from(self.slots).saturating_mul(Dnode::SLOT);
         let room = room.saturating_sub(Dnode::CORE).saturating_sub(Blkptr::SIZE);
         let spare = room.saturating_sub(self.bonus.len()).checked_div(Blkptr::SIZE).unwrap_or(0);
@@ -88,90 +88,92 @@ impl NewObject {
 }
 
 impl Objset {
-    fn to_change(&self) -> Result<&Arc<Live>> {
-        self.live().ok_or(Error::ReadOnly { place: units::Place::root(self.id()) })
+    fn require_writable(&self) -> Result<&Arc<DirtyObjset>> {
+        self.overlay().ok_or(Error::ReadOnly { zbookmark: units::Place::root(self.id()) })
     }
 
     /// Makes an object; its number is one that is free.
     pub fn create(&self, tx: &Tx, new: &NewObject) -> Result<Object> {
-        let live = self.to_change()?;
-        let id = live.claim_number(new.slots.max(1))?;
-        let entry = live.entry(id)?;
-        Ok(self.born(live, tx, &entry, new.dnode()))
+        let live = self.require_writable()?;
+        let id = live.allocate_object_id(new.slots.max(1))?;
+        let entry = live.find_or_load(id)?;
+        Ok(self.init_object(live, tx, &entry, new.empty_dnode()))
     }
 
     /// Has new objects get numbers behind those that `other` gave last.
-    pub fn number_after(&self, other: &Self) {
-        if let (Some(live), Some(other)) = (self.live(), other.live()) {
-            let next = other.search.lock().next;
-            let mut own = live.search.lock();
-            own.next = next.max(own.next);
+    pub fn skip_object_ids_of(&self, other: &Self) {
+        if let (Some(live), Some(other)) = (self.overlay(), other.overlay()) {
+            let next = other.id_search.lock().next_id;
+            let mut own = live.id_search.lock();
+            own.next_id = next.max(own.next_id);
         }
     }
 
     /// Makes an object of a certain number, which must be free.
     pub fn create_at(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Object> {
-        let live = self.to_change()?;
-        let entry = live.entry(id)?;
+        let live = self.require_writable()?;
+        let entry = live.find_or_load(id)?;
         if entry.state.read().dnode().is_some() {
-            return Err(Error::Exists { place: crate::live_place(self.id(), id) });
+            return Err(Error::Exists { zbookmark: crate::dnode_zbookmark(self.id(), id) });
         }
-        live.claim(id, new.slots.max(1));
-        Ok(self.born(live, tx, &entry, new.dnode()))
+        live.claim_slots(id, new.slots.max(1));
+        Ok(self.init_object(live, tx, &entry, new.empty_dnode()))
     }
 
     /// Makes one of the objects that stand in the root block.
-    pub(crate) fn born(
+    pub(crate) fn init_object(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<DirtyObjset>,
         tx: &Tx,
-        entry: &Arc<Entry>,
+        entry: &Arc<DirtyObject>,
         dnode: Dnode,
     ) -> Object {
         let mut state = entry.state.write();
-        let fresh = Facts { dnode: Some(dnode.clone()), kept: Kept::Nothing };
-        let (_, versions) = State::versions_from(state.facts_mut(), tx.txg(), |_| fresh.clone());
+        let fresh = DnodeVersion { dnode: Some(dnode.clone()), reuse: BaseReuse::Nothing };
+        let (_, versions) =
+            DirtyState::versions_from(state.dnode_versions_mut(), tx.txg(), |_| fresh.clone());
         for (_, version) in versions {
             *version = fresh.clone();
         }
         drop(state);
         tx.dirtied(512);
-        live.soil(tx.txg(), entry);
-        Object::live(self.clone(), live.tree(entry.id, dnode), Arc::clone(entry))
+        live.mark_dirty(tx.txg(), entry);
+        Object::new_writable(self.clone(), live.build_tree(entry.id, dnode), Arc::clone(entry))
     }
 
     /// Frees an object and all that is in it.
     pub fn free(&self, tx: &Tx, id: ObjectId) -> Result<()> {
-        let live = self.to_change()?;
-        let (entry, _) = live.existing(id)?;
+        let live = self.require_writable()?;
+        let (entry, _) = live.existing_object(id)?;
         let mut state = entry.state.write();
-        let gone = Facts { dnode: None, kept: Kept::Nothing };
-        let (_, versions) = State::versions_from(state.facts_mut(), tx.txg(), |_| gone.clone());
+        let gone = DnodeVersion { dnode: None, reuse: BaseReuse::Nothing };
+        let (_, versions) =
+            DirtyState::versions_from(state.dnode_versions_mut(), tx.txg(), |_| gone.clone());
         for (_, version) in versions {
             *version = gone.clone();
         }
-        state.forget_blocks(tx.txg(), 0..u64::MAX);
+        state.drop_block_versions(tx.txg(), 0..u64::MAX);
         state.spill.retain(|(known, _)| *known < tx.txg());
         drop(state);
         tx.dirtied(512);
-        live.soil(tx.txg(), &entry);
+        live.mark_dirty(tx.txg(), &entry);
         Ok(())
     }
 }
 
-impl Live {
+impl DirtyObjset {
     /// A number whose slots are all free.
-    fn claim_number(&self, wanted: u8) -> Result<ObjectId> {
-        let per_block = self.base().meta().map_or(32, |meta| slots(meta)).max(1);
-        let mut search = self.search.lock();
-        search.full = search.full.min(per_block);
+    fn allocate_object_id(&self, wanted: u8) -> Result<ObjectId> {
+        let per_block = self.base().meta().map_or(32, |meta| slots_per_block(meta)).max(1);
+        let mut search = self.id_search.lock();
+        search.full_count = search.full_count.min(per_block);
         loop {
-            let block = search.next.checked_div(per_block).unwrap_or(0);
+            let block = search.next_id.checked_div(per_block).unwrap_or(0);
             let first = block.saturating_mul(per_block);
-            let start = search.next.saturating_sub(first);
+            let start = search.next_id.saturating_sub(first);
             let after = first.saturating_add(per_block);
-            let Some((fill, taken)) = self.taken(block, per_block, search.full)? else {
-                search.next = after;
+            let Some((fill, taken)) = self.used_slots(block, per_block, search.full_count)? else {
+                search.next_id = after;
                 continue;
             };
             let fits = |at: &u64| {
@@ -180,28 +182,33 @@ impl Live {
             };
             if let Some(at) = (start..per_block).find(fits) {
                 let id = first.saturating_add(at);
-                search.next = id.saturating_add(wanted.into());
+                search.next_id = id.saturating_add(wanted.into());
                 let id = ObjectId::new(id);
-                self.claim(id, wanted);
+                self.claim_slots(id, wanted);
                 return Ok(id);
             }
             if start == 0 && fill > 0 {
-                search.full = fill;
+                search.full_count = fill;
             }
-            search.next = after;
+            search.next_id = after;
         }
     }
 
     /// How many objects a block of dnodes has on the drives, and which of its slots are taken; none if
     /// there are as many as in one that is `full`. Groups are written meanwhile.
-    fn taken(&self, block: u64, per_block: u64, full: u64) -> Result<Option<(u64, BTreeSet<u64>)>> {
+    fn used_slots(
+        &self,
+        block: u64,
+        per_block: u64,
+        full: u64,
+    ) -> Result<Option<(u64, BTreeSet<u64>)>> {
         let first = block.saturating_mul(per_block);
         loop {
             // before the drives are asked: what is noted no more by then is there
-            let (noted, epoch) = self.claimed(first..first.saturating_add(per_block));
-            let found = match on_drives(&self.base(), block, per_block, full) {
+            let (noted, epoch) = self.claimed_slots(first..first.saturating_add(per_block));
+            let found = match used_slots_on_disk(&self.base(), block, per_block, full) {
                 // what was there may have been freed and written over while it was read
-                Err(_) if !self.is_epoch(epoch) => continue,
+                Err(_) if !self.is_current_epoch(epoch) => continue,
                 found => found?,
             };
             return Ok(found.map(|(fill, mut taken)| {
@@ -213,7 +220,7 @@ impl Live {
 }
 
 /// The same as the drives have it.
-fn on_drives(
+fn used_slots_on_disk(
     base: &Objset,
     block: u64,
     per_block: u64,

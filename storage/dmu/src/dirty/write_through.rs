@@ -25,152 +25,152 @@ use txg::Tx;
 use units::{Level, Txg};
 use zio::{Block, Policy, Sink, WriteRequest};
 
-use super::Live;
-use super::change::{SMALL, put, put_whole};
-use super::entry::{Content, Entry, Shared};
-use crate::tree::Tree;
-use crate::{Objset, Wanted};
+use super::DirtyObjset;
+use super::record::{BlockVersion, DirtyObject, OverriddenBlock};
+use super::write::{SMALL_DIRTY_BYTES, set_block_version, write_whole_block};
+use crate::tree::DnodeTree;
+use crate::{Objset, PolicyQuery};
 
 /// Less than so many bytes at a time wait for their group, which writes neighbours together.
-const MUCH: usize = 128 << 10;
+const MIN_WRITE_THROUGH: usize = 128 << 10;
 /// So many bytes are stored at a time: what fits the processor's cache.
-const AT_ONCE: usize = 1 << 20;
+const WRITE_CHUNK: usize = 1 << 20;
 
 /// Where blocks go before their group is written.
-pub trait Early: Send + Sync {
+pub trait WriteThrough: Send + Sync {
     /// How content is stored; none if it must wait for its group, since that depends on what was
     /// there before or is elsewhere.
-    fn policy(&self, wanted: Wanted) -> Option<Policy>;
+    fn write_policy(&self, wanted: PolicyQuery) -> Option<Policy>;
 
     /// Who stores it.
     fn sink(&self) -> &dyn Sink;
 
     /// How many long writes are under way ([`Objset::begin_long_write`]).
-    fn writers(&self) -> &AtomicUsize;
+    fn active_writers(&self) -> &AtomicUsize;
 
     /// How many there must be, lest the group be the better way.
-    fn crowd(&self) -> usize;
+    fn min_writers(&self) -> usize;
 
     /// A block that was stored is not wanted any more, and no group will lead to it: its room is to
     /// be given up with the group that it was stored in, or a later one.
-    fn unwanted(&self, pointer: &Blkptr);
+    fn add_orphan(&self, pointer: &Blkptr);
 }
 
 /// A block that is on the drives, and to which its group is to bring a pointer.
-pub(crate) struct Stored {
-    shared: Arc<Shared>,
-    early: Arc<dyn Early>,
+pub(crate) struct WriteThroughBlock {
+    overridden: Arc<OverriddenBlock>,
+    write_through: Arc<dyn WriteThrough>,
     /// Somebody else answers for its room.
-    settled: AtomicBool,
+    is_released: AtomicBool,
 }
 
-impl Stored {
+impl WriteThroughBlock {
     /// Where it is.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn overridden(&self) -> &Arc<OverriddenBlock> {
+        &self.overridden
     }
 
     /// A group has a pointer to it.
-    pub(crate) fn keep(&self) {
-        self.settled.store(true, Ordering::Release);
+    pub(crate) fn mark_referenced(&self) {
+        self.is_released.store(true, Ordering::Release);
     }
 
     /// No group will have one.
-    pub(crate) fn give_up(&self) {
-        if !self.settled.swap(true, Ordering::AcqRel) {
-            self.early.unwanted(&self.shared.pointer);
+    pub(crate) fn discard(&self) {
+        if !self.is_released.swap(true, Ordering::AcqRel) {
+            self.write_through.add_orphan(&self.overridden.pointer);
         }
     }
 }
 
-impl Drop for Stored {
+impl Drop for WriteThroughBlock {
     fn drop(&mut self) {
-        self.give_up();
+        self.discard();
     }
 }
 
-impl std::fmt::Debug for Stored {
+impl std::fmt::Debug for WriteThroughBlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Stored({:?})", self.shared)
+        write!(f, "Stored({:?})", self.overridden)
     }
 }
 
 /// Blocks that are on their way to the drives.
 #[derive(Debug, Default)]
-pub(crate) struct Coming {
-    arrived: Mutex<bool>,
-    changed: Condvar,
+pub(crate) struct InFlightWrite {
+    is_done: Mutex<bool>,
+    done_changed: Condvar,
 }
 
-impl Coming {
+impl InFlightWrite {
     /// Waits until they are there, or in memory.
-    pub(crate) fn wait(&self) {
-        let mut arrived = self.arrived.lock();
+    pub(crate) fn wait_done(&self) {
+        let mut arrived = self.is_done.lock();
         while !*arrived {
-            self.changed.wait(&mut arrived);
+            self.done_changed.wait(&mut arrived);
         }
     }
 
-    fn arrive(&self) {
-        *self.arrived.lock() = true;
-        self.changed.notify_all();
+    fn complete(&self) {
+        *self.is_done.lock() = true;
+        self.done_changed.notify_all();
     }
 }
 
 /// Neighbouring blocks that are to be stored.
-struct Run<'a> {
+struct WriteRun<'a> {
     first: u64,
     bytes: &'a [u8],
     size: usize,
-    coming: Arc<Coming>,
+    in_flight: Arc<InFlightWrite>,
 }
 
 /// A write of which some blocks are still on their way to the drives. When this is dropped they are
 /// there, or wait for their group like others.
-pub struct Underway<'a, T: Borrow<Tx>> {
+pub struct PendingWrite<'a, T: Borrow<Tx>> {
     tx: T,
-    entry: Arc<Entry>,
-    live: Arc<Live>,
+    object: Arc<DirtyObject>,
+    overlay: Arc<DirtyObjset>,
     /// Who stores them, how, and what they are part of; looked for when it is first wanted.
-    way: OnceLock<Option<Way>>,
-    runs: Vec<Run<'a>>,
+    target: OnceLock<Option<WriteTarget>>,
+    runs: Vec<WriteRun<'a>>,
 }
 
 /// A long write, from before its object is locked.
-pub struct LongWrite(Arc<dyn Early>);
+pub struct LongWrite(Arc<dyn WriteThrough>);
 
 impl Objset {
     /// Counts a write of so many bytes among the long ones until the result is dropped, if it is
     /// one. To be called before anything is locked: who waits counts as well.
     pub fn begin_long_write(&self, bytes: usize) -> Option<LongWrite> {
-        let early = self.live()?.early.get().filter(|_| bytes >= MUCH)?;
-        early.writers().fetch_add(1, Ordering::Relaxed);
+        let early = self.overlay()?.write_through.get().filter(|_| bytes >= MIN_WRITE_THROUGH)?;
+        early.active_writers().fetch_add(1, Ordering::Relaxed);
         Some(LongWrite(Arc::clone(early)))
     }
 }
 
 impl Drop for LongWrite {
     fn drop(&mut self) {
-        self.0.writers().fetch_sub(1, Ordering::Relaxed);
+        self.0.active_writers().fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// How blocks of an object are stored early.
-struct Way {
-    early: Arc<dyn Early>,
+struct WriteTarget {
+    write_through: Arc<dyn WriteThrough>,
     policy: Policy,
     kind: ObjectType,
-    tree: Arc<Tree>,
+    tree: Arc<DnodeTree>,
 }
 
-impl<'a, T: Borrow<Tx>> Underway<'a, T> {
-    pub(super) fn new(tx: T, entry: &Arc<Entry>, live: &Arc<Live>) -> Self {
-        let (entry, live) = (Arc::clone(entry), Arc::clone(live));
-        Self { tx, entry, live, way: OnceLock::new(), runs: Vec::new() }
+impl<'a, T: Borrow<Tx>> PendingWrite<'a, T> {
+    pub(super) fn new(tx: T, entry: &Arc<DirtyObject>, live: &Arc<DirtyObjset>) -> Self {
+        let (object, overlay) = (Arc::clone(entry), Arc::clone(live));
+        Self { tx, object, overlay, target: OnceLock::new(), runs: Vec::new() }
     }
 
-    fn way(&self) -> Option<&Way> {
-        self.way.get_or_init(|| Way::of(&self.entry, &self.live)).as_ref()
+    fn write_target(&self) -> Option<&WriteTarget> {
+        self.target.get_or_init(|| WriteTarget::for_object(&self.object, &self.overlay)).as_ref()
     }
 
     /// The transaction that it is part of.
@@ -179,73 +179,81 @@ impl<'a, T: Borrow<Tx>> Underway<'a, T> {
     }
 
     /// Takes whole blocks of `size` bytes: those that can be stored early are marked as coming.
-    pub(super) fn take(&mut self, first: u64, bytes: &'a [u8], size: usize) {
-        let together = AT_ONCE.checked_div(size).unwrap_or(1).max(1).saturating_mul(size);
+    pub(super) fn add_blocks(&mut self, first: u64, bytes: &'a [u8], size: usize) {
+        let together = WRITE_CHUNK.checked_div(size).unwrap_or(1).max(1).saturating_mul(size);
         let mut block = first;
         for bytes in bytes.chunks(together) {
             let blocks = bytes.chunks(size);
             let end = block.saturating_add(u64::try_from(blocks.len()).unwrap_or(u64::MAX));
             let txg = self.tx.borrow().txg();
-            let is_much = bytes.len() >= MUCH && self.way().is_some();
-            if is_much && is_cold(&self.entry, txg, block..end) {
-                self.mark(Run { first: block, bytes, size, coming: Arc::default() });
+            let is_much = bytes.len() >= MIN_WRITE_THROUGH && self.write_target().is_some();
+            if is_much && is_clean_since(&self.object, txg, block..end) {
+                self.mark_in_flight(WriteRun {
+                    first: block,
+                    bytes,
+                    size,
+                    in_flight: Arc::default(),
+                });
             } else {
                 for (block, bytes) in (block..end).zip(blocks) {
-                    put_whole(&self.entry, self.tx.borrow(), block, bytes);
+                    write_whole_block(&self.object, self.tx.borrow(), block, bytes);
                 }
             }
             block = end;
         }
     }
 
-    fn mark(&mut self, run: Run<'a>) {
+    fn mark_in_flight(&mut self, run: WriteRun<'a>) {
         let txg = self.tx.borrow().txg();
-        let coming = Content::Coming(Arc::clone(&run.coming));
-        let mut state = self.entry.state.write();
+        let coming = BlockVersion::InFlight(Arc::clone(&run.in_flight));
+        let mut state = self.object.state.write();
         for (block, _) in run.blocks() {
-            put(&mut state, txg, block, &coming);
+            set_block_version(&mut state, txg, block, &coming);
         }
         drop(state);
         self.runs.push(run);
     }
 
-    fn finish(&mut self) {
+    fn write_runs(&mut self) {
         let runs = std::mem::take(&mut self.runs);
         let tx = self.tx.borrow();
-        let Some(way) = self.way().filter(|_| !runs.is_empty()) else { return };
+        let Some(way) = self.write_target().filter(|_| !runs.is_empty()) else { return };
         for run in runs {
-            let contents = way.store(&run, tx.txg());
+            let contents = way.write_run(&run, tx.txg());
             let (mut stored, mut waiting) = (0_u64, 0_u64);
             for ((_, bytes), content) in run.blocks().zip(&contents) {
                 let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                let is_stored = matches!(content, Content::Stored(_));
+                let is_stored = matches!(content, BlockVersion::WrittenThrough(_));
                 stored = stored.saturating_add(if is_stored { length } else { 0 });
-                waiting =
-                    waiting.saturating_add(if is_stored { SMALL } else { tx.on_drive(length) });
+                waiting = waiting.saturating_add(if is_stored {
+                    SMALL_DIRTY_BYTES
+                } else {
+                    tx.on_drive(length)
+                });
             }
-            run.arrive(&self.entry, contents);
+            run.complete(&self.object, contents);
             tx.stored(stored);
             tx.dirtied(waiting);
         }
     }
 }
 
-impl<T: Borrow<Tx>> Drop for Underway<'_, T> {
+impl<T: Borrow<Tx>> Drop for PendingWrite<'_, T> {
     fn drop(&mut self) {
-        self.finish();
+        self.write_runs();
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> WriteRun<'a> {
     fn blocks(&self) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a> {
         (self.first..).zip(self.bytes.chunks(self.size))
     }
 
     /// Puts what became of the blocks where they were marked as coming; what was cut off or written
     /// over since stays as it is.
-    fn arrive(&self, entry: &Entry, contents: Vec<Content>) {
-        let ours = |content: &Content| match content {
-            Content::Coming(coming) => Arc::ptr_eq(coming, &self.coming),
+    fn complete(&self, entry: &DirtyObject, contents: Vec<BlockVersion>) {
+        let ours = |content: &BlockVersion| match content {
+            BlockVersion::InFlight(coming) => Arc::ptr_eq(coming, &self.in_flight),
             _ => false,
         };
         let mut state = entry.state.write();
@@ -256,31 +264,31 @@ impl<'a> Run<'a> {
             }
         }
         drop(state);
-        self.coming.arrive();
+        self.in_flight.complete();
     }
 }
 
-impl Way {
+impl WriteTarget {
     /// Content of files and volumes alone: all else is changed again and again.
-    fn of(entry: &Entry, live: &Live) -> Option<Self> {
-        let early = Arc::clone(live.early.get()?);
-        if early.writers().load(Ordering::Relaxed) < early.crowd() {
+    fn for_object(entry: &DirtyObject, live: &DirtyObjset) -> Option<Self> {
+        let early = Arc::clone(live.write_through.get()?);
+        if early.active_writers().load(Ordering::Relaxed) < early.min_writers() {
             return None;
         }
-        let tree = entry.state.read().tree(|dnode| live.tree(entry.id, dnode))?;
+        let tree = entry.state.read().tree(|dnode| live.build_tree(entry.id, dnode))?;
         let kind = tree.dnode.kind;
         if !matches!(kind, ObjectType::PLAIN_FILE | ObjectType::ZVOL) {
             return None;
         }
         let (checksum, compression) = (tree.dnode.checksum, tree.dnode.compression);
-        let wanted = Wanted { kind, level: Level::new(0), checksum, compression };
-        let policy = early.policy(wanted)?;
-        Some(Self { early, policy, kind, tree })
+        let wanted = PolicyQuery { kind, level: Level::new(0), checksum, compression };
+        let policy = early.write_policy(wanted)?;
+        Some(Self { write_through: early, policy, kind, tree })
     }
 
     /// Stores blocks. What could not be stored, or takes no room, waits for its group, which tells
     /// what is wrong.
-    fn store(&self, run: &Run<'_>, txg: Txg) -> Vec<Content> {
+    fn write_run(&self, run: &WriteRun<'_>, txg: Txg) -> Vec<BlockVersion> {
         let requests = run.blocks().map(|(block, data)| WriteRequest {
             data,
             kind: self.kind,
@@ -289,16 +297,20 @@ impl Way {
             txg,
             policy: &self.policy,
             previous: &Blkptr::EMPTY,
-            place: self.tree.place(0, block),
+            place: self.tree.zbookmark(0, block),
         });
-        let stored = self.early.sink().write_many(&requests.collect::<Vec<_>>());
+        let stored = self.write_through.sink().write_many(&requests.collect::<Vec<_>>());
         let content = |((_, bytes), stored): ((u64, &[u8]), _)| match stored {
             Ok(pointer @ Blkptr::Regular(_)) => {
-                let shared = Shared::new(pointer, Arc::clone(&self.tree));
-                let (early, settled) = (Arc::clone(&self.early), AtomicBool::new(false));
-                Content::Stored(Arc::new(Stored { shared, early, settled }))
+                let shared = OverriddenBlock::new(pointer, Arc::clone(&self.tree));
+                let (early, settled) = (Arc::clone(&self.write_through), AtomicBool::new(false));
+                BlockVersion::WrittenThrough(Arc::new(WriteThroughBlock {
+                    overridden: shared,
+                    write_through: early,
+                    is_released: settled,
+                }))
             }
-            _ => Content::Bytes(Block::copied(bytes, Order::Little)),
+            _ => BlockVersion::Bytes(Block::copied(bytes, Order::Little)),
         };
         run.blocks().zip(stored).map(content).collect()
     }
@@ -306,7 +318,7 @@ impl Way {
 
 /// Whether the group, and later ones, have nothing of those blocks yet: what is written again and
 /// again is written once, with its group.
-fn is_cold(entry: &Entry, txg: Txg, blocks: std::ops::Range<u64>) -> bool {
+fn is_clean_since(entry: &DirtyObject, txg: Txg, blocks: std::ops::Range<u64>) -> bool {
     let state = entry.state.read();
     let mut versions = state.blocks.range(blocks).flat_map(|(_, versions)| versions);
     versions.all(|(known, _)| *known < txg)
@@ -326,23 +338,23 @@ mod tests {
     use units::Txg;
     use zio::{Error, Policy, Sink, WriteRequest};
 
-    use super::{Early, MUCH};
-    use crate::memory::{Ahead, Memory, blank};
-    use crate::{NewObject, Object, Objset, Wanted};
+    use super::{MIN_WRITE_THROUGH, WriteThrough};
+    use crate::memory::{MemoryStore, MemoryWriteThrough, empty_objset};
+    use crate::{NewObject, Object, Objset, PolicyQuery};
 
     /// Stores what it is given when it is told to; or fails.
-    struct Gate {
-        memory: Arc<Memory>,
-        shut: Mutex<()>,
-        broken: AtomicBool,
-        crowd: AtomicUsize,
-        ahead: Arc<Ahead>,
+    struct GatedSink {
+        memory: Arc<MemoryStore>,
+        gate: Mutex<()>,
+        is_failing: AtomicBool,
+        min_writers: AtomicUsize,
+        write_through: Arc<MemoryWriteThrough>,
     }
 
-    impl Sink for Gate {
+    impl Sink for GatedSink {
         fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
-            drop(self.shut.lock());
-            if self.broken.load(Ordering::Relaxed) {
+            drop(self.gate.lock());
+            if self.is_failing.load(Ordering::Relaxed) {
                 return Err(Error::NoSpace { place: request.place, psize: 0 });
             }
             self.memory.write(request)
@@ -353,52 +365,59 @@ mod tests {
         }
     }
 
-    impl Early for Gate {
-        fn policy(&self, wanted: Wanted) -> Option<Policy> {
-            self.ahead.policy(wanted)
+    impl WriteThrough for GatedSink {
+        fn write_policy(&self, wanted: PolicyQuery) -> Option<Policy> {
+            self.write_through.write_policy(wanted)
         }
 
         fn sink(&self) -> &dyn Sink {
             self
         }
 
-        fn writers(&self) -> &AtomicUsize {
-            self.ahead.writers()
+        fn active_writers(&self) -> &AtomicUsize {
+            self.write_through.active_writers()
         }
 
-        fn crowd(&self) -> usize {
-            self.crowd.load(Ordering::Relaxed)
+        fn min_writers(&self) -> usize {
+            self.min_writers.load(Ordering::Relaxed)
         }
 
-        fn unwanted(&self, pointer: &Blkptr) {
-            self.ahead.unwanted(pointer);
+        fn add_orphan(&self, pointer: &Blkptr) {
+            self.write_through.add_orphan(pointer);
         }
     }
 
-    struct Scene {
-        set: Objset,
-        gate: Arc<Gate>,
+    struct WriteFixture {
+        objset: Objset,
+        sink: Arc<GatedSink>,
         file: Object,
     }
 
     const SIZE: u32 = 32 << 10;
     const INDIRECT: u64 = 128 << 10;
 
-    fn scene() -> Scene {
-        let (set, memory) = blank(Kind::Filesystem);
-        let (ahead, shut, broken) = (Ahead::of(&memory), Mutex::new(()), AtomicBool::new(false));
+    fn fixture() -> WriteFixture {
+        let (set, memory) = empty_objset(Kind::Filesystem);
+        let (ahead, shut, broken) =
+            (MemoryWriteThrough::new(&memory), Mutex::new(()), AtomicBool::new(false));
         let crowd = AtomicUsize::new(0);
-        let gate = Arc::new(Gate { memory, shut, broken, crowd, ahead });
-        set.set_early(Arc::clone(&gate) as Arc<dyn Early>);
+        let gate = Arc::new(GatedSink {
+            memory,
+            gate: shut,
+            is_failing: broken,
+            min_writers: crowd,
+            write_through: ahead,
+        });
+        set.set_write_through(Arc::clone(&gate) as Arc<dyn WriteThrough>);
         let file = set.create(&tx(4), &NewObject::new(ObjectType::PLAIN_FILE, SIZE)).unwrap();
-        Scene { set, gate, file }
+        WriteFixture { objset: set, sink: gate, file }
     }
 
     fn tx(txg: u64) -> Tx {
         Tx::syncing(Txg::new(txg))
     }
 
-    impl Scene {
+    impl WriteFixture {
         fn read(&self, at: u64, length: usize) -> Vec<u8> {
             let mut bytes = vec![0; length];
             self.file.read(at, &mut bytes).unwrap();
@@ -407,22 +426,22 @@ mod tests {
 
         /// Writes the group; blocks that are held, and all that the file has.
         fn sync(&self, txg: u64) -> (usize, u64) {
-            self.gate.memory.sync(&self.set, Txg::new(txg)).unwrap();
-            self.gate.ahead.give_up(Txg::new(txg));
-            let used = self.set.synced().object(self.file.id()).unwrap().dnode().used_bytes;
-            (self.gate.memory.count(), used)
+            self.sink.memory.sync_objset(&self.objset, Txg::new(txg)).unwrap();
+            self.sink.write_through.free_orphans(Txg::new(txg));
+            let used = self.objset.synced().object(self.file.id()).unwrap().dnode().used_bytes;
+            (self.sink.memory.block_count(), used)
         }
     }
 
     #[test]
     fn who_reads_what_is_coming_waits_for_it() {
-        let scene = scene();
-        let bytes = vec![5; MUCH];
+        let scene = fixture();
+        let bytes = vec![5; MIN_WRITE_THROUGH];
         thread::scope(|scope| {
-            let shut = scene.gate.shut.lock();
+            let shut = scene.sink.gate.lock();
             let underway = scene.file.begin_write(tx(4), 0, &bytes).unwrap();
-            assert_eq!(scene.gate.memory.count(), 0);
-            let reader = scope.spawn(|| scene.read(0, MUCH));
+            assert_eq!(scene.sink.memory.block_count(), 0);
+            let reader = scope.spawn(|| scene.read(0, MIN_WRITE_THROUGH));
             let finish = scope.spawn(|| drop(underway));
             thread::sleep(Duration::from_millis(20));
             assert!(!reader.is_finished());
@@ -433,14 +452,14 @@ mod tests {
             finish.join().unwrap();
             assert_eq!(reader.join().unwrap(), bytes);
         });
-        assert_eq!(scene.gate.memory.count(), 4, "it is stored before its group is written");
+        assert_eq!(scene.sink.memory.block_count(), 4, "it is stored before its group is written");
         scene.sync(4);
-        assert_eq!(scene.read(0, MUCH), bytes);
+        assert_eq!(scene.read(0, MIN_WRITE_THROUGH), bytes);
     }
 
     #[test]
     fn long_stretches_are_as_short_ones_whatever_they_are_made_of() {
-        let scene = scene();
+        let scene = fixture();
         let mut right: Vec<u8> =
             (0..6_u32 << 10).flat_map(|at| (at * 77).to_le_bytes().repeat(128)).collect();
         scene.file.write(&tx(4), 0, &right).unwrap();
@@ -450,10 +469,10 @@ mod tests {
         right[300_000..700_000].fill(0);
         scene.file.write(&tx(5), 900_000, &vec![7; 50_000]).unwrap();
         right[900_000..950_000].fill(7);
-        scene.file.write(&tx(5), 1 << 20, &vec![8; MUCH]).unwrap();
-        right[1 << 20..][..MUCH].fill(8);
+        scene.file.write(&tx(5), 1 << 20, &vec![8; MIN_WRITE_THROUGH]).unwrap();
+        right[1 << 20..][..MIN_WRITE_THROUGH].fill(8);
         right.resize(4 << 20, 0);
-        let still = scene.set.object(scene.file.id()).unwrap();
+        let still = scene.objset.object(scene.file.id()).unwrap();
         for (at, length) in [
             (0, 3 << 20),
             (0, 4 << 20),
@@ -472,63 +491,73 @@ mod tests {
         scene.sync(5);
         assert!(scene.read(0, 4 << 20) == right);
         let mut bytes = vec![0x11; 4 << 20];
-        scene.set.synced().object(scene.file.id()).unwrap().read(0, &mut bytes).unwrap();
+        scene.objset.synced().object(scene.file.id()).unwrap().read(0, &mut bytes).unwrap();
         assert!(bytes == right);
     }
 
     #[test]
     fn what_is_cut_off_or_written_over_while_it_comes_is_given_up() {
-        let scene = scene();
-        let bytes = vec![5; 2 * MUCH];
+        let scene = fixture();
+        let bytes = vec![5; 2 * MIN_WRITE_THROUGH];
         let underway = scene.file.begin_write(tx(4), 0, &bytes).unwrap();
-        scene.file.free_range(&tx(4), MUCH as u64..u64::MAX).unwrap();
+        scene.file.free_range(&tx(4), MIN_WRITE_THROUGH as u64..u64::MAX).unwrap();
         let size = usize::try_from(SIZE).unwrap();
         scene.file.write(&tx(4), 0, &vec![6; size]).unwrap();
         drop(underway);
         assert_eq!(scene.read(0, size), vec![6; size]);
-        assert_eq!(scene.read(SIZE.into(), MUCH - size), vec![5; MUCH - size]);
-        assert_eq!(scene.read(MUCH as u64, MUCH), vec![0; MUCH]);
+        assert_eq!(
+            scene.read(SIZE.into(), MIN_WRITE_THROUGH - size),
+            vec![5; MIN_WRITE_THROUGH - size]
+        );
+        assert_eq!(
+            scene.read(MIN_WRITE_THROUGH as u64, MIN_WRITE_THROUGH),
+            vec![0; MIN_WRITE_THROUGH]
+        );
         // a byte of what is stored: the rest of the block is kept
         scene.file.write(&tx(4), u64::from(SIZE) + 1, b"7").unwrap();
         assert_eq!(scene.read(SIZE.into(), 3), [5, b'7', 5]);
         let (_, used) = scene.sync(4);
-        assert_eq!(used, MUCH as u64 + INDIRECT);
-        let file = scene.set.object(scene.file.id()).unwrap();
+        assert_eq!(used, MIN_WRITE_THROUGH as u64 + INDIRECT);
+        let file = scene.objset.object(scene.file.id()).unwrap();
         file.free_range(&tx(5), 0..u64::MAX).unwrap();
         let empty = scene.sync(5);
-        scene.set.object(scene.file.id()).unwrap().write(&tx(6), 0, &bytes).unwrap();
-        scene.set.abandon();
-        scene.gate.ahead.give_up(Txg::new(6));
-        assert_eq!((scene.gate.memory.count(), 0), empty);
+        scene.objset.object(scene.file.id()).unwrap().write(&tx(6), 0, &bytes).unwrap();
+        scene.objset.discard_dirty();
+        scene.sink.write_through.free_orphans(Txg::new(6));
+        assert_eq!((scene.sink.memory.block_count(), 0), empty);
     }
 
     #[test]
     fn who_writes_alone_leaves_it_to_the_group() {
-        let scene = scene();
-        scene.gate.crowd.store(2, Ordering::Relaxed);
-        let bytes = vec![5; MUCH];
+        let scene = fixture();
+        scene.sink.min_writers.store(2, Ordering::Relaxed);
+        let bytes = vec![5; MIN_WRITE_THROUGH];
         scene.file.write(&tx(4), 0, &bytes).unwrap();
-        assert_eq!(scene.gate.memory.count(), 0);
-        let first = scene.set.begin_long_write(MUCH);
-        assert!(first.is_some() && scene.set.begin_long_write(MUCH - 1).is_none());
+        assert_eq!(scene.sink.memory.block_count(), 0);
+        let first = scene.objset.begin_long_write(MIN_WRITE_THROUGH);
+        assert!(first.is_some() && scene.objset.begin_long_write(MIN_WRITE_THROUGH - 1).is_none());
         scene.file.write(&tx(4), 1 << 20, &bytes).unwrap();
-        let second = scene.set.begin_long_write(MUCH);
+        let second = scene.objset.begin_long_write(MIN_WRITE_THROUGH);
         scene.file.write(&tx(4), 2 << 20, &bytes).unwrap();
         drop((first, second));
-        assert_eq!(scene.gate.memory.count(), MUCH / SIZE as usize, "the second of two");
+        assert_eq!(
+            scene.sink.memory.block_count(),
+            MIN_WRITE_THROUGH / SIZE as usize,
+            "the second of two"
+        );
         for at in 0..3 {
-            assert_eq!(scene.read(at << 20, MUCH), bytes);
+            assert_eq!(scene.read(at << 20, MIN_WRITE_THROUGH), bytes);
         }
-        assert_eq!(scene.sync(4).1, 3 * MUCH as u64 + INDIRECT);
+        assert_eq!(scene.sync(4).1, 3 * MIN_WRITE_THROUGH as u64 + INDIRECT);
     }
 
     #[test]
     fn what_cannot_be_stored_early_waits_for_its_group() {
-        let scene = scene();
-        scene.gate.broken.store(true, Ordering::Relaxed);
-        scene.file.write(&tx(4), 0, &vec![5; MUCH]).unwrap();
-        assert_eq!(scene.gate.memory.count(), 0);
-        assert_eq!(scene.read(0, MUCH), vec![5; MUCH]);
-        assert_eq!(scene.sync(4).1, MUCH as u64 + INDIRECT);
+        let scene = fixture();
+        scene.sink.is_failing.store(true, Ordering::Relaxed);
+        scene.file.write(&tx(4), 0, &vec![5; MIN_WRITE_THROUGH]).unwrap();
+        assert_eq!(scene.sink.memory.block_count(), 0);
+        assert_eq!(scene.read(0, MIN_WRITE_THROUGH), vec![5; MIN_WRITE_THROUGH]);
+        assert_eq!(scene.sync(4).1, MIN_WRITE_THROUGH as u64 + INDIRECT);
     }
 }

@@ -6,12 +6,12 @@ use units::BlockId;
 use zio::Block;
 
 use crate::Result;
-use crate::live::{Entry, see};
-use crate::tree::Tree;
+use crate::dirty::{DirtyObject, lookup};
+use crate::tree::DnodeTree;
 
 /// A block, or a run of blocks that are not there.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum BlockSegment {
     /// A block.
     Data {
         /// Its number.
@@ -29,39 +29,41 @@ pub enum Piece {
 }
 
 /// Walks over a run of blocks. After an error it goes on behind what could not be read.
-pub struct Pieces {
-    run: Run,
+pub struct BlockSegments {
+    source: SegmentSource,
 }
 
-enum Run {
-    Still { tree: Arc<Tree>, at: u64, end: u64 },
-    Live(see::Run),
+enum SegmentSource {
+    Clean { tree: Arc<DnodeTree>, at: u64, end: u64 },
+    Dirty(lookup::DirtySegments),
 }
 
-impl Pieces {
-    pub(crate) fn new(tree: Arc<Tree>, start: u64, end: u64) -> Self {
+impl BlockSegments {
+    pub(crate) fn new(tree: Arc<DnodeTree>, start: u64, end: u64) -> Self {
         let end = end.min(tree.end_block());
-        Self { run: Run::Still { tree, at: start, end } }
+        Self { source: SegmentSource::Clean { tree, at: start, end } }
     }
 
-    pub(crate) fn live(entry: Arc<Entry>, start: u64, end: u64) -> Self {
-        let end = end.min(see::end_block(&entry));
-        Self { run: Run::Live(see::Run { entry, at: start, end }) }
+    pub(crate) fn new_dirty(entry: Arc<DirtyObject>, start: u64, end: u64) -> Self {
+        let end = end.min(lookup::end_block(&entry));
+        Self {
+            source: SegmentSource::Dirty(lookup::DirtySegments { object: entry, at: start, end }),
+        }
     }
 }
 
-fn piece(tree: &Tree, at: &mut u64, end: u64) -> Result<Piece> {
+fn next_segment(tree: &DnodeTree, at: &mut u64, end: u64) -> Result<BlockSegment> {
     let first = *at;
     let spot = tree.find(0, first)?;
     if !spot.pointer.is_hole() {
         let content = tree.fetch(&spot.pointer, 0, first)?;
         *at = first.saturating_add(1);
-        return Ok(Piece::Data { block: BlockId::new(first), content });
+        return Ok(BlockSegment::Data { block: BlockId::new(first), content });
     }
     let mut level = spot.level;
     while *at < end {
-        let above = tree.shape.above(level, *at);
-        *at = tree.shape.end(level, above).max(at.saturating_add(1));
+        let above = tree.shape.ancestor(level, *at);
+        *at = tree.shape.end_data_block(level, above).max(at.saturating_add(1));
         // an error here belongs to the next piece
         match tree.find(0, *at) {
             Ok(next) if next.pointer.is_hole() => level = next.level,
@@ -70,23 +72,23 @@ fn piece(tree: &Tree, at: &mut u64, end: u64) -> Result<Piece> {
     }
     *at = (*at).min(end);
     let count = at.saturating_sub(first);
-    Ok(Piece::Hole { first: BlockId::new(first), count })
+    Ok(BlockSegment::Hole { first: BlockId::new(first), count })
 }
 
-impl Iterator for Pieces {
-    type Item = Result<Piece>;
+impl Iterator for BlockSegments {
+    type Item = Result<BlockSegment>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.run {
-            Run::Live(run) => (run.at < run.end).then(|| run.piece()),
-            Run::Still { tree, at, end } => {
+        match &mut self.source {
+            SegmentSource::Dirty(run) => (run.at < run.end).then(|| run.next_segment()),
+            SegmentSource::Clean { tree, at, end } => {
                 if *at >= *end {
                     return None;
                 }
                 let first = *at;
-                let piece = piece(tree, at, *end);
+                let piece = next_segment(tree, at, *end);
                 if let Err(error) = &piece {
-                    *at = tree.behind(error, first);
+                    *at = tree.resume_block_after(error, first);
                 }
                 Some(piece)
             }

@@ -4,12 +4,12 @@
 //! Reading looks into the table first. The sync of a group takes the group's versions out of the
 //! table, writes them, and puts the new tree under what is left.
 
-mod change;
 mod clone;
 mod create;
-mod early;
-pub(crate) mod entry;
-pub(crate) mod see;
+pub(crate) mod lookup;
+pub(crate) mod record;
+mod write;
+mod write_through;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -21,58 +21,58 @@ use parking_lot::{Mutex, RwLock};
 use units::{BlockId, Level, ObjectId, Place, Txg};
 
 use crate::objset::Objset;
-use crate::tree::Tree;
+use crate::tree::DnodeTree;
 use crate::{Error, Result};
 pub use create::NewObject;
-pub use early::{Early, LongWrite, Underway};
-pub(crate) use entry::{Entry, Seen};
+pub(crate) use record::{BlockLocation, DirtyObject};
+pub use write_through::{LongWrite, PendingWrite, WriteThrough};
 
 /// What is laid over an object set.
-pub(crate) struct Live {
+pub(crate) struct DirtyObjset {
     /// What is on the drives.
     pub(crate) base: RwLock<Objset>,
     /// The same as of the last group that was finished, if that is told ([`Objset::keep`]).
-    kept: RwLock<Option<Objset>>,
-    table: Mutex<Table>,
+    pinned_base: RwLock<Option<Objset>>,
+    table: Mutex<ObjectTable>,
     /// Where the search for a free number goes on.
-    pub(crate) search: Mutex<Search>,
+    pub(crate) id_search: Mutex<FreeIdSearch>,
     /// The flags that dnodes get when they are written: what is accounted of them.
-    pub(crate) accounted: AtomicU8,
+    pub(crate) accounted_flags: AtomicU8,
     /// The groups that share blocks with others.
-    pub(crate) cloned: Mutex<BTreeSet<Txg>>,
+    pub(crate) cloned_txgs: Mutex<BTreeSet<Txg>>,
     /// Where content goes before its group is written.
-    early: OnceLock<Arc<dyn Early>>,
+    write_through: OnceLock<Arc<dyn WriteThrough>>,
 }
 
 /// How free numbers are looked for.
-pub(crate) struct Search {
+pub(crate) struct FreeIdSearch {
     /// The number that comes next.
-    pub(crate) next: u64,
+    pub(crate) next_id: u64,
     /// A block of dnodes that has so many is taken for full without a look: such a one was. The pointer
     /// to it does not tell how many slots they have.
-    pub(crate) full: u64,
+    pub(crate) full_count: u64,
 }
 
 #[derive(Default)]
-struct Table {
-    objects: HashMap<ObjectId, Arc<Entry>>,
-    dirty: BTreeMap<Txg, BTreeSet<ObjectId>>,
+struct ObjectTable {
+    objects: HashMap<ObjectId, Arc<DirtyObject>>,
+    dirty_ids: BTreeMap<Txg, BTreeSet<ObjectId>>,
     /// Objects that were made and are not on the drives yet, and how many slots they have.
     claimed: BTreeMap<ObjectId, u8>,
     /// Counts the syncs: what was looked up before one may be old after it.
     epoch: u64,
 }
 
-impl Live {
+impl DirtyObjset {
     pub(crate) fn new(base: Objset) -> Self {
         Self {
             base: RwLock::new(base),
-            kept: RwLock::default(),
+            pinned_base: RwLock::default(),
             table: Mutex::default(),
-            search: Mutex::new(Search { next: 1, full: u64::MAX }),
-            accounted: AtomicU8::new(0),
-            cloned: Mutex::default(),
-            early: OnceLock::new(),
+            id_search: Mutex::new(FreeIdSearch { next_id: 1, full_count: u64::MAX }),
+            accounted_flags: AtomicU8::new(0),
+            cloned_txgs: Mutex::default(),
+            write_through: OnceLock::new(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Live {
     }
 
     /// The object's entry; one is made if there is none yet.
-    pub(crate) fn entry(&self, id: ObjectId) -> Result<Arc<Entry>> {
+    pub(crate) fn find_or_load(&self, id: ObjectId) -> Result<Arc<DirtyObject>> {
         loop {
             let epoch = {
                 let table = self.table.lock();
@@ -92,67 +92,70 @@ impl Live {
                 table.epoch
             };
             let base = match self.base().dnode(id) {
-                Ok(dnode) => Some(self.tree(id, dnode)),
+                Ok(dnode) => Some(self.build_tree(id, dnode)),
                 Err(Error::NoSuchObject { .. }) => None,
                 // what was there may have been freed and written over while it was read
-                Err(_) if !self.is_epoch(epoch) => continue,
+                Err(_) if !self.is_current_epoch(epoch) => continue,
                 Err(error) => return Err(error),
             };
             let mut table = self.table.lock();
             if table.epoch == epoch {
-                let made = || Arc::new(Entry::new(id, base));
+                let made = || Arc::new(DirtyObject::new(id, base));
                 return Ok(Arc::clone(table.objects.entry(id).or_insert_with(made)));
             }
         }
     }
 
     /// The entry of one that exists, and its tree, which has the dnode as it is now.
-    pub(crate) fn existing(&self, id: ObjectId) -> Result<(Arc<Entry>, Arc<Tree>)> {
-        let entry = self.entry(id)?;
-        let tree = entry.state.read().tree(|dnode| self.tree(id, dnode));
+    pub(crate) fn existing_object(
+        &self,
+        id: ObjectId,
+    ) -> Result<(Arc<DirtyObject>, Arc<DnodeTree>)> {
+        let entry = self.find_or_load(id)?;
+        let tree = entry.state.read().tree(|dnode| self.build_tree(id, dnode));
         match tree {
             Some(tree) => Ok((entry, tree)),
-            None => Err(self.absent(id)),
+            None => Err(self.no_such_object(id)),
         }
     }
 
-    pub(crate) fn absent(&self, id: ObjectId) -> Error {
+    pub(crate) fn no_such_object(&self, id: ObjectId) -> Error {
         let objset = self.base.read().id();
-        Error::NoSuchObject { place: Place::new(objset, id, Level::new(0), BlockId::new(0)) }
+        Error::NoSuchObject { zbookmark: Place::new(objset, id, Level::new(0), BlockId::new(0)) }
     }
 
-    pub(crate) fn tree(&self, id: ObjectId, dnode: Dnode) -> Arc<Tree> {
+    pub(crate) fn build_tree(&self, id: ObjectId, dnode: Dnode) -> Arc<DnodeTree> {
         let base = self.base.read();
         let source = Arc::clone(base.source());
-        Arc::new(Tree::new(source, base.key().cloned(), base.id(), id, dnode))
+        Arc::new(DnodeTree::new(source, base.key().cloned(), base.id(), id, dnode))
     }
 
     /// Notes that a group has something of an object to write.
-    pub(crate) fn soil(&self, txg: Txg, entry: &Arc<Entry>) {
+    pub(crate) fn mark_dirty(&self, txg: Txg, entry: &Arc<DirtyObject>) {
         let mut table = self.table.lock();
-        table.dirty.entry(txg).or_default().insert(entry.id);
+        table.dirty_ids.entry(txg).or_default().insert(entry.id);
         table.objects.entry(entry.id).or_insert_with(|| Arc::clone(entry));
     }
 
     /// Whether a group has anything to write.
     pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
-        self.table.lock().dirty.contains_key(&txg)
+        self.table.lock().dirty_ids.contains_key(&txg)
     }
 
     /// The objects of which a group has something to write.
-    pub(crate) fn dirty(&self, txg: Txg) -> Vec<Arc<Entry>> {
+    pub(crate) fn dirty_objects(&self, txg: Txg) -> Vec<Arc<DirtyObject>> {
         let table = self.table.lock();
-        let ids = table.dirty.get(&txg).into_iter().flatten();
+        let ids = table.dirty_ids.get(&txg).into_iter().flatten();
         ids.filter_map(|id| table.objects.get(id).cloned()).collect()
     }
 
     /// Notes the slots of an object that is made.
-    pub(crate) fn claim(&self, id: ObjectId, slots: u8) {
+    pub(crate) fn claim_slots(&self, id: ObjectId, slots: u8) {
         self.table.lock().claimed.insert(id, slots);
     }
 
     /// The slots of a block of dnodes that are noted so, from its beginning on, and the epoch.
-    pub(crate) fn claimed(&self, block: Range<u64>) -> (BTreeSet<u64>, u64) {
+    pub(crate) fn claimed_slots(&self, block: Range<u64>) -> (BTreeSet<u64>, u64) {
         let table = self.table.lock();
         let range = ObjectId::new(block.start)..ObjectId::new(block.end);
         let slots = table.claimed.range(range).flat_map(|(id, slots)| {
@@ -163,13 +166,13 @@ impl Live {
     }
 
     /// Whether no group was written since that epoch.
-    pub(crate) fn is_epoch(&self, epoch: u64) -> bool {
+    pub(crate) fn is_current_epoch(&self, epoch: u64) -> bool {
         self.table.lock().epoch == epoch
     }
 
     /// Puts a new tree under what is left. `settle` does so for the entries of the sync, whose
     /// slots are now known to be taken or free.
-    pub(crate) fn settle(
+    pub(crate) fn install_synced(
         &self,
         base: Objset,
         txg: Txg,
@@ -179,8 +182,8 @@ impl Live {
         let mut table = self.table.lock();
         *self.base.write() = base;
         settle(self);
-        table.dirty.remove(&txg);
-        self.cloned.lock().remove(&txg);
+        table.dirty_ids.remove(&txg);
+        self.cloned_txgs.lock().remove(&txg);
         for id in synced {
             table.claimed.remove(id);
         }
@@ -193,59 +196,59 @@ impl Live {
 
 impl Objset {
     /// Whether it can be changed.
-    pub fn is_live(&self) -> bool {
-        self.live().is_some()
+    pub fn is_writable(&self) -> bool {
+        self.overlay().is_some()
     }
 
     /// Whether a group has anything of it to write.
     pub fn is_dirty(&self, txg: Txg) -> bool {
-        self.live().is_some_and(|live| live.is_dirty(txg))
+        self.overlay().is_some_and(|live| live.is_dirty(txg))
     }
 
     /// From now on the objects that are written are marked as accounted so. Whoever says it must
     /// keep the accounts, from what [`Objset::sync`] gives.
-    pub fn set_accounted(&self, flags: Flags) {
-        if let Some(live) = self.live() {
-            live.accounted.store(flags.0, Ordering::Relaxed);
+    pub fn set_accounted_flags(&self, flags: Flags) {
+        if let Some(live) = self.overlay() {
+            live.accounted_flags.store(flags.0, Ordering::Relaxed);
         }
     }
 
     /// Has whole blocks of content stored before their group is written, where that can be.
-    pub fn set_early(&self, early: Arc<dyn Early>) {
-        if let Some(live) = self.live() {
-            let _ = live.early.set(early);
+    pub fn set_write_through(&self, early: Arc<dyn WriteThrough>) {
+        if let Some(live) = self.overlay() {
+            let _ = live.write_through.set(early);
         }
     }
 
     /// What waits to be written never will be: gives up the room of what is stored already.
     /// Nobody changes the object set any more.
-    pub fn abandon(&self) {
-        let Some(live) = self.live() else { return };
+    pub fn discard_dirty(&self) {
+        let Some(live) = self.overlay() else { return };
         for entry in live.table.lock().objects.values() {
-            entry.state.read().abandon();
+            entry.state.read().discard_written_through();
         }
     }
 
     /// How objects are marked that are written.
-    pub fn accounted(&self) -> Flags {
-        Flags(self.live().map_or(0, |live| live.accounted.load(Ordering::Relaxed)))
+    pub fn accounted_flags(&self) -> Flags {
+        Flags(self.overlay().map_or(0, |live| live.accounted_flags.load(Ordering::Relaxed)))
     }
 
     /// A handle on what is on the drives now, without what waits to be written. Of an object set that
     /// was ever kept ([`Objset::keep`]), what it was then.
     #[must_use]
     pub fn synced(&self) -> Self {
-        let Some(live) = self.live() else { return self.clone() };
-        let kept = live.kept.read().clone();
+        let Some(live) = self.overlay() else { return self.clone() };
+        let kept = live.pinned_base.read().clone();
         kept.unwrap_or_else(|| live.base())
     }
 
     /// Has [`Objset::synced`] give what is on the drives now, until this is said again. Where a group is
     /// written in several passes, what one has stored the next may store otherwise in its place: who
     /// only looks must not come across it.
-    pub fn keep(&self) {
-        if let Some(live) = self.live() {
-            *live.kept.write() = Some(live.base());
+    pub fn pin_synced(&self) {
+        if let Some(live) = self.overlay() {
+            *live.pinned_base.write() = Some(live.base());
         }
     }
 }

@@ -4,48 +4,53 @@ use ondisk::dnode::Dnode;
 use units::{BlockId, Level, ObjectId, Place};
 use zio::Block;
 
-use crate::objset::slots;
+use crate::objset::slots_per_block;
 use crate::{Error, Objset, Result};
 
 /// Walks over the array of dnodes.
-pub struct Objects {
+pub struct ObjectIter {
     objset: Objset,
-    first: u64,
+    first_id: u64,
     /// The block to be looked for next.
-    block: u64,
-    now: Option<Dnodes>,
+    next_block: u64,
+    current: Option<DnodeBlockIter>,
 }
 
-impl Objects {
+impl ObjectIter {
     pub(crate) fn new(objset: Objset, first: ObjectId) -> Self {
-        let slots = objset.meta().map_or(1, |meta| slots(meta));
-        let first = first.get().max(1);
-        Self { objset, first, block: first.checked_div(slots).unwrap_or(0), now: None }
+        let slots = objset.meta().map_or(1, |meta| slots_per_block(meta));
+        let first_id = first.get().max(1);
+        Self {
+            objset,
+            first_id,
+            next_block: first_id.checked_div(slots).unwrap_or(0),
+            current: None,
+        }
     }
 
     /// Finds the next block of dnodes; `None` at the end.
-    fn advance(&mut self) -> Option<Result<()>> {
+    fn load_next_block(&mut self) -> Option<Result<()>> {
         let tree = self.objset.meta()?;
-        while self.block < tree.end_block() {
-            let block = self.block;
+        while self.next_block < tree.end_block() {
+            let block = self.next_block;
             let found = tree.find(0, block).and_then(|spot| {
-                let above = tree.shape.above(spot.level, block);
-                let end = tree.shape.end(spot.level, above);
+                let above = tree.shape.ancestor(spot.level, block);
+                let end = tree.shape.end_data_block(spot.level, above);
                 let hole = spot.pointer.is_hole();
                 let content = if hole { None } else { self.objset.dnode_block(block)? };
                 Ok((content, end))
             });
             match found {
                 Ok((content, end)) => {
-                    self.block = end.max(block.saturating_add(1));
+                    self.next_block = end.max(block.saturating_add(1));
                     if let Some(content) = content {
-                        let first = block.saturating_mul(slots(tree));
-                        self.now = Some(Dnodes::new(self.objset.id(), content, first));
+                        let first = block.saturating_mul(slots_per_block(tree));
+                        self.current = Some(DnodeBlockIter::new(self.objset.id(), content, first));
                         return Some(Ok(()));
                     }
                 }
                 Err(error) => {
-                    self.block = tree.behind(&error, block);
+                    self.next_block = tree.resume_block_after(&error, block);
                     return Some(Err(error));
                 }
             }
@@ -54,18 +59,18 @@ impl Objects {
     }
 }
 
-impl Iterator for Objects {
+impl Iterator for ObjectIter {
     type Item = Result<(ObjectId, Dnode)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(dnodes) = &mut self.now {
-                match dnodes.next_from(self.first) {
+            if let Some(dnodes) = &mut self.current {
+                match dnodes.next_from(self.first_id) {
                     Some(found) => return Some(found),
-                    None => self.now = None,
+                    None => self.current = None,
                 }
             }
-            if let Err(error) = self.advance()? {
+            if let Err(error) = self.load_next_block()? {
                 return Some(Err(error));
             }
         }
@@ -73,16 +78,16 @@ impl Iterator for Objects {
 }
 
 /// The dnodes of one block.
-pub(crate) struct Dnodes {
+pub(crate) struct DnodeBlockIter {
     objset: units::ObjsetId,
     content: Block,
-    first: u64,
+    first_id: u64,
     slot: usize,
 }
 
-impl Dnodes {
-    pub(crate) fn new(objset: units::ObjsetId, content: Block, first: u64) -> Self {
-        Self { objset, content, first, slot: 0 }
+impl DnodeBlockIter {
+    pub(crate) fn new(objset: units::ObjsetId, content: Block, first_id: u64) -> Self {
+        Self { objset, content, first_id, slot: 0 }
     }
 
     /// The next dnode whose number is not below `least`.
@@ -90,7 +95,7 @@ impl Dnodes {
         loop {
             let at = self.slot.saturating_mul(Dnode::SLOT);
             let rest = self.content.get(at..).filter(|rest| !rest.is_empty())?;
-            let number = self.first.saturating_add(u64::try_from(self.slot).ok()?);
+            let number = self.first_id.saturating_add(u64::try_from(self.slot).ok()?);
             let Some(slots) = Dnode::peek_slots(rest) else {
                 self.slot = self.slot.saturating_add(1);
                 continue;
@@ -105,7 +110,7 @@ impl Dnodes {
                 Ok(None) => {}
                 Err(why) => {
                     let place = Place::new(self.objset, id, Level::new(0), BlockId::new(0));
-                    return Some(Err(Error::Corrupt { place, why }));
+                    return Some(Err(Error::Corrupt { zbookmark: place, why }));
                 }
             }
         }

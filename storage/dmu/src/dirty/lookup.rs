@@ -1,0 +1,243 @@
+//! Reading objects that are being changed.
+
+use std::sync::Arc;
+
+use units::BlockId;
+use zio::Block;
+
+use crate::dirty::record::OverriddenBlock;
+use crate::dirty::{BlockLocation, DirtyObject};
+use crate::tree::{DnodeTree, FoundPointer};
+use crate::{Error, Result};
+
+/// A data block as it is now; `None` in a hole.
+pub(crate) fn read_block(entry: &DirtyObject, block: u64) -> Result<Option<Block>> {
+    let mut take = |found: BlockSource<'_>| match found {
+        BlockSource::InMemory(content) => Ok(Some(content)),
+        BlockSource::OnDisk(tree) => tree.block(block),
+    };
+    resolve_block(entry, block, &mut take).map(Option::flatten)
+}
+
+/// The same, for who reads a long stretch and has the memory for it; gives how long the block
+/// is, which is in `into` then.
+pub(crate) fn read_block_into(
+    entry: &DirtyObject,
+    block: u64,
+    into: &mut [u8],
+) -> Result<Option<usize>> {
+    let mut take = |found: BlockSource<'_>| match found {
+        BlockSource::InMemory(content) => Ok(Some(content.copy_to(into))),
+        BlockSource::OnDisk(tree) => tree.block_into(block, into),
+    };
+    resolve_block(entry, block, &mut take).map(Option::flatten)
+}
+
+/// The tree that a block is in as the drives have it, if that is where it is now.
+pub(crate) fn base_tree_of(entry: &DirtyObject, block: u64) -> Option<Arc<DnodeTree>> {
+    match entry.state.read().lookup_block(block) {
+        BlockLocation::OnDisk(tree) => Some(tree),
+        _ => None,
+    }
+}
+
+/// An error if the way to blocks cannot be read: who writes them, or frees some of them, has to change
+/// that, and it would be too late for an answer when the group is written. Blocks that were changed
+/// before, and still are in memory, were asked for then.
+pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> Result<()> {
+    let mut block = blocks.start;
+    while block < blocks.end {
+        let Some(tree) = base_tree_of(entry, block) else {
+            block = block.saturating_add(1);
+            continue;
+        };
+        // what lies behind the last block goes the same way until it branches off
+        match tree.find(0, block.min(tree.max_block())) {
+            Err(error) if !is_current_base(entry, &tree) => {
+                drop::<Error>(error);
+                continue;
+            }
+            found => drop(found?),
+        }
+        let shape = &tree.shape;
+        block = if shape.top_level == 0 {
+            blocks.end
+        } else {
+            shape.end_data_block(1, shape.parent(block))
+        };
+    }
+    Ok(())
+}
+
+/// The same of the blocks in which a range of blocks begins and ends that is freed: what is freed as a
+/// whole needs no way to it.
+pub(crate) fn check_edge_paths(entry: &DirtyObject, range: &std::ops::Range<u64>) -> Result<()> {
+    let last = range.end.saturating_sub(1);
+    for edge in [range.start, last].into_iter().filter(|_| range.start < range.end) {
+        while let Some(tree) = base_tree_of(entry, edge) {
+            let shape = &tree.shape;
+            let in_part = |level: &u8| {
+                let above = shape.ancestor(*level, edge);
+                let ends = shape.end_data_block(*level, above).min(tree.end_block());
+                shape.first_data_block(*level, above) < range.start || ends > range.end
+            };
+            let Some(level) = (1..=shape.top_level).find(in_part) else { break };
+            let below = level.saturating_sub(1);
+            match tree.find(below, shape.ancestor(below, edge)) {
+                Err(error) if !is_current_base(entry, &tree) => drop::<Error>(error),
+                found => {
+                    drop(found?);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a block is.
+enum BlockSource<'a> {
+    /// In memory.
+    InMemory(Block),
+    /// Below, in this tree.
+    OnDisk(&'a DnodeTree),
+}
+
+/// What `take` makes of the block; `None` in a hole.
+fn resolve_block<T>(
+    entry: &DirtyObject,
+    block: u64,
+    take: &mut dyn FnMut(BlockSource<'_>) -> Result<T>,
+) -> Result<Option<T>> {
+    loop {
+        // nobody is to wait, or read, with the lock
+        let seen = entry.state.read().lookup_block(block);
+        let tree = match seen {
+            BlockLocation::InMemory(content) => {
+                return take(BlockSource::InMemory(content)).map(Some);
+            }
+            BlockLocation::Overridden(shared) => match shared.read(block) {
+                Err(error) if !is_current_override(entry, block, &shared) => {
+                    drop::<Error>(error);
+                    continue;
+                }
+                result => return take(BlockSource::InMemory(result?)).map(Some),
+            },
+            BlockLocation::InFlight(coming) => {
+                coming.wait_done();
+                continue;
+            }
+            BlockLocation::Hole => return Ok(None),
+            BlockLocation::OnDisk(tree) => tree,
+        };
+        match take(BlockSource::OnDisk(&tree)) {
+            // what was there may have been freed and written over while it was read
+            Err(error) if !is_current_base(entry, &tree) => drop::<Error>(error),
+            result => return result.map(Some),
+        }
+    }
+}
+
+/// What a tree knows of a block; none if another tree took its place meanwhile.
+fn find_if_current(
+    entry: &DirtyObject,
+    tree: &Arc<DnodeTree>,
+    block: u64,
+) -> Result<Option<FoundPointer>> {
+    match tree.find(0, block) {
+        Err(_) if !is_current_base(entry, tree) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn is_current_base(entry: &DirtyObject, tree: &Arc<DnodeTree>) -> bool {
+    entry.state.read().base.as_ref().is_some_and(|base| Arc::ptr_eq(base, tree))
+}
+
+fn is_current_override(entry: &DirtyObject, block: u64, shared: &Arc<OverriddenBlock>) -> bool {
+    matches!(entry.state.read().lookup_block(block), BlockLocation::Overridden(now) if Arc::ptr_eq(&now, shared))
+}
+
+/// The data block that follows the last.
+pub(crate) fn end_block(entry: &DirtyObject) -> u64 {
+    let state = entry.state.read();
+    state.dnode().map_or(0, |dnode| dnode.max_block.get().saturating_add(1))
+}
+
+/// The first block from `from` on that is there.
+pub(crate) fn next_data(entry: &DirtyObject, from: u64) -> Result<Option<u64>> {
+    let mut at = from;
+    while at < end_block(entry) {
+        let (below, here) = {
+            let state = entry.state.read();
+            match state.lookup_block(at) {
+                BlockLocation::InMemory(_)
+                | BlockLocation::Overridden(_)
+                | BlockLocation::InFlight(_) => return Ok(Some(at)),
+                BlockLocation::Hole => (Err(state.hole_end(at)), state.next_dirty_block(at)),
+                // the drives may have far less than was written since
+                BlockLocation::OnDisk(tree) if at >= tree.end_block() => {
+                    (Err(u64::MAX), state.next_dirty_block(at))
+                }
+                BlockLocation::OnDisk(tree) => (Ok(tree), state.next_dirty_block(at)),
+            }
+        };
+        let next = match below {
+            Err(end) => end,
+            Ok(tree) => {
+                let Some(spot) = find_if_current(entry, &tree, at)? else { continue };
+                if !spot.pointer.is_hole() {
+                    return Ok(Some(at));
+                }
+                let above = tree.shape.ancestor(spot.level, at);
+                tree.shape.end_data_block(spot.level, above).max(at.saturating_add(1))
+            }
+        };
+        at = here.map_or(next, |here| here.min(next));
+    }
+    Ok(None)
+}
+
+/// The first block from `from` on that is not there.
+pub(crate) fn next_hole(entry: &DirtyObject, from: u64) -> Result<u64> {
+    let mut at = from;
+    while at < end_block(entry) {
+        let seen = entry.state.read().lookup_block(at);
+        match seen {
+            BlockLocation::InMemory(_)
+            | BlockLocation::Overridden(_)
+            | BlockLocation::InFlight(_) => {}
+            BlockLocation::Hole => return Ok(at),
+            BlockLocation::OnDisk(tree) if at >= tree.end_block() => return Ok(at),
+            BlockLocation::OnDisk(tree) => {
+                let Some(spot) = find_if_current(entry, &tree, at)? else { continue };
+                if spot.pointer.is_hole() {
+                    return Ok(at);
+                }
+            }
+        }
+        at = at.saturating_add(1);
+    }
+    Ok(at)
+}
+
+/// A run of blocks, to be streamed.
+pub(crate) struct DirtySegments {
+    pub(crate) object: Arc<DirtyObject>,
+    pub(crate) at: u64,
+    pub(crate) end: u64,
+}
+
+impl DirtySegments {
+    /// The next piece: a block, or a run of blocks that are not there.
+    pub(crate) fn next_segment(&mut self) -> Result<crate::BlockSegment> {
+        let first = self.at;
+        self.at = first.saturating_add(1);
+        if let Some(content) = read_block(&self.object, first)? {
+            return Ok(crate::BlockSegment::Data { block: BlockId::new(first), content });
+        }
+        self.at = next_data(&self.object, first)?.unwrap_or(self.end).min(self.end).max(self.at);
+        let count = self.at.saturating_sub(first);
+        Ok(crate::BlockSegment::Hole { first: BlockId::new(first), count })
+    }
+}
