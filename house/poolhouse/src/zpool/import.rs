@@ -157,7 +157,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     } else {
         tell_rewound(args, &imported)?;
     }
-    Ok(Outcome::unless(!imported.failures.is_empty() || !imported.not_mounted.is_empty()))
+    // like OpenZFS, success even if a file system could not be mounted: the pool is imported
+    Ok(Outcome::unless(!imported.refused.is_empty()))
 }
 
 /// Whether all metadata are read before a pool is taken over.

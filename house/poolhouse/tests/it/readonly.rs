@@ -123,12 +123,7 @@ fn pools_of_openzfs_can_be_looked_at_whatever_they_are_in_the_midst_of() {
         let (before, root, pool) = (content(), nas.root(), fixture.pool());
         let (root_arg, dir) = (arg(&root), arg(&fixture.dir));
         let import = format!("zpool import -fm -o readonly=on -R {root_arg} -d {dir} {pool}");
-        let imported = nas.run(&import);
-        // a folder that is not in the pool cannot be made there, as with OpenZFS
-        let lacks_folder = imported.err.contains("unable to mount some datasets")
-            && imported.err.contains("the folder is not there, and cannot be made");
-        let said = &imported.err;
-        assert_eq!(imported.status, i32::from(lacks_folder), "{name}: {said}{}", nas.log());
+        nas.good(&import);
         assert!(read_all(&root) > 0, "{name}");
         assert_eq!(nas.good("zpool get -Ho value readonly"), "on\n", "{name}");
         nas.good(&format!("zpool export {pool}"));
