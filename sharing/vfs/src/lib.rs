@@ -26,7 +26,7 @@ mod vnode;
 
 pub use attributes::Attributes;
 pub use engine::files::{DatasetSpace, FileType, Reason, Time};
-pub use engine::pool::{MoveKind, Position, SetAttributes, XattrMode};
+pub use engine::pool::{RenameMode, SetAttributes, WriteOffset, XattrMode};
 pub use error::{Error, Result};
 pub use filesystem::{
     Credentials, FileSystem, Invalidation, NewInode, OpenDir, OpenFile, UnlinkedHold,

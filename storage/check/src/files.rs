@@ -9,7 +9,7 @@ use dmu::Objset;
 use ondisk::ObjectType;
 use ondisk::dnode::Dnode;
 use units::{ObjectId, ObjsetId, Place};
-use zpl::{Fs, Kind, Options};
+use zpl::{FileType, Fs, FsOptions};
 
 use crate::log::LEVEL;
 use crate::report::{DamagedObject, DamagedRange, Part};
@@ -97,7 +97,8 @@ fn of_objset(
     for object in &mut found {
         object.ranges = joined(std::mem::take(&mut object.ranges));
     }
-    if let Some((fs, _)) = objset.and_then(|objset| Fs::open(objset, Options::default(), None).ok())
+    if let Some((fs, _)) =
+        objset.and_then(|objset| Fs::open(objset, FsOptions::default(), None).ok())
     {
         find_paths(&fs, &mut found);
     }
@@ -197,7 +198,7 @@ fn upwards(
 
 fn names(fs: &Fs, dir: ObjectId) -> Names {
     let mut names = Names::new();
-    if let Ok(node) = fs.node(dir) {
+    if let Ok(node) = fs.inode(dir) {
         // what could be read of a damaged directory is better than nothing
         let _ = fs.read_dir(&node, None, &mut |entry| {
             names.insert(entry.object, entry.name);
@@ -213,7 +214,7 @@ fn downwards(fs: &Fs, wanted: &HashSet<ObjectId>) -> HashMap<ObjectId, Vec<u8>> 
     let mut seen = HashSet::new();
     let mut waiting = vec![(fs.master().root, Vec::new())];
     while let Some((dir, path)) = waiting.pop() {
-        let Ok(node) = fs.node(dir) else { continue };
+        let Ok(node) = fs.inode(dir) else { continue };
         if !seen.insert(dir) {
             continue;
         }
@@ -221,7 +222,7 @@ fn downwards(fs: &Fs, wanted: &HashSet<ObjectId>) -> HashMap<ObjectId, Vec<u8>> 
             let mut below: Vec<u8> = path.clone();
             below.push(b'/');
             below.extend_from_slice(&entry.name);
-            if entry.kind == Kind::Directory {
+            if entry.kind == FileType::Directory {
                 waiting.push((entry.object, below.clone()));
             }
             if wanted.contains(&entry.object) {

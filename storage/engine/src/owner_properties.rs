@@ -2,7 +2,7 @@
 //! `groupobjquota@100`. Owners go by their numbers here.
 
 use dsl::Kind;
-use zpl::Owner;
+use zpl::QuotaOwner;
 
 use crate::dataset::Property;
 use crate::{Error, Result};
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// What such a property tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OwnerProperty {
-    pub(crate) owner: Owner,
+    pub(crate) owner: QuotaOwner,
     /// Objects, and not bytes.
     pub(crate) is_objects: bool,
     /// What may be used, and not what is.
@@ -30,9 +30,9 @@ pub(crate) fn parse(property: &str) -> Option<OwnerProperty> {
         None => (what, false),
     };
     let owner = match kind {
-        "user" => Owner::User(id),
-        "group" => Owner::Group(id),
-        "project" => Owner::Project(id),
+        "user" => QuotaOwner::User(id),
+        "group" => QuotaOwner::Group(id),
+        "project" => QuotaOwner::Project(id),
         _ => return None,
     };
     Some(OwnerProperty { owner, is_objects: objects, is_quota: limit })
@@ -54,7 +54,7 @@ pub(crate) fn read_owner_property(
     }
     let objset = dataset.open().map_err(failed)?;
     let OwnerProperty { owner, is_objects: objects, is_quota: limit } = fact;
-    let read = if limit { zpl::quota_of } else { zpl::used_by };
+    let read = if limit { zpl::read_quota } else { zpl::read_usage };
     let number = read(&objset, owner, objects).map_err(|why| Error::Unreadable {
         subject: format!("'{}'", dataset.name()),
         why: why.to_string(),
@@ -66,16 +66,16 @@ pub(crate) fn read_owner_property(
 #[cfg(test)]
 mod tests {
     use super::{OwnerProperty, parse};
-    use zpl::Owner;
+    use zpl::QuotaOwner;
 
     #[test]
     fn names_tell_whose_and_what() {
         let fact = |owner, objects, limit| {
             Some(OwnerProperty { owner, is_objects: objects, is_quota: limit })
         };
-        assert_eq!(parse("userused@0"), fact(Owner::User(0), false, false));
-        assert_eq!(parse("groupobjquota@100"), fact(Owner::Group(100), true, true));
-        assert_eq!(parse("projectquota@7"), fact(Owner::Project(7), false, true));
+        assert_eq!(parse("userused@0"), fact(QuotaOwner::User(0), false, false));
+        assert_eq!(parse("groupobjquota@100"), fact(QuotaOwner::Group(100), true, true));
+        assert_eq!(parse("projectquota@7"), fact(QuotaOwner::Project(7), false, true));
         for name in ["quota", "userquota", "userquota@root", "quota@1", "objused@1"] {
             assert_eq!(parse(name), None, "{name}");
         }

@@ -6,34 +6,35 @@ use ondisk::znode::flag;
 use ondisk::{ObjectType, Order, Reader};
 use units::ObjectId;
 
-use crate::attributes::{Fault, read_znode, sa_bytes};
-use crate::{Node, Result};
+use crate::attributes::{AttributeError, read_znode, sa_bytes};
+use crate::{Inode, Result};
 
 /// An NFSv4 ACL. POSIX ACLs are extended attributes: see [`Node::xattr`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Acl {
+pub struct Nfs4Acl {
     /// Its entries in their order.
     pub entries: Vec<Entry>,
     /// It says no more than the mode does.
     pub is_trivial: bool,
 }
 
-impl Node {
+impl Inode {
     /// The ACL; empty where none is stored.
-    pub fn acl(&self) -> Result<Acl> {
-        self.now(Self::acl_now)
+    pub fn acl(&self) -> Result<Nfs4Acl> {
+        self.with_current(Self::acl_locked)
     }
 
-    fn acl_now(&self) -> Result<Acl> {
+    fn acl_locked(&self) -> Result<Nfs4Acl> {
         let is_trivial = self.attributes().flags & flag::ACL_TRIVIAL != 0;
-        if let Some(entries) = self.change().and_then(|change| change.acl.clone()) {
-            return Ok(Acl { entries, is_trivial });
+        if let Some(entries) = self.overlay().and_then(|change| change.acl.clone()) {
+            return Ok(Nfs4Acl { entries, is_trivial });
         }
-        let entries = self.stored_acl().map_err(|fault| self.fs().inner.fault(self.id(), fault))?;
-        Ok(Acl { entries, is_trivial })
+        let entries =
+            self.stored_acl().map_err(|fault| self.fs().inner.attribute_error(self.id(), fault))?;
+        Ok(Nfs4Acl { entries, is_trivial })
     }
 
-    fn stored_acl(&self) -> std::result::Result<Vec<Entry>, Fault> {
+    fn stored_acl(&self) -> std::result::Result<Vec<Entry>, AttributeError> {
         let Some(object) = self.object() else { return Ok(Vec::new()) };
         let schema = &self.fs().inner.schema;
         let stored = if object.dnode().bonus_kind == ObjectType::SA {
@@ -57,10 +58,13 @@ impl Node {
         self.external_acl(&stored)
     }
 
-    fn external_acl(&self, stored: &acl::ZnodeAcl) -> std::result::Result<Vec<Entry>, Fault> {
+    fn external_acl(
+        &self,
+        stored: &acl::ZnodeAcl,
+    ) -> std::result::Result<Vec<Entry>, AttributeError> {
         let object = self.fs().inner.objset.object(ObjectId::new(stored.external))?;
-        if stored.bytes() > LARGEST {
-            return Err(Fault::Rule("an ACL has at most 4 MiB"));
+        if stored.bytes() > MAX_ACL_BYTES {
+            return Err(AttributeError::Rule("an ACL has at most 4 MiB"));
         }
         let mut bytes = vec![0; usize::try_from(stored.bytes()).unwrap_or(0)];
         object.read(0, &mut bytes)?;
@@ -70,4 +74,4 @@ impl Node {
     }
 }
 
-const LARGEST: u64 = 4 << 20;
+const MAX_ACL_BYTES: u64 = 4 << 20;

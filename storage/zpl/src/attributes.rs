@@ -8,12 +8,12 @@ use ondisk::{ObjectType, Order, Reader, sa};
 use units::{ObjectId, Txg};
 use zio::Block;
 
-use crate::schema::Schema;
+use crate::sa_schema::SaSchema;
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[expect(missing_docs, reason = "each is the field's name of it")]
-pub enum Kind {
+pub enum FileType {
     Fifo,
     CharDevice,
     Directory,
@@ -25,9 +25,9 @@ pub enum Kind {
     Other(u8),
 }
 
-impl Kind {
+impl FileType {
     /// From the number in the upper bits of a mode, which directory entries have too.
-    pub const fn from_number(number: u8) -> Self {
+    pub const fn from_type_bits(number: u8) -> Self {
         match number {
             1 => Self::Fifo,
             2 => Self::CharDevice,
@@ -41,7 +41,7 @@ impl Kind {
     }
 
     /// The number in the upper bits of a mode.
-    pub const fn number(self) -> u8 {
+    pub const fn type_bits(self) -> u8 {
         match self {
             Self::Fifo => 1,
             Self::CharDevice => 2,
@@ -57,9 +57,9 @@ impl Kind {
 
 /// What a file system says of a file besides its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Attributes {
+pub struct ZnodeAttributes {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileType,
     /// Permissions with set-id and sticky bits: 12 bits.
     pub mode: u32,
     /// Owner, as Linux shows it; the whole is `owner`.
@@ -73,7 +73,7 @@ pub struct Attributes {
     /// Bytes; of a directory its entries with `.` and `..`; of a link its target's length.
     pub size: u64,
     /// How many names it has; of a directory 2 and the directories in it.
-    pub links: u64,
+    pub nlink: u64,
     /// When it was last read.
     pub atime: Time,
     /// When its content last changed.
@@ -89,7 +89,7 @@ pub struct Attributes {
     /// Flags as stored: [`ondisk::znode::flag`].
     pub flags: u64,
     /// The project that it is counted in; 0 by default.
-    pub project: u64,
+    pub project_id: u64,
     /// The directory that it is in, or one of them.
     pub parent: ObjectId,
     /// The hidden directory of its extended attributes; 0 if it has none.
@@ -97,7 +97,7 @@ pub struct Attributes {
 }
 
 /// Flags, and the bits of Linux's FS_IOC_GETFLAGS that stand for them.
-const LINUX: [(u64, u32); 4] = [
+const LINUX_FLAGS: [(u64, u32); 4] = [
     (flag::IMMUTABLE, 0x10),
     (flag::APPENDONLY, 0x20),
     (flag::NODUMP, 0x40),
@@ -106,48 +106,48 @@ const LINUX: [(u64, u32); 4] = [
 
 /// Of all flags that Linux knows, those that are meant by its word: which they are, and what they are to be
 /// ([`crate::Set::flags`]).
-pub fn flags_of_linux(word: u32) -> (u64, u64) {
-    let known = LINUX.iter().fold(0, |all, pair| all | pair.0);
-    let wanted = LINUX.iter().filter(|pair| word & pair.1 != 0);
+pub fn from_linux_flags(word: u32) -> (u64, u64) {
+    let known = LINUX_FLAGS.iter().fold(0, |all, pair| all | pair.0);
+    let wanted = LINUX_FLAGS.iter().filter(|pair| word & pair.1 != 0);
     (known, wanted.fold(0, |all, pair| all | pair.0))
 }
 
-impl Attributes {
+impl ZnodeAttributes {
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
-        self.kind == Kind::Directory
+        self.kind == FileType::Directory
     }
 
     /// The flags as Linux's FS_IOC_GETFLAGS gives them: 0x10 immutable, 0x20 append only, 0x40 no
     /// dump, 0x20000000 files in it inherit the project.
     pub fn linux_flags(&self) -> u32 {
-        LINUX.iter().filter(|pair| self.flags & pair.0 != 0).map(|pair| pair.1).sum()
+        LINUX_FLAGS.iter().filter(|pair| self.flags & pair.0 != 0).map(|pair| pair.1).sum()
     }
 
     pub(crate) fn set_mode(&mut self, mode: u64) {
-        self.kind = Kind::from_number((mode >> 12 & 0xf) as u8);
+        self.kind = FileType::from_type_bits((mode >> 12 & 0xf) as u8);
         self.mode = (mode & 0o7777) as u32;
     }
 
     pub(crate) fn set_owner(&mut self, owner: u64) {
-        (self.owner, self.uid) = (owner, lower_half(owner));
+        (self.owner, self.uid) = (owner, low_u32(owner));
     }
 
     pub(crate) fn set_group(&mut self, group: u64) {
-        (self.group, self.gid) = (group, lower_half(group));
+        (self.group, self.gid) = (group, low_u32(group));
     }
 
     /// Nothing yet, of a file that the log makes.
-    pub(crate) fn blank() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
-            kind: Kind::File,
+            kind: FileType::File,
             mode: 0,
             uid: 0,
             gid: 0,
             owner: 0,
             group: 0,
             size: 0,
-            links: 1,
+            nlink: 1,
             atime: Time::default(),
             mtime: Time::default(),
             ctime: Time::default(),
@@ -155,29 +155,29 @@ impl Attributes {
             generation: Txg::ZERO,
             rdev: (0, 0),
             flags: 0,
-            project: 0,
+            project_id: 0,
             parent: ObjectId::default(),
             xattr_dir: ObjectId::default(),
         }
     }
 
     /// Of a file system's object, from its bonus buffer and its spill block.
-    pub(crate) fn of(
+    pub(crate) fn from_dnode(
         dnode: &Dnode,
         spill: &dyn Fn() -> dmu::Result<Option<Block>>,
-        schema: &Schema,
-    ) -> Result<Self, Fault> {
+        schema: &SaSchema,
+    ) -> Result<Self, AttributeError> {
         match dnode.bonus_kind {
             ObjectType::SA => Self::from_sa(dnode, spill, schema),
             ObjectType::ZNODE => Ok(Self::from_znode(&read_znode(dnode)?)),
-            _ => Err(Fault::Rule("a file must have attributes")),
+            _ => Err(AttributeError::Rule("a file must have attributes")),
         }
     }
 
     fn from_znode(znode: &Znode) -> Self {
         let mut out = Self {
             size: znode.size,
-            links: znode.links,
+            nlink: znode.links,
             atime: znode.atime,
             mtime: znode.mtime,
             ctime: znode.ctime,
@@ -187,7 +187,7 @@ impl Attributes {
             flags: znode.flags,
             parent: ObjectId::new(znode.parent),
             xattr_dir: ObjectId::new(znode.xattr),
-            ..Self::blank()
+            ..Self::empty()
         };
         out.set_mode(znode.mode);
         out.set_owner(znode.uid);
@@ -198,66 +198,69 @@ impl Attributes {
     fn from_sa(
         dnode: &Dnode,
         spill: &dyn Fn() -> dmu::Result<Option<Block>>,
-        schema: &Schema,
-    ) -> Result<Self, Fault> {
-        let bonus = schema.attributes(&dnode.bonus)?;
-        let mut out = Self::blank();
-        let found = out.take(&bonus)?;
+        schema: &SaSchema,
+    ) -> Result<Self, AttributeError> {
+        let bonus = schema.parse_attributes(&dnode.bonus)?;
+        let mut out = Self::empty();
+        let found = out.read_sa(&bonus)?;
         // what did not fit the bonus stands in the spill block
-        if !(found.has_mode && found.has_rest)
+        if !(found.has_mode && found.has_optional)
             && let Some(block) = spill()?
         {
-            let spill = schema.attributes(&block)?;
-            let more = out.take(&spill)?;
+            let spill = schema.parse_attributes(&block)?;
+            let more = out.read_sa(&spill)?;
             if found.has_mode || more.has_mode {
                 return Ok(out);
             }
         }
-        if found.has_mode { Ok(out) } else { Err(Fault::Rule("a file must have a mode")) }
+        if found.has_mode { Ok(out) } else { Err(AttributeError::Rule("a file must have a mode")) }
     }
 
-    fn take(&mut self, from: &sa::Attributes<'_>) -> Result<Found, Fault> {
-        let mut found = Found::default();
+    fn read_sa(&mut self, from: &sa::Attributes<'_>) -> Result<SaPresence, AttributeError> {
+        let mut found = SaPresence::default();
         if let Some(mode) = from.word(Attribute::Mode)? {
             self.set_mode(mode);
             found.has_mode = true;
         }
         let words = |attribute| from.word(attribute);
-        set(&mut self.size, words(Attribute::Size)?);
-        set(&mut self.links, words(Attribute::Links)?);
-        set(&mut self.flags, words(Attribute::Flags)?);
-        set(&mut self.generation, words(Attribute::Gen)?.map(Txg::new));
-        set(&mut self.parent, words(Attribute::Parent)?.map(ObjectId::new));
+        set_if_some(&mut self.size, words(Attribute::Size)?);
+        set_if_some(&mut self.nlink, words(Attribute::Links)?);
+        set_if_some(&mut self.flags, words(Attribute::Flags)?);
+        set_if_some(&mut self.generation, words(Attribute::Gen)?.map(Txg::new));
+        set_if_some(&mut self.parent, words(Attribute::Parent)?.map(ObjectId::new));
         if let Some(owner) = words(Attribute::Uid)? {
             self.set_owner(owner);
         }
         if let Some(group) = words(Attribute::Gid)? {
             self.set_group(group);
         }
-        let time = |attribute| Ok::<_, Fault>(from.words(attribute)?.map(Time::from_words));
-        set(&mut self.atime, time(Attribute::Atime)?);
-        set(&mut self.mtime, time(Attribute::Mtime)?);
-        set(&mut self.ctime, time(Attribute::Ctime)?);
-        set(&mut self.crtime, time(Attribute::Crtime)?);
-        let is_device = matches!(self.kind, Kind::CharDevice | Kind::BlockDevice);
-        let has_device = set(&mut self.rdev, words(Attribute::Rdev)?.map(device)) || !is_device;
-        let has_project =
-            set(&mut self.project, words(Attribute::Projid)?) || self.flags & flag::PROJID == 0;
-        let has_xattr = set(&mut self.xattr_dir, words(Attribute::Xattr)?.map(ObjectId::new));
-        found.has_rest = has_device && has_project && has_xattr;
+        let time =
+            |attribute| Ok::<_, AttributeError>(from.words(attribute)?.map(Time::from_words));
+        set_if_some(&mut self.atime, time(Attribute::Atime)?);
+        set_if_some(&mut self.mtime, time(Attribute::Mtime)?);
+        set_if_some(&mut self.ctime, time(Attribute::Ctime)?);
+        set_if_some(&mut self.crtime, time(Attribute::Crtime)?);
+        let is_device = matches!(self.kind, FileType::CharDevice | FileType::BlockDevice);
+        let has_device =
+            set_if_some(&mut self.rdev, words(Attribute::Rdev)?.map(device)) || !is_device;
+        let has_project = set_if_some(&mut self.project_id, words(Attribute::Projid)?)
+            || self.flags & flag::PROJID == 0;
+        let has_xattr =
+            set_if_some(&mut self.xattr_dir, words(Attribute::Xattr)?.map(ObjectId::new));
+        found.has_optional = has_device && has_project && has_xattr;
         Ok(found)
     }
 }
 
 /// What a buffer had of that which may as well be in the other one.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct SaPresence {
     has_mode: bool,
     /// All that not every file has, or needs none of it.
-    has_rest: bool,
+    has_optional: bool,
 }
 
-fn set<T>(slot: &mut T, value: Option<T>) -> bool {
+fn set_if_some<T>(slot: &mut T, value: Option<T>) -> bool {
     let is_there = value.is_some();
     if let Some(value) = value {
         *slot = value;
@@ -265,49 +268,49 @@ fn set<T>(slot: &mut T, value: Option<T>) -> bool {
     is_there
 }
 
-fn lower_half(word: u64) -> u32 {
+fn low_u32(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
 /// The legacy znode in an object's bonus buffer.
-pub(crate) fn read_znode(dnode: &Dnode) -> Result<Znode, Fault> {
+pub(crate) fn read_znode(dnode: &Dnode) -> Result<Znode, AttributeError> {
     Ok(Znode::read(&mut Reader::new("znode", &dnode.bonus, dnode.order))?)
 }
 
 /// A variable attribute of an object, from the bonus buffer or the spill block.
 pub(crate) fn sa_bytes(
     object: &Object,
-    schema: &Schema,
+    schema: &SaSchema,
     attribute: Attribute,
-) -> Result<Option<(Vec<u8>, Order)>, Fault> {
+) -> Result<Option<(Vec<u8>, Order)>, AttributeError> {
     if object.dnode().bonus_kind != ObjectType::SA {
         return Ok(None);
     }
-    let bonus = schema.attributes(object.bonus())?;
+    let bonus = schema.parse_attributes(object.bonus())?;
     if let Some(bytes) = bonus.bytes(attribute)? {
         return Ok(Some((bytes.to_vec(), bonus.order())));
     }
     let Some(block) = object.spill()? else { return Ok(None) };
-    let spill = schema.attributes(&block)?;
+    let spill = schema.parse_attributes(&block)?;
     Ok(spill.bytes(attribute)?.map(|bytes| (bytes.to_vec(), spill.order())))
 }
 
 /// What can be wrong with a file's attributes, before it is said of which file.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum AttributeError {
     Format(ondisk::Error),
     Rule(&'static str),
     Dmu(dmu::Error),
 }
 
-impl From<ondisk::Error> for Fault {
+impl From<ondisk::Error> for AttributeError {
     fn from(why: ondisk::Error) -> Self {
         Self::Format(why)
     }
 }
 
-impl From<dmu::Error> for Fault {
+impl From<dmu::Error> for AttributeError {
     fn from(why: dmu::Error) -> Self {
         Self::Dmu(why)
     }

@@ -10,19 +10,19 @@ use txg::Tx;
 use units::ObjectId;
 use zap::{NewTable, Normalization, Zap};
 
-use crate::birth::{Birth, SA_VERSION};
-use crate::master::OBJECT;
-use crate::schema::Schema;
-use crate::sheet::bonus_space;
-use crate::{Case, Result, layouts};
+use crate::master_node::MASTER_NODE;
+use crate::new_znode::{NewZnode, SA_VERSION};
+use crate::sa_schema::SaSchema;
+use crate::sa_table::bonus_capacity;
+use crate::{CaseSensitivity, Result, sa_layouts};
 
 /// What a new file system is to be.
 #[derive(Clone, Debug)]
-pub struct NewFs {
+pub struct FsCreateOptions {
     /// Its version: 5, or an older one for systems that know no more.
     pub version: u64,
     /// How names are compared.
-    pub case: Case,
+    pub case: CaseSensitivity,
     /// How names are normalized: see [`crate::Master::normalization`].
     pub normalization: u64,
     /// Names are UTF-8 and nothing else.
@@ -32,22 +32,22 @@ pub struct NewFs {
     /// The time.
     pub now: Time,
     /// Files have a project, as the pool has the feature project_quota.
-    pub projects: bool,
+    pub has_projects: bool,
     /// Slots of 512 bytes that the root directory's dnode takes.
-    pub slots: u8,
+    pub dnode_slots: u8,
 }
 
 /// Makes the content of a new file system in a blank object set, within one transaction: the
 /// master node, the tables of attributes, the set of unlinked files and the root directory.
 /// `random` stirs the tables' hashes.
-pub fn create(
+pub fn create_fs(
     objset: &Objset,
     tx: &Tx,
-    new: &NewFs,
+    new: &FsCreateOptions,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
     let mut table = || NewTable { salt: random(), ..NewTable::default() };
-    let master = Zap::create_at(objset, tx, OBJECT, ObjectType::MASTER_NODE, &table())?;
+    let master = Zap::create_at(objset, tx, MASTER_NODE, ObjectType::MASTER_NODE, &table())?;
     let id = master.object().id();
     let put = |name: &[u8], word: u64| {
         Ok::<_, crate::Error>(Zap::open(objset.object(id)?)?.update_u64(tx, name, word)?)
@@ -64,28 +64,28 @@ pub fn create(
     }
     let unlinked = Zap::create(objset, tx, ObjectType::UNLINKED_SET, &table())?;
     put(b"DELETE_QUEUE", unlinked.object().id().get())?;
-    let root = root(objset, tx, new, attributes, random)?;
+    let root = create_root(objset, tx, new, attributes, random)?;
     put(b"ROOT", root.get())
 }
 
-fn root(
+fn create_root(
     objset: &Objset,
     tx: &Tx,
-    new: &NewFs,
+    new: &FsCreateOptions,
     attributes: ObjectId,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<ObjectId> {
-    let schema = Arc::new(Schema::blank(new.version, attributes));
+    let schema = Arc::new(SaSchema::empty(new.version, attributes));
     let owner = (u64::from(new.owner.0), u64::from(new.owner.1));
-    let project = new.projects.then_some(0);
-    let birth = Birth { project, ..Birth::directory(0o755, owner, new.now) };
-    let slots = new.slots.max(1);
-    let mut sheet = birth.sheet(&schema, slots);
+    let project = new.has_projects.then_some(0);
+    let birth = NewZnode { project_id: project, ..NewZnode::directory(0o755, owner, new.now) };
+    let slots = new.dnode_slots.max(1);
+    let mut sheet = birth.sa_table(&schema, slots);
     let table = NewTable {
-        normalization: names_of(new.case, new.normalization),
+        normalization: dir_normalization(new.case, new.normalization),
         salt: random(),
-        bonus_kind: sheet.kind(),
-        bonus: vec![0; bonus_space(slots, 1)],
+        bonus_kind: sheet.bonus_kind(),
+        bonus: vec![0; bonus_capacity(slots, 1)],
         slots,
         ..NewTable::default()
     };
@@ -93,16 +93,19 @@ fn root(
     // it is its own parent
     sheet.set_word(Attribute::Parent, object.id().get());
     sheet.set_word(Attribute::Gen, tx.txg().get());
-    let mut add = |values: &[Value]| layouts::add_in(objset, &schema, random(), tx, values);
-    sheet.settle(&mut add)?;
+    let mut add =
+        |values: &[Value]| sa_layouts::add_layout_in_tx(objset, &schema, random(), tx, values);
+    sheet.resolve_layouts(&mut add)?;
     sheet.store(tx, &object)?;
     Ok(object.id())
 }
 
 /// How the tables of directories make names equal.
-pub(crate) fn names_of(case: Case, normalization: u64) -> Normalization {
+pub(crate) fn dir_normalization(case: CaseSensitivity, normalization: u64) -> Normalization {
     match case {
-        Case::Sensitive => Normalization(normalization),
-        Case::Insensitive | Case::Mixed => Normalization(normalization | Normalization::UPPER.0),
+        CaseSensitivity::Sensitive => Normalization(normalization),
+        CaseSensitivity::Insensitive | CaseSensitivity::Mixed => {
+            Normalization(normalization | Normalization::UPPER.0)
+        }
     }
 }

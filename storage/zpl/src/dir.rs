@@ -9,26 +9,26 @@ use std::ops::Bound::{Excluded, Unbounded};
 use units::ObjectId;
 use zap::{Matching, Normalization};
 
-use crate::create::names_of;
-use crate::fs::Inner;
-use crate::{Attributes, Case, Error, Fs, Kind, Node, Result};
+use crate::create::dir_normalization;
+use crate::fs::FsInner;
+use crate::{CaseSensitivity, Error, FileType, Fs, Inode, Result, ZnodeAttributes};
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct DirEntry {
     /// The name: any bytes but 0 and `/`.
     pub name: Vec<u8>,
     /// What it names.
     pub object: ObjectId,
     /// What that is.
-    pub kind: Kind,
+    pub kind: FileType,
     /// Where a later listing goes on behind this name.
-    pub cursor: Cursor,
+    pub cursor: DirCursor,
 }
 
 /// A place between the names of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Cursor {
+pub enum DirCursor {
     /// Behind one of the dataset's own names.
     Stored(zap::Cursor),
     /// Behind a name that the intent log brought: these come last.
@@ -36,55 +36,55 @@ pub enum Cursor {
 }
 
 /// The most bytes of a name.
-pub(crate) const SHORT_NAME: usize = 255;
+pub(crate) const MAX_SHORT_NAME: usize = 255;
 
 /// The same where names may be long (the property longname).
-pub(crate) const LONG_NAME: usize = 1023;
+pub(crate) const MAX_LONG_NAME: usize = 1023;
 
 /// So many names of a directory that may change are shown at once.
-const AT_ONCE: usize = 256;
+const READDIR_BATCH: usize = 256;
 
 /// The word of an entry, as file systems of a version have it.
-pub(crate) fn join(object: ObjectId, kind: Kind, version: u64) -> u64 {
-    let kind = if version >= KIND_VERSION { u64::from(kind.number()) << 60 } else { 0 };
+pub(crate) fn encode_dirent(object: ObjectId, kind: FileType, version: u64) -> u64 {
+    let kind = if version >= DIRENT_TYPE_VERSION { u64::from(kind.type_bits()) << 60 } else { 0 };
     object.get() | kind
 }
 
 /// The version from which on entries tell what they name.
-const KIND_VERSION: u64 = 2;
+const DIRENT_TYPE_VERSION: u64 = 2;
 
 /// The object and the kind in an entry's word; no kind in file systems of version 1.
-fn split(word: u64) -> (ObjectId, Option<Kind>) {
+fn decode_dirent(word: u64) -> (ObjectId, Option<FileType>) {
     let number = (word >> 60) as u8;
-    let kind = (number != 0).then(|| Kind::from_number(number));
+    let kind = (number != 0).then(|| FileType::from_type_bits(number));
     (ObjectId::new(word & ((1 << 48) - 1)), kind)
 }
 
 impl Fs {
     /// The file of that name in a directory; `None` if there is none. Names are compared as the
     /// dataset wants it: with or without case, normalized or not.
-    pub fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Node>> {
-        self.inner.must_be_directory(dir.id(), dir.attributes())?;
+    pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Inode>> {
+        self.inner.require_directory(dir.id(), dir.attributes())?;
         match name {
             b"." | b"" => return Ok(Some(dir.clone())),
             b".." if dir.id() == self.inner.master.root => return Ok(Some(dir.clone())),
             b".." => {
                 let parent = self.attributes(dir.id())?.parent;
-                return self.node(parent).map(Some);
+                return self.inode(parent).map(Some);
             }
             _ => {}
         }
-        let guard = self.inner.guard(dir.id());
+        let guard = self.inner.read_lock(dir.id());
         let found = self.inner.lookup(dir.id(), name)?;
         drop(guard);
         match found {
-            Some(id) => self.node(id).map(Some),
+            Some(id) => self.inode(id).map(Some),
             None => Ok(None),
         }
     }
 
     /// Follows a path of names from the root. Symbolic links are not followed.
-    pub fn find(&self, path: &[u8]) -> Result<Option<Node>> {
+    pub fn find_path(&self, path: &[u8]) -> Result<Option<Inode>> {
         let mut node = self.root()?;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             match self.lookup(&node, name)? {
@@ -99,18 +99,18 @@ impl Fs {
     /// behind `from`, if that is given. `.` and `..` are not among them.
     pub fn read_dir(
         &self,
-        dir: &Node,
-        from: Option<&Cursor>,
-        visit: &mut dyn FnMut(Entry) -> bool,
+        dir: &Inode,
+        from: Option<&DirCursor>,
+        visit: &mut dyn FnMut(DirEntry) -> bool,
     ) -> Result<()> {
-        self.inner.must_be_directory(dir.id(), dir.attributes())?;
+        self.inner.require_directory(dir.id(), dir.attributes())?;
         if !self.inner.objset.is_writable() {
             return self.inner.read_dir(dir.id(), from, visit);
         }
         let mut from = from.cloned();
         // who is shown a name may want to look at its file: by then nothing may be locked
         loop {
-            let entries = self.some_entries(dir.id(), from.as_ref())?;
+            let entries = self.read_dir_batch(dir.id(), from.as_ref())?;
             let Some(last) = entries.last() else { return Ok(()) };
             from = Some(last.cursor.clone());
             if !entries.into_iter().all(&mut *visit) {
@@ -120,18 +120,18 @@ impl Fs {
     }
 
     /// The next names in a directory.
-    fn some_entries(&self, dir: ObjectId, from: Option<&Cursor>) -> Result<Vec<Entry>> {
-        let _guard = self.inner.guard(dir);
+    fn read_dir_batch(&self, dir: ObjectId, from: Option<&DirCursor>) -> Result<Vec<DirEntry>> {
+        let _guard = self.inner.read_lock(dir);
         let mut entries = Vec::new();
         self.inner.read_dir(dir, from, &mut |entry| {
             entries.push(entry);
-            entries.len() < AT_ONCE
+            entries.len() < READDIR_BATCH
         })?;
         Ok(entries)
     }
 
     /// All names in a directory at once; for directories that are known to be small.
-    pub fn list(&self, dir: &Node) -> Result<Vec<Entry>> {
+    pub fn list_dir(&self, dir: &Inode) -> Result<Vec<DirEntry>> {
         let mut out = Vec::new();
         self.read_dir(dir, None, &mut |entry| {
             out.push(entry);
@@ -141,11 +141,11 @@ impl Fs {
     }
 }
 
-impl Inner {
-    pub(crate) fn must_be_directory(
+impl FsInner {
+    pub(crate) fn require_directory(
         &self,
         object: ObjectId,
-        attributes: &Attributes,
+        attributes: &ZnodeAttributes,
     ) -> Result<()> {
         if attributes.is_directory() {
             return Ok(());
@@ -165,17 +165,19 @@ impl Inner {
         dir: ObjectId,
         name: &[u8],
     ) -> Result<Option<(Vec<u8>, ObjectId)>> {
-        let matching = self.matching();
-        let Some(change) = self.overlay.get(dir) else {
+        let matching = self.name_matching();
+        let Some(change) = self.log_overlay.get(dir) else {
             return self.lookup_base(dir, name, matching);
         };
-        if let Some((object, _)) = change.names.added.get(name) {
+        if let Some((object, _)) = change.dir_names.added.get(name) {
             return Ok(Some((name.to_vec(), *object)));
         }
         if matching != Matching::Exact {
-            let wanted = self.folded(name);
-            let mut added = change.names.added.iter();
-            if let Some((stored, (object, _))) = added.find(|row| self.folded(row.0) == wanted) {
+            let wanted = self.normalize_name(name);
+            let mut added = change.dir_names.added.iter();
+            if let Some((stored, (object, _))) =
+                added.find(|row| self.normalize_name(row.0) == wanted)
+            {
                 return Ok(Some((stored.clone(), *object)));
             }
         }
@@ -183,7 +185,7 @@ impl Inner {
             return Ok(None);
         }
         let found = self.lookup_base(dir, name, matching)?;
-        Ok(found.filter(|found| !change.names.hidden.contains(&found.0)))
+        Ok(found.filter(|found| !change.dir_names.removed.contains(&found.0)))
     }
 
     fn lookup_base(
@@ -192,51 +194,52 @@ impl Inner {
         name: &[u8],
         matching: Matching,
     ) -> Result<Option<(Vec<u8>, ObjectId)>> {
-        let zap = self.table(dir)?;
+        let zap = self.open_zap(dir)?;
         let found = match matching {
             Matching::Exact => zap.lookup(name)?.map(|value| (name.to_vec(), value)),
             _ => zap.lookup_normalized(name, matching)?.map(|entry| (entry.name, entry.value)),
         };
         let Some((name, value)) = found else { return Ok(None) };
         let Some(word) = value.integers().next() else {
-            return Err(self.not_a_number(dir));
+            return Err(self.bad_dirent(dir));
         };
-        Ok(Some((name, split(word).0)))
+        Ok(Some((name, decode_dirent(word).0)))
     }
 
-    fn not_a_number(&self, object: ObjectId) -> Error {
+    fn bad_dirent(&self, object: ObjectId) -> Error {
         let rule = "a directory's entry must be a number";
-        Error::Rule { objset: self.objset.id(), object, rule }
+        Error::Malformed { objset: self.objset.id(), object, rule }
     }
 
-    fn matching(&self) -> Matching {
+    fn name_matching(&self) -> Matching {
         match (self.master.case, self.master.normalization) {
-            (Case::Sensitive, 0) => Matching::Exact,
-            (Case::Mixed, _) => Matching::NormalizedCase,
+            (CaseSensitivity::Sensitive, 0) => Matching::Exact,
+            (CaseSensitivity::Mixed, _) => Matching::NormalizedCase,
             _ => Matching::Normalized,
         }
     }
 
     /// Whether there is room for a name as tables hash it and as it is compared: as much as for the
     /// name itself. OpenZFS finds no other.
-    pub(crate) fn check_folded(&self, name: &[u8]) -> Result<()> {
-        if self.matching() == Matching::Exact {
+    pub(crate) fn check_normalized_length(&self, name: &[u8]) -> Result<()> {
+        if self.name_matching() == Matching::Exact {
             return Ok(());
         }
-        let most = if name.len() > SHORT_NAME { LONG_NAME } else { SHORT_NAME };
-        let hashed = zap::normalize(name, names_of(self.master.case, self.master.normalization));
-        if hashed.len().max(self.folded(name).len()) > most {
-            return Err(Error::FoldedTooLong { objset: self.objset.id(), most });
+        let most = if name.len() > MAX_SHORT_NAME { MAX_LONG_NAME } else { MAX_SHORT_NAME };
+        let hashed =
+            zap::normalize(name, dir_normalization(self.master.case, self.master.normalization));
+        if hashed.len().max(self.normalize_name(name).len()) > most {
+            return Err(Error::NormalizedTooLong { objset: self.objset.id(), max_len: most });
         }
         Ok(())
     }
 
     /// A name as it is compared.
-    fn folded<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+    fn normalize_name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
         let form = Normalization(self.master.normalization);
         let how = match self.master.case {
-            Case::Insensitive => Normalization(form.0 | Normalization::UPPER.0),
-            Case::Sensitive | Case::Mixed => form,
+            CaseSensitivity::Insensitive => Normalization(form.0 | Normalization::UPPER.0),
+            CaseSensitivity::Sensitive | CaseSensitivity::Mixed => form,
         };
         zap::normalize(name, how)
     }
@@ -244,51 +247,51 @@ impl Inner {
     pub(crate) fn read_dir(
         &self,
         dir: ObjectId,
-        from: Option<&Cursor>,
-        visit: &mut dyn FnMut(Entry) -> bool,
+        from: Option<&DirCursor>,
+        visit: &mut dyn FnMut(DirEntry) -> bool,
     ) -> Result<()> {
-        let change = self.overlay.get(dir);
+        let change = self.log_overlay.get(dir);
         let is_new = change.is_some_and(|change| change.is_new);
-        if !is_new && !matches!(from, Some(Cursor::Logged(_))) {
-            let zap = self.table(dir)?;
+        if !is_new && !matches!(from, Some(DirCursor::Logged(_))) {
+            let zap = self.open_zap(dir)?;
             let from = match from {
-                Some(Cursor::Stored(cursor)) => *cursor,
+                Some(DirCursor::Stored(cursor)) => *cursor,
                 _ => zap::Cursor::default(),
             };
             for entry in zap.entries_from(from) {
                 let entry = entry?;
-                if change.is_some_and(|change| change.names.hidden.contains(&entry.name)) {
+                if change.is_some_and(|change| change.dir_names.removed.contains(&entry.name)) {
                     continue;
                 }
                 let word = entry.value.integers().next();
-                let word = word.ok_or_else(|| self.not_a_number(dir))?;
-                let (object, kind) = split(word);
+                let word = word.ok_or_else(|| self.bad_dirent(dir))?;
+                let (object, kind) = decode_dirent(word);
                 let kind = match kind {
                     Some(kind) => kind,
-                    None => self.kind_of(object)?,
+                    None => self.file_type_of(object)?,
                 };
-                let cursor = Cursor::Stored(entry.cursor.after());
-                if !visit(Entry { name: entry.name, object, kind, cursor }) {
+                let cursor = DirCursor::Stored(entry.cursor.after());
+                if !visit(DirEntry { name: entry.name, object, kind, cursor }) {
                     return Ok(());
                 }
             }
         }
         let Some(change) = change else { return Ok(()) };
         let after = match from {
-            Some(Cursor::Logged(name)) => Excluded(name.as_slice()),
+            Some(DirCursor::Logged(name)) => Excluded(name.as_slice()),
             _ => Unbounded,
         };
-        for (name, (object, kind)) in change.names.added.range::<[u8], _>((after, Unbounded)) {
-            let cursor = Cursor::Logged(name.clone());
+        for (name, (object, kind)) in change.dir_names.added.range::<[u8], _>((after, Unbounded)) {
+            let cursor = DirCursor::Logged(name.clone());
             let (name, object, kind) = (name.clone(), *object, *kind);
-            if !visit(Entry { name, object, kind, cursor }) {
+            if !visit(DirEntry { name, object, kind, cursor }) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn kind_of(&self, object: ObjectId) -> Result<Kind> {
+    fn file_type_of(&self, object: ObjectId) -> Result<FileType> {
         Ok(self.attributes(object)?.kind)
     }
 }

@@ -26,7 +26,7 @@ pub enum Error {
     },
     /// A file breaks a rule of file systems (Corrupt).
     #[error("objset {objset} object {object}: {rule}")]
-    Rule {
+    Malformed {
         /// The file system.
         objset: ObjsetId,
         /// The file.
@@ -44,7 +44,7 @@ pub enum Error {
     },
     /// The dataset holds no files.
     #[error("objset {objset} is no file system")]
-    NotFiles {
+    NotFilesystem {
         /// The object set.
         objset: ObjsetId,
     },
@@ -77,7 +77,7 @@ pub enum Error {
     },
     /// The file is not there (any more).
     #[error("objset {objset} object {object} is not there")]
-    Gone {
+    NotFound {
         /// The file system.
         objset: ObjsetId,
         /// The file.
@@ -160,23 +160,23 @@ pub enum Error {
         rule: &'static str,
     },
     /// A name is longer than the file system takes.
-    #[error("objset {objset}: a name has at most {most} bytes")]
+    #[error("objset {objset}: a name has at most {max_len} bytes")]
     NameTooLong {
         /// The file system.
         objset: ObjsetId,
         /// The most bytes of a name.
-        most: usize,
+        max_len: usize,
     },
     /// A name becomes longer than there is room for where it is compared: normalized, in upper case.
     #[error(
-        "objset {objset}: a name has at most {most} bytes as it is compared here (see the \
+        "objset {objset}: a name has at most {max_len} bytes as it is compared here (see the \
          properties normalization and casesensitivity)"
     )]
-    FoldedTooLong {
+    NormalizedTooLong {
         /// The file system.
         objset: ObjsetId,
         /// The most bytes of such a name.
-        most: usize,
+        max_len: usize,
     },
     /// A name is not UTF-8, and the file system takes nothing else.
     #[error("objset {objset}: names must be UTF-8")]
@@ -186,7 +186,7 @@ pub enum Error {
     },
     /// A file may not be moved or linked into a tree of another project.
     #[error("objset {objset} directory {object} belongs to another project")]
-    OtherProject {
+    ProjectMismatch {
         /// The file system.
         objset: ObjsetId,
         /// The directory.

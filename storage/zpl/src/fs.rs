@@ -9,49 +9,49 @@ use parking_lot::RwLockReadGuard;
 use units::ObjectId;
 use zap::Zap;
 
-use crate::attributes::Fault;
-use crate::locks::Locks;
-use crate::overlay::Overlay;
-use crate::recent::Recent;
-use crate::replay::{self, Replayed};
-use crate::schema::Schema;
-use crate::{Attributes, Error, Master, Node, Result};
+use crate::attributes::AttributeError;
+use crate::locks::FileLocks;
+use crate::log_overlay::LogOverlay;
+use crate::replay::{self, ReplaySummary};
+use crate::sa_schema::SaSchema;
+use crate::zap_cache::ZapCache;
+use crate::{Error, Inode, MasterNode, Result, ZnodeAttributes};
 
 /// What a caller wants to see. The default shows everything that is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct FsOptions {
     /// Show POSIX ACLs among the extended attributes (the dataset's property `acltype=posix`).
     pub posix_acls: bool,
     /// Show extended attributes of users (the dataset's property `xattr` is not `off`).
     pub user_xattrs: bool,
     /// The dataset was received redacted (its property `redact_snaps` is set): holes in files are
     /// errors, as what was left out looks the same.
-    pub redacted: bool,
+    pub is_redacted: bool,
     /// The largest block that files get (the dataset's property `recordsize`), bytes.
     pub record_size: u32,
 }
 
-impl Default for Options {
+impl Default for FsOptions {
     fn default() -> Self {
-        Self { posix_acls: true, user_xattrs: true, redacted: false, record_size: 128 << 10 }
+        Self { posix_acls: true, user_xattrs: true, is_redacted: false, record_size: 128 << 10 }
     }
 }
 
 /// A file system. Cheap to clone.
 #[derive(Clone)]
 pub struct Fs {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<FsInner>,
 }
 
 /// What all clones of a file system share.
-pub(crate) struct Inner {
+pub(crate) struct FsInner {
     pub(crate) objset: Objset,
-    pub(crate) master: Master,
-    pub(crate) schema: Arc<Schema>,
-    pub(crate) options: Options,
-    pub(crate) overlay: Overlay,
-    pub(crate) tables: Recent,
-    pub(crate) locks: Locks,
+    pub(crate) master: MasterNode,
+    pub(crate) schema: Arc<SaSchema>,
+    pub(crate) options: FsOptions,
+    pub(crate) log_overlay: LogOverlay,
+    pub(crate) zap_cache: ZapCache,
+    pub(crate) locks: FileLocks,
 }
 
 impl Fs {
@@ -59,21 +59,29 @@ impl Fs {
     /// it in memory, as an import would replay them; without it the last txg shows as it is.
     pub fn open(
         objset: Objset,
-        options: Options,
+        options: FsOptions,
         log: Option<&mut zil::Records>,
-    ) -> Result<(Self, Replayed)> {
+    ) -> Result<(Self, ReplaySummary)> {
         if objset.header().kind != ObjsetKind::Filesystem {
-            return Err(Error::NotFiles { objset: objset.id() });
+            return Err(Error::NotFilesystem { objset: objset.id() });
         }
-        let master = Master::read(&objset)?;
-        let schema = Arc::new(Schema::read(&objset, master.version, master.attributes)?);
-        let overlay = Overlay::default();
-        let tables = Recent::default();
-        let locks = Locks::default();
-        let mut inner = Inner { objset, master, schema, options, overlay, tables, locks };
+        let master = MasterNode::read(&objset)?;
+        let schema = Arc::new(SaSchema::read(&objset, master.version, master.sa_master)?);
+        let overlay = LogOverlay::default();
+        let tables = ZapCache::default();
+        let locks = FileLocks::default();
+        let mut inner = FsInner {
+            objset,
+            master,
+            schema,
+            options,
+            log_overlay: overlay,
+            zap_cache: tables,
+            locks,
+        };
         let replayed = match log {
-            Some(log) => replay::apply(&mut inner, log),
-            None => Replayed::default(),
+            Some(log) => replay::apply_log(&mut inner, log),
+            None => ReplaySummary::default(),
         };
         Ok((Self { inner: Arc::new(inner) }, replayed))
     }
@@ -84,35 +92,35 @@ impl Fs {
     }
 
     /// What the master node says.
-    pub fn master(&self) -> &Master {
+    pub fn master(&self) -> &MasterNode {
         &self.inner.master
     }
 
     /// What the caller wants to see.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> FsOptions {
         self.inner.options
     }
 
     /// The topmost directory.
-    pub fn root(&self) -> Result<Node> {
-        self.node(self.inner.master.root)
+    pub fn root(&self) -> Result<Inode> {
+        self.inode(self.inner.master.root)
     }
 
     /// The file of that number.
-    pub fn node(&self, id: ObjectId) -> Result<Node> {
-        Node::open(self.clone(), id)
+    pub fn inode(&self, id: ObjectId) -> Result<Inode> {
+        Inode::open(self.clone(), id)
     }
 
     /// What there is to know of a file by its number: cheaper than opening it.
-    pub fn attributes(&self, id: ObjectId) -> Result<Attributes> {
-        let _guard = self.inner.guard(id);
+    pub fn attributes(&self, id: ObjectId) -> Result<ZnodeAttributes> {
+        let _guard = self.inner.read_lock(id);
         self.inner.attributes(id)
     }
 
     /// Files that were removed while they were open and still take space, streamed to `visit`
     /// until it says false.
-    pub fn unlinked(&self, visit: &mut dyn FnMut(ObjectId) -> bool) -> Result<()> {
-        let table = self.inner.master.unlinked;
+    pub fn for_each_unlinked(&self, visit: &mut dyn FnMut(ObjectId) -> bool) -> Result<()> {
+        let table = self.inner.master.unlinked_set;
         if !table.exists() {
             return Ok(());
         }
@@ -127,8 +135,8 @@ impl Fs {
 
     /// The domains that the upper halves of owners and groups refer to, with their indexes: SIDs
     /// of Windows, without their last number.
-    pub fn domains(&self) -> Result<Vec<(u64, String)>> {
-        let id = self.inner.master.domains;
+    pub fn fuid_domains(&self) -> Result<Vec<(u64, String)>> {
+        let id = self.inner.master.fuid_table;
         if !id.exists() {
             return Ok(Vec::new());
         }
@@ -137,7 +145,7 @@ impl Fs {
         let size = ondisk::Reader::new("FUID table size", object.bonus(), object.bonus_order())
             .u64()
             .map_err(corrupt)?;
-        let size = size.min(LARGEST_DOMAINS);
+        let size = size.min(MAX_FUID_TABLE);
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         if bytes.is_empty() {
             return Ok(Vec::new());
@@ -150,43 +158,43 @@ impl Fs {
 }
 
 /// The table of domains is small; a damaged size must not ask for all memory.
-const LARGEST_DOMAINS: u64 = 16 << 20;
+const MAX_FUID_TABLE: u64 = 16 << 20;
 
-impl Inner {
+impl FsInner {
     /// Says of which file a fault is.
-    pub(crate) fn fault(&self, object: ObjectId, fault: Fault) -> Error {
+    pub(crate) fn attribute_error(&self, object: ObjectId, fault: AttributeError) -> Error {
         let objset = self.objset.id();
         match fault {
-            Fault::Format(why) => Error::Corrupt { objset, object, why },
-            Fault::Rule(rule) => Error::Rule { objset, object, rule },
-            Fault::Dmu(why) => why.into(),
+            AttributeError::Format(why) => Error::Corrupt { objset, object, why },
+            AttributeError::Rule(rule) => Error::Malformed { objset, object, rule },
+            AttributeError::Dmu(why) => why.into(),
         }
     }
 
     /// The attributes of a file, as the log leaves them if there is one.
-    pub(crate) fn attributes(&self, id: ObjectId) -> Result<Attributes> {
-        match self.overlay.get(id) {
-            Some(change) if change.is_gone => Err(self.gone(id)),
+    pub(crate) fn attributes(&self, id: ObjectId) -> Result<ZnodeAttributes> {
+        match self.log_overlay.get(id) {
+            Some(change) if change.is_removed => Err(self.not_found(id)),
             Some(change) => Ok(change.attributes),
             None => {
                 let object = self.objset.object(id)?;
-                Attributes::of(object.dnode(), &|| object.spill(), &self.schema)
-                    .map_err(|fault| self.fault(id, fault))
+                ZnodeAttributes::from_dnode(object.dnode(), &|| object.spill(), &self.schema)
+                    .map_err(|fault| self.attribute_error(id, fault))
             }
         }
     }
 
     /// The table of a directory.
-    pub(crate) fn table(&self, dir: ObjectId) -> Result<Zap> {
-        self.tables.find(dir, || Ok(Zap::open(self.objset.object(dir)?)?))
+    pub(crate) fn open_zap(&self, dir: ObjectId) -> Result<Zap> {
+        self.zap_cache.get_or_open(dir, || Ok(Zap::open(self.objset.object(dir)?)?))
     }
 
     /// Keeps a file of a live object set as it is. Nobody takes two.
-    pub(crate) fn guard(&self, id: ObjectId) -> Option<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn read_lock(&self, id: ObjectId) -> Option<RwLockReadGuard<'_, ()>> {
         if self.objset.is_writable() { self.locks.read(id) } else { None }
     }
 
-    pub(crate) fn gone(&self, object: ObjectId) -> Error {
-        Error::Gone { objset: self.objset.id(), object }
+    pub(crate) fn not_found(&self, object: ObjectId) -> Error {
+        Error::NotFound { objset: self.objset.id(), object }
     }
 }

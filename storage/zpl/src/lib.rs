@@ -12,47 +12,48 @@
     deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
-mod account;
+mod accounting;
 mod acl;
 mod attributes;
-mod begin;
-mod birth;
 mod create;
 mod dir;
 mod error;
 mod fs;
-mod layouts;
+mod inode;
 mod locks;
-mod master;
-mod node;
-mod overlay;
-mod posix;
+mod log_overlay;
+mod master_node;
+mod new_znode;
+mod posix_acl;
 mod quota;
-mod recent;
 mod replay;
-mod schema;
-mod sheet;
-mod trivial;
+mod sa_layouts;
+mod sa_schema;
+mod sa_table;
+mod transactions;
+mod trivial_acl;
 mod writer;
 mod xattr;
+mod zap_cache;
 
-pub use account::{Counting, account};
-pub use acl::Acl;
-pub use attributes::{Attributes, Kind, flags_of_linux};
-pub use begin::{Begin, Caller, Need, Promise};
-pub use create::{NewFs, create};
-pub use dir::{Cursor, Entry};
+pub use accounting::{AccountingMode, update_accounting};
+pub use acl::Nfs4Acl;
+pub use attributes::{FileType, ZnodeAttributes, from_linux_flags};
+pub use create::{FsCreateOptions, create_fs};
+pub use dir::{DirCursor, DirEntry};
 pub use error::Error;
-pub use fs::{Fs, Options};
-pub use master::{Case, Master};
-pub use node::Node;
+pub use fs::{Fs, FsOptions};
+pub use inode::Inode;
+pub use master_node::{CaseSensitivity, MasterNode};
 pub use quota::{
-    Limit, Owner, has_quotas, has_unlinked, is_over_quota, quota_of, set_quota, used_by,
+    QuotaLimit, QuotaOwner, has_quotas, has_unlinked_files, is_over_quota, read_quota, read_usage,
+    set_quota,
 };
-pub use replay::Replayed;
+pub use replay::ReplaySummary;
+pub use transactions::{Credentials, LogRecord, SpaceNeed, Transactions};
 pub use writer::{
-    Atime, Made, Move, MoveKind, New, Position, Set, Settings, Stretch, Writer, XattrMode,
-    can_repeat, without_set_id,
+    AtimeMode, CloneRange, CreatedInode, FsWriter, NewInode, RenameMode, RenameRequest,
+    SetAttributes, WriteOffset, WriteSettings, XattrMode, is_repeatable, without_setid,
 };
 pub use xattr::Xattr;
 

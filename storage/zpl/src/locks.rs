@@ -16,57 +16,57 @@ const STRIPES: usize = 1024;
 
 /// The locks of a file system.
 #[derive(Debug)]
-pub(crate) struct Locks {
+pub(crate) struct FileLocks {
     stripes: Box<[RwLock<()>]>,
     tree: Mutex<()>,
     unlinked: Mutex<()>,
 }
 
-impl Default for Locks {
+impl Default for FileLocks {
     fn default() -> Self {
         let stripes = std::iter::repeat_with(RwLock::default).take(STRIPES).collect();
         Self { stripes, tree: Mutex::default(), unlinked: Mutex::default() }
     }
 }
 
-impl Locks {
+impl FileLocks {
     /// The file stays as it is while this lives.
     pub(crate) fn read(&self, id: ObjectId) -> Option<RwLockReadGuard<'_, ()>> {
-        self.stripes.get(stripe(id)).map(RwLock::read)
+        self.stripes.get(stripe_of(id)).map(RwLock::read)
     }
 
     /// Only the holder may read or change the files.
     pub(crate) fn write(&self, files: &[ObjectId]) -> Vec<RwLockWriteGuard<'_, ()>> {
-        let mut wanted: Vec<usize> = files.iter().copied().map(stripe).collect();
+        let mut wanted: Vec<usize> = files.iter().copied().map(stripe_of).collect();
         wanted.sort_unstable();
         wanted.dedup();
         wanted.iter().filter_map(|at| self.stripes.get(*at)).map(RwLock::write).collect()
     }
 
     /// No directory moves elsewhere while this lives.
-    pub(crate) fn tree(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_tree(&self) -> MutexGuard<'_, ()> {
         self.tree.lock()
     }
 
     /// Only the holder may change the set of unlinked files.
-    pub(crate) fn unlinked(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_unlinked_set(&self) -> MutexGuard<'_, ()> {
         self.unlinked.lock()
     }
 }
 
 /// Neighbours go to different stripes.
-fn stripe(id: ObjectId) -> usize {
+fn stripe_of(id: ObjectId) -> usize {
     usize::try_from(id.get()).unwrap_or(usize::MAX) % STRIPES
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Locks, STRIPES};
+    use super::{FileLocks, STRIPES};
     use units::ObjectId;
 
     #[test]
     fn files_of_one_stripe_are_locked_once() {
-        let locks = Locks::default();
+        let locks = FileLocks::default();
         let far = ObjectId::new(7 + STRIPES as u64);
         let held = locks.write(&[far, ObjectId::new(9), ObjectId::new(7)]);
         assert_eq!(held.len(), 2);

@@ -12,11 +12,11 @@ use txg::Tx;
 use units::ObjectId;
 use zap::{NewTable, Zap};
 
-use crate::{Master, Result};
+use crate::{MasterNode, Result};
 
 /// What an owner is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner {
+pub enum QuotaOwner {
     /// A user, by number.
     User(u64),
     /// A group, by number.
@@ -27,7 +27,7 @@ pub enum Owner {
 
 /// What an owner may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limit {
+pub enum QuotaLimit {
     /// So many bytes; 0: as many as there are.
     Bytes(u64),
     /// So many objects; 0: as many as there are.
@@ -36,16 +36,16 @@ pub enum Limit {
 
 /// The tables of the master node in which limits of bytes and of objects stand, and where it is
 /// told what is used.
-const QUOTAS: [(&str, &str, SpecialObject); 3] = [
+const QUOTA_TABLES: [(&str, &str, SpecialObject); 3] = [
     ("userquota@", "userobjquota@", SpecialObject::UserUsed),
     ("groupquota@", "groupobjquota@", SpecialObject::GroupUsed),
     ("projectquota@", "projectobjquota@", SpecialObject::ProjectUsed),
 ];
 
-impl Owner {
+impl QuotaOwner {
     /// Where its limits stand and what it uses is told, and its number.
-    fn tables(self) -> ((&'static str, &'static str, SpecialObject), u64) {
-        let [users, groups, projects] = QUOTAS;
+    fn quota_tables(self) -> ((&'static str, &'static str, SpecialObject), u64) {
+        let [users, groups, projects] = QUOTA_TABLES;
         match self {
             Self::User(id) => (users, id),
             Self::Group(id) => (groups, id),
@@ -58,16 +58,16 @@ impl Owner {
 pub fn set_quota(
     objset: &Objset,
     tx: &Tx,
-    owner: Owner,
-    limit: Limit,
+    owner: QuotaOwner,
+    limit: QuotaLimit,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
-    let ((of_bytes, of_objects, _), id) = owner.tables();
+    let ((of_bytes, of_objects, _), id) = owner.quota_tables();
     let (name, most) = match limit {
-        Limit::Bytes(most) => (of_bytes, most),
-        Limit::Objects(most) => (of_objects, most),
+        QuotaLimit::Bytes(most) => (of_bytes, most),
+        QuotaLimit::Objects(most) => (of_objects, most),
     };
-    let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
+    let master = Zap::open(objset.object(crate::master_node::MASTER_NODE)?)?;
     let table = match master.lookup_u64(name.as_bytes())? {
         Some(table) => Zap::open(objset.object(ObjectId::new(table))?)?,
         None if most == 0 => return Ok(()),
@@ -87,9 +87,9 @@ pub fn set_quota(
 }
 
 /// What an owner may use, in bytes or in objects; 0: as much as there is.
-pub fn quota_of(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
-    let ((of_bytes, of_objects, _), id) = owner.tables();
-    let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
+pub fn read_quota(objset: &Objset, owner: QuotaOwner, objects: bool) -> Result<u64> {
+    let ((of_bytes, of_objects, _), id) = owner.quota_tables();
+    let master = Zap::open(objset.object(crate::master_node::MASTER_NODE)?)?;
     let name = if objects { of_objects } else { of_bytes };
     let Some(table) = master.lookup_u64(name.as_bytes())? else { return Ok(0) };
     let table = Zap::open(objset.object(ObjectId::new(table))?)?;
@@ -97,8 +97,8 @@ pub fn quota_of(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
 }
 
 /// What an owner uses as of the last group that was written, in bytes or in objects.
-pub fn used_by(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
-    let ((_, _, which), id) = owner.tables();
+pub fn read_usage(objset: &Objset, owner: QuotaOwner, objects: bool) -> Result<u64> {
+    let ((_, _, which), id) = owner.quota_tables();
     let Some(used) = objset.special_object(which).map(Zap::open).transpose()? else { return Ok(0) };
     let name = if objects { format!("obj-{id:x}") } else { format!("{id:x}") };
     Ok(used.lookup_u64(name.as_bytes())?.unwrap_or(0))
@@ -106,8 +106,8 @@ pub fn used_by(objset: &Objset, owner: Owner, objects: bool) -> Result<u64> {
 
 /// Whether a file system has quotas of owners at all.
 pub fn has_quotas(objset: &Objset) -> Result<bool> {
-    let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
-    for (bytes, objects, _) in QUOTAS {
+    let master = Zap::open(objset.object(crate::master_node::MASTER_NODE)?)?;
+    for (bytes, objects, _) in QUOTA_TABLES {
         for name in [bytes, objects] {
             if master.lookup_u64(name.as_bytes())?.is_some() {
                 return Ok(true);
@@ -119,8 +119,8 @@ pub fn has_quotas(objset: &Objset) -> Result<bool> {
 
 /// Whether there are files without a name, which still take room: somebody has them open, or they are
 /// on their way out.
-pub fn has_unlinked(objset: &Objset) -> Result<bool> {
-    let table = Master::read(objset)?.unlinked;
+pub fn has_unlinked_files(objset: &Objset) -> Result<bool> {
+    let table = MasterNode::read(objset)?.unlinked_set;
     if !table.exists() {
         return Ok(false);
     }
@@ -130,8 +130,8 @@ pub fn has_unlinked(objset: &Objset) -> Result<bool> {
 /// Whether one of these owners (user, group, project) has used up what they may. `objects`: whether
 /// they are to have one file more.
 pub fn is_over_quota(objset: &Objset, owners: [Option<u64>; 3], objects: bool) -> Result<bool> {
-    let master = Zap::open(objset.object(crate::master::OBJECT)?)?;
-    for ((of_bytes, of_objects, which), owner) in QUOTAS.into_iter().zip(owners) {
+    let master = Zap::open(objset.object(crate::master_node::MASTER_NODE)?)?;
+    for ((of_bytes, of_objects, which), owner) in QUOTA_TABLES.into_iter().zip(owners) {
         let Some(owner) = owner else { continue };
         let Some(used) = objset.special_object(which).map(Zap::open).transpose()? else { continue };
         let owner = format!("{owner:x}");

@@ -14,101 +14,103 @@ use ondisk::nvlist::{Nvlist, Value};
 use ondisk::sa::Attribute;
 use units::ObjectId;
 
-use crate::attributes::{Fault, sa_bytes};
-use crate::fs::Inner;
-use crate::{Error, Node, Options, Result};
+use crate::attributes::{AttributeError, sa_bytes};
+use crate::fs::FsInner;
+use crate::{Error, FsOptions, Inode, Result};
 
 /// An extended attribute: where its value is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Xattr {
     /// Its name, as Linux lists it.
     pub name: Vec<u8>,
-    place: Place,
+    location: XattrLocation,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Place {
-    Here(Vec<u8>),
-    File(ObjectId),
+enum XattrLocation {
+    Sa(Vec<u8>),
+    Dir(ObjectId),
 }
 
 /// Linux refuses larger ones; so does memory here.
-const LARGEST: u64 = 64 << 20;
+const MAX_XATTR_SIZE: u64 = 64 << 20;
 
-impl Node {
+impl Inode {
     /// The extended attributes that Linux would list, in the order of their names.
     pub fn xattrs(&self) -> Result<Vec<Xattr>> {
-        self.now(Self::xattrs_now)
+        self.with_current(Self::xattrs_locked)
     }
 
-    fn xattrs_now(&self) -> Result<Vec<Xattr>> {
+    fn xattrs_locked(&self) -> Result<Vec<Xattr>> {
         let inner = &*self.fs().inner;
         let mut found = BTreeMap::new();
         let dir = self.attributes().xattr_dir;
         if dir.exists() {
             inner.read_dir(dir, None, &mut |entry| {
-                if let Some(name) = shown(entry.name, inner.options) {
-                    found.insert(name, Place::File(entry.object));
+                if let Some(name) = linux_name(entry.name, inner.options) {
+                    found.insert(name, XattrLocation::Dir(entry.object));
                 }
                 true
             })?;
         }
         // where a name is in both places, this one wins
         for (name, value) in self.sa_xattrs()? {
-            if let Some(name) = shown(name, inner.options) {
-                found.insert(name, Place::Here(value));
+            if let Some(name) = linux_name(name, inner.options) {
+                found.insert(name, XattrLocation::Sa(value));
             }
         }
-        Ok(found.into_iter().map(|(name, place)| Xattr { name, place }).collect())
+        Ok(found.into_iter().map(|(name, place)| Xattr { name, location: place }).collect())
     }
 
     /// The value of an extended attribute by its name as Linux lists it.
     pub fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.fs().inner.judge_xattr(self.id(), name)?;
-        self.now(|node| {
-            let mut all = node.xattrs_now()?.into_iter();
-            all.find(|xattr| xattr.name == name).map(|found| node.value_now(found)).transpose()
+        self.fs().inner.check_xattr_name(self.id(), name)?;
+        self.with_current(|node| {
+            let mut all = node.xattrs_locked()?.into_iter();
+            all.find(|xattr| xattr.name == name)
+                .map(|found| node.xattr_value_locked(found))
+                .transpose()
         })
     }
 
     /// The value of an extended attribute that was listed.
     pub fn xattr_value(&self, xattr: Xattr) -> Result<Vec<u8>> {
-        self.now(|node| node.value_now(xattr))
+        self.with_current(|node| node.xattr_value_locked(xattr))
     }
 
-    fn value_now(&self, xattr: Xattr) -> Result<Vec<u8>> {
-        let id = match xattr.place {
-            Place::Here(value) => return Ok(value),
-            Place::File(id) => id,
+    fn xattr_value_locked(&self, xattr: Xattr) -> Result<Vec<u8>> {
+        let id = match xattr.location {
+            XattrLocation::Sa(value) => return Ok(value),
+            XattrLocation::Dir(id) => id,
         };
-        let file = self.hidden(id)?;
+        let file = self.load_hidden(id)?;
         let size = file.attributes().size;
-        if size > LARGEST {
-            let rule = Fault::Rule("an extended attribute has at most 64 MiB");
-            return Err(self.fs().inner.fault(id, rule));
+        if size > MAX_XATTR_SIZE {
+            let rule = AttributeError::Rule("an extended attribute has at most 64 MiB");
+            return Err(self.fs().inner.attribute_error(id, rule));
         }
         let mut value = vec![0; usize::try_from(size).unwrap_or(0)];
-        let count = file.read_now(0, &mut value)?;
+        let count = file.read_locked(0, &mut value)?;
         value.truncate(count);
         Ok(value)
     }
 
     fn sa_xattrs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-        match self.change().and_then(|change| change.xattrs.as_ref()) {
+        match self.overlay().and_then(|change| change.xattrs.as_ref()) {
             Some(changed) => Ok(changed.clone()),
             None => self.fs().inner.stored_sa_xattrs(self.id(), self.object()),
         }
     }
 }
 
-impl Inner {
+impl FsInner {
     /// Whether a file can have an extended attribute of a name.
-    pub(crate) fn judge_xattr(&self, object: ObjectId, name: &[u8]) -> Result<()> {
+    pub(crate) fn check_xattr_name(&self, object: ObjectId, name: &[u8]) -> Result<()> {
         let objset = self.objset.id();
-        match judge(name, self.options) {
+        match check_name(name, self.options) {
             None => Ok(()),
-            Some(Flaw::Foreign(rule)) => Err(Error::NotSupported { objset, object, rule }),
-            Some(Flaw::Ambiguous(rule)) => Err(Error::Invalid { objset, object, rule }),
+            Some(NameError::Unsupported(rule)) => Err(Error::NotSupported { objset, object, rule }),
+            Some(NameError::Ambiguous(rule)) => Err(Error::Invalid { objset, object, rule }),
         }
     }
 
@@ -120,17 +122,17 @@ impl Inner {
     ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         let Some(object) = object else { return Ok(BTreeMap::new()) };
         let packed = sa_bytes(object, &self.schema, Attribute::Dxattr)
-            .map_err(|fault| self.fault(id, fault))?;
+            .map_err(|fault| self.attribute_error(id, fault))?;
         let Some((packed, _)) = packed.filter(|packed| !packed.0.is_empty()) else {
             return Ok(BTreeMap::new());
         };
-        let list = Nvlist::decode(&packed).map_err(|why| self.fault(id, why.into()))?;
-        Ok(pairs(&list).map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+        let list = Nvlist::decode(&packed).map_err(|why| self.attribute_error(id, why.into()))?;
+        Ok(xattr_pairs(&list).map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
     }
 }
 
 /// The extended attributes in a list of them: names and values.
-pub(crate) fn pairs(list: &Nvlist) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(crate) fn xattr_pairs(list: &Nvlist) -> impl Iterator<Item = (&[u8], &[u8])> {
     list.iter_bytes().filter_map(|(name, value)| match value {
         Value::Bytes(bytes) | Value::U8s(bytes) => Some((name, bytes.as_slice())),
         _ => None,
@@ -138,65 +140,65 @@ pub(crate) fn pairs(list: &Nvlist) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// What begins so has a namespace: Linux's, or FreeBSD's own.
-const SPACES: [&[u8]; 5] = [b"user.", b"trusted.", b"security.", b"system.", b"freebsd:"];
-const USER: &[u8] = b"user.";
+const NAMESPACES: [&[u8]; 5] = [b"user.", b"trusted.", b"security.", b"system.", b"freebsd:"];
+const USER_NAMESPACE: &[u8] = b"user.";
 /// All that there is of `system.`.
-const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+const POSIX_ACL_NAMES: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 /// Why there can be no attribute of a name.
-enum Flaw {
+enum NameError {
     /// There is no such namespace, or it is off.
-    Foreign(&'static str),
+    Unsupported(&'static str),
     /// Another one may be had under the name.
     Ambiguous(&'static str),
 }
 
-fn has_space(name: &[u8]) -> bool {
-    SPACES.iter().any(|space| name.starts_with(space))
+fn has_namespace(name: &[u8]) -> bool {
+    NAMESPACES.iter().any(|space| name.starts_with(space))
 }
 
-fn judge(name: &[u8], options: Options) -> Option<Flaw> {
-    if ACLS.contains(&name) {
+fn check_name(name: &[u8], options: FsOptions) -> Option<NameError> {
+    if POSIX_ACL_NAMES.contains(&name) {
         return None;
     }
-    let spaces = [USER, b"trusted.", b"security."];
+    let spaces = [USER_NAMESPACE, b"trusted.", b"security."];
     let Some(rest) = spaces.iter().find_map(|space| name.strip_prefix(*space)) else {
         let rule = "an extended attribute is one of user, trusted or security, or a POSIX ACL";
-        return Some(Flaw::Foreign(rule));
+        return Some(NameError::Unsupported(rule));
     };
-    let is_users = name.starts_with(USER);
-    if rest.is_empty() || (is_users && has_space(rest)) {
+    let is_users = name.starts_with(USER_NAMESPACE);
+    if rest.is_empty() || (is_users && has_namespace(rest)) {
         let rule = "a name has one namespace, and something behind it";
-        return Some(Flaw::Ambiguous(rule));
+        return Some(NameError::Ambiguous(rule));
     }
     let rule = "attributes of users are off here (xattr=off)";
-    (is_users && !options.user_xattrs).then_some(Flaw::Foreign(rule))
+    (is_users && !options.user_xattrs).then_some(NameError::Unsupported(rule))
 }
 
 /// Under which name other systems keep what Linux calls so, if they do.
-pub(crate) fn name_elsewhere(name: &[u8]) -> Option<&[u8]> {
-    name.strip_prefix(USER).filter(|rest| !has_space(rest))
+pub(crate) fn foreign_name(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(USER_NAMESPACE).filter(|rest| !has_namespace(rest))
 }
 
 /// The name under which Linux lists an attribute, if it does.
-fn shown(name: Vec<u8>, options: Options) -> Option<Vec<u8>> {
-    if ACLS.contains(&name.as_slice()) {
+fn linux_name(name: Vec<u8>, options: FsOptions) -> Option<Vec<u8>> {
+    if POSIX_ACL_NAMES.contains(&name.as_slice()) {
         return options.posix_acls.then_some(name);
     }
-    let name = if has_space(&name) { name } else { [USER, &name[..]].concat() };
-    judge(&name, options).is_none().then_some(name)
+    let name = if has_namespace(&name) { name } else { [USER_NAMESPACE, &name[..]].concat() };
+    check_name(&name, options).is_none().then_some(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
-    use crate::Options;
+    use super::linux_name;
+    use crate::FsOptions;
 
     #[test]
     fn names_show_as_linux_lists_them() {
-        let all = Options::default();
-        let none = Options { posix_acls: false, user_xattrs: false, ..Options::default() };
-        let see = |name: &[u8], options| shown(name.to_vec(), options);
+        let all = FsOptions::default();
+        let none = FsOptions { posix_acls: false, user_xattrs: false, ..FsOptions::default() };
+        let see = |name: &[u8], options| linux_name(name.to_vec(), options);
         assert_eq!(see(b"user.a", all), Some(b"user.a".to_vec()));
         assert_eq!(see(b"SUNWattr", all), Some(b"user.SUNWattr".to_vec()));
         assert_eq!(see(b"freebsd:system:x", all), None);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use engine::files::{Content, Time};
-use engine::pool::{Credentials, NewInode, OpenFileSystem, Pool, Position};
+use engine::pool::{Credentials, NewInode, OpenFileSystem, Pool, WriteOffset};
 use units::ObjectId;
 
 use crate::figure::{tell, turns};
@@ -160,7 +160,7 @@ impl Scene {
             self.mib,
             || self.held.sync().map_err(|why| why.to_string()),
             |at, _| {
-                let position = Position::At(at << 20);
+                let position = WriteOffset::At(at << 20);
                 let written = self.files.write(&by, file, position, self.piece(at));
                 written.map(|_| ()).map_err(|why| why.to_string())
             },

@@ -17,7 +17,7 @@ use units::{Guid, ObjectId, ObjsetId};
 use zap::Zap;
 use zil::Records;
 use zio::Source;
-use zpl::{Fs, Kind, Node};
+use zpl::{FileType, Fs, Inode};
 use zvol::Volume;
 
 use crate::hostile::{Hostile, Plan};
@@ -237,9 +237,9 @@ impl Eye<'_> {
         match objset.header().kind {
             ondisk::objset::Kind::Filesystem => {
                 let _ = self.noted(name, Owners::read(&objset));
-                let opened = Fs::open(objset, zpl::Options::default(), Some(&mut log));
+                let opened = Fs::open(objset, zpl::FsOptions::default(), Some(&mut log));
                 let Some((fs, replayed)) = self.noted(name, opened) else { return };
-                if let Some((_, why)) = replayed.failed {
+                if let Some((_, why)) = replayed.failed_record {
                     self.fault(name, &why);
                 }
                 self.files(name, &fs);
@@ -257,8 +257,8 @@ impl Eye<'_> {
     }
 
     fn files(&mut self, name: &str, fs: &Fs) {
-        let _ = fs.domains();
-        let unlinked = fs.unlinked(&mut |id| {
+        let _ = fs.fuid_domains();
+        let unlinked = fs.for_each_unlinked(&mut |id| {
             let _ = fs.attributes(id);
             true
         });
@@ -272,7 +272,7 @@ impl Eye<'_> {
         &mut self,
         name: &str,
         fs: &Fs,
-        node: &Node,
+        node: &Inode,
         path: &str,
         above: &mut HashSet<ObjectId>,
     ) {
@@ -285,7 +285,7 @@ impl Eye<'_> {
         if let Some(shown) = self.noted(name, shown) {
             self.seen.shown.insert(format!("{name}:/{path}"), shown);
         }
-        if node.attributes().kind != Kind::Directory || !above.insert(node.id()) {
+        if node.attributes().kind != FileType::Directory || !above.insert(node.id()) {
             return;
         }
         let mut entries = Vec::new();
@@ -298,14 +298,14 @@ impl Eye<'_> {
             let shown = String::from_utf8_lossy(&entry.name).into_owned();
             let below = if path.is_empty() { shown } else { format!("{path}/{shown}") };
             let _ = self.noted(name, fs.lookup(node, &entry.name));
-            if let Some(child) = self.noted(name, fs.node(entry.object)) {
+            if let Some(child) = self.noted(name, fs.inode(entry.object)) {
                 self.tree(name, fs, &child, &below, above);
             }
         }
         above.remove(&node.id());
     }
 
-    fn describe(&mut self, node: &Node) -> zpl::Result<String> {
+    fn describe(&mut self, node: &Inode) -> zpl::Result<String> {
         let a = node.attributes();
         let _ = node.acl();
         let mut out = vec![format!(
@@ -315,13 +315,13 @@ impl Eye<'_> {
             a.mode,
             a.uid,
             a.gid,
-            a.links,
+            a.nlink,
             a.size,
             a.mtime
         )];
         match a.kind {
-            Kind::Symlink => out.push(format!("-> {:?}", node.readlink()?)),
-            Kind::File => out.push(self.content(node)?),
+            FileType::Symlink => out.push(format!("-> {:?}", node.read_link()?)),
+            FileType::File => out.push(self.content(node)?),
             _ => {}
         }
         for xattr in node.xattrs()? {
@@ -333,7 +333,7 @@ impl Eye<'_> {
     }
 
     /// As the manifests have it: a digest, or of a large file its ranges of data.
-    fn content(&mut self, node: &Node) -> zpl::Result<String> {
+    fn content(&mut self, node: &Inode) -> zpl::Result<String> {
         let size = node.attributes().size;
         let mut read = |at, into: &mut [u8]| node.read(at, into);
         if size <= LARGE {

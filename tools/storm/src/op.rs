@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engine::files::{FileType, Time};
 use engine::pool::{
-    Credentials, MoveKind, NewDataset, NewInode, OpenFileSystem, Pool, Position, RenameRequest,
-    SetAttributes as Attrs, Stretch, XattrMode,
+    CloneRange, Credentials, NewDataset, NewInode, OpenFileSystem, Pool, RenameMode, RenameRequest,
+    SetAttributes as Attrs, WriteOffset, XattrMode,
 };
 use units::ObjectId;
 
@@ -217,7 +217,7 @@ impl Hand {
         let (dir, name) = self.place(path)?;
         let name_it = || {
             let file = self.live.create_tmpfile(&self.caller(), dir, &NewInode::default())?.ino;
-            self.live.write(&self.caller(), ObjectId::new(file), Position::At(0), bytes)?;
+            self.live.write(&self.caller(), ObjectId::new(file), WriteOffset::At(0), bytes)?;
             self.live.link(&self.caller(), ObjectId::new(file), dir, name)?;
             self.live.release_file(ObjectId::new(file))
         };
@@ -233,13 +233,14 @@ impl Hand {
             let mut bytes = vec![0; usize::try_from(source.stat().size).unwrap_or(0)];
             source.content().read(0, &mut bytes)?;
             let length = source.stat().size;
-            let stretch = Stretch { from, start: 0, to, at: 0, length };
+            let stretch =
+                CloneRange { source: from, source_offset: 0, target: to, target_offset: 0, length };
             let done = self.live.clone_blocks(&self.caller(), &stretch)?;
             let rest = &bytes[usize::try_from(done).unwrap_or(0)..];
             if rest.is_empty() {
                 return Ok(());
             }
-            self.live.write(&self.caller(), to, Position::At(done), rest).map(drop)
+            self.live.write(&self.caller(), to, WriteOffset::At(done), rest).map(drop)
         };
         share().map_err(|why: engine::files::Error| why.to_string())
     }
@@ -268,11 +269,11 @@ impl Hand {
             }
             Act::Write { path, at, length, seed } => {
                 let bytes = content(*seed, *length);
-                live.write(&caller, self.find(path)?, Position::At(*at), &bytes).map(drop)
+                live.write(&caller, self.find(path)?, WriteOffset::At(*at), &bytes).map(drop)
             }
             Act::Append { path, length, seed } => {
                 let bytes = content(*seed, *length);
-                live.write(&caller, self.find(path)?, Position::End, &bytes).map(drop)
+                live.write(&caller, self.find(path)?, WriteOffset::End, &bytes).map(drop)
             }
             Act::Truncate { path, size } => {
                 let set = Attrs { size: Some(*size), ..Attrs::default() };
@@ -281,7 +282,7 @@ impl Hand {
             Act::Punch { path, from, to } => live.punch_hole(&caller, self.find(path)?, *from..*to),
             Act::Rename { from, to } => {
                 let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
-                let kind = MoveKind::Replace;
+                let kind = RenameMode::Replace;
                 live.rename(&caller, &RenameRequest { from_dir, from, to_dir, to, mode: kind })
             }
             Act::Unlink { path } => {

@@ -12,7 +12,7 @@ use device::{Device, Memory};
 use engine::dataset::DatasetQuery;
 use engine::files::{File, FileSystemReader, FileType, Time};
 use engine::pool::{
-    Credentials, Environment, ImportOptions, OpenFileSystem, Pool, Position, SetAttributes,
+    Credentials, Environment, ImportOptions, OpenFileSystem, Pool, SetAttributes, WriteOffset,
     import_devices_with,
 };
 use engine::{OpenOptions, RescuePool};
@@ -297,7 +297,7 @@ fn change_one(live: &OpenFileSystem, path: &[u8], way: usize, seed: u64) -> Resu
         }
         1 => {
             let bytes = content(seed, 20_000);
-            live.write(&by, id, Position::At(size / 3), &bytes).map(drop).map_err(said)
+            live.write(&by, id, WriteOffset::At(size / 3), &bytes).map(drop).map_err(said)
         }
         _ => {
             let half = SetAttributes { size: Some(size / 2), ..SetAttributes::default() };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::files::FileType;
-use engine::pool::{NewInode, OpenFileSystem, Position};
+use engine::pool::{NewInode, OpenFileSystem, WriteOffset};
 use units::ObjectId;
 
 use super::pool::Pool;
@@ -81,7 +81,7 @@ impl Place for FileSystem {
     fn put(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         self.with(|_, files| {
             let id = self.make(files, name, FileType::File)?;
-            files.write(&caller(), id, Position::At(0), content)?;
+            files.write(&caller(), id, WriteOffset::At(0), content)?;
             Ok(())
         })
     }
@@ -162,7 +162,7 @@ impl Blocks for LargeFile {
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Error> {
         self.pool.with(|session| {
             let files = session.files(&self.fs)?;
-            let end = files.write(&caller(), self.id, Position::At(at), from)?;
+            let end = files.write(&caller(), self.id, WriteOffset::At(at), from)?;
             if self.end.fetch_max(end, Relaxed) < end {
                 session.let_go(self.id.get());
             }

@@ -158,7 +158,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         tell_rewound(args, &imported)?;
     }
     // like OpenZFS, success even if a file system could not be mounted: the pool is imported
-    Ok(Outcome::unless(!imported.refused.is_empty()))
+    Ok(Outcome::unless(!imported.failures.is_empty()))
 }
 
 /// Whether all metadata are read before a pool is taken over.

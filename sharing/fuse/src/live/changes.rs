@@ -3,8 +3,8 @@
 use fusedev::{Answer, Ask, Asker, SetWish, When, numbers};
 use rustix::io::Errno;
 use vfs::{
-    Attributes, Credentials, Error, FileType, MoveKind, NewInode, OpenFile, Position,
-    SetAttributes, Time, XattrMode,
+    Attributes, Credentials, Error, FileType, NewInode, OpenFile, RenameMode, SetAttributes, Time,
+    WriteOffset, XattrMode,
 };
 
 use super::{LiveServer, by, kind_of};
@@ -82,8 +82,8 @@ impl LiveServer {
                 let rename =
                     || self.done_once(asker, || live.rename(by(asker), (node, name), to, kind));
                 match kind {
-                    MoveKind::Replace | MoveKind::Whiteout => self.taking(to, true, rename),
-                    MoveKind::NoReplace | MoveKind::Exchange => rename(),
+                    RenameMode::Replace | RenameMode::Whiteout => self.taking(to, true, rename),
+                    RenameMode::NoReplace | RenameMode::Exchange => rename(),
                 }
             }
             Ask::Link { file, name } => {
@@ -266,7 +266,7 @@ impl LiveServer {
     ) -> Result<(), Error> {
         let number = file.ino()?;
         file.clear_capabilities(by)?;
-        self.live.write(by, number, Position::At(offset), bytes)?;
+        self.live.write(by, number, WriteOffset::At(offset), bytes)?;
         if lasts { self.live.fsync(number) } else { Ok(()) }
     }
 
@@ -302,8 +302,8 @@ impl LiveServer {
             _ => return Err(Errno::INVAL),
         };
         let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
-            XATTR_CREATE => XattrMode::New,
-            XATTR_REPLACE => XattrMode::There,
+            XATTR_CREATE => XattrMode::Create,
+            XATTR_REPLACE => XattrMode::Replace,
             _ => XattrMode::Any,
         };
         self.done_once(asker, || self.live.set_xattr(by(asker), node, name, value, mode))
@@ -328,12 +328,12 @@ impl LiveServer {
     }
 }
 
-fn kind_of_move(flags: u32) -> Result<MoveKind, Errno> {
+fn kind_of_move(flags: u32) -> Result<RenameMode, Errno> {
     match flags {
-        0 => Ok(MoveKind::Replace),
-        1 => Ok(MoveKind::NoReplace),
-        2 => Ok(MoveKind::Exchange),
-        4 => Ok(MoveKind::Whiteout),
+        0 => Ok(RenameMode::Replace),
+        1 => Ok(RenameMode::NoReplace),
+        2 => Ok(RenameMode::Exchange),
+        4 => Ok(RenameMode::Whiteout),
         _ => Err(Errno::INVAL),
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use engine::pool::{
-    MoveKind, Position, RenameRequest, SetAttributes, Stretch, XattrMode, without_set_id,
+    CloneRange, RenameMode, RenameRequest, SetAttributes, WriteOffset, XattrMode, without_setid,
 };
 
 use super::{FileSystem, HEAD, OpenFile, file_attributes, volumes};
@@ -134,7 +134,7 @@ impl FileSystem {
         by: Credentials,
         (from_dir, from): (u64, &[u8]),
         (to_dir, to): (u64, &[u8]),
-        kind: MoveKind,
+        kind: RenameMode,
     ) -> Result<()> {
         self.check_not_control(from_dir, from)?;
         self.check_not_control(to_dir, to)?;
@@ -172,8 +172,8 @@ impl FileSystem {
     }
 
     /// Writes bytes to a file.
-    pub fn write(&self, by: Credentials, file: u64, at: Position, bytes: &[u8]) -> Result<()> {
-        if let (Some(volume), Position::At(offset)) = (self.find_volume(file)?, at) {
+    pub fn write(&self, by: Credentials, file: u64, at: WriteOffset, bytes: &[u8]) -> Result<()> {
+        if let (Some(volume), WriteOffset::At(offset)) = (self.find_volume(file)?, at) {
             return volumes::write_volume(&volume, offset, bytes);
         }
         self.0.files().write(
@@ -235,7 +235,13 @@ impl FileSystem {
         // files of snapshots are copied: a snapshot may go meanwhile
         let Ok(from) = Self::writable_object(source.ino()?) else { return Ok(0) };
         let (to, at) = (Self::writable_object(to.0)?, to.1);
-        let stretch = Stretch { from, start, to, at, length };
+        let stretch = CloneRange {
+            source: from,
+            source_offset: start,
+            target: to,
+            target_offset: at,
+            length,
+        };
         Ok(self.0.files().clone_blocks(&self.timed_credentials(by), &stretch)?)
     }
 
@@ -258,7 +264,7 @@ impl FileSystem {
                 break;
             }
             let bytes = piece.get(..count).unwrap_or_default();
-            let at = Position::At(to.1.saturating_add(done));
+            let at = WriteOffset::At(to.1.saturating_add(done));
             self.write(by, to.0, at, bytes)?;
             done = done.saturating_add(u64::try_from(count).unwrap_or(0));
         }
@@ -301,7 +307,7 @@ impl FileSystem {
         if found.kind != FileType::File {
             return Ok(());
         }
-        self.change_mode(by, file, found.mode, without_set_id(found.mode))
+        self.change_mode(by, file, found.mode, without_setid(found.mode))
     }
 
     /// Takes set-group away from a file of any kind that is given an access list by somebody who is not

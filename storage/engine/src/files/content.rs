@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 
 use units::BlockId;
 use zio::Block;
-use zpl::Node;
+use zpl::Inode;
 use zvol::Volume;
 
 use super::{Extents, Result};
@@ -18,7 +18,7 @@ pub struct Content {
 
 #[derive(Clone)]
 enum Inner {
-    File(Box<Node>),
+    File(Box<Inode>),
     Volume(Volume),
 }
 
@@ -55,7 +55,7 @@ type ReadBlock = fn(&dmu::Object, BlockId) -> dmu::Result<Option<Block>>;
 const COPY_CHUNK_SIZE: u64 = 128 << 10;
 
 impl Content {
-    pub(crate) fn from_node(node: Node) -> Self {
+    pub(crate) fn from_node(node: Inode) -> Self {
         Self { inner: Inner::File(Box::new(node)) }
     }
 

@@ -122,7 +122,7 @@ impl RescuePool {
         }
         match why {
             super::Error::Dataset(why) => Error::from_dsl_error(&name, &why),
-            super::Error::FileSystem(zpl::Error::NotFiles { .. }) => {
+            super::Error::FileSystem(zpl::Error::NotFilesystem { .. }) => {
                 Error::Usage { what: format!("'{name}' is a volume and holds no files") }
             }
             super::Error::Volume(zvol::Error::NotVolume { .. }) => {

@@ -29,7 +29,7 @@ impl Error {
     /// Whether it says that there is no such file, and not that something is wrong.
     pub fn is_not_found(&self) -> bool {
         match self {
-            Self::FileSystem(zpl::Error::Gone { .. }) => true,
+            Self::FileSystem(zpl::Error::NotFound { .. }) => true,
             Self::FileSystem(zpl::Error::Dmu(why))
             | Self::Volume(zvol::Error::Dmu(why))
             | Self::Object(why) => why.is_not_found(),

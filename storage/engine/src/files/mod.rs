@@ -60,7 +60,7 @@ pub struct FileSystemReader {
 /// A file of any kind. Cheap to clone.
 #[derive(Clone)]
 pub struct File {
-    node: zpl::Node,
+    node: zpl::Inode,
 }
 
 /// A name in a directory.
@@ -83,12 +83,13 @@ impl FileSystemReader {
         let ReadOptions { posix_acls, user_xattrs, .. } = look;
         let record_size = dataset.property("recordsize").ok().flatten();
         let record_size = record_size.and_then(|found| found.value.parse().ok());
-        let record_size = record_size.unwrap_or(zpl::Options::default().record_size);
-        let options = zpl::Options { posix_acls, user_xattrs, redacted, record_size };
+        let record_size = record_size.unwrap_or(zpl::FsOptions::default().record_size);
+        let options =
+            zpl::FsOptions { posix_acls, user_xattrs, is_redacted: redacted, record_size };
         let mut log = intent_log_records(dataset, &objset, look);
         let (fs, replayed) = zpl::Fs::open(objset, options, log.as_mut())?;
         let mut trouble = None;
-        if let Some((seq, why)) = &replayed.failed {
+        if let Some((seq, why)) = &replayed.failed_record {
             trouble = Some(format!("record {seq} of the intent log: {why}"));
         } else if let Some(zil::Stop::Failed(why)) = log.as_ref().and_then(Records::stop) {
             trouble = Some(format!("the intent log: {why}"));
@@ -127,7 +128,7 @@ impl FileSystemReader {
 
     /// The file of that number.
     pub fn file(&self, id: u64) -> Result<File> {
-        Ok(File { node: self.fs.node(ObjectId::new(id))? })
+        Ok(File { node: self.fs.inode(ObjectId::new(id))? })
     }
 
     /// What there is to know of a file by its number: cheaper than opening it.
@@ -160,7 +161,7 @@ impl FileSystemReader {
     /// Shows the names in a directory to `visit`, in the order in which they are stored, until it
     /// says false. `.` and `..` are not among them.
     pub fn read_dir(&self, dir: &File, visit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        let mut show = |entry: zpl::Entry| {
+        let mut show = |entry: zpl::DirEntry| {
             let kind = FileType::from(entry.kind);
             visit(DirEntry { name: entry.name, ino: entry.object.get(), kind })
         };
@@ -195,7 +196,7 @@ impl File {
 
     /// Where a symbolic link points.
     pub fn read_link(&self) -> Result<Vec<u8>> {
-        Ok(self.node.readlink()?)
+        Ok(self.node.read_link()?)
     }
 
     /// The extended attributes that Linux would list, with their values, in the order of their

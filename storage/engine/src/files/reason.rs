@@ -75,11 +75,11 @@ impl Error {
             zpl::Error::NotPermitted { .. } => Reason::NotPermitted,
             zpl::Error::Invalid { .. } => Reason::Invalid,
             zpl::Error::NotSupported { .. } => Reason::NotSupported,
-            zpl::Error::NameTooLong { .. } | zpl::Error::FoldedTooLong { .. } => {
+            zpl::Error::NameTooLong { .. } | zpl::Error::NormalizedTooLong { .. } => {
                 Reason::NameTooLong
             }
             zpl::Error::NameNotUtf8 { .. } => Reason::NameNotUtf8,
-            zpl::Error::OtherProject { .. } => Reason::CrossDevice,
+            zpl::Error::ProjectMismatch { .. } => Reason::CrossDevice,
             zpl::Error::TooLarge { .. } => Reason::TooLarge,
             zpl::Error::NoSpace { .. } => Reason::NoSpace,
             zpl::Error::OverQuota { .. } => Reason::OverQuota,

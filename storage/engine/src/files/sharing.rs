@@ -61,10 +61,10 @@ impl FileSystemReader {
         let start = if from < LOGGED_COOKIE { to_cursor(from) } else { zap::Cursor::END };
         let mut logged = LOGGED_COOKIE;
         let mut last = from;
-        let mut show = |entry: zpl::Entry| {
+        let mut show = |entry: zpl::DirEntry| {
             let next = match entry.cursor {
-                zpl::Cursor::Stored(behind) => to_cookie(behind).max(last.saturating_add(1)),
-                zpl::Cursor::Logged(_) => {
+                zpl::DirCursor::Stored(behind) => to_cookie(behind).max(last.saturating_add(1)),
+                zpl::DirCursor::Logged(_) => {
                     logged = logged.saturating_add(1);
                     if skip > 0 {
                         skip = skip.saturating_sub(1);
@@ -77,7 +77,7 @@ impl FileSystemReader {
             let kind = FileType::from(entry.kind);
             visit(DirEntry { name: entry.name, ino: entry.object.get(), kind }, next)
         };
-        Ok(self.fs.read_dir(&dir.node, Some(&zpl::Cursor::Stored(start)), &mut show)?)
+        Ok(self.fs.read_dir(&dir.node, Some(&zpl::DirCursor::Stored(start)), &mut show)?)
     }
 
     /// The number of the topmost directory.

@@ -1,7 +1,7 @@
 //! What there is to know of a file, as plain data.
 
 use units::ObjectId;
-use zpl::Attributes;
+use zpl::ZnodeAttributes;
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,17 +48,17 @@ impl FileType {
     }
 }
 
-impl From<zpl::Kind> for FileType {
-    fn from(kind: zpl::Kind) -> Self {
+impl From<zpl::FileType> for FileType {
+    fn from(kind: zpl::FileType) -> Self {
         match kind {
-            zpl::Kind::Fifo => Self::Fifo,
-            zpl::Kind::CharDevice => Self::CharDevice,
-            zpl::Kind::Directory => Self::Directory,
-            zpl::Kind::BlockDevice => Self::BlockDevice,
-            zpl::Kind::File => Self::File,
-            zpl::Kind::Symlink => Self::Symlink,
-            zpl::Kind::Socket => Self::Socket,
-            zpl::Kind::Other(_) => Self::Other,
+            zpl::FileType::Fifo => Self::Fifo,
+            zpl::FileType::CharDevice => Self::CharDevice,
+            zpl::FileType::Directory => Self::Directory,
+            zpl::FileType::BlockDevice => Self::BlockDevice,
+            zpl::FileType::File => Self::File,
+            zpl::FileType::Symlink => Self::Symlink,
+            zpl::FileType::Socket => Self::Socket,
+            zpl::FileType::Other(_) => Self::Other,
         }
     }
 }
@@ -127,7 +127,7 @@ pub struct FileStat {
 }
 
 impl FileStat {
-    pub(crate) fn new(id: ObjectId, from: &Attributes) -> Self {
+    pub(crate) fn new(id: ObjectId, from: &ZnodeAttributes) -> Self {
         Self {
             ino: id.get(),
             kind: from.kind.into(),
@@ -135,14 +135,14 @@ impl FileStat {
             uid: from.uid,
             gid: from.gid,
             size: from.size,
-            nlink: from.links,
+            nlink: from.nlink,
             atime: from.atime.into(),
             mtime: from.mtime.into(),
             ctime: from.ctime.into(),
             crtime: from.crtime.into(),
             rdev: from.rdev,
             flags: from.linux_flags(),
-            project_id: from.project,
+            project_id: from.project_id,
             parent: from.parent.get(),
             generation: from.generation.get(),
         }

@@ -7,7 +7,7 @@ use ondisk::feature::Feature;
 use ondisk::objset::Kind;
 use spa::Owned;
 use txg::Tx;
-use zpl::Counting;
+use zpl::AccountingMode;
 
 use super::Environment;
 
@@ -23,7 +23,7 @@ pub(super) fn has_feature(mos: &Objset, feature: &str) -> bool {
 
 /// Keeps account of the owners of files.
 pub(super) struct ZplAccounting {
-    counted: Option<Counting>,
+    counted: Option<AccountingMode>,
     environment: Environment,
 }
 
@@ -33,21 +33,21 @@ impl ZplAccounting {
         let mos = owned.mos();
         let (objects, projects) =
             (has_feature(mos, "userobj_accounting"), has_feature(mos, "project_quota"));
-        let counting = Counting { objects, projects };
+        let counting = AccountingMode { objects, projects };
         let counted = (owned.config().version >= SPA_VERSION_USERSPACE).then_some(counting);
         Self { counted, environment: world.clone() }
     }
 
     /// The flags of a new file system.
     pub(super) fn objset_flags(&self) -> ondisk::objset::Flags {
-        self.counted.map_or_else(Default::default, Counting::of_whole)
+        self.counted.map_or_else(Default::default, AccountingMode::objset_flags)
     }
 }
 
 impl spa::Accounts for ZplAccounting {
     fn marks(&self, objset: &Objset) -> Flags {
         let files = objset.header().kind == Kind::Filesystem;
-        self.counted.filter(|_| files).map_or_else(Flags::default, Counting::of_files)
+        self.counted.filter(|_| files).map_or_else(Flags::default, AccountingMode::dnode_flags)
     }
 
     fn account(&self, objset: &Objset, tx: &Tx, changed: &[DnodeChange]) -> Result<(), spa::Error> {
@@ -55,7 +55,7 @@ impl spa::Accounts for ZplAccounting {
         else {
             return Ok(());
         };
-        zpl::account(objset, tx, changed, counting, &mut || self.environment.random_u64())
+        zpl::update_accounting(objset, tx, changed, counting, &mut || self.environment.random_u64())
             .map_err(|why| spa::Error::Content { why: why.to_string() })
     }
 }

@@ -71,7 +71,7 @@ impl Pool {
             let id = write::create(change, &new.name).map_err(failed)?;
             destroy_on_error(owned, change, &new.name, || {
                 let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
-                if naming.case == zpl::Case::Insensitive {
+                if naming.case == zpl::CaseSensitivity::Insensitive {
                     write::make_caseless(change, id).map_err(failed)?;
                 }
                 record_dataset_event(owned, change, "create", &new.name, "");

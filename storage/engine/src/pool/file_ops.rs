@@ -1,7 +1,7 @@
 //! Changing the files of a held pool, in plain data.
 
 use units::ObjectId;
-use zpl::{MoveKind, Position, Stretch, XattrMode};
+use zpl::{CloneRange, RenameMode, WriteOffset, XattrMode};
 
 use super::OpenFileSystem;
 use crate::files::{File, FileStat, FileType, Result, Time};
@@ -76,35 +76,35 @@ pub struct RenameRequest<'a> {
     /// The new name.
     pub to: &'a [u8],
     /// What becomes of the names.
-    pub mode: MoveKind,
+    pub mode: RenameMode,
 }
 
 impl Credentials {
-    pub(super) fn to_zpl(&self) -> zpl::Caller {
+    pub(super) fn to_zpl(&self) -> zpl::Credentials {
         let Self { uid, gid, now, has_cap_fsetid: keeps_setid } = *self;
-        zpl::Caller { uid, gid, now: now.to_znode(), keeps_setid }
+        zpl::Credentials { uid, gid, now: now.to_znode(), has_cap_fsetid: keeps_setid }
     }
 }
 
 impl<'a> NewInode<'a> {
-    fn to_zpl(&self) -> zpl::New<'a> {
+    fn to_zpl(&self) -> zpl::NewInode<'a> {
         let kind = match self.kind {
-            FileType::File | FileType::Other => zpl::Kind::File,
-            FileType::Directory => zpl::Kind::Directory,
-            FileType::Symlink => zpl::Kind::Symlink,
-            FileType::Fifo => zpl::Kind::Fifo,
-            FileType::Socket => zpl::Kind::Socket,
-            FileType::CharDevice => zpl::Kind::CharDevice,
-            FileType::BlockDevice => zpl::Kind::BlockDevice,
+            FileType::File | FileType::Other => zpl::FileType::File,
+            FileType::Directory => zpl::FileType::Directory,
+            FileType::Symlink => zpl::FileType::Symlink,
+            FileType::Fifo => zpl::FileType::Fifo,
+            FileType::Socket => zpl::FileType::Socket,
+            FileType::CharDevice => zpl::FileType::CharDevice,
+            FileType::BlockDevice => zpl::FileType::BlockDevice,
         };
         let Self { mode, umask, rdev: device, target, .. } = *self;
-        zpl::New { kind, mode, umask, device, target }
+        zpl::NewInode { kind, mode, umask, rdev: device, target }
     }
 }
 
 impl SetAttributes {
-    fn to_zpl(&self) -> zpl::Set {
-        zpl::Set {
+    fn to_zpl(&self) -> zpl::SetAttributes {
+        zpl::SetAttributes {
             mode: self.mode,
             uid: self.uid,
             gid: self.gid,
@@ -112,8 +112,8 @@ impl SetAttributes {
             atime: self.atime.map(Time::to_znode),
             mtime: self.mtime.map(Time::to_znode),
             crtime: self.crtime.map(Time::to_znode),
-            flags: self.flags.map(zpl::flags_of_linux),
-            project: self.project_id,
+            flags: self.flags.map(zpl::from_linux_flags),
+            project_id: self.project_id,
         }
     }
 }
@@ -122,12 +122,12 @@ impl SetAttributes {
 impl OpenFileSystem {
     /// Keeps a file although it may lose its last name: it is open. Fails if it is gone already.
     pub fn hold_file(&self, file: ObjectId) -> Result<()> {
-        Ok(self.writer().hold(file)?)
+        Ok(self.writer().hold_file(file)?)
     }
 
     /// Gives back a hold; with the last one a file without a name goes.
     pub fn release_file(&self, file: ObjectId) -> Result<()> {
-        Ok(self.writer().release(file)?)
+        Ok(self.writer().release_file(file)?)
     }
 
     /// Makes a file, a directory, a symbolic link, a device, a pipe or a socket.
@@ -138,7 +138,7 @@ impl OpenFileSystem {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<File> {
-        let made = self.writer().make(&by.to_zpl(), dir, name, &new.to_zpl())?;
+        let made = self.writer().create(&by.to_zpl(), dir, name, &new.to_zpl())?;
         self.finish_operation(None, ())?;
         self.reader().file(made.id.get())
     }
@@ -151,10 +151,10 @@ impl OpenFileSystem {
         dir: ObjectId,
         new: &NewInode<'_>,
     ) -> Result<FileStat> {
-        let made = self.writer().make_unnamed(&by.to_zpl(), dir, &new.to_zpl())?;
+        let made = self.writer().create_tmpfile(&by.to_zpl(), dir, &new.to_zpl())?;
         if let Err(why) = self.finish_operation(None, ()) {
             // nobody could come back to it
-            let _ = self.writer().release(made.id);
+            let _ = self.writer().release_file(made.id);
             return Err(why);
         }
         Ok(FileStat::new(made.id, &made.attributes))
@@ -178,7 +178,7 @@ impl OpenFileSystem {
     /// Moves a name.
     pub fn rename(&self, by: &Credentials, how: &RenameRequest<'_>) -> Result<()> {
         let RenameRequest { from_dir, from, to_dir, to, mode: kind } = *how;
-        let how = zpl::Move { from_dir, from, to_dir, to, kind };
+        let how = zpl::RenameRequest { from_dir, from_name: from, to_dir, to_name: to, mode: kind };
         self.finish_operation(None, self.writer().rename(&by.to_zpl(), &how)?)
     }
 
@@ -187,7 +187,7 @@ impl OpenFileSystem {
         &self,
         by: &Credentials,
         file: ObjectId,
-        at: Position,
+        at: WriteOffset,
         bytes: &[u8],
     ) -> Result<u64> {
         self.finish_operation(Some(file), self.writer().write(&by.to_zpl(), file, at, bytes)?)
@@ -195,12 +195,12 @@ impl OpenFileSystem {
 
     /// Makes a stretch of a file the same as one of another by sharing blocks; gives how many bytes
     /// of its beginning. The rest has to be copied.
-    pub fn clone_blocks(&self, by: &Credentials, stretch: &Stretch) -> Result<u64> {
+    pub fn clone_blocks(&self, by: &Credentials, stretch: &CloneRange) -> Result<u64> {
         if !self.has_block_cloning() {
             return Ok(0);
         }
-        let done = self.writer().share(&by.to_zpl(), stretch)?;
-        self.finish_operation(Some(stretch.to), done)
+        let done = self.writer().clone_blocks(&by.to_zpl(), stretch)?;
+        self.finish_operation(Some(stretch.target), done)
     }
 
     /// Makes a hole in a file, which keeps its size.
@@ -210,7 +210,7 @@ impl OpenFileSystem {
         file: ObjectId,
         range: std::ops::Range<u64>,
     ) -> Result<()> {
-        self.finish_operation(Some(file), self.writer().punch(&by.to_zpl(), file, range)?)
+        self.finish_operation(Some(file), self.writer().punch_hole(&by.to_zpl(), file, range)?)
     }
 
     /// Sees to it that a file reaches to `end` at least. Space is not set aside.
@@ -225,18 +225,21 @@ impl OpenFileSystem {
         file: ObjectId,
         set: &SetAttributes,
     ) -> Result<()> {
-        self.finish_operation(Some(file), self.writer().set(&by.to_zpl(), file, &set.to_zpl())?)
+        self.finish_operation(
+            Some(file),
+            self.writer().set_attributes(&by.to_zpl(), file, &set.to_zpl())?,
+        )
     }
 
     /// Whether that is noted when a file is read of which this is known.
     pub fn is_atime_due(&self, facts: &FileStat, now: Time) -> bool {
         let times = [facts.atime, facts.mtime, facts.ctime].map(Time::to_znode);
-        !self.is_read_only() && self.writer().is_access_due(times, now.to_znode())
+        !self.is_read_only() && self.writer().is_atime_due(times, now.to_znode())
     }
 
     /// Notes that a file was read, if the dataset wants that.
     pub fn update_atime(&self, file: ObjectId, now: Time) -> Result<()> {
-        Ok(self.writer().accessed(file, now.to_znode())?)
+        Ok(self.writer().update_atime(file, now.to_znode())?)
     }
 
     /// Sets an extended attribute by its name as Linux has it, or removes it if there is no value.
@@ -258,12 +261,12 @@ impl OpenFileSystem {
     /// Whether names are compared byte by byte: with no regard to case or composition.
     pub fn has_exact_names(&self) -> bool {
         let master = self.writer().fs().master();
-        master.case == zpl::Case::Sensitive && master.normalization == 0
+        master.case == zpl::CaseSensitivity::Sensitive && master.normalization == 0
     }
 
     /// The most bytes of a name.
     pub fn max_name_len(&self) -> usize {
-        self.writer().longest_name()
+        self.writer().max_name_len()
     }
 
     /// Whether files may have POSIX ACLs.

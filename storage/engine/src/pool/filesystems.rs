@@ -9,7 +9,7 @@ use spa::{Owned, Set};
 use txg::Tx;
 use units::{ObjectId, ObjsetId};
 use zil::{Log, Records};
-use zpl::{NewFs, Writer};
+use zpl::{FsCreateOptions, FsWriter};
 
 use super::accounting::{ZplAccounting, has_feature};
 use super::name_rules::NameRules;
@@ -26,7 +26,7 @@ use crate::{Error, Result};
 pub struct OpenFileSystem {
     /// Reads it, with all that waits to be written.
     reader: FileSystemReader,
-    writer: Arc<Writer>,
+    writer: Arc<FsWriter>,
     dataset: Arc<Set>,
     pub(super) log: Arc<Log>,
     transactions: Arc<FileSystemTransactions>,
@@ -81,7 +81,7 @@ impl OpenFileSystem {
     /// that is over. What cannot be freed, as it is damaged, keeps nobody from the rest.
     fn drain_unlinked(&self) {
         if !self.is_read_only() {
-            drop(self.writer.drain());
+            drop(self.writer.drain_unlinked());
         }
     }
 
@@ -96,7 +96,7 @@ impl OpenFileSystem {
     }
 
     /// Changes it.
-    pub(super) fn writer(&self) -> &Arc<Writer> {
+    pub(super) fn writer(&self) -> &Arc<FsWriter> {
         &self.writer
     }
 
@@ -126,9 +126,18 @@ impl OpenFileSystem {
 }
 
 /// What a new file system is, where nothing else is said.
-fn new_fs_options(now: Time, naming: NameRules, projects: bool, version: u64) -> NewFs {
+fn new_fs_options(now: Time, naming: NameRules, projects: bool, version: u64) -> FsCreateOptions {
     let NameRules { case, normalization, utf8_only } = naming;
-    NewFs { case, normalization, utf8_only, owner: (0, 0), now, projects, slots: 1, version }
+    FsCreateOptions {
+        case,
+        normalization,
+        utf8_only,
+        owner: (0, 0),
+        now,
+        has_projects: projects,
+        dnode_slots: 1,
+        version,
+    }
 }
 
 /// Makes the content of a new file system.
@@ -147,7 +156,7 @@ pub(super) fn init_filesystem(
         has_feature(owned.mos(), "project_quota"),
         version,
     );
-    zpl::create(&set.objset, tx, &new, &mut || world.random_u64())
+    zpl::create_fs(&set.objset, tx, &new, &mut || world.random_u64())
 }
 
 impl Pool {
@@ -211,13 +220,14 @@ impl Pool {
             sync_policy: SharedSyncPolicy::new(self.sync_policy(dataset), &log),
             replay: ReplayState::default(),
         });
-        let source = Arc::clone(&begin) as Arc<dyn zpl::Begin>;
-        let allowed = zpl::Settings {
-            projects: has_feature(&owned.look(), "project_quota"),
-            logs_packed: owned.may_log_packed(),
-            ..zpl::Settings::default()
+        let source = Arc::clone(&begin) as Arc<dyn zpl::Transactions>;
+        let allowed = zpl::WriteSettings {
+            has_projects: has_feature(&owned.look(), "project_quota"),
+            logs_sa_xattrs: owned.may_log_packed(),
+            ..zpl::WriteSettings::default()
         };
-        let writer = Writer::new(fs.clone(), source, settings::write_settings(dataset, &allowed))?;
+        let writer =
+            FsWriter::new(fs.clone(), source, settings::write_settings(dataset, &allowed))?;
         let files = OpenFileSystem {
             reader: FileSystemReader::from_fs(fs),
             writer: Arc::new(writer),
@@ -249,7 +259,7 @@ impl Pool {
         for entry in &mut records {
             let entry = entry?;
             begin.replay.set_record(Some(&entry));
-            match files.writer.replay(now, &entry) {
+            match files.writer.replay_record(now, &entry) {
                 Ok(()) => {}
                 // nothing is done now, and the log stays for the next who tries
                 Err(why @ zpl::Error::Stopped { .. }) => return Err(why.into()),

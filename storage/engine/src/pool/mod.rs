@@ -85,7 +85,7 @@ pub use spa::design::{Groups, Purpose, Shape};
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use sync_policy::Snapdir;
 pub use volumes::OpenVolume;
-pub use zpl::{MoveKind, Position, Stretch, XattrMode, without_set_id};
+pub use zpl::{CloneRange, RenameMode, WriteOffset, XattrMode, without_setid};
 
 /// The keys that were given to a held pool, for whoever holds the same pool after it.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! Where nothing is chosen it is as in the file system above.
 
 use dsl::{Dataset, Kind};
-use zpl::Case;
+use zpl::CaseSensitivity;
 
 use super::NewDataset;
 use crate::{Error, Result};
@@ -15,14 +15,14 @@ const UTF8_ONLY: &str = "utf8only";
 /// How names are compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameRules {
-    pub(super) case: Case,
+    pub(super) case: CaseSensitivity,
     pub(super) normalization: u64,
     pub(super) utf8_only: bool,
 }
 
 impl Default for NameRules {
     fn default() -> Self {
-        Self { case: Case::Sensitive, normalization: 0, utf8_only: false }
+        Self { case: CaseSensitivity::Sensitive, normalization: 0, utf8_only: false }
     }
 }
 
@@ -70,11 +70,11 @@ impl NameRules {
     }
 }
 
-fn parse_case(word: u64) -> Case {
+fn parse_case(word: u64) -> CaseSensitivity {
     match word {
-        1 => Case::Insensitive,
-        2 => Case::Mixed,
-        _ => Case::Sensitive,
+        1 => CaseSensitivity::Insensitive,
+        2 => CaseSensitivity::Mixed,
+        _ => CaseSensitivity::Sensitive,
     }
 }
 

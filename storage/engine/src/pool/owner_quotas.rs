@@ -1,7 +1,7 @@
 //! What users, groups and projects may use of a file system of a held pool.
 
 use ondisk::version;
-use zpl::{Limit, Owner};
+use zpl::{QuotaLimit, QuotaOwner};
 
 use super::accounting::has_feature;
 use super::{NewDataset, Pool};
@@ -9,10 +9,10 @@ use crate::owner_properties;
 use crate::{Error, Result};
 
 /// What owners may use of a file system.
-pub(super) type OwnerQuotas = Vec<(Owner, Limit)>;
+pub(super) type OwnerQuotas = Vec<(QuotaOwner, QuotaLimit)>;
 
 /// What an owner may use, if the property is one that says so; owners go by their numbers.
-fn parse_quota(property: &str, value: &str) -> Option<Result<(Owner, Limit)>> {
+fn parse_quota(property: &str, value: &str) -> Option<Result<(QuotaOwner, QuotaLimit)>> {
     let fact = owner_properties::parse(property)?;
     let usage = |what: String| Some(Err(Error::Usage { what }));
     if !fact.is_quota {
@@ -23,7 +23,7 @@ fn parse_quota(property: &str, value: &str) -> Option<Result<(Owner, Limit)>> {
         text => units::parse_binary(text),
     };
     let Some(most) = most else { return usage(format!("{property}={value}: it is no number")) };
-    let limit = if fact.is_objects { Limit::Objects(most) } else { Limit::Bytes(most) };
+    let limit = if fact.is_objects { QuotaLimit::Objects(most) } else { QuotaLimit::Bytes(most) };
     Some(Ok((fact.owner, limit)))
 }
 
@@ -54,11 +54,15 @@ impl Pool {
     }
 
     /// Whether the pool has what such limits take.
-    pub(super) fn check_quota_features(&self, name: &str, limits: &[(Owner, Limit)]) -> Result<()> {
+    pub(super) fn check_quota_features(
+        &self,
+        name: &str,
+        limits: &[(QuotaOwner, QuotaLimit)],
+    ) -> Result<()> {
         if !limits.is_empty() {
             self.require_version(version::USERSPACE, name)?;
         }
-        let projects = limits.iter().any(|(owner, _)| matches!(owner, Owner::Project(_)));
+        let projects = limits.iter().any(|(owner, _)| matches!(owner, QuotaOwner::Project(_)));
         if projects && !has_feature(&self.0.spa.look(), "project_quota") {
             let why =
                 "limits of projects take the feature project_quota, which the pool has not enabled";
@@ -68,7 +72,11 @@ impl Pool {
     }
 
     /// Sets what owners may use.
-    pub(super) fn set_owner_quotas(&self, name: &str, limits: &[(Owner, Limit)]) -> Result<()> {
+    pub(super) fn set_owner_quotas(
+        &self,
+        name: &str,
+        limits: &[(QuotaOwner, QuotaLimit)],
+    ) -> Result<()> {
         if limits.is_empty() {
             return Ok(());
         }

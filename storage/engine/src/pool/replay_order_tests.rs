@@ -5,7 +5,7 @@ use ondisk::acl;
 use ondisk::znode::flag;
 use sim::Storm;
 use units::ObjectId;
-use zpl::{MoveKind, Position, Set, XattrMode};
+use zpl::{RenameMode, SetAttributes, WriteOffset, XattrMode};
 
 use super::replay_tests::{
     create_file, create_pool, credentials, cut_power, exists, import, root_object,
@@ -23,12 +23,16 @@ fn fsync_another_file(held: &Pool) {
     filesystem(held).fsync(Some(other.get())).expect("fsync");
 }
 
-fn set_attributes(held: &Pool, file: ObjectId, set: &Set) {
-    filesystem(held).writer().set(&credentials().to_zpl(), file, set).expect("set");
+fn set_attributes(held: &Pool, file: ObjectId, set: &SetAttributes) {
+    filesystem(held).writer().set_attributes(&credentials().to_zpl(), file, set).expect("set");
 }
 
 fn set_flags(held: &Pool, file: ObjectId, which: u64, to: u64) {
-    set_attributes(held, file, &Set { flags: Some((which, to)), ..Set::default() });
+    set_attributes(
+        held,
+        file,
+        &SetAttributes { flags: Some((which, to)), ..SetAttributes::default() },
+    );
 }
 
 fn read_content(held: &Pool, name: &str) -> Vec<u8> {
@@ -38,7 +42,7 @@ fn read_content(held: &Pool, name: &str) -> Vec<u8> {
     bytes
 }
 
-fn rename(held: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: MoveKind) {
+fn rename(held: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: RenameMode) {
     let (live, from_dir) = (filesystem(held), root_object(&filesystem(held)));
     let how =
         RenameRequest { from_dir, from: from.as_bytes(), to_dir, to: to.as_bytes(), mode: kind };
@@ -71,7 +75,7 @@ fn what_flags_of_a_file_forbade_before_is_done_again() {
     let (by, top) = (credentials(), root_object(&filesystem(&held)));
     filesystem(&held).unlink(&by, top, b"gone").expect("unlink");
     filesystem(&held).link(&by, linked, top, b"second").expect("link");
-    rename(&held, "moved", (dir, "inside"), MoveKind::Replace);
+    rename(&held, "moved", (dir, "inside"), RenameMode::Replace);
     fsync_another_file(&held);
     let (held, broken) = replay_after_cut(&storm, held);
     assert_eq!(broken, Vec::<String>::new());
@@ -86,11 +90,15 @@ fn what_projects_forbade_before_is_done_again() {
     let dir =
         create_file(&held, "dir", &NewInode { kind: FileType::Directory, ..NewInode::default() });
     let inherits = Some((flag::PROJINHERIT, flag::PROJINHERIT));
-    set_attributes(&held, dir, &Set { project: Some(7), flags: inherits, ..Set::default() });
+    set_attributes(
+        &held,
+        dir,
+        &SetAttributes { project_id: Some(7), flags: inherits, ..SetAttributes::default() },
+    );
     let file = create_file(&held, "file", &NewInode::default());
     held.sync().expect("group");
-    set_attributes(&held, file, &Set { project: Some(7), ..Set::default() });
-    rename(&held, "file", (dir, "file"), MoveKind::Replace);
+    set_attributes(&held, file, &SetAttributes { project_id: Some(7), ..SetAttributes::default() });
+    rename(&held, "file", (dir, "file"), RenameMode::Replace);
     fsync_another_file(&held);
     let (held, broken) = replay_after_cut(&storm, held);
     assert_eq!(broken, Vec::<String>::new());
@@ -176,13 +184,13 @@ fn the_mode_that_an_acl_makes_is_promised_with_it() {
 #[test]
 fn who_gets_the_name_of_another_has_its_content() {
     let storm = Storm::new(&[96 << 20]);
-    for kind in [MoveKind::Replace, MoveKind::Exchange, MoveKind::Whiteout] {
+    for kind in [RenameMode::Replace, RenameMode::Exchange, RenameMode::Whiteout] {
         let held = create_pool(&storm);
         let old = create_file(&held, "settings", &NewInode::default());
-        filesystem(&held).write(&credentials(), old, Position::At(0), b"old").expect("write");
+        filesystem(&held).write(&credentials(), old, WriteOffset::At(0), b"old").expect("write");
         held.sync().expect("group");
         let new = create_file(&held, "settings.new", &NewInode::default());
-        filesystem(&held).write(&credentials(), new, Position::At(0), b"new").expect("write");
+        filesystem(&held).write(&credentials(), new, WriteOffset::At(0), b"new").expect("write");
         let top = root_object(&filesystem(&held));
         rename(&held, "settings.new", (top, "settings"), kind);
         fsync_another_file(&held);

@@ -9,7 +9,7 @@ use ondisk::znode::flag;
 use sim::Storm;
 use units::{BlockId, Level, ObjectId};
 use zil::Item;
-use zpl::{MoveKind, Position, XattrMode};
+use zpl::{RenameMode, WriteOffset, XattrMode};
 
 use super::{
     Credentials, Environment, Memory, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
@@ -106,10 +106,10 @@ fn pool_with_log(storm: &Storm) -> Pool {
     let [long, first, source, copy, part, _] =
         names.map(|name| create_file(&held, name, &NewInode::default()));
     for far in 0..4 {
-        live.write(&credentials(), long, Position::At(far * SPARSE_STRIDE), b"something")
+        live.write(&credentials(), long, WriteOffset::At(far * SPARSE_STRIDE), b"something")
             .expect("write");
     }
-    live.write(&credentials(), source, Position::At(0), &vec![7; BLOCK_COUNT * BLOCK_SIZE])
+    live.write(&credentials(), source, WriteOffset::At(0), &vec![7; BLOCK_COUNT * BLOCK_SIZE])
         .expect("write");
     held.sync().expect("group");
     live.set_attributes(
@@ -124,7 +124,7 @@ fn pool_with_log(storm: &Storm) -> Pool {
         "link",
         &NewInode { kind: FileType::Symlink, target, ..NewInode::default() },
     );
-    let (dir, kind) = (root_object(&live), MoveKind::Whiteout);
+    let (dir, kind) = (root_object(&live), RenameMode::Whiteout);
     let how =
         RenameRequest { from_dir: dir, from: b"moved", to_dir: dir, to: b"new-name", mode: kind };
     live.rename(&credentials(), &how).expect("rename");
@@ -195,7 +195,7 @@ fn missing_effects(held: &Pool) -> Vec<String> {
     check(bytes == vec![7; BLOCK_COUNT * BLOCK_SIZE], "a copy");
     let size = find("part").map(|file| file.stat().size);
     check(size == Some(100), &format!("part of a block: {size:?}"));
-    let flags = live.writer().fs().node(ObjectId::new(5000)).map(|node| node.attributes().flags);
+    let flags = live.writer().fs().inode(ObjectId::new(5000)).map(|node| node.attributes().flags);
     check(flags.is_ok_and(|flags| flags & flag::NODUMP != 0), "a flag");
     check(find("flagged").is_some(), "a file with flags");
     lost

@@ -117,16 +117,16 @@ pub(super) fn sync_policy(dataset: &Dataset) -> SyncPolicy {
 }
 
 /// How it is read.
-pub(super) fn read_options(dataset: &Dataset) -> zpl::Options {
-    zpl::Options {
+pub(super) fn read_options(dataset: &Dataset) -> zpl::FsOptions {
+    zpl::FsOptions {
         posix_acls: matches!(property_value(dataset, "acltype").as_str(), "posix" | "posixacl"),
         user_xattrs: property_value(dataset, "xattr") != "off",
-        ..zpl::Options::default()
+        ..zpl::FsOptions::default()
     }
 }
 
 /// How its files are written. What the pool's features allow stays as in `before`.
-pub(super) fn write_settings(dataset: &Dataset, before: &zpl::Settings) -> zpl::Settings {
+pub(super) fn write_settings(dataset: &Dataset, before: &zpl::WriteSettings) -> zpl::WriteSettings {
     let record = property_number(dataset, "recordsize").and_then(|size| size.try_into().ok());
     let slots = match property_value(dataset, "dnodesize").as_str() {
         "auto" | "1k" => 2,
@@ -140,15 +140,15 @@ pub(super) fn write_settings(dataset: &Dataset, before: &zpl::Settings) -> zpl::
         property_value(dataset, "atime").as_str(),
         property_value(dataset, "relatime").as_str(),
     ) {
-        ("off", _) => zpl::Atime::Off,
-        (_, "off") => zpl::Atime::On,
-        _ => zpl::Atime::Relative,
+        ("off", _) => zpl::AtimeMode::Off,
+        (_, "off") => zpl::AtimeMode::On,
+        _ => zpl::AtimeMode::Relative,
     };
-    zpl::Settings {
+    zpl::WriteSettings {
         record_size: record.unwrap_or(128 << 10),
-        slots,
+        dnode_slots: slots,
         xattr_sa: matches!(property_value(dataset, "xattr").as_str(), "sa" | "on"),
-        long_names: property_value(dataset, "longname") == "on",
+        has_long_names: property_value(dataset, "longname") == "on",
         atime,
         ..*before
     }

@@ -55,7 +55,7 @@ impl Pool {
         if let Some(id) = dataset.id() {
             self.0.spa.l2arc().set_kept(id, settings::l2arc_policy(&dataset));
         }
-        let zpl::Options { posix_acls, user_xattrs, .. } = reading;
+        let zpl::FsOptions { posix_acls, user_xattrs, .. } = reading;
         let opened = FileSystemReader::open(
             &dataset,
             ReadOptions { replay_after: None, posix_acls, user_xattrs },

@@ -8,7 +8,7 @@ use ondisk::objset::Kind;
 use parking_lot::Mutex;
 use spa::{Owned, Set};
 use units::Txg;
-use zpl::{Error, Need};
+use zpl::{Error, SpaceNeed};
 
 /// So many groups at most are written to find room: what was freed can be used again after two.
 const MAX_SYNCED_TXGS: usize = 4;
@@ -36,8 +36,13 @@ struct SpaceState {
 impl SpaceCheck {
     /// Refuses what there is no room for. Near a limit all that waits is written first, so that
     /// nothing is counted that was only guessed.
-    pub(super) fn check_space(&self, owned: &Owned, set: &Set, need: &Need) -> zpl::Result<()> {
-        if need.frees {
+    pub(super) fn check_space(
+        &self,
+        owned: &Owned,
+        set: &Set,
+        need: &SpaceNeed,
+    ) -> zpl::Result<()> {
+        if need.frees_space {
             return Ok(());
         }
         let objset = set.objset.id();
@@ -54,7 +59,7 @@ impl SpaceCheck {
             return Err(Error::NoSpace { objset });
         }
         let mut known = self.space_state(owned, set)?;
-        let bytes = need.bytes.saturating_add(need.shared);
+        let bytes = need.bytes.saturating_add(need.cloned_bytes);
         if known.space.bytes < bytes.saturating_add(owned.groups().unsynced()) {
             let was_left = has_unlinked(set)?;
             owned.sync().map_err(stopped)?;
@@ -71,8 +76,8 @@ impl SpaceCheck {
                 _ => {}
             }
         }
-        let judges = known.has_owner_quotas && need.owners.iter().any(Option::is_some);
-        if judges && zpl::is_over_quota(&set.objset, need.owners, need.objects > 0)? {
+        let judges = known.has_owner_quotas && need.quota_owners.iter().any(Option::is_some);
+        if judges && zpl::is_over_quota(&set.objset, need.quota_owners, need.objects > 0)? {
             return Err(Error::OverQuota { objset });
         }
         Ok(())
@@ -95,10 +100,10 @@ impl SpaceCheck {
 }
 
 /// Bytes that it takes where every block takes whole sectors, parity and copies left aside.
-fn allocated_estimate(owned: &Owned, need: &Need) -> u64 {
-    match need.bytes.checked_div(need.piece) {
+fn allocated_estimate(owned: &Owned, need: &SpaceNeed) -> u64 {
+    match need.bytes.checked_div(need.block_size) {
         Some(pieces) => {
-            let block = owned.groups().on_drive(need.piece);
+            let block = owned.groups().on_drive(need.block_size);
             pieces.saturating_add(1).saturating_mul(block).max(need.bytes)
         }
         None => need.bytes,
@@ -106,10 +111,10 @@ fn allocated_estimate(owned: &Owned, need: &Need) -> u64 {
 }
 
 /// Whether it fits below a quota: what is left may be used up, and the last write go a bit beyond.
-fn fits_quota(room: Room, need: &Need) -> bool {
-    let bytes = need.bytes.saturating_add(need.shared);
+fn fits_quota(room: Room, need: &SpaceNeed) -> bool {
+    let bytes = need.bytes.saturating_add(need.cloned_bytes);
     let left = room.bytes;
-    left > 0 && left >= need.shared && left.saturating_add(QUOTA_OVERSHOOT) >= bytes
+    left > 0 && left >= need.cloned_bytes && left.saturating_add(QUOTA_OVERSHOOT) >= bytes
 }
 
 fn is_filesystem(set: &Set) -> bool {
@@ -117,7 +122,7 @@ fn is_filesystem(set: &Set) -> bool {
 }
 
 fn has_unlinked(set: &Set) -> zpl::Result<bool> {
-    Ok(is_filesystem(set) && zpl::has_unlinked(&set.objset)?)
+    Ok(is_filesystem(set) && zpl::has_unlinked_files(&set.objset)?)
 }
 
 fn wait_for_unlinked(set: &Set) -> zpl::Result<()> {

@@ -10,7 +10,7 @@ use spa::{Owned, Set};
 use txg::Tx;
 use units::ObjectId;
 use zil::{Entry, Item, Log};
-use zpl::{Begin, Error, Need, Promise};
+use zpl::{Error, LogRecord, SpaceNeed, Transactions};
 
 use super::Environment;
 use super::space::SpaceCheck;
@@ -42,7 +42,7 @@ pub(super) struct ReplayState {
 impl ReplayState {
     /// From now on this one is, or none.
     pub(super) fn set_record(&self, entry: Option<&Entry>) {
-        self.is_repeatable.store(entry.is_some_and(zpl::can_repeat), Ordering::Release);
+        self.is_repeatable.store(entry.is_some_and(zpl::is_repeatable), Ordering::Release);
         let next = entry.map_or(0, |entry| entry.record.seq.saturating_add(1));
         self.next_seq.store(next, Ordering::Release);
     }
@@ -53,15 +53,15 @@ impl ReplayState {
 
     /// The last record that is done once a transaction is on the drives; none: nothing is replayed. What
     /// may take several, and can be done once more, is done for sure with those of the next one.
-    fn replayed_seq(&self, need: &Need) -> Option<u64> {
+    fn replayed_seq(&self, need: &SpaceNeed) -> Option<u64> {
         let seq = self.next_seq.load(Ordering::Acquire).checked_sub(1)?;
-        let is_last = !need.ahead && !self.is_repeatable.load(Ordering::Acquire);
+        let is_last = !need.is_preparation && !self.is_repeatable.load(Ordering::Acquire);
         Some(if is_last { seq } else { seq.saturating_sub(1) })
     }
 }
 
-impl Begin for FileSystemTransactions {
-    fn begin(&self, need: &Need) -> zpl::Result<Tx> {
+impl Transactions for FileSystemTransactions {
+    fn begin_tx(&self, need: &SpaceNeed) -> zpl::Result<Tx> {
         let objset = self.dataset.objset.id();
         if self.dataset.is_retired() {
             return Err(Error::Stopped { objset });
@@ -73,60 +73,60 @@ impl Begin for FileSystemTransactions {
             }
             self.space.check_space(&self.spa, &self.dataset, need)?;
         }
-        if need.blocks > 0 {
+        if need.freed_blocks > 0 {
             self.spa.groups().wait_to_free();
         }
         let tx = self.spa.begin().map_err(|_| Error::Stopped { objset })?;
-        tx.freed(need.blocks);
+        tx.freed(need.freed_blocks);
         if let Some(seq) = self.replay.replayed_seq(need) {
             self.log.replayed(&tx, seq);
         }
         Ok(tx)
     }
 
-    fn promise(&self, tx: &Tx, promise: Promise<'_>) {
+    fn log_record(&self, tx: &Tx, promise: LogRecord<'_>) {
         if self.replay.is_active() {
             return;
         }
         let item = match promise {
             // its bytes are read from the file when somebody asks for them to be kept
-            Promise::Write { object, offset, bytes } => {
+            LogRecord::Write { object, offset, bytes } => {
                 let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
                 let (pointer, data) = (Blkptr::EMPTY, None);
                 let write = Write { object, offset, length, pointer, data };
                 Item::of_object(Body::Write(Box::new(write)))
             }
-            Promise::Record(body) if body.changed_object().is_some() => Item::of_object(body),
-            Promise::Record(body) | Promise::Hidden(body) => Item::ordered(body),
+            LogRecord::Record(body) if body.changed_object().is_some() => Item::of_object(body),
+            LogRecord::Record(body) | LogRecord::WithNextCommit(body) => Item::ordered(body),
         };
         self.log.add(tx, item);
     }
 
-    fn must_sync(&self, tx: &Tx) {
+    fn require_txg_sync(&self, tx: &Tx) {
         if !self.replay.is_active() {
             self.log.add_untold(tx);
         }
     }
 
-    fn renamed(&self, object: ObjectId) {
+    fn on_rename(&self, object: ObjectId) {
         self.log.renamed(object);
     }
 
-    fn is_again(&self) -> bool {
+    fn is_replay(&self) -> bool {
         self.replay.is_active()
     }
 
-    fn gone(&self, object: ObjectId) {
+    fn forget_log_of(&self, object: ObjectId) {
         self.log.forget(object);
     }
 
-    fn has_long_name(&self, tx: &Tx) {
+    fn activate_long_names(&self, tx: &Tx) {
         if let Some(feature) = Feature::by_name("longname") {
             self.dataset.activate_feature(tx, feature);
         }
     }
 
-    fn random(&self) -> u64 {
+    fn random_u64(&self) -> u64 {
         self.environment.random_u64()
     }
 }

@@ -9,7 +9,7 @@ use ondisk::objset::Kind;
 use spa::{Owned, Set};
 use units::ObjsetId;
 use zil::{Log, Records};
-use zpl::Need;
+use zpl::SpaceNeed;
 use zvol::NewVolume;
 
 use super::accounting::has_feature;
@@ -70,10 +70,10 @@ impl OpenVolume {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> files::Result<()> {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let piece = self.block_size().into();
-        self.check_write(Need {
+        self.check_write(SpaceNeed {
             bytes: count.saturating_add(METADATA_ALLOWANCE),
-            piece,
-            ..Need::default()
+            block_size: piece,
+            ..SpaceNeed::default()
         })?;
         self.0.volume.write(offset, bytes)?;
         self.flush_if_sync_always()
@@ -81,14 +81,14 @@ impl OpenVolume {
 
     /// What is in a range is of no use any more.
     pub fn discard(&self, range: std::ops::Range<u64>) -> files::Result<()> {
-        self.check_write(Need { frees: true, ..Need::default() })?;
+        self.check_write(SpaceNeed { frees_space: true, ..SpaceNeed::default() })?;
         self.0.volume.discard(range)?;
         self.flush_if_sync_always()
     }
 
     /// Makes zeros of a range, which take no space where they are whole blocks.
     pub fn write_zeros(&self, range: std::ops::Range<u64>) -> files::Result<()> {
-        self.check_write(Need { bytes: METADATA_ALLOWANCE, ..Need::default() })?;
+        self.check_write(SpaceNeed { bytes: METADATA_ALLOWANCE, ..SpaceNeed::default() })?;
         self.0.volume.write_zeros(range)?;
         self.flush_if_sync_always()
     }
@@ -112,7 +112,7 @@ impl OpenVolume {
         Ok(self.0.volume.resize(bytes)?)
     }
 
-    fn check_write(&self, need: Need) -> files::Result<()> {
+    fn check_write(&self, need: SpaceNeed) -> files::Result<()> {
         if self.0.dataset.is_retired() {
             return Err(zpl::Error::Stopped { objset: self.0.dataset.objset.id() }.into());
         }

@@ -2,7 +2,7 @@
 //! stays for the other, and what is shared is counted as OpenZFS counts it.
 
 use engine::files::Reason;
-use engine::pool::{NewDataset, NewInode, Pool, Position, SetAttributes, Shape, Stretch};
+use engine::pool::{CloneRange, NewDataset, NewInode, Pool, SetAttributes, Shape, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::{noise_bytes, run_zdb};
@@ -42,7 +42,7 @@ impl CloneTest {
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) {
         let file = self.file_object(name);
         let live = self.pool.filesystem("tank").unwrap();
-        live.write(&credentials(), file, Position::At(at), bytes).unwrap();
+        live.write(&credentials(), file, WriteOffset::At(at), bytes).unwrap();
         self.write_model(name, at, bytes);
     }
 
@@ -55,11 +55,11 @@ impl CloneTest {
 
     /// Shares a stretch; gives how much of it was.
     fn clone_range(&mut self, from: (&str, u64), to: (&str, u64), length: u64) -> u64 {
-        let stretch = Stretch {
-            from: self.file_object(from.0),
-            start: from.1,
-            to: self.file_object(to.0),
-            at: to.1,
+        let stretch = CloneRange {
+            source: self.file_object(from.0),
+            source_offset: from.1,
+            target: self.file_object(to.0),
+            target_offset: to.1,
             length,
         };
         let done =
@@ -237,7 +237,13 @@ fn snapshots_quotas_and_fsync_know_of_what_is_shared() {
     let root = ObjectId::new(live.reader().root_object());
     let from = ObjectId::new(live.reader().find(b"first").unwrap().unwrap().ino());
     let to = live.create(&credentials(), root, b"second", &NewInode::default()).unwrap().ino();
-    let stretch = Stretch { from, start: 0, to: ObjectId::new(to), at: 0, length: 4 << 20 };
+    let stretch = CloneRange {
+        source: from,
+        source_offset: 0,
+        target: ObjectId::new(to),
+        target_offset: 0,
+        length: 4 << 20,
+    };
     let why = live.clone_blocks(&credentials(), &stretch).unwrap_err();
     assert_eq!(why.reason(), Reason::OverQuota, "what is shared counts as if it were a copy");
     drop(live);

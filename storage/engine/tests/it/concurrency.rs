@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use device::{Device, Memory};
 use engine::dataset::DatasetQuery;
 use engine::pool::{
-    self, Environment, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Position,
-    Purpose, Shape,
+    self, Environment, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
+    Shape, WriteOffset,
 };
 use units::ObjectId;
 
@@ -52,7 +52,7 @@ fn change_file(live: &OpenFileSystem, dice: &mut Random) -> engine::files::Resul
         _ => {
             let byte = u8::try_from(dice.below(256)).unwrap();
             let length = usize::try_from(1 + dice.below(60_000)).unwrap();
-            let at = Position::At(dice.below(300_000));
+            let at = WriteOffset::At(dice.below(300_000));
             live.write(&credentials(), file, at, &vec![byte; length]).map(drop)
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Position, Purpose, Shape, XattrMode};
+use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset, XattrMode};
 use units::{ObjectId, VdevId};
 
 use crate::test_pool::{
@@ -44,13 +44,13 @@ fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
     write_file(&held, "tank", "two", b"second");
     let live = held.filesystem("tank").unwrap();
     let root = ObjectId::new(live.reader().root_object());
-    live.write(&credentials(), file_object(&held, "two"), Position::End, b", and more").unwrap();
+    live.write(&credentials(), file_object(&held, "two"), WriteOffset::End, b", and more").unwrap();
     let how = engine::pool::RenameRequest {
         from_dir: root,
         from: b"one",
         to_dir: root,
         to: b"renamed",
-        mode: engine::pool::MoveKind::Replace,
+        mode: engine::pool::RenameMode::Replace,
     };
     live.rename(&credentials(), &how).unwrap();
     live.link(&credentials(), file_object(&held, "two"), root, b"three").unwrap();

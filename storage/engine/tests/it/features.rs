@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::pool::{self, CreateOptions, MoveKind, NewDataset, Pool, RenameRequest, Shape};
+use engine::pool::{self, CreateOptions, NewDataset, Pool, RenameMode, RenameRequest, Shape};
 use units::ObjectId;
 
 use crate::shared_blocks::run_zdb;
@@ -119,7 +119,7 @@ fn rename_and_link_activate_longname() {
             if link {
                 live.link(&credentials(), ObjectId::new(file), dir, to.as_bytes()).unwrap();
             } else {
-                let (from, to, kind) = (b"short".as_slice(), to.as_bytes(), MoveKind::NoReplace);
+                let (from, to, kind) = (b"short".as_slice(), to.as_bytes(), RenameMode::NoReplace);
                 let how = RenameRequest { from_dir: dir, from, to_dir: dir, to, mode: kind };
                 live.rename(&credentials(), &how).unwrap();
             }

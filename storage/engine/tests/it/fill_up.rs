@@ -2,8 +2,8 @@
 
 use engine::files::Reason;
 use engine::pool::{
-    Groups, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Position, Purpose, Shape,
-    XattrMode,
+    Groups, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose, Shape,
+    WriteOffset, XattrMode,
 };
 use sim::Seed;
 use units::ObjectId;
@@ -123,7 +123,7 @@ impl FillTest {
         let most = choose(&mut self.rng, &[100, 600, 5000, 70_000]);
         let length = self.rng.below(most);
         let bytes = random_bytes(&mut self.rng, length);
-        Self::as_refusal(live.write(&credentials(), id, Position::End, &bytes))
+        Self::as_refusal(live.write(&credentials(), id, WriteOffset::End, &bytes))
     }
 
     fn write_file(&mut self) -> Result<bool, String> {
@@ -132,7 +132,7 @@ impl FillTest {
         let (at, length) = (self.rng.below(8 * MIB), self.rng.below(most));
         let bytes = random_bytes(&mut self.rng, length);
         let live = self.filesystem();
-        let done = live.write(&credentials(), id, Position::At(at), &bytes);
+        let done = live.write(&credentials(), id, WriteOffset::At(at), &bytes);
         if self.rng.percent(5) && done.is_ok() {
             return Self::as_refusal(live.fsync(Some(id.get())));
         }

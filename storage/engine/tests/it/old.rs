@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::dataset::DatasetQuery;
-use engine::pool::{self, NewDataset, Pool, Position};
+use engine::pool::{self, NewDataset, Pool, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::zdb_of;
@@ -87,7 +87,7 @@ fn import(folder: &TempDir, name: &str) -> Pool {
 fn overwrite(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
     let live = held.filesystem(fs).unwrap();
     let file = live.reader().find(name.as_bytes()).unwrap().unwrap().ino();
-    live.write(&credentials(), ObjectId::new(file), Position::At(100_000), bytes).unwrap();
+    live.write(&credentials(), ObjectId::new(file), WriteOffset::At(100_000), bytes).unwrap();
 }
 
 fn snapshot(held: &Pool, name: &str) {

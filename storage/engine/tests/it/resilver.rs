@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::pool::{Groups, MoveKind, NewDataset, Pool, Position, RenameRequest, Shape, Watch};
+use engine::pool::{
+    Groups, NewDataset, Pool, RenameMode, RenameRequest, Shape, Watch, WriteOffset,
+};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
@@ -121,7 +123,8 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
         let new = engine::pool::NewInode::default();
         if let Ok(made) = live.create(&credentials(), root, name.as_bytes(), &new) {
             let id = ObjectId::new(made.ino());
-            let _ = live.write(&credentials(), id, Position::At(0), &noise_bytes(round, 3 << 20));
+            let _ =
+                live.write(&credentials(), id, WriteOffset::At(0), &noise_bytes(round, 3 << 20));
         }
         if round % 7 == 3 {
             let _ = held.create_snapshots(&[format!("tank/child@churn{round}")]);
@@ -134,7 +137,7 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
                 from: small.as_bytes(),
                 to_dir: root,
                 to: b"moved",
-                mode: MoveKind::Replace,
+                mode: RenameMode::Replace,
             };
             let _ = live.rename(&credentials(), &moved);
         }
@@ -153,7 +156,7 @@ fn fill_pool(held: &Pool) {
         let made = live
             .create(&credentials(), root, &name(number), &engine::pool::NewInode::default())
             .ok()?;
-        live.write(&credentials(), ObjectId::new(made.ino()), Position::At(0), &bytes).ok()
+        live.write(&credentials(), ObjectId::new(made.ino()), WriteOffset::At(0), &bytes).ok()
     };
     let full = (0..1000).find(|number| put(*number).is_none()).unwrap();
     for number in full.saturating_sub(8)..full {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::pool::{NewDataset, Pool, Position, Shape};
+use engine::pool::{NewDataset, Pool, Shape, WriteOffset};
 use ondisk::ObjectType;
 use units::ObjectId;
 
@@ -78,7 +78,7 @@ fn churn_files(held: &Pool, dataset: &str, entries: &serde_json::Value, all: boo
             let noise: Vec<u8> = (0..9000_u32)
                 .flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 7).to_le_bytes())
                 .collect();
-            live.write(&credentials(), id, Position::At(size / 3), &noise).unwrap();
+            live.write(&credentials(), id, WriteOffset::At(size / 3), &noise).unwrap();
         } else {
             let half = engine::pool::SetAttributes { size: Some(size / 2), ..Default::default() };
             live.set_attributes(&credentials(), id, &half).unwrap();
@@ -144,7 +144,7 @@ fn snapshots_of_what_was_moved_off_a_removed_vdev_go_in_any_order() {
 
 /// What the owners of all files of a file system use, counted anew.
 fn recount_owners(objset: &dmu::Objset) -> [BTreeMap<String, (u64, u64)>; 3] {
-    let (fs, _) = zpl::Fs::open(objset.clone(), zpl::Options::default(), None).unwrap();
+    let (fs, _) = zpl::Fs::open(objset.clone(), zpl::FsOptions::default(), None).unwrap();
     let mut found: [BTreeMap<String, (u64, u64)>; 3] = Default::default();
     for object in objset.objects() {
         let (id, dnode) = object.unwrap();
@@ -152,7 +152,7 @@ fn recount_owners(objset: &dmu::Objset) -> [BTreeMap<String, (u64, u64)>; 3] {
             continue;
         }
         let attributes = fs.attributes(id).unwrap();
-        let owners = [u64::from(attributes.uid), attributes.gid.into(), attributes.project];
+        let owners = [u64::from(attributes.uid), attributes.gid.into(), attributes.project_id];
         for (table, owner) in found.iter_mut().zip(owners) {
             let (space, objects) = table.entry(owner.to_string()).or_default();
             (*space, *objects) = (*space + dnode.used_bytes + 512, *objects + 1);
@@ -319,7 +319,7 @@ fn write_until_full(held: &Pool, fs: &str, seed: u32) -> (usize, String) {
         Err(why) => return (0, format!("{why:?}")),
     };
     for written in 0.. {
-        let at = Position::At(written as u64 * (1 << 20));
+        let at = WriteOffset::At(written as u64 * (1 << 20));
         if let Err(why) = live.write(&credentials(), file, at, &bytes) {
             return (written << 20, format!("{why:?}"));
         }

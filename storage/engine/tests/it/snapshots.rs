@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{Device, Memory};
-use engine::pool::{self, NewDataset, NewPool, NewVdev, Pool, Position, Purpose, Shape};
+use engine::pool::{self, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset};
 use units::ObjectId;
 
 use crate::test_pool::{credentials, environment, verify_pool, write_file};
@@ -19,7 +19,8 @@ fn write_and_fsync(held: &Pool, name: &str, stop: &AtomicBool) {
         if stop.load(Ordering::Acquire) {
             return;
         }
-        live.write(&credentials(), number, Position::At(round % 100 * 4000), &[7; 4000]).unwrap();
+        live.write(&credentials(), number, WriteOffset::At(round % 100 * 4000), &[7; 4000])
+            .unwrap();
         live.fsync(Some(number.get())).unwrap();
     }
 }

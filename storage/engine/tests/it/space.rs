@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use engine::files::Reason;
 use engine::pool::{
-    Credentials, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Position, Purpose,
-    SetAttributes, Shape, Stretch,
+    CloneRange, Credentials, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
+    SetAttributes, Shape, WriteOffset,
 };
 use units::ObjectId;
 
@@ -37,7 +37,7 @@ fn write_until_refused(held: &Pool, fs: &str, by: &Credentials, name: &str) -> (
     };
     for written in 0_u32.. {
         let bytes = noise_bytes(written + 1, 1 << 20);
-        let at = Position::At(u64::from(written) * MIB);
+        let at = WriteOffset::At(u64::from(written) * MIB);
         if let Err(why) = live.write(by, file, at, &bytes) {
             return (written.into(), why.reason());
         }
@@ -125,9 +125,9 @@ fn owners_may_use_what_their_quotas_say() {
         &SetAttributes { project_id: Some(7), ..SetAttributes::default() },
     )
     .unwrap();
-    live.write(&credentials(), within, Position::At(0), &noise_bytes(3, 1 << 20)).unwrap();
+    live.write(&credentials(), within, WriteOffset::At(0), &noise_bytes(3, 1 << 20)).unwrap();
     held.sync().unwrap();
-    let refused = live.write(&credentials(), within, Position::At(MIB), b"more");
+    let refused = live.write(&credentials(), within, WriteOffset::At(MIB), b"more");
     assert_eq!(refused.unwrap_err().reason(), Reason::OverQuota);
     drop((live, folder_of_seven));
     held.export().unwrap();
@@ -164,7 +164,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     let over = |done: engine::files::Result<()>| {
         assert_eq!(done.unwrap_err().reason(), Reason::OverQuota);
     };
-    over(live.write(&mine, a, Position::End, b"more").map(drop));
+    over(live.write(&mine, a, WriteOffset::End, b"more").map(drop));
     over(live.create(&mine, top, b"new", &NewInode::default()).map(drop));
     over(live.create_tmpfile(&mine, top, &NewInode::default()).map(drop));
     // what is a file of its own is a new file
@@ -186,9 +186,9 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
         to,
         mode: kind,
     };
-    let replace = engine::pool::MoveKind::Replace;
+    let replace = engine::pool::RenameMode::Replace;
     live.rename(&mine, &how(b"a", b"renamed", replace)).unwrap();
-    over(live.rename(&mine, &how(b"renamed", b"a", engine::pool::MoveKind::Whiteout)));
+    over(live.rename(&mine, &how(b"renamed", b"a", engine::pool::RenameMode::Whiteout)));
     live.link(&mine, a, top, b"linked").unwrap();
     let now = Some(credentials().now);
     live.set_attributes(&mine, a, &SetAttributes { mode: Some(0o600), ..SetAttributes::default() })
@@ -236,7 +236,7 @@ fn write_file_as(held: &Pool, by: &Credentials, name: &str) {
     let live = held.filesystem("tank").unwrap();
     let file = live.create(by, root_object(&live), name.as_bytes(), &NewInode::default()).unwrap();
     let file = ObjectId::new(file.ino());
-    live.write(by, file, Position::At(0), &noise_bytes(5, 600_000)).unwrap();
+    live.write(by, file, WriteOffset::At(0), &noise_bytes(5, 600_000)).unwrap();
     held.sync().unwrap();
 }
 
@@ -294,7 +294,13 @@ fn what_is_stored_once_takes_the_room_of_one() {
             .unwrap()
             .ino();
         let (from, to) = (film, ObjectId::new(to));
-        let stretch = Stretch { from, start: 0, to, at: 0, length: size };
+        let stretch = CloneRange {
+            source: from,
+            source_offset: 0,
+            target: to,
+            target_offset: 0,
+            length: size,
+        };
         assert_eq!(live.clone_blocks(&credentials(), &stretch).unwrap(), size, "{name}");
         held.sync().unwrap();
     };
@@ -396,7 +402,7 @@ fn a_full_pool_takes_nothing_and_gives_back_everything() {
                 Err(why) => break why,
             };
             files += 1;
-            if let Err(why) = live.write(&credentials(), file, Position::At(0), &bytes) {
+            if let Err(why) = live.write(&credentials(), file, WriteOffset::At(0), &bytes) {
                 break why;
             }
         };
@@ -449,7 +455,7 @@ fn what_waits_is_counted_as_often_as_it_will_be_stored() {
             };
             files += 1;
             if let Err(why) =
-                live.write(&credentials(), file, Position::At(0), &noise_bytes(files, size))
+                live.write(&credentials(), file, WriteOffset::At(0), &noise_bytes(files, size))
             {
                 break why;
             }
@@ -551,7 +557,7 @@ fn blocks_that_are_smaller_than_a_sector_are_not_let_in_without_room() {
         };
         let file = ObjectId::new(make(b"large").unwrap().ino());
         let why = (0_u32..).find_map(|written| {
-            let at = Position::At(u64::from(written) * MIB);
+            let at = WriteOffset::At(u64::from(written) * MIB);
             live.write(&credentials(), file, at, &noise_bytes(written + 1, 1 << 20)).err()
         });
         assert_eq!(why.unwrap().reason(), Reason::NoSpace, "{name}");
@@ -565,7 +571,7 @@ fn blocks_that_are_smaller_than_a_sector_are_not_let_in_without_room() {
                 Ok(file) => ObjectId::new(file.ino()),
                 Err(why) => return Some(why),
             };
-            live.write(&credentials(), file, Position::End, &noise_bytes(number + 1, 300)).err()
+            live.write(&credentials(), file, WriteOffset::End, &noise_bytes(number + 1, 300)).err()
         });
         assert_eq!(why.unwrap().reason(), Reason::NoSpace, "{name}");
         held.sync().unwrap();

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use device::{Device, Memory};
 use engine::files::Reason;
-use engine::pool::{ImportOptions, NewDataset, NewPool, NewVdev, Pool, Position, Purpose, Shape};
+use engine::pool::{
+    ImportOptions, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset,
+};
 use sim::{Fault, Storm};
 use units::ObjectId;
 
@@ -68,7 +70,7 @@ fn write_images(name: &str, drives: &[Memory]) -> TempDir {
 fn check_suspended(held: &Pool) {
     let live = held.filesystem("tank").unwrap();
     let file = ObjectId::new(live.reader().find(b"kept").unwrap().unwrap().ino());
-    let refused = live.write(&credentials(), file, Position::End, b"more");
+    let refused = live.write(&credentials(), file, WriteOffset::End, b"more");
     assert_eq!(refused.unwrap_err().reason(), Reason::Suspended);
     assert_eq!(live.fsync(None).unwrap_err().reason(), Reason::Suspended);
     let snapshot = held.create_snapshots(&["tank@now".to_owned()]);
@@ -96,7 +98,7 @@ fn suspend_and_clear(name: &str, shape: Shape, drives: usize, fault: &Fault) {
         let waits = live.create(&credentials(), root, b"waits", &engine::pool::NewInode::default());
         let waits = waits.ok().map(|file| ObjectId::new(file.ino()));
         let written = waits.is_some_and(|file| {
-            live.write(&credentials(), file, Position::At(0), &noise_bytes(4, 500_000)).is_ok()
+            live.write(&credentials(), file, WriteOffset::At(0), &noise_bytes(4, 500_000)).is_ok()
         });
         let failed = held.sync();
         assert!(matches!(failed, Err(engine::Error::Suspended { .. })), "{name}: {failed:?}");

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::check;
 use engine::pool::{
-    Credentials, Environment, Groups, Memory, NewDataset, NewPool, NewVdev, Pool, Position,
-    Purpose, Shape,
+    Credentials, Environment, Groups, Memory, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape,
+    WriteOffset,
 };
 
 pub(crate) fn environment() -> Environment {
@@ -85,7 +85,7 @@ pub(crate) fn write_file(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
     let made = live.create(&credentials(), root, name.as_bytes(), &new).unwrap();
     let made = units::ObjectId::new(made.ino());
     for (index, chunk) in bytes.chunks(1 << 20).enumerate() {
-        let at = Position::At(index as u64 * (1 << 20));
+        let at = WriteOffset::At(index as u64 * (1 << 20));
         live.write(&credentials(), made, at, chunk).unwrap();
     }
 }

@@ -1,7 +1,9 @@
 //! Content that goes to the drives before its group is written: all of it is there afterwards, and
 //! room that was taken for nothing is given up.
 
-use engine::pool::{Environment, NewDataset, OpenFileSystem, Pool, Position, SetAttributes, Shape};
+use engine::pool::{
+    Environment, NewDataset, OpenFileSystem, Pool, SetAttributes, Shape, WriteOffset,
+};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
@@ -65,7 +67,7 @@ fn it_takes_its_room_at_once_and_is_there_afterwards() {
     // within the group: written over in part and as a whole, punched, cut off, made longer
     let (live, file) = (held.filesystem("tank").unwrap(), object_of(&held, "tank", "file"));
     let mut put = |at: u64, with: &[u8]| {
-        live.write(&credentials(), file, Position::At(at), with).unwrap();
+        live.write(&credentials(), file, WriteOffset::At(at), with).unwrap();
         let start = usize::try_from(at).unwrap();
         bytes[start..start + with.len()].copy_from_slice(with);
     };
@@ -87,11 +89,11 @@ fn it_takes_its_room_at_once_and_is_there_afterwards() {
     // in a later group, over what is on the drives
     let (live, file) = (held.filesystem("tank").unwrap(), object_of(&held, "tank", "file"));
     let fresh = noise_bytes(5, 2 << 20);
-    live.write(&credentials(), file, Position::At(MIB), &fresh).unwrap();
+    live.write(&credentials(), file, WriteOffset::At(MIB), &fresh).unwrap();
     bytes[1 << 20..3 << 20].copy_from_slice(&fresh);
     held.create_snapshots(&["tank@one".to_owned()]).unwrap();
     truncate(&live, file, 0);
-    live.write(&credentials(), file, Position::At(0), &fresh).unwrap();
+    live.write(&credentials(), file, WriteOffset::At(0), &fresh).unwrap();
     drop(live);
     assert!(read_file(&held, "tank", "file") == fresh);
     held.rollback_dataset("tank").unwrap();

@@ -7,14 +7,14 @@ use ondisk::znode::{Time, flag};
 use txg::Tx;
 use units::ObjectId;
 
-use crate::sheet::Sheet;
-use crate::writer::draft::{Draft, SMALL_NEED};
-use crate::writer::{Atime, SMALL, Writer};
-use crate::{Caller, Error, Kind, Need, Promise, Result};
+use crate::sa_table::SaTable;
+use crate::writer::pending_file::{PendingFile, SMALL_NEED};
+use crate::writer::{AtimeMode, FsWriter, SMALL_OP_BYTES};
+use crate::{Credentials, Error, FileType, LogRecord, Result, SpaceNeed};
 
 /// Where a write begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Position {
+pub enum WriteOffset {
     /// At this byte.
     At(u64),
     /// Where the file ends.
@@ -22,49 +22,51 @@ pub enum Position {
 }
 
 /// No file is larger.
-const LARGEST: u64 = i64::MAX as u64;
+const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 /// So many bytes at most are written within one transaction.
-const AT_ONCE: usize = 4 << 20;
+const MAX_TX_BYTES: usize = 4 << 20;
 /// So many blocks at most are freed within one transaction.
-const BLOCKS_AT_ONCE: u64 = 32768;
-const MANY_FREED: Need = Need { frees: true, blocks: BLOCKS_AT_ONCE, ..SMALL_NEED };
+const MAX_TX_FREED_BLOCKS: u64 = 32768;
+const BULK_FREE_NEED: SpaceNeed =
+    SpaceNeed { frees_space: true, freed_blocks: MAX_TX_FREED_BLOCKS, ..SMALL_NEED };
 const SECTOR: u64 = 512;
 
-impl Writer {
+impl FsWriter {
     /// Writes bytes; gives the byte behind them, and tells the file's size then.
     pub fn write(
         &self,
-        caller: &Caller,
+        caller: &Credentials,
         file: ObjectId,
-        at: Position,
+        at: WriteOffset,
         bytes: &[u8],
     ) -> Result<u64> {
         let _long = self.fs.objset().begin_long_write(bytes.len());
         let locked = self.fs.inner.locks.write(&[file]);
-        let mut draft = self.to_be_written(file)?;
+        let mut draft = self.load_for_write(file)?;
         let size = draft.size();
         let mut offset = match at {
-            Position::At(offset) => offset,
-            Position::End => size,
+            WriteOffset::At(offset) => offset,
+            WriteOffset::End => size,
         };
-        if self.forbids(&draft.sheet, flag::APPENDONLY) && at != Position::End && offset < size {
-            return Err(self.forbidden(file, "the file can only be appended to"));
+        if self.is_forbidden(&draft.sa, flag::APPENDONLY) && at != WriteOffset::End && offset < size
+        {
+            return Err(self.not_permitted(file, "the file can only be appended to"));
         }
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        if offset.checked_add(count).is_none_or(|end| end > LARGEST) {
-            return Err(Error::TooLarge { objset: self.objset(), object: file });
+        if offset.checked_add(count).is_none_or(|end| end > MAX_FILE_SIZE) {
+            return Err(Error::TooLarge { objset: self.objset_id(), object: file });
         }
         if bytes.is_empty() {
             return Ok(offset);
         }
         // the last piece goes to the drives while others change the file
-        let mut pieces = bytes.chunks(AT_ONCE);
+        let mut pieces = bytes.chunks(MAX_TX_BYTES);
         let last = pieces.next_back().unwrap_or_default();
         for piece in pieces {
-            drop(self.write_piece(caller, &mut draft, (offset, 0), piece)?);
+            drop(self.write_chunk(caller, &mut draft, (offset, 0), piece)?);
             offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(0));
         }
-        let underway = self.write_piece(caller, &mut draft, (offset, 0), last)?;
+        let underway = self.write_chunk(caller, &mut draft, (offset, 0), last)?;
         drop(locked);
         drop(underway);
         Ok(offset.saturating_add(u64::try_from(last.len()).unwrap_or(0)))
@@ -73,88 +75,92 @@ impl Writer {
     /// Writes a block that the intent log leads to, of which only what is before `end` was meant. As
     /// OpenZFS has it, the block is written whole, and the file ends at `end` only where that makes it
     /// longer. Doing it twice would not be the same, so all of it is one transaction.
-    pub(super) fn write_block(
+    pub(super) fn replay_write_block(
         &self,
-        caller: &Caller,
+        caller: &Credentials,
         file: ObjectId,
         (offset, end): (u64, u64),
         content: &[u8],
     ) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
-        let mut draft = self.to_be_written(file)?;
+        let mut draft = self.load_for_write(file)?;
         let count = u64::try_from(content.len()).unwrap_or(u64::MAX);
-        let whole = offset.checked_add(count).filter(|whole| *whole <= LARGEST);
-        let too_large = || Error::TooLarge { objset: self.objset(), object: file };
+        let whole = offset.checked_add(count).filter(|whole| *whole <= MAX_FILE_SIZE);
+        let too_large = || Error::TooLarge { objset: self.objset_id(), object: file };
         let whole = whole.ok_or_else(too_large)?;
         let meant = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let is_longer = draft.size() < end;
         let content = content.get(..meant).filter(|_| is_longer).unwrap_or(content);
         if !content.is_empty() {
-            drop(self.write_piece(caller, &mut draft, (offset, whole), content)?);
+            drop(self.write_chunk(caller, &mut draft, (offset, whole), content)?);
         }
         Ok(())
     }
 
-    pub(super) fn to_be_written(&self, file: ObjectId) -> Result<Draft> {
-        let draft = self.draft(file)?;
-        let (objset, object) = (self.objset(), file);
+    pub(super) fn load_for_write(&self, file: ObjectId) -> Result<PendingFile> {
+        let draft = self.load_pending(file)?;
+        let (objset, object) = (self.objset_id(), file);
         match draft.kind() {
-            Kind::File => {}
-            Kind::Directory => return Err(Error::IsDirectory { objset, object }),
-            _ => return Err(self.invalid(file, "only files have content")),
+            FileType::File => {}
+            FileType::Directory => return Err(Error::IsDirectory { objset, object }),
+            _ => return Err(self.invalid_error(file, "only files have content")),
         }
-        if self.forbids(&draft.sheet, flag::IMMUTABLE) {
-            return Err(self.forbidden(file, "the file is immutable"));
+        if self.is_forbidden(&draft.sa, flag::IMMUTABLE) {
+            return Err(self.not_permitted(file, "the file is immutable"));
         }
         Ok(draft)
     }
 
     /// The file's only block becomes as large as if the file reached to `reach`. Some of it may be on
     /// its way to the drives still when this returns.
-    fn write_piece<'a>(
+    fn write_chunk<'a>(
         &self,
-        caller: &Caller,
-        draft: &mut Draft,
+        caller: &Credentials,
+        draft: &mut PendingFile,
         (offset, reach): (u64, u64),
         bytes: &'a [u8],
     ) -> Result<PendingWrite<'a, Tx>> {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let end = offset.saturating_add(count);
         let size = draft.size().max(end);
-        draft.sheet.set_word(Attribute::Size, size);
-        draft.sheet.touch_content(caller.now);
-        let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
-        self.settle(&mut draft.sheet)?;
-        let bytes_needed = SMALL.saturating_add(count.saturating_mul(2));
-        let piece = self.piece(draft).into();
-        let tx =
-            self.begin.begin(&Need { bytes: bytes_needed, piece, ..draft.need_of_owners() })?;
-        self.grow_block(&tx, draft, size.max(reach))?;
+        draft.sa.set_word(Attribute::Size, size);
+        draft.sa.touch_mtime(caller.now);
+        let cleared = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        self.resolve_layouts(&mut draft.sa)?;
+        let bytes_needed = SMALL_OP_BYTES.saturating_add(count.saturating_mul(2));
+        let piece = self.write_block_size(draft).into();
+        let tx = self.transactions.begin_tx(&SpaceNeed {
+            bytes: bytes_needed,
+            block_size: piece,
+            ..draft.quota_need()
+        })?;
+        self.grow_first_block(&tx, draft, size.max(reach))?;
         let underway = draft.object.begin_write(tx, offset, bytes)?;
         let tx = underway.tx();
         draft.store(tx)?;
         if cleared {
-            self.begin.promise(tx, Promise::Record(set_promise(draft, SetAttr::MODE)));
+            self.transactions
+                .log_record(tx, LogRecord::Record(implied_setattr_record(draft, SetAttr::MODE)));
         }
-        self.begin.promise(tx, Promise::Write { object: draft.id(), offset, bytes });
+        self.transactions.log_record(tx, LogRecord::Write { object: draft.id(), offset, bytes });
         Ok(underway)
     }
 
     /// Bytes of the blocks in which a file's content comes: the only one may still grow.
-    fn piece(&self, draft: &Draft) -> u32 {
+    fn write_block_size(&self, draft: &PendingFile) -> u32 {
         let has_more = draft.object.max_block().get() > 0;
         if has_more { draft.object.block_size() } else { self.settings.read().record_size }
     }
 
     /// Makes the file's first block as large as a file that ends at `end` is to have it, while it
     /// has no other.
-    pub(super) fn grow_block(&self, tx: &Tx, draft: &Draft, end: u64) -> Result<()> {
+    pub(super) fn grow_first_block(&self, tx: &Tx, draft: &PendingFile, end: u64) -> Result<()> {
         let object = self.fs.objset().object(draft.id())?;
         if object.max_block().get() > 0 {
             return Ok(());
         }
         let now = object.block_size();
-        let wanted = block_size(now, self.settings.read().record_size, end);
+        let wanted = first_block_size(now, self.settings.read().record_size, end);
         if wanted > now {
             object.set_block_size(tx, wanted)?;
         }
@@ -162,39 +168,40 @@ impl Writer {
     }
 
     /// Cuts a file off at a size, or lengthens it with a hole.
-    pub fn truncate(&self, caller: &Caller, file: ObjectId, size: u64) -> Result<()> {
+    pub fn truncate(&self, caller: &Credentials, file: ObjectId, size: u64) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
-        let draft = self.to_be_written(file)?;
-        self.resize(caller, draft, size)
+        let draft = self.load_for_write(file)?;
+        self.resize_locked(caller, draft, size)
     }
 
     /// The same of a file that is locked.
-    fn resize(&self, caller: &Caller, mut draft: Draft, size: u64) -> Result<()> {
+    fn resize_locked(&self, caller: &Credentials, mut draft: PendingFile, size: u64) -> Result<()> {
         let file = draft.id();
-        if self.forbids(&draft.sheet, flag::APPENDONLY) {
-            return Err(self.forbidden(file, "the file can only be appended to"));
+        if self.is_forbidden(&draft.sa, flag::APPENDONLY) {
+            return Err(self.not_permitted(file, "the file can only be appended to"));
         }
-        if size > LARGEST {
-            return Err(Error::TooLarge { objset: self.objset(), object: file });
+        if size > MAX_FILE_SIZE {
+            return Err(Error::TooLarge { objset: self.objset_id(), object: file });
         }
         let old = draft.size();
-        draft.sheet.set_word(Attribute::Size, size);
-        draft.sheet.touch_content(caller.now);
-        let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
-        self.settle(&mut draft.sheet)?;
+        draft.sa.set_word(Attribute::Size, size);
+        draft.sa.touch_mtime(caller.now);
+        let cleared = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        self.resolve_layouts(&mut draft.sa)?;
         let mode = if cleared { SetAttr::MODE } else { 0 };
         // before anything is freed: who reads the file for a promise meanwhile promises this, too
         let promise = |tx: &Tx| {
-            let body = set_promise(&draft, SetAttr::SIZE | SetAttr::MTIME | mode);
-            self.begin.promise(tx, Promise::Record(body));
+            let body = implied_setattr_record(&draft, SetAttr::SIZE | SetAttr::MTIME | mode);
+            self.transactions.log_record(tx, LogRecord::Record(body));
         };
-        self.free_behind(&draft, size, &promise)?;
-        let tx = self.begin.begin(&Need { frees: size <= old, ..SMALL_NEED })?;
+        self.free_tail(&draft, size, &promise)?;
+        let tx =
+            self.transactions.begin_tx(&SpaceNeed { frees_space: size <= old, ..SMALL_NEED })?;
         promise(&tx);
         if size < old {
             draft.object.free_range(&tx, size..u64::MAX)?;
         } else {
-            self.grow_block(&tx, &draft, size)?;
+            self.grow_first_block(&tx, &draft, size)?;
         }
         draft.store(&tx)
     }
@@ -202,8 +209,13 @@ impl Writer {
     /// Frees most of what is behind a byte, from the end on, a bit at a time, so that no
     /// transaction frees too much. The file may have a hole at its end for a while; `first` comes before
     /// it has.
-    pub(super) fn free_behind(&self, draft: &Draft, start: u64, first: &dyn Fn(&Tx)) -> Result<()> {
-        let step = u64::from(draft.object.block_size()).saturating_mul(BLOCKS_AT_ONCE);
+    pub(super) fn free_tail(
+        &self,
+        draft: &PendingFile,
+        start: u64,
+        first: &dyn Fn(&Tx),
+    ) -> Result<()> {
+        let step = u64::from(draft.object.block_size()).saturating_mul(MAX_TX_FREED_BLOCKS);
         let mut starts = Vec::new();
         // what is a hole already may be far longer than all data
         let mut next = draft.object.next_data(start)?;
@@ -215,7 +227,7 @@ impl Writer {
             };
         }
         for (count, from) in starts.into_iter().skip(1).rev().enumerate() {
-            let tx = self.begin.begin(&MANY_FREED)?;
+            let tx = self.transactions.begin_tx(&BULK_FREE_NEED)?;
             if count == 0 {
                 first(&tx);
             }
@@ -225,32 +237,35 @@ impl Writer {
     }
 
     /// Makes a hole in a file, which keeps its size.
-    pub fn punch(
+    pub fn punch_hole(
         &self,
-        caller: &Caller,
+        caller: &Credentials,
         file: ObjectId,
         range: std::ops::Range<u64>,
     ) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
-        let mut draft = self.to_be_written(file)?;
-        if self.forbids(&draft.sheet, flag::APPENDONLY) {
-            return Err(self.forbidden(file, "the file can only be appended to"));
+        let mut draft = self.load_for_write(file)?;
+        if self.is_forbidden(&draft.sa, flag::APPENDONLY) {
+            return Err(self.not_permitted(file, "the file can only be appended to"));
         }
-        let step = u64::from(draft.object.block_size()).saturating_mul(BLOCKS_AT_ONCE);
+        let step = u64::from(draft.object.block_size()).saturating_mul(MAX_TX_FREED_BLOCKS);
         let end = range.end.min(draft.size());
         let mut start = range.start;
-        draft.sheet.touch_content(caller.now);
-        let cleared = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
-        self.settle(&mut draft.sheet)?;
+        draft.sa.touch_mtime(caller.now);
+        let cleared = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        self.resolve_layouts(&mut draft.sa)?;
         while start < end {
             let next = start.saturating_add(step).min(end);
-            let tx = self.begin.begin(&MANY_FREED)?;
+            let tx = self.transactions.begin_tx(&BULK_FREE_NEED)?;
             if cleared && start == range.start {
-                self.begin.promise(&tx, Promise::Record(set_promise(&draft, SetAttr::MODE)));
+                self.transactions.log_record(
+                    &tx,
+                    LogRecord::Record(implied_setattr_record(&draft, SetAttr::MODE)),
+                );
             }
             let length = next.saturating_sub(start);
             let body = Body::Truncate { object: file, offset: start, length };
-            self.begin.promise(&tx, Promise::Record(body));
+            self.transactions.log_record(&tx, LogRecord::Record(body));
             draft.object.free_range(&tx, start..next)?;
             draft.store(&tx)?;
             start = draft.object.next_data(next)?.unwrap_or(end).max(next);
@@ -260,58 +275,58 @@ impl Writer {
 
     /// Sees to it that a file reaches to `end` at least (fallocate). Space is not set aside: on a
     /// pool that never overwrites that would promise nothing.
-    pub fn extend(&self, caller: &Caller, file: ObjectId, end: u64) -> Result<()> {
+    pub fn extend(&self, caller: &Credentials, file: ObjectId, end: u64) -> Result<()> {
         // under one lock: what others append meanwhile is not to be cut off
         let _locked = self.fs.inner.locks.write(&[file]);
         if self.fs.inner.attributes(file)?.size >= end {
             return Ok(());
         }
-        let draft = self.to_be_written(file)?;
-        self.resize(caller, draft, end)
+        let draft = self.load_for_write(file)?;
+        self.resize_locked(caller, draft, end)
     }
 
     /// Whether [`Self::accessed`] would change something of a file that has these times (atime, mtime,
     /// ctime).
-    pub fn is_access_due(&self, times: [Time; 3], now: Time) -> bool {
-        is_due(self.settings.read().atime, times, now)
+    pub fn is_atime_due(&self, times: [Time; 3], now: Time) -> bool {
+        is_atime_due(self.settings.read().atime, times, now)
     }
 
     /// Notes that a file was read, if that is wanted.
-    pub fn accessed(&self, file: ObjectId, now: Time) -> Result<()> {
+    pub fn update_atime(&self, file: ObjectId, now: Time) -> Result<()> {
         let how = self.settings.read().atime;
-        if how == Atime::Off {
+        if how == AtimeMode::Off {
             return Ok(());
         }
         let _locked = self.fs.inner.locks.write(&[file]);
-        let mut draft = self.draft(file)?;
+        let mut draft = self.load_pending(file)?;
         let times = [Attribute::Atime, Attribute::Mtime, Attribute::Ctime]
-            .map(|attribute| draft.sheet.time(attribute));
-        if !is_due(how, times, now) {
+            .map(|attribute| draft.sa.time(attribute));
+        if !is_atime_due(how, times, now) {
             return Ok(());
         }
-        draft.sheet.set_time(Attribute::Atime, now);
-        self.settle(&mut draft.sheet)?;
-        let tx = self.begin.begin(&SMALL_NEED)?;
+        draft.sa.set_time(Attribute::Atime, now);
+        self.resolve_layouts(&mut draft.sa)?;
+        let tx = self.transactions.begin_tx(&SMALL_NEED)?;
         draft.store(&tx)
     }
 }
 
-const DAY: i64 = 24 * 60 * 60;
+const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
 /// Whether a file that has these times (atime, mtime, ctime) is to have another atime when it is read.
-fn is_due(how: Atime, [atime, mtime, ctime]: [Time; 3], now: Time) -> bool {
-    let is_old = || now.seconds.saturating_sub(atime.seconds) >= DAY;
+fn is_atime_due(how: AtimeMode, [atime, mtime, ctime]: [Time; 3], now: Time) -> bool {
+    let is_old = || now.seconds.saturating_sub(atime.seconds) >= SECONDS_PER_DAY;
     match how {
-        Atime::Off => false,
-        Atime::On => true,
-        Atime::Relative => atime <= mtime || atime <= ctime || is_old(),
+        AtimeMode::Off => false,
+        AtimeMode::On => true,
+        AtimeMode::Relative => atime <= mtime || atime <= ctime || is_old(),
     }
 }
 
 /// The block size that the only block of a file is to have, if the file ends at `end`: as large
 /// as the file, but not larger than the dataset's record size, or the next power of two where it
 /// is larger already.
-pub(crate) fn block_size(now: u32, record_size: u32, end: u64) -> u32 {
+pub(crate) fn first_block_size(now: u32, record_size: u32, end: u64) -> u32 {
     let most = if now > record_size && !now.is_power_of_two() {
         now.checked_next_power_of_two().unwrap_or(now)
     } else {
@@ -322,9 +337,9 @@ pub(crate) fn block_size(now: u32, record_size: u32, end: u64) -> u32 {
 }
 
 /// Who is not privileged takes set-user and set-group away from a file by writing to it.
-pub(super) fn clear_set_id(sheet: &mut Sheet) -> bool {
+pub(super) fn clear_setid(sheet: &mut SaTable) -> bool {
     let mode = sheet.mode();
-    let without = without_set_id(mode);
+    let without = without_setid(mode);
     if without != mode {
         sheet.set_word(Attribute::Mode, without.into());
     }
@@ -333,18 +348,18 @@ pub(super) fn clear_set_id(sheet: &mut Sheet) -> bool {
 
 /// A mode without set-user, and without set-group unless that means something else, as it does where
 /// the group may not execute. So have it all file systems of Linux.
-pub fn without_set_id(mode: u32) -> u32 {
+pub fn without_setid(mode: u32) -> u32 {
     let groups = if mode & 0o010 == 0 { 0 } else { 0o2000 };
     mode & !(0o4000 | groups)
 }
 
 /// What the log is told of attributes that came with something else.
-pub(super) fn set_promise(draft: &Draft, mask: u64) -> Body {
-    let attributes = draft.sheet.attributes();
+pub(super) fn implied_setattr_record(draft: &PendingFile, mask: u64) -> Body {
+    let attributes = draft.sa.attributes();
     Body::SetAttr(Box::new(SetAttr {
         object: draft.id(),
         mask,
-        mode: draft.sheet.mode().into(),
+        mode: draft.sa.mode().into(),
         uid: attributes.owner,
         gid: attributes.group,
         size: attributes.size,
@@ -357,16 +372,16 @@ pub(super) fn set_promise(draft: &Draft, mask: u64) -> Body {
 
 #[cfg(test)]
 mod tests {
-    use super::block_size;
+    use super::first_block_size;
 
     #[test]
     fn the_only_block_grows_with_the_file() {
-        assert_eq!(block_size(512, 131072, 1), 512);
-        assert_eq!(block_size(512, 131072, 700), 1024);
-        assert_eq!(block_size(1024, 131072, 200_000), 131072);
-        assert_eq!(block_size(131072, 131072, 1 << 40), 131072);
+        assert_eq!(first_block_size(512, 131072, 1), 512);
+        assert_eq!(first_block_size(512, 131072, 700), 1024);
+        assert_eq!(first_block_size(1024, 131072, 200_000), 131072);
+        assert_eq!(first_block_size(131072, 131072, 1 << 40), 131072);
         // the record size went down: only what is no power of two grows, up to the next
-        assert_eq!(block_size(1536, 1024, 9999), 2048);
-        assert_eq!(block_size(4096, 1024, 9999), 4096);
+        assert_eq!(first_block_size(1536, 1024, 9999), 2048);
+        assert_eq!(first_block_size(4096, 1024, 9999), 4096);
     }
 }

@@ -10,20 +10,20 @@ use ondisk::znode::{Time, flag};
 use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Place};
 
-use crate::attributes::Fault;
-use crate::birth::Birth;
-use crate::replay::needed;
-use crate::writer::make::Plan;
-use crate::writer::set::FLAGS;
-use crate::writer::{Move, MoveKind, Position, Set, Writer};
-use crate::{Caller, Error, Kind, Result};
+use crate::attributes::AttributeError;
+use crate::new_znode::NewZnode;
+use crate::replay::required_object;
+use crate::writer::create::CreatePlan;
+use crate::writer::set_attributes::SETTABLE_FLAGS;
+use crate::writer::{FsWriter, RenameMode, RenameRequest, SetAttributes, WriteOffset};
+use crate::{Credentials, Error, FileType, Result};
 
-const CREATE_TIME: u64 = 0x1;
-const PROJECT: u64 = 0x40000;
+const ATTR_CREATE_TIME: u64 = 0x1;
+const ATTR_PROJECT: u64 = 0x40000;
 
 /// Whether what a record says can be done once more when it was done already, or in part, and nothing
 /// that comes after it. Where it cannot, one transaction does all of it.
-pub fn can_repeat(entry: &zil::Entry) -> bool {
+pub fn is_repeatable(entry: &zil::Entry) -> bool {
     match &entry.record.body {
         Body::Remove { .. }
         | Body::RemoveDirectory { .. }
@@ -34,33 +34,38 @@ pub fn can_repeat(entry: &zil::Entry) -> bool {
     }
 }
 
-impl Writer {
+impl FsWriter {
     /// Does what a record says.
-    pub fn replay(&self, now: Time, entry: &zil::Entry) -> Result<()> {
-        let (record, caller) = (&entry.record, caller(0, 0, now));
-        if let Some(object) = needed(&record.body)
-            && !self.exists(object)?
+    pub fn replay_record(&self, now: Time, entry: &zil::Entry) -> Result<()> {
+        let (record, caller) = (&entry.record, replay_credentials(0, 0, now));
+        if let Some(object) = required_object(&record.body)
+            && !self.object_exists(object)?
         {
             return Ok(());
         }
         match &record.body {
-            Body::Create(create) => self.create_again(create, record.order),
+            Body::Create(create) => self.replay_create(create, record.order),
             Body::Remove { dir, name } => self.unlink(&caller, *dir, name),
             Body::RemoveDirectory { dir, name } => self.rmdir(&caller, *dir, name),
             Body::Link { dir, object, name } => self.link(&caller, *object, *dir, name),
-            Body::Rename(rename) => self.rename_again(now, rename),
+            Body::Rename(rename) => self.replay_rename(now, rename),
             Body::Write(write) => match (&write.data, &entry.block) {
                 (Some(data), _) => {
-                    let at = Position::At(write.offset);
+                    let at = WriteOffset::At(write.offset);
                     self.write(&caller, write.object, at, data).map(drop)
                 }
                 (None, Some(block)) => {
                     let end = write.offset.saturating_add(write.length);
-                    self.write_block(&caller, write.object, (block.offset, end), &block.content)
+                    self.replay_write_block(
+                        &caller,
+                        write.object,
+                        (block.offset, end),
+                        &block.content,
+                    )
                 }
                 (None, None) => {
                     let end = write.offset.saturating_add(write.length);
-                    self.punch(&caller, write.object, write.offset..end)?;
+                    self.punch_hole(&caller, write.object, write.offset..end)?;
                     self.extend(&caller, write.object, end)
                 }
             },
@@ -68,28 +73,28 @@ impl Writer {
                 self.extend(&caller, *object, offset.saturating_add(*length))
             }
             Body::Truncate { object, offset, length } => {
-                self.free_again(&caller, *object, *offset, *length)
+                self.replay_truncate(&caller, *object, *offset, *length)
             }
-            Body::SetAttr(set) => self.set_again(&caller, set),
+            Body::SetAttr(set) => self.replay_setattr(&caller, set),
             Body::OldAcl { object, count, entries } => {
-                self.acl_again(&caller, *object, acl::parse_old(entries, *count, record.order))
+                self.replay_acl(&caller, *object, acl::parse_old(entries, *count, record.order))
             }
             Body::Acl { object, acl } => {
                 let entries = acl::parse(&acl.entries, acl.count, record.order);
-                self.acl_again(&caller, *object, entries)
+                self.replay_acl(&caller, *object, entries)
             }
             Body::SetXattr { object, name, value } => {
                 let value = Some(value.as_slice()).filter(|value| !value.is_empty());
-                self.set_packed_again(&caller, *object, name, value)
+                self.replay_sa_xattr(&caller, *object, name, value)
             }
             Body::Clone { object, offset, length, block_size, pointers } => {
                 let range = (*offset, offset.saturating_add(*length));
-                self.copy_again(&caller, *object, range, *block_size, pointers)
+                self.replay_clone(&caller, *object, range, *block_size, pointers)
             }
         }
     }
 
-    fn exists(&self, id: ObjectId) -> Result<bool> {
+    fn object_exists(&self, id: ObjectId) -> Result<bool> {
         match self.fs.objset().dnode(id) {
             Ok(_) => Ok(true),
             Err(why) if why.is_not_found() => Ok(false),
@@ -97,19 +102,19 @@ impl Writer {
         }
     }
 
-    fn create_again(&self, create: &Create, order: Order) -> Result<()> {
+    fn replay_create(&self, create: &Create, order: Order) -> Result<()> {
         let now = Time::from_words(create.crtime);
-        if !self.is_made(create)? {
-            self.make_again(create, now)?;
+        if !self.is_already_created(create)? {
+            self.recreate(create, now)?;
         }
-        let caller = caller(create.uid, create.gid, now);
+        let caller = replay_credentials(create.uid, create.gid, now);
         if let Some(extra) = &create.attributes {
-            self.set(&caller, create.object, &set_of(extra))?;
+            self.set_attributes(&caller, create.object, &to_set_attributes(extra))?;
         }
         match &create.acl {
             Some(acl) => {
                 let entries = acl::parse(&acl.entries, acl.count, order);
-                self.acl_again(&caller, create.object, entries)
+                self.replay_acl(&caller, create.object, entries)
             }
             None => Ok(()),
         }
@@ -117,99 +122,114 @@ impl Writer {
 
     /// Whether it is there already: the power failed once more after it was made, and maybe before what
     /// else the record says was done.
-    fn is_made(&self, create: &Create) -> Result<bool> {
+    fn is_already_created(&self, create: &Create) -> Result<bool> {
         let there = if create.kind == CreateKind::XattrDirectory {
-            let dir = self.draft(create.dir)?.sheet.word(Attribute::Xattr);
+            let dir = self.load_pending(create.dir)?.sa.word(Attribute::Xattr);
             Some(ObjectId::new(dir)).filter(|dir| dir.exists())
         } else {
-            self.entry(create.dir, &create.name)?.map(|(_, object)| object)
+            self.lookup_entry(create.dir, &create.name)?.map(|(_, object)| object)
         };
         let Some(object) = there else { return Ok(false) };
-        let generation = |object| Ok::<_, Error>(self.draft(object)?.sheet.word(Attribute::Gen));
+        let generation =
+            |object| Ok::<_, Error>(self.load_pending(object)?.sa.word(Attribute::Gen));
         if object != create.object || generation(object)? != create.generation {
-            return Err(Error::Exists { objset: self.objset(), object: create.dir });
+            return Err(Error::Exists { objset: self.objset_id(), object: create.dir });
         }
         Ok(true)
     }
 
-    fn make_again(&self, create: &Create, now: Time) -> Result<()> {
+    fn recreate(&self, create: &Create, now: Time) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[create.dir]);
-        let mut parent = self.draft(create.dir)?;
-        let mut plan = self.plan_again(create, &parent.sheet)?;
+        let mut parent = self.load_pending(create.dir)?;
+        let mut plan = self.plan_recreate(create, &parent.sa)?;
         let is_hidden = create.kind == CreateKind::XattrDirectory;
         if is_hidden {
-            parent.sheet.set_word(Attribute::Xattr, create.object.get());
+            parent.sa.set_word(Attribute::Xattr, create.object.get());
         }
-        self.settle(&mut parent.sheet)?;
-        let tx = self.begin.begin(&plan.need())?;
-        let made = self.born(&tx, &mut plan)?;
+        self.resolve_layouts(&mut parent.sa)?;
+        let tx = self.transactions.begin_tx(&plan.space_need())?;
+        let made = self.create_object(&tx, &mut plan)?;
         if !is_hidden {
-            self.add_name(&tx, &mut parent, (&create.name, made.id(), made.kind()), now)?;
+            self.add_dir_entry(&tx, &mut parent, (&create.name, made.id(), made.kind()), now)?;
         }
         parent.store(&tx)
     }
 
     /// What something was, as its record and its directory tell.
-    fn plan_again(&self, create: &Create, parent: &crate::sheet::Sheet) -> Result<Plan> {
+    fn plan_recreate(
+        &self,
+        create: &Create,
+        parent: &crate::sa_table::SaTable,
+    ) -> Result<CreatePlan> {
         let mode = u32::try_from(create.mode & 0xffff).unwrap_or(0);
-        let kind = Kind::from_number((mode >> 12 & 0xf) as u8);
-        let has_project = matches!(kind, Kind::File | Kind::Directory);
+        let kind = FileType::from_type_bits((mode >> 12 & 0xf) as u8);
+        let has_project = matches!(kind, FileType::File | FileType::Directory);
         let inherits = has_project && parent.has_flag(flag::PROJINHERIT);
         let is_hidden = create.kind == CreateKind::XattrDirectory || parent.has_flag(flag::XATTR);
         let project = if inherits { parent.word(Attribute::Projid) } else { 0 };
         let flags = [(inherits, flag::PROJINHERIT), (is_hidden, flag::XATTR)];
-        let birth = Birth {
+        let birth = NewZnode {
             mode,
             owner: create.uid,
             group: create.gid,
             parent: create.dir,
             now: Time::from_words(create.crtime),
-            links: if kind == Kind::Directory { 2 } else { 1 },
+            nlink: if kind == FileType::Directory { 2 } else { 1 },
             flags: flags.iter().filter(|flag| flag.0).map(|flag| flag.1).sum(),
-            project: (has_project && self.settings.read().projects).then_some(project),
+            project_id: (has_project && self.settings.read().has_projects).then_some(project),
             rdev: create.rdev,
             target: create.target.clone(),
         };
         let slots = u8::try_from(create.slots).unwrap_or(1).max(1);
-        let mut sheet = birth.sheet(&self.fs.inner.schema, slots);
-        self.settle(&mut sheet)?;
-        Ok(Plan { birth, sheet, was: Some((create.object, create.generation)) })
+        let mut sheet = birth.sa_table(&self.fs.inner.schema, slots);
+        self.resolve_layouts(&mut sheet)?;
+        Ok(CreatePlan {
+            znode: birth,
+            sa: sheet,
+            replayed_id: Some((create.object, create.generation)),
+        })
     }
 
-    fn rename_again(&self, now: Time, rename: &Rename) -> Result<()> {
+    fn replay_rename(&self, now: Time, rename: &Rename) -> Result<()> {
         let (kind, caller, was) = match &rename.kind {
-            RenameKind::Plain => (MoveKind::Replace, caller(0, 0, now), None),
-            RenameKind::Exchange => (MoveKind::Exchange, caller(0, 0, now), None),
+            RenameKind::Plain => (RenameMode::Replace, replay_credentials(0, 0, now), None),
+            RenameKind::Exchange => (RenameMode::Exchange, replay_credentials(0, 0, now), None),
             RenameKind::Whiteout(left) => {
-                let caller = caller(left.uid, left.gid, Time::from_words(left.crtime));
-                (MoveKind::Whiteout, caller, Some((left.object, left.generation)))
+                let caller = replay_credentials(left.uid, left.gid, Time::from_words(left.crtime));
+                (RenameMode::Whiteout, caller, Some((left.object, left.generation)))
             }
         };
-        let how = Move {
+        let how = RenameRequest {
             from_dir: rename.source_dir,
-            from: &rename.source,
+            from_name: &rename.source,
             to_dir: rename.target_dir,
-            to: &rename.target,
-            kind,
+            to_name: &rename.target,
+            mode: kind,
         };
-        self.rename_as(&caller, &how, was)
+        self.rename_with_whiteout(&caller, &how, was)
     }
 
-    fn free_again(&self, caller: &Caller, file: ObjectId, offset: u64, length: u64) -> Result<()> {
+    fn replay_truncate(
+        &self,
+        caller: &Credentials,
+        file: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
         let end = offset.saturating_add(length);
         if length == 0 {
             return self.truncate(caller, file, offset);
         }
-        self.punch(caller, file, offset..end)?;
+        self.punch_hole(caller, file, offset..end)?;
         self.extend(caller, file, end)
     }
 
-    fn set_again(&self, caller: &Caller, record: &SetAttr) -> Result<()> {
+    fn replay_setattr(&self, caller: &Credentials, record: &SetAttr) -> Result<()> {
         let has = |bit| record.mask & bit != 0;
         let when = |bit, words| has(bit).then(|| Time::from_words(words));
-        let extra = record.attributes.as_ref().map(set_of).unwrap_or_default();
-        let id = |bit, word: u64| has(bit).then(|| lower_half(word));
-        let set = Set {
+        let extra = record.attributes.as_ref().map(to_set_attributes).unwrap_or_default();
+        let id = |bit, word: u64| has(bit).then(|| low_u32(word));
+        let set = SetAttributes {
             mode: has(SetAttr::MODE).then(|| u32::try_from(record.mode & 0o7777).unwrap_or(0)),
             uid: id(SetAttr::UID, record.uid),
             gid: id(SetAttr::GID, record.gid),
@@ -219,23 +239,24 @@ impl Writer {
             mtime: when(SetAttr::MTIME | SetAttr::SIZE, record.mtime),
             ..extra
         };
-        self.set(caller, record.object, &set)
+        self.set_attributes(caller, record.object, &set)
     }
 
-    fn acl_again(
+    fn replay_acl(
         &self,
-        caller: &Caller,
+        caller: &Credentials,
         file: ObjectId,
         entries: ondisk::Result<Vec<acl::Entry>>,
     ) -> Result<()> {
-        let entries = entries.map_err(|why| self.fs.inner.fault(file, Fault::Format(why)))?;
+        let entries = entries
+            .map_err(|why| self.fs.inner.attribute_error(file, AttributeError::Format(why)))?;
         self.set_acl(caller, file, &entries)
     }
 
     /// Blocks that were cloned are copied.
-    fn copy_again(
+    fn replay_clone(
         &self,
-        caller: &Caller,
+        caller: &Credentials,
         file: ObjectId,
         (offset, end): (u64, u64),
         block_size: u64,
@@ -246,7 +267,7 @@ impl Writer {
         for pointer in pointers {
             let next = at.saturating_add(block_size).min(end);
             if pointer.is_hole() {
-                self.free_again(caller, file, at, next.saturating_sub(at))?;
+                self.replay_truncate(caller, file, at, next.saturating_sub(at))?;
             } else {
                 let number = BlockId::new(at.checked_div(block_size).unwrap_or(0));
                 let place = Place::new(objset.id(), file, Level::new(0), number);
@@ -254,7 +275,7 @@ impl Writer {
                 let block = block.map_err(dmu::Error::from)?;
                 let count = usize::try_from(next.saturating_sub(at)).unwrap_or(usize::MAX);
                 let bytes = block.get(..count.min(block.len())).unwrap_or_default();
-                self.write(caller, file, Position::At(at), bytes)?;
+                self.write(caller, file, WriteOffset::At(at), bytes)?;
             }
             at = next;
         }
@@ -263,23 +284,24 @@ impl Writer {
 }
 
 /// Who is nobody in particular, and may do everything.
-fn caller(uid: u64, gid: u64, now: Time) -> Caller {
-    Caller { uid: lower_half(uid), gid: lower_half(gid), now, keeps_setid: true }
+fn replay_credentials(uid: u64, gid: u64, now: Time) -> Credentials {
+    Credentials { uid: low_u32(uid), gid: low_u32(gid), now, has_cap_fsetid: true }
 }
 
-fn lower_half(word: u64) -> u32 {
+fn low_u32(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
 }
 
 /// The flags, the time of making and the project that a record sets.
-fn set_of(extra: &Extra) -> Set {
+fn to_set_attributes(extra: &Extra) -> SetAttributes {
     let requested = extra.requested.first().copied().map_or(0, u64::from);
-    let flags = |bits: u64| FLAGS.iter().filter(|row| bits & row.0 != 0).map(|row| row.1).sum();
+    let flags =
+        |bits: u64| SETTABLE_FLAGS.iter().filter(|row| bits & row.0 != 0).map(|row| row.1).sum();
     let (which, to): (u64, u64) = (flags(requested), flags(requested & extra.values));
-    Set {
+    SetAttributes {
         flags: (which != 0).then_some((which, to)),
-        crtime: (requested & CREATE_TIME != 0).then(|| Time::from_words(extra.crtime)),
-        project: (requested & PROJECT != 0).then_some(extra.project),
-        ..Set::default()
+        crtime: (requested & ATTR_CREATE_TIME != 0).then(|| Time::from_words(extra.crtime)),
+        project_id: (requested & ATTR_PROJECT != 0).then_some(extra.project),
+        ..SetAttributes::default()
     }
 }

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use ::fixtures::{hex, unhex};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use zpl::{Fs, Kind, Node};
+use zpl::{FileType, Fs, Inode};
 
 /// Larger files are written down as ranges of data.
-const LARGE: u64 = 8 << 20;
+const RANGE_LISTED_SIZE: u64 = 8 << 20;
 /// The inode of a snapshot's root is this less the snapshot's number (ZFSCTL_INO_SNAPDIRS).
-const SNAPSHOTS: u64 = 0xffff_ffff_fffc;
+const SNAPDIR_INO_BASE: u64 = 0xffff_ffff_fffc;
 
 /// What differs between a file system and the entries of a manifest, a line each.
 ///
 /// `snapshot`: it is one, whose root Linux shows with an inode of the hidden directory `.zfs`.
-pub(crate) fn differences(fs: &Fs, entries: &[Value], snapshot: bool) -> Vec<String> {
+pub(crate) fn manifest_differences(fs: &Fs, entries: &[Value], snapshot: bool) -> Vec<String> {
     let mut seen = BTreeMap::new();
     let mut out = Vec::new();
     walk(fs, &fs.root().expect("the root"), b"", &mut |path, node| {
-        let entry = describe(&path, node);
+        let entry = describe_entry(&path, node);
         let mut entry = entry.unwrap_or_else(|why| json!({"error": why.to_string()}));
         if snapshot && path == b"." {
-            entry["ino"] = json!(SNAPSHOTS - fs.objset().id().get());
+            entry["ino"] = json!(SNAPDIR_INO_BASE - fs.objset().id().get());
         }
         seen.insert(path, entry);
     })
@@ -37,14 +37,19 @@ pub(crate) fn differences(fs: &Fs, entries: &[Value], snapshot: bool) -> Vec<Str
         let shown = String::from_utf8_lossy(&path).into_owned();
         match seen.remove(&path) {
             None => out.push(format!("{shown}: is not there")),
-            Some(now) => compare(&shown, was, now.as_object().expect("an entry"), &mut out),
+            Some(now) => compare_entry(&shown, was, now.as_object().expect("an entry"), &mut out),
         }
     }
     out.extend(seen.keys().map(|path| format!("{}: is new", String::from_utf8_lossy(path))));
     out
 }
 
-fn compare(path: &str, was: &Map<String, Value>, now: &Map<String, Value>, out: &mut Vec<String>) {
+fn compare_entry(
+    path: &str,
+    was: &Map<String, Value>,
+    now: &Map<String, Value>,
+    out: &mut Vec<String>,
+) {
     let keys: std::collections::BTreeSet<_> = was.keys().chain(now.keys()).collect();
     for key in keys {
         // the time of a replay is not written down
@@ -61,21 +66,21 @@ fn compare(path: &str, was: &Map<String, Value>, now: &Map<String, Value>, out: 
 
 /// What became of the files of a file system in a redacted copy of it.
 #[derive(Debug, Default)]
-pub(crate) struct Redactions {
+pub(crate) struct RedactionCounts {
     pub(crate) same: usize,
     pub(crate) refused: usize,
     pub(crate) different: Vec<String>,
 }
 
 /// Sets a redacted copy against the whole.
-pub(crate) fn redactions(whole: &Fs, redacted: &Fs) -> Redactions {
-    let mut out = Redactions::default();
+pub(crate) fn compare_redacted(whole: &Fs, redacted: &Fs) -> RedactionCounts {
+    let mut out = RedactionCounts::default();
     let root = whole.root().expect("the root");
     walk(whole, &root, b"", &mut |path, node| {
-        if node.attributes().kind != Kind::File {
+        if node.attributes().kind != FileType::File {
             return;
         }
-        let copy = redacted.find(&path).expect("no fault");
+        let copy = redacted.find_path(&path).expect("no fault");
         let size = node.attributes().size;
         let there = digest(node, 0, size).expect("content");
         match copy.map(|copy| digest(&copy, 0, size)) {
@@ -93,9 +98,9 @@ pub(crate) fn redactions(whole: &Fs, redacted: &Fs) -> Redactions {
 
 fn walk(
     fs: &Fs,
-    dir: &Node,
+    dir: &Inode,
     path: &[u8],
-    visit: &mut dyn FnMut(Vec<u8>, &Node),
+    visit: &mut dyn FnMut(Vec<u8>, &Inode),
 ) -> zpl::Result<()> {
     visit(if path.is_empty() { b".".to_vec() } else { path.to_vec() }, dir);
     let mut entries = Vec::new();
@@ -109,7 +114,7 @@ fn walk(
             below.push(b'/');
         }
         below.extend_from_slice(&entry.name);
-        let node = fs.node(entry.object)?;
+        let node = fs.inode(entry.object)?;
         assert_eq!(node.attributes().kind, entry.kind, "the kind of {below:?}");
         let found = fs.lookup(dir, &entry.name)?.expect("a listed name is found");
         assert_eq!(found.id(), entry.object, "the object of {below:?}");
@@ -123,7 +128,7 @@ fn walk(
 }
 
 /// An entry as the manifests have it.
-fn describe(path: &[u8], node: &Node) -> zpl::Result<Value> {
+fn describe_entry(path: &[u8], node: &Inode) -> zpl::Result<Value> {
     let attributes = node.attributes();
     let mut out = Map::new();
     match std::str::from_utf8(path) {
@@ -131,14 +136,14 @@ fn describe(path: &[u8], node: &Node) -> zpl::Result<Value> {
         Err(_) => out.insert("path_hex".to_owned(), json!(hex(path))),
     };
     let kind = match attributes.kind {
-        Kind::Fifo => "fifo",
-        Kind::CharDevice => "char",
-        Kind::Directory => "dir",
-        Kind::BlockDevice => "block",
-        Kind::File => "file",
-        Kind::Symlink => "symlink",
-        Kind::Socket => "socket",
-        Kind::Other(_) => "other",
+        FileType::Fifo => "fifo",
+        FileType::CharDevice => "char",
+        FileType::Directory => "dir",
+        FileType::BlockDevice => "block",
+        FileType::File => "file",
+        FileType::Symlink => "symlink",
+        FileType::Socket => "socket",
+        FileType::Other(_) => "other",
     };
     let mtime = i64::try_from(attributes.mtime.total_nanoseconds()).expect("64 bits");
     out.insert("type".to_owned(), json!(kind));
@@ -146,14 +151,14 @@ fn describe(path: &[u8], node: &Node) -> zpl::Result<Value> {
     out.insert("mode".to_owned(), json!(format!("{:04o}", attributes.mode)));
     out.insert("uid".to_owned(), json!(attributes.uid));
     out.insert("gid".to_owned(), json!(attributes.gid));
-    out.insert("nlink".to_owned(), json!(attributes.links));
+    out.insert("nlink".to_owned(), json!(attributes.nlink));
     out.insert("size".to_owned(), json!(attributes.size));
     out.insert("mtime_ns".to_owned(), json!(mtime));
     if matches!(kind, "char" | "block") {
         out.insert("rdev".to_owned(), json!([attributes.rdev.0, attributes.rdev.1]));
     }
     if kind == "symlink" {
-        out.insert("target".to_owned(), json!(fsdecode(&node.readlink()?)));
+        out.insert("target".to_owned(), json!(fsdecode(&node.read_link()?)));
     }
     if kind == "file" {
         content(node, &mut out)?;
@@ -174,9 +179,9 @@ fn describe(path: &[u8], node: &Node) -> zpl::Result<Value> {
     Ok(Value::Object(out))
 }
 
-fn content(node: &Node, out: &mut Map<String, Value>) -> zpl::Result<()> {
+fn content(node: &Inode, out: &mut Map<String, Value>) -> zpl::Result<()> {
     let size = node.attributes().size;
-    if size <= LARGE {
+    if size <= RANGE_LISTED_SIZE {
         out.insert("sha256".to_owned(), json!(digest(node, 0, size)?));
         return Ok(());
     }
@@ -190,7 +195,7 @@ fn content(node: &Node, out: &mut Map<String, Value>) -> zpl::Result<()> {
     Ok(())
 }
 
-fn digest(node: &Node, offset: u64, length: u64) -> zpl::Result<String> {
+fn digest(node: &Inode, offset: u64, length: u64) -> zpl::Result<String> {
     let mut sha = Sha256::new();
     let mut buffer = vec![0xaa; 1 << 20];
     let (mut at, end) = (offset, offset + length);

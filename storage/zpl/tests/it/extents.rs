@@ -5,7 +5,7 @@ use zil::extents::{Content, Extents, copy};
 
 const SIZE: usize = 64;
 
-fn shown(extents: &Extents) -> Vec<u8> {
+fn render(extents: &Extents) -> Vec<u8> {
     let mut out = vec![b'-'; SIZE];
     let (mut at, end) = (0, SIZE as u64);
     while at < end {
@@ -42,6 +42,6 @@ proptest! {
             };
             extents.put(start as u64, end as u64, content);
         }
-        prop_assert_eq!(shown(&extents), model);
+        prop_assert_eq!(render(&extents), model);
     }
 }

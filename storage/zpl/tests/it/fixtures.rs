@@ -5,45 +5,45 @@ use std::sync::Arc;
 use ::fixtures::Fixture;
 use serde_json::Value;
 use zil::Records;
-use zpl::{Fs, Options};
+use zpl::{Fs, FsOptions};
 
 use crate::{compare, open};
 
 /// How a log is replayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Replay {
+enum ReplayMode {
     /// Over the file system, in memory.
-    Over,
+    Overlay,
     /// Into it, as changes.
-    Into,
+    Write,
 }
 
 /// The file system with its log replayed, or what went wrong.
 fn open_and_replay(
     objset: dmu::Objset,
-    options: Options,
+    options: FsOptions,
     mut log: Records,
-    how: Replay,
+    how: ReplayMode,
 ) -> Result<Fs, String> {
-    if how == Replay::Over {
+    if how == ReplayMode::Overlay {
         let opened = Fs::open(objset, options, Some(&mut log));
         let (fs, replayed) = opened.map_err(|why| why.to_string())?;
-        return match replayed.failed {
+        return match replayed.failed_record {
             Some((seq, why)) => Err(format!("record {seq}: {why}")),
             None => Ok(fs),
         };
     }
-    let writer = crate::theirs::writer(&objset, options);
+    let writer = crate::foreign_datasets::open_writer(&objset, options);
     for entry in log {
         let entry = entry.map_err(|why| why.to_string())?;
-        let done = writer.replay(crate::pool::at(1), &entry);
+        let done = writer.replay_record(crate::test_fs::time_at(1), &entry);
         done.map_err(|why| format!("record {}: {why}", entry.record.seq))?;
     }
     Ok(writer.fs().clone())
 }
 
 /// What differs in a fixture, a line each.
-fn differences(fixture: &Fixture, how: Replay) -> Vec<String> {
+fn differences(fixture: &Fixture, how: ReplayMode) -> Vec<String> {
     let (pool, tree) = open::pool(fixture);
     let mut out = Vec::new();
     let listed = fixture.manifest["datasets"].as_array().expect("datasets");
@@ -61,15 +61,15 @@ fn differences(fixture: &Fixture, how: Replay) -> Vec<String> {
         let log = objset.header().log.clone();
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
         let log = Records::new(source, objset.id(), &log, key, pool.txg());
-        let options = Options {
+        let options = FsOptions {
             posix_acls: property(properties, "acltype") == "posix",
             user_xattrs: property(properties, "xattr") != "off",
-            redacted: false,
-            ..Options::default()
+            is_redacted: false,
+            ..FsOptions::default()
         };
         match open_and_replay(objset, options, log, how) {
             Ok(fs) => {
-                let found = compare::differences(&fs, entries, name.contains('@'));
+                let found = compare::manifest_differences(&fs, entries, name.contains('@'));
                 out.extend(found.into_iter().map(|line| format!("{name}: {line}")));
             }
             Err(why) => out.push(format!("{name}: {why}")),
@@ -86,7 +86,7 @@ fn property<'a>(properties: &'a Value, name: &str) -> &'a str {
     }
 }
 
-fn check(names: &[&str], how: Replay) {
+fn check_fixtures(names: &[&str], how: ReplayMode) {
     let mut out = Vec::new();
     for name in names.iter().filter(|name| ::fixtures::has(name)) {
         let fixture = ::fixtures::load(name);
@@ -102,17 +102,17 @@ fn files_are_as_openzfs_shows_them() {
     let names = ::fixtures::names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let names: Vec<&str> = names.into_iter().filter(|name| !special.contains(name)).collect();
-    check(&names, Replay::Over);
+    check_fixtures(&names, ReplayMode::Overlay);
 }
 
 #[test]
 fn a_log_is_replayed_as_openzfs_does() {
-    check(&["intent-log", "intent-log-slog", "whole-disk", "in-use"], Replay::Over);
+    check_fixtures(&["intent-log", "intent-log-slog", "whole-disk", "in-use"], ReplayMode::Overlay);
 }
 
 #[test]
 fn a_log_is_replayed_into_a_file_system() {
-    check(&["intent-log", "intent-log-slog", "whole-disk", "in-use"], Replay::Into);
+    check_fixtures(&["intent-log", "intent-log-slog", "whole-disk", "in-use"], ReplayMode::Write);
 }
 
 /// What a redacted dataset lacks gives errors; all else is what its origin has.
@@ -124,11 +124,11 @@ fn redacted_files_give_errors_and_never_zeros() {
     let (_, tree) = open::pool(&::fixtures::load("redacted"));
     let open = |name: &str, redacted| {
         let objset = tree.find(name).expect("a dataset").open().expect("an object set");
-        let options = Options { redacted, ..Options::default() };
+        let options = FsOptions { is_redacted: redacted, ..FsOptions::default() };
         Fs::open(objset, options, None).expect("a file system").0
     };
     let (whole, redacted) = (open("tank/whole@a", false), open("tank/redacted", true));
-    let found = compare::redactions(&whole, &redacted);
+    let found = compare::compare_redacted(&whole, &redacted);
     assert_eq!(found.different, Vec::<String>::new());
     // 21 files were removed before the redaction and 5 were changed; the rest is to be there
     assert_eq!((found.refused, found.same), (26, 320));

@@ -1,17 +1,17 @@
 //! What the crate promises, tried on pools that real OpenZFS made.
 
 mod compare;
-mod crowd;
+mod concurrency;
+mod consistency;
 mod extents;
 mod faults;
 mod fixtures;
-mod made;
+mod foreign_datasets;
 mod model;
+mod new_fs;
 mod open;
-mod pool;
 mod posix;
 mod random;
-mod sound;
-mod spaces;
-mod theirs;
+mod test_fs;
 mod unlinked;
+mod xattr_names;

@@ -2,8 +2,8 @@
 
 use engine::files::{File, FileType, Reason, Time};
 use engine::pool::{
-    Credentials, MoveKind, NewInode, OpenFileSystem, Position, RenameRequest, SetAttributes,
-    Stretch, XattrMode,
+    CloneRange, Credentials, NewInode, OpenFileSystem, RenameMode, RenameRequest, SetAttributes,
+    WriteOffset, XattrMode,
 };
 use sim::Seed;
 use units::ObjectId;
@@ -121,7 +121,7 @@ impl<'a> Churn<'a> {
                 }
             }),
             21 | 22 => self.share(&named, &files),
-            23 => self.rename(at, MoveKind::Whiteout),
+            23 => self.rename(at, RenameMode::Whiteout),
             24 | 25 => self.access_list(&named),
             26 => self.unnamed(),
             27 => self.set(&named, |chance| SetAttributes {
@@ -131,8 +131,8 @@ impl<'a> Churn<'a> {
             0..=3 => self.write(&named),
             4 => self.truncate(&named),
             5 => self.punch(&named),
-            6 | 7 => self.rename(at, MoveKind::Replace),
-            8 => self.rename(at, MoveKind::Exchange),
+            6 | 7 => self.rename(at, RenameMode::Replace),
+            8 => self.rename(at, RenameMode::Exchange),
             9 => self.link(&named),
             10 | 11 => self.remove(at),
             12 => self.set(&named, |chance| SetAttributes {
@@ -224,7 +224,7 @@ impl<'a> Churn<'a> {
             let length = one(self.chance, &lengths);
             let bytes = bytes(self.chance, length);
             let caller = self.caller();
-            self.live.write(&caller, to.id, Position::At(at), &bytes)?;
+            self.live.write(&caller, to.id, WriteOffset::At(at), &bytes)?;
         }
         if self.chance.percent(10) { self.live.fsync(Some(to.id.get())) } else { Ok(()) }
     }
@@ -237,7 +237,7 @@ impl<'a> Churn<'a> {
             let most = one(self.chance, &[20, 24, 30, 40, 60]);
             let at = self.chance.below(1 << most);
             let caller = self.caller();
-            self.live.write(&caller, to.id, Position::At(at), &bytes)?;
+            self.live.write(&caller, to.id, WriteOffset::At(at), &bytes)?;
         }
         Ok(())
     }
@@ -254,10 +254,10 @@ impl<'a> Churn<'a> {
         self.live.punch_hole(&caller, file.id, from..from + length)
     }
 
-    fn rename(&mut self, at: usize, kind: MoveKind) -> Done {
+    fn rename(&mut self, at: usize, kind: RenameMode) -> Done {
         let named = self.names[at].clone();
         let other = usize::try_from(self.chance.below(self.names.len() as u64)).unwrap_or(0);
-        let (to_dir, to) = if kind == MoveKind::Exchange {
+        let (to_dir, to) = if kind == RenameMode::Exchange {
             (self.names[other].dir, self.names[other].name.clone())
         } else {
             self.place()
@@ -266,7 +266,7 @@ impl<'a> Churn<'a> {
             RenameRequest { from_dir: named.dir, from: &named.name, to_dir, to: &to, mode: kind };
         let caller = self.caller();
         self.live.rename(&caller, &how)?;
-        if kind == MoveKind::Exchange {
+        if kind == RenameMode::Exchange {
             let (id, kind) = (self.names[other].id, self.names[other].kind);
             (self.names[other].id, self.names[other].kind) = (named.id, named.kind);
             (self.names[at].id, self.names[at].kind) = (id, kind);
@@ -337,7 +337,18 @@ impl<'a> Churn<'a> {
         let at = one(self.chance, &[start, 0, record, 5 * record]);
         let length = one(self.chance, &[size.saturating_sub(start).min(1 << 24), record]);
         let caller = self.caller();
-        self.live.clone_blocks(&caller, &Stretch { from: from.id, start, to, at, length }).map(drop)
+        self.live
+            .clone_blocks(
+                &caller,
+                &CloneRange {
+                    source: from.id,
+                    source_offset: start,
+                    target: to,
+                    target_offset: at,
+                    length,
+                },
+            )
+            .map(drop)
     }
 
     /// Gives a file a POSIX ACL, or a directory one for what is made in it.

@@ -7,30 +7,30 @@ use ondisk::acl;
 use units::ObjectId;
 use zil::extents::Extents;
 
-use crate::writer::block_size;
-use crate::{Attributes, Kind};
+use crate::writer::first_block_size;
+use crate::{FileType, ZnodeAttributes};
 
 /// The changes, by file.
 #[derive(Debug, Default)]
-pub(crate) struct Overlay {
-    pub(crate) nodes: HashMap<ObjectId, Change>,
+pub(crate) struct LogOverlay {
+    pub(crate) files: HashMap<ObjectId, FileOverlay>,
 }
 
 /// One file as the log leaves it.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct FileOverlay {
     /// Its attributes, all of them.
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: ZnodeAttributes,
     /// The log made it: nothing of what the dataset may have under this number shows.
     pub(crate) is_new: bool,
     /// It lost its last name.
-    pub(crate) is_gone: bool,
+    pub(crate) is_removed: bool,
     /// Of a directory: what became of its names.
-    pub(crate) names: Names,
+    pub(crate) dir_names: DirOverlay,
     /// Ranges of its content.
-    pub(crate) data: Extents,
+    pub(crate) extents: Extents,
     /// The blocks that hold them once the log is replayed.
-    pub(crate) blocks: Blocks,
+    pub(crate) block_layout: BlockLayout,
     /// Of a symbolic link that the log made: where it points.
     pub(crate) target: Vec<u8>,
     /// All extended attributes kept with the other attributes, if one of them changed.
@@ -41,27 +41,27 @@ pub(crate) struct Change {
 
 /// What became of the names in a directory.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct DirOverlay {
     /// Names of the base that no longer show.
-    pub(crate) hidden: HashSet<Vec<u8>>,
+    pub(crate) removed: HashSet<Vec<u8>>,
     /// New names, in the order in which they are listed.
-    pub(crate) added: BTreeMap<Vec<u8>, (ObjectId, Kind)>,
+    pub(crate) added: BTreeMap<Vec<u8>, (ObjectId, FileType)>,
 }
 
 /// The size of a file's blocks, which grows while there is but one. What is written takes whole blocks:
 /// holes begin and end between them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Blocks {
+pub(crate) struct BlockLayout {
     size: u32,
-    is_one: bool,
+    is_single: bool,
 }
 
-impl Blocks {
+impl BlockLayout {
     /// Those of a file that was just made.
-    const NEW: Self = Self { size: 512, is_one: true };
+    const NEW: Self = Self { size: 512, is_single: true };
 
-    fn of(object: &Object) -> Self {
-        Self { size: object.block_size(), is_one: object.max_block().get() == 0 }
+    fn from_object(object: &Object) -> Self {
+        Self { size: object.block_size(), is_single: object.max_block().get() == 0 }
     }
 
     /// Bytes of each.
@@ -70,37 +70,37 @@ impl Blocks {
     }
 
     /// The file is lengthened to end at `end`.
-    pub(crate) fn reach(&mut self, end: u64, record_size: u32) {
-        if self.is_one {
-            self.size = block_size(self.size, record_size, end);
+    pub(crate) fn extend_to(&mut self, end: u64, record_size: u32) {
+        if self.is_single {
+            self.size = first_block_size(self.size, record_size, end);
         }
     }
 
     /// It is written up to `end`.
-    pub(crate) fn take(&mut self, end: u64, record_size: u32) {
-        self.reach(end, record_size);
-        self.is_one &= end <= self.size();
+    pub(crate) fn write_to(&mut self, end: u64, record_size: u32) {
+        self.extend_to(end, record_size);
+        self.is_single &= end <= self.size();
     }
 
     /// It gets blocks of this size, which others have as well, up to `end`.
-    pub(crate) fn share(&mut self, size: u64, end: u64) {
-        if self.is_one {
+    pub(crate) fn clone_to(&mut self, size: u64, end: u64) {
+        if self.is_single {
             self.size = u32::try_from(size).unwrap_or(self.size);
-            self.is_one = end <= size;
+            self.is_single = end <= size;
         }
     }
 }
 
-impl Change {
+impl FileOverlay {
     /// A file as the dataset has it (or, without an object, as the log makes it), before any change.
-    pub(crate) fn new(attributes: Attributes, object: Option<&Object>) -> Self {
+    pub(crate) fn new(attributes: ZnodeAttributes, object: Option<&Object>) -> Self {
         Self {
             attributes,
             is_new: object.is_none(),
-            is_gone: false,
-            names: Names::default(),
-            data: Extents::default(),
-            blocks: object.map_or(Blocks::NEW, Blocks::of),
+            is_removed: false,
+            dir_names: DirOverlay::default(),
+            extents: Extents::default(),
+            block_layout: object.map_or(BlockLayout::NEW, BlockLayout::from_object),
             target: Vec::new(),
             xattrs: None,
             acl: None,
@@ -108,9 +108,9 @@ impl Change {
     }
 }
 
-impl Overlay {
-    pub(crate) fn get(&self, id: ObjectId) -> Option<&Change> {
+impl LogOverlay {
+    pub(crate) fn get(&self, id: ObjectId) -> Option<&FileOverlay> {
         // most file systems have no log to replay: spare them the hashing
-        if self.nodes.is_empty() { None } else { self.nodes.get(&id) }
+        if self.files.is_empty() { None } else { self.files.get(&id) }
     }
 }

@@ -3,38 +3,38 @@
 use std::collections::BTreeMap;
 
 use units::ObjectId;
-use zpl::{Fs, Kind};
+use zpl::{FileType, Fs};
 
 #[derive(Default)]
-struct Seen {
+struct FoundLinks {
     names: u64,
-    kind: Option<Kind>,
+    kind: Option<FileType>,
 }
 
 /// Walks a file system that is stored, and holds what it finds against all objects that there are.
-pub(crate) fn check(fs: &Fs) {
+pub(crate) fn check_consistency(fs: &Fs) {
     let root = fs.root().expect("root").id();
-    let mut seen: BTreeMap<ObjectId, Seen> = BTreeMap::new();
+    let mut seen: BTreeMap<ObjectId, FoundLinks> = BTreeMap::new();
     let mut hidden = 0;
     let mut todo = vec![root];
-    seen.insert(root, Seen { names: 1, kind: Some(Kind::Directory) });
+    seen.insert(root, FoundLinks { names: 1, kind: Some(FileType::Directory) });
     while let Some(id) = todo.pop() {
-        let node = fs.node(id).expect("a file");
+        let node = fs.inode(id).expect("a file");
         let found = *node.attributes();
         assert_eq!(Some(found.kind), seen[&id].kind, "{id}");
         if found.xattr_dir.exists() {
-            let dir = fs.node(found.xattr_dir).expect("attributes");
-            hidden += 1 + fs.list(&dir).expect("attributes").len();
+            let dir = fs.inode(found.xattr_dir).expect("attributes");
+            hidden += 1 + fs.list_dir(&dir).expect("attributes").len();
         }
-        if found.kind != Kind::Directory {
+        if found.kind != FileType::Directory {
             continue;
         }
-        let names = fs.list(&node).expect("names");
-        let subdirs = names.iter().filter(|entry| entry.kind == Kind::Directory);
-        assert_eq!(found.links, subdirs.count() as u64 + 2, "{id}: links");
+        let names = fs.list_dir(&node).expect("names");
+        let subdirs = names.iter().filter(|entry| entry.kind == FileType::Directory);
+        assert_eq!(found.nlink, subdirs.count() as u64 + 2, "{id}: links");
         assert_eq!(found.size, names.len() as u64 + 2, "{id}: size");
         for entry in names {
-            if entry.kind == Kind::Directory {
+            if entry.kind == FileType::Directory {
                 let parent = fs.attributes(entry.object).expect("attributes").parent;
                 assert_eq!(parent, id, "{}: parent", entry.object);
             }
@@ -45,18 +45,18 @@ pub(crate) fn check(fs: &Fs) {
             (row.names, row.kind) = (row.names + 1, Some(entry.kind));
         }
     }
-    let files = seen.iter().filter(|row| row.1.kind != Some(Kind::Directory));
+    let files = seen.iter().filter(|row| row.1.kind != Some(FileType::Directory));
     for (id, row) in files {
-        assert_eq!(fs.attributes(*id).expect("attributes").links, row.names, "{id}: links");
+        assert_eq!(fs.attributes(*id).expect("attributes").nlink, row.names, "{id}: links");
     }
     let mut unlinked = Vec::new();
-    fs.unlinked(&mut |id| {
+    fs.for_each_unlinked(&mut |id| {
         unlinked.push(id);
         true
     })
     .expect("unlinked");
     for id in &unlinked {
-        hidden += hidden_of(fs, *id);
+        hidden += count_xattr_objects(fs, *id);
     }
     let objects = fs.objset().objects().filter_map(Result::ok).count();
     // the master node, the set of unlinked files, and three tables of attributes
@@ -64,13 +64,13 @@ pub(crate) fn check(fs: &Fs) {
 }
 
 /// What an unlinked file still has besides itself.
-fn hidden_of(fs: &Fs, id: ObjectId) -> usize {
-    let node = fs.node(id).expect("an unlinked file");
+fn count_xattr_objects(fs: &Fs, id: ObjectId) -> usize {
+    let node = fs.inode(id).expect("an unlinked file");
     let found = node.attributes();
-    assert_eq!(found.links, 0, "{id}: links");
+    assert_eq!(found.nlink, 0, "{id}: links");
     if found.xattr_dir.exists() {
-        let dir = fs.node(found.xattr_dir).expect("attributes");
-        return 1 + fs.list(&dir).expect("attributes").len();
+        let dir = fs.inode(found.xattr_dir).expect("attributes");
+        return 1 + fs.list_dir(&dir).expect("attributes").len();
     }
-    if found.kind == Kind::Directory { fs.list(&node).expect("names").len() } else { 0 }
+    if found.kind == FileType::Directory { fs.list_dir(&node).expect("names").len() } else { 0 }
 }

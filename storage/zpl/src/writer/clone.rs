@@ -7,50 +7,53 @@ use ondisk::sa::Attribute;
 use ondisk::znode::flag;
 use units::{BlockId, ObjectId};
 
-use super::content::clear_set_id;
-use crate::writer::draft::Draft;
-use crate::writer::{SMALL, Writer};
-use crate::{Caller, Need, Result};
+use super::content::clear_setid;
+use crate::writer::pending_file::PendingFile;
+use crate::writer::{FsWriter, SMALL_OP_BYTES};
+use crate::{Credentials, Result, SpaceNeed};
 
 /// From where in a file what is copied where in another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stretch {
+pub struct CloneRange {
     /// The file that has it.
-    pub from: ObjectId,
+    pub source: ObjectId,
     /// Its first byte there.
-    pub start: u64,
+    pub source_offset: u64,
     /// The file that gets it.
-    pub to: ObjectId,
+    pub target: ObjectId,
     /// Its first byte there.
-    pub at: u64,
+    pub target_offset: u64,
     /// Bytes of it.
     pub length: u64,
 }
 
 /// So many blocks at most are shared within one transaction.
-const BLOCKS_AT_ONCE: u64 = 1024;
+const MAX_TX_CLONED_BLOCKS: u64 = 1024;
 
-impl Writer {
+impl FsWriter {
     /// Shares as much of the beginning of a stretch as can be; gives how many bytes, the rest must
     /// be copied. A log tells nothing of it: who wants it to last waits for the group.
-    pub fn share(&self, caller: &Caller, stretch: &Stretch) -> Result<u64> {
-        let Stretch { from, start, to, at, .. } = *stretch;
+    pub fn clone_blocks(&self, caller: &Credentials, stretch: &CloneRange) -> Result<u64> {
+        let CloneRange {
+            source: from, source_offset: start, target: to, target_offset: at, ..
+        } = *stretch;
         let _locked = self.fs.inner.locks.write(&[from, to]);
-        let source = self.draft(from)?;
-        let mut draft = self.to_be_written(to)?;
-        let Some(size) = whole(stretch, &source, &draft) else { return Ok(0) };
+        let source = self.load_pending(from)?;
+        let mut draft = self.load_for_write(to)?;
+        let Some(size) = clonable_block_size(stretch, &source, &draft) else { return Ok(0) };
         let length = stretch.length.min(source.size().saturating_sub(start));
         let end = at.saturating_add(length);
-        if self.forbids(&draft.sheet, flag::APPENDONLY) && at < draft.size() {
-            return Err(self.forbidden(to, "the file can only be appended to"));
+        if self.is_forbidden(&draft.sa, flag::APPENDONLY) && at < draft.size() {
+            return Err(self.not_permitted(to, "the file can only be appended to"));
         }
         // a part of a block is shared only if nothing is behind it, here and there
         let ends = start.saturating_add(length) >= source.size() && end >= draft.size();
-        let blocks = if ends { length.div_ceil(size) } else { number(length, size) };
+        let blocks = if ends { length.div_ceil(size) } else { block_of(length, size) };
         let mut done = 0;
         while done < blocks {
-            let next = done.saturating_add(BLOCKS_AT_ONCE).min(blocks);
-            let reached = self.share_blocks(caller, &mut draft, (&source, stretch), done..next)?;
+            let next = done.saturating_add(MAX_TX_CLONED_BLOCKS).min(blocks);
+            let reached =
+                self.clone_block_run(caller, &mut draft, (&source, stretch), done..next)?;
             done = reached;
             if reached < next {
                 break;
@@ -60,25 +63,30 @@ impl Writer {
     }
 
     /// Shares these blocks of a stretch; gives the first that could not be.
-    fn share_blocks(
+    fn clone_block_run(
         &self,
-        caller: &Caller,
-        draft: &mut Draft,
-        (source, stretch): (&Draft, &Stretch),
+        caller: &Credentials,
+        draft: &mut PendingFile,
+        (source, stretch): (&PendingFile, &CloneRange),
         blocks: std::ops::Range<u64>,
     ) -> Result<u64> {
         let size = u64::from(source.object.block_size());
         let count = blocks.end.saturating_sub(blocks.start);
-        let clears = !caller.keeps_setid && clear_set_id(&mut draft.sheet);
-        draft.sheet.touch_content(caller.now);
-        self.settle(&mut draft.sheet)?;
-        let (shared, bytes) = (count.saturating_mul(size), SMALL);
-        let tx = self.begin.begin(&Need { bytes, shared, ..draft.need_of_owners() })?;
+        let clears = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        draft.sa.touch_mtime(caller.now);
+        self.resolve_layouts(&mut draft.sa)?;
+        let (shared, bytes) = (count.saturating_mul(size), SMALL_OP_BYTES);
+        let tx = self.transactions.begin_tx(&SpaceNeed {
+            bytes,
+            cloned_bytes: shared,
+            ..draft.quota_need()
+        })?;
         if draft.object.block_size() != source.object.block_size() {
             draft.object.set_block_size(&tx, source.object.block_size())?;
             draft.object = self.fs.objset().object(draft.id())?;
         }
-        let (first, target) = (number(stretch.start, size), number(stretch.at, size));
+        let (first, target) =
+            (block_of(stretch.source_offset, size), block_of(stretch.target_offset, size));
         let mut reached = blocks.start;
         for block in blocks {
             let from = BlockId::new(first.saturating_add(block));
@@ -88,36 +96,44 @@ impl Writer {
             }
             reached = block.saturating_add(1);
         }
-        let length = stretch.length.min(source.size().saturating_sub(stretch.start));
-        let end = stretch.at.saturating_add(reached.saturating_mul(size).min(length));
+        let length = stretch.length.min(source.size().saturating_sub(stretch.source_offset));
+        let end = stretch.target_offset.saturating_add(reached.saturating_mul(size).min(length));
         // where nothing could be shared, nothing is there either
         let grown = if reached > 0 { draft.size().max(end) } else { draft.size() };
-        draft.sheet.set_word(Attribute::Size, grown);
+        draft.sa.set_word(Attribute::Size, grown);
         draft.store(&tx)?;
         if reached > 0 || clears {
-            self.begin.must_sync(&tx);
+            self.transactions.require_txg_sync(&tx);
         }
         Ok(reached)
     }
 }
 
 /// The block in which a byte is.
-fn number(byte: u64, size: u64) -> u64 {
+fn block_of(byte: u64, size: u64) -> u64 {
     byte.checked_div(size).unwrap_or(0)
 }
 
 /// The size of the blocks of both files, if a stretch can be shared at all.
-fn whole(stretch: &Stretch, source: &Draft, draft: &Draft) -> Option<u64> {
+fn clonable_block_size(
+    stretch: &CloneRange,
+    source: &PendingFile,
+    draft: &PendingFile,
+) -> Option<u64> {
     let (from, to) = (&source.object, &draft.object);
     let size = u64::from(from.block_size());
-    let aligned = stretch.start.is_multiple_of(size) && stretch.at.is_multiple_of(size);
+    let aligned =
+        stretch.source_offset.is_multiple_of(size) && stretch.target_offset.is_multiple_of(size);
     // the only block of a file may be of any size, and grows to what the other has
     let grows =
         to.max_block().get() == 0 && draft.size() <= size && to.block_size() <= from.block_size();
     let alike = to.block_size() == from.block_size() || grows;
     let odd = !size.is_power_of_two();
-    let lone = !odd || (stretch.start == 0 && stretch.at == 0 && draft.size() <= size);
-    let apart = stretch.from != stretch.to || stretch.start.abs_diff(stretch.at) >= stretch.length;
-    let files = source.kind() == crate::Kind::File && stretch.length > 0;
-    (aligned && alike && lone && apart && files && stretch.start < source.size()).then_some(size)
+    let lone =
+        !odd || (stretch.source_offset == 0 && stretch.target_offset == 0 && draft.size() <= size);
+    let apart = stretch.source != stretch.target
+        || stretch.source_offset.abs_diff(stretch.target_offset) >= stretch.length;
+    let files = source.kind() == crate::FileType::File && stretch.length > 0;
+    (aligned && alike && lone && apart && files && stretch.source_offset < source.size())
+        .then_some(size)
 }

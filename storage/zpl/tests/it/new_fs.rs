@@ -3,26 +3,26 @@
 use ondisk::znode::flag;
 use units::ObjectId;
 use zap::Zap;
-use zpl::{Kind, Settings};
+use zpl::{FileType, WriteSettings};
 
-use crate::pool::{Pool, at};
+use crate::test_fs::{TestFs, time_at};
 
 #[test]
 fn a_new_file_system_is_read() {
-    let pool = Pool::new(Settings::default());
-    let fs = pool.cold();
+    let pool = TestFs::new(WriteSettings::default());
+    let fs = pool.reopen_read_only();
     let master = fs.master();
     assert_eq!((master.version, master.normalization, master.utf8_only), (5, 0, false));
     let root = fs.root().expect("root");
     let attributes = *root.attributes();
-    assert_eq!((attributes.kind, attributes.mode), (Kind::Directory, 0o755));
-    assert_eq!((attributes.size, attributes.links, attributes.parent), (2, 2, root.id()));
+    assert_eq!((attributes.kind, attributes.mode), (FileType::Directory, 0o755));
+    assert_eq!((attributes.size, attributes.nlink, attributes.parent), (2, 2, root.id()));
     assert_eq!(attributes.generation.get(), 4);
-    assert_eq!((attributes.atime, attributes.crtime), (at(1), at(1)));
+    assert_eq!((attributes.atime, attributes.crtime), (time_at(1), time_at(1)));
     // as `zdb` shows it of every directory that OpenZFS makes
     assert_eq!(attributes.flags, 0x8408_0000_0144);
     assert!(attributes.flags & flag::PROJID != 0);
-    assert_eq!(fs.list(&root).expect("names"), []);
+    assert_eq!(fs.list_dir(&root).expect("names"), []);
     assert!(root.acl().expect("ACL").is_trivial);
     assert_eq!(root.acl().expect("ACL").entries.len(), 3);
     let bonus = root.object().expect("object").bonus().len();
@@ -32,8 +32,8 @@ fn a_new_file_system_is_read() {
 
 #[test]
 fn the_tables_of_a_new_file_system() {
-    let pool = Pool::new(Settings::default());
-    let fs = pool.cold();
+    let pool = TestFs::new(WriteSettings::default());
+    let fs = pool.reopen_read_only();
     let object = |id: u64| fs.objset().object(ObjectId::new(id)).expect("object");
     let master = Zap::open(object(1)).expect("master");
     let text = |entry: zap::Result<zap::Entry>| {
@@ -51,7 +51,7 @@ fn the_tables_of_a_new_file_system() {
         "utf8only",
     ];
     assert_eq!(names, wanted);
-    let tables = Zap::open(object(fs.master().attributes.get())).expect("tables");
+    let tables = Zap::open(object(fs.master().sa_master.get())).expect("tables");
     let table = |name: &[u8]| {
         let id = tables.lookup_u64(name).expect("lookup").expect("table");
         Zap::open(object(id)).expect("table")

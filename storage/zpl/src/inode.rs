@@ -9,59 +9,60 @@ use ondisk::{Blkptr, ObjectType};
 use units::{BlockId, Level, ObjectId, Place};
 use zil::extents::{self, Content};
 
-use crate::attributes::{Fault, sa_bytes};
-use crate::overlay::Change;
-use crate::{Attributes, Error, Fs, Kind, Result};
+use crate::attributes::{AttributeError, sa_bytes};
+use crate::log_overlay::FileOverlay;
+use crate::{Error, FileType, Fs, Result, ZnodeAttributes};
 
 /// A file of any kind.
 #[derive(Clone)]
-pub struct Node {
+pub struct Inode {
     fs: Fs,
     id: ObjectId,
     /// What the dataset has; `None` where the log made the file.
     object: Option<Object>,
-    attributes: Attributes,
+    attributes: ZnodeAttributes,
 }
 
 /// No target is longer.
-const LONGEST_TARGET: u64 = 65536;
+const MAX_SYMLINK_TARGET: u64 = 65536;
 
-impl Node {
+impl Inode {
     pub(crate) fn open(fs: Fs, id: ObjectId) -> Result<Self> {
         let inner = Arc::clone(&fs.inner);
-        let _guard = inner.guard(id);
-        Self::load(fs, id)
+        let _guard = inner.read_lock(id);
+        Self::load_locked(fs, id)
     }
 
     /// The same of a file that nobody can change now.
-    fn load(fs: Fs, id: ObjectId) -> Result<Self> {
+    fn load_locked(fs: Fs, id: ObjectId) -> Result<Self> {
         let inner = &*fs.inner;
-        if let Some(change) = inner.overlay.get(id) {
-            if change.is_gone {
-                return Err(inner.gone(id));
+        if let Some(change) = inner.log_overlay.get(id) {
+            if change.is_removed {
+                return Err(inner.not_found(id));
             }
             let object = if change.is_new { None } else { Some(inner.objset.object(id)?) };
             let attributes = change.attributes;
             return Ok(Self { fs, id, object, attributes });
         }
         let object = inner.objset.object(id)?;
-        let attributes = Attributes::of(object.dnode(), &|| object.spill(), &inner.schema)
-            .map_err(|fault| inner.fault(id, fault))?;
+        let attributes =
+            ZnodeAttributes::from_dnode(object.dnode(), &|| object.spill(), &inner.schema)
+                .map_err(|fault| inner.attribute_error(id, fault))?;
         Ok(Self { fs, id, object: Some(object), attributes })
     }
 
     /// Shows the file as it is now to `look`; in a live file system nobody changes it meanwhile.
-    pub(crate) fn now<T>(&self, look: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let guard = self.fs.inner.guard(self.id);
+    pub(crate) fn with_current<T>(&self, look: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let guard = self.fs.inner.read_lock(self.id);
         match guard {
-            Some(_) => look(&Self::load(self.fs.clone(), self.id)?),
+            Some(_) => look(&Self::load_locked(self.fs.clone(), self.id)?),
             None => look(self),
         }
     }
 
     /// A file that is hidden behind this one, and locked with it.
-    pub(crate) fn hidden(&self, id: ObjectId) -> Result<Self> {
-        Self::load(self.fs.clone(), id)
+    pub(crate) fn load_hidden(&self, id: ObjectId) -> Result<Self> {
+        Self::load_locked(self.fs.clone(), id)
     }
 
     /// The file system it is of.
@@ -75,7 +76,7 @@ impl Node {
     }
 
     /// What there is to know of it: of a live file system, when this was opened.
-    pub fn attributes(&self) -> &Attributes {
+    pub fn attributes(&self) -> &ZnodeAttributes {
         &self.attributes
     }
 
@@ -87,33 +88,35 @@ impl Node {
     /// Whether [`Node::object`] is not the whole truth: the intent log laid content over what the
     /// dataset has, or holes may be what was redacted.
     pub fn is_overlaid(&self) -> bool {
-        self.fs.inner.options.redacted
-            || self.change().is_some_and(|change| !change.data.is_empty())
+        self.fs.inner.options.is_redacted
+            || self.overlay().is_some_and(|change| !change.extents.is_empty())
     }
 
-    pub(crate) fn change(&self) -> Option<&Change> {
-        self.fs.inner.overlay.get(self.id)
+    pub(crate) fn overlay(&self) -> Option<&FileOverlay> {
+        self.fs.inner.log_overlay.get(self.id)
     }
 
-    fn fault(&self, fault: Fault) -> Error {
-        self.fs.inner.fault(self.id, fault)
+    fn attribute_error(&self, fault: AttributeError) -> Error {
+        self.fs.inner.attribute_error(self.id, fault)
     }
 
-    fn rule(&self, rule: &'static str) -> Error {
-        self.fault(Fault::Rule(rule))
+    fn malformed(&self, rule: &'static str) -> Error {
+        self.attribute_error(AttributeError::Rule(rule))
     }
 
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        self.now(|node| node.read_now(offset, into))
+        self.with_current(|node| node.read_locked(offset, into))
     }
 
-    pub(crate) fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_locked(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let left = self.attributes.size.saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
         let (into, _) = into.split_at_mut(count);
-        match self.change() {
-            Some(change) if !change.data.is_empty() => self.read_over(change, offset, into)?,
+        match self.overlay() {
+            Some(change) if !change.extents.is_empty() => {
+                self.read_overlaid(change, offset, into)?
+            }
             _ => self.read_base(offset, into)?,
         }
         Ok(count)
@@ -121,7 +124,7 @@ impl Node {
 
     fn read_base(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if let Some(object) = &self.object {
-            self.must_be_whole(object, offset, into.len())?;
+            self.check_not_redacted(object, offset, into.len())?;
             return Ok(object.read(offset, into)?);
         }
         into.fill(0);
@@ -129,9 +132,9 @@ impl Node {
     }
 
     /// In a redacted dataset, what was left out must not pass for zeros.
-    fn must_be_whole(&self, object: &Object, offset: u64, length: usize) -> Result<()> {
+    fn check_not_redacted(&self, object: &Object, offset: u64, length: usize) -> Result<()> {
         let inner = &self.fs.inner;
-        if !inner.options.redacted || self.attributes.kind != Kind::File || length == 0 {
+        if !inner.options.is_redacted || self.attributes.kind != FileType::File || length == 0 {
             return Ok(());
         }
         let hole = object.next_hole(offset)?;
@@ -142,11 +145,11 @@ impl Node {
     }
 
     /// Reads what the log laid over the content, and the content where it did not.
-    fn read_over(&self, change: &Change, offset: u64, into: &mut [u8]) -> Result<()> {
+    fn read_overlaid(&self, change: &FileOverlay, offset: u64, into: &mut [u8]) -> Result<()> {
         let end = offset.saturating_add(u64::try_from(into.len()).unwrap_or(u64::MAX));
         let (mut at, mut rest) = (offset, into);
         while at < end {
-            let piece = change.data.piece(at, end);
+            let piece = change.extents.piece(at, end);
             let count = usize::try_from(piece.end.saturating_sub(at)).unwrap_or(usize::MAX);
             let count = count.min(rest.len());
             let (now, later) = rest.split_at_mut(count);
@@ -154,10 +157,10 @@ impl Node {
                 None => self.read_base(at, now)?,
                 Some(Content::Zeros) => now.fill(0),
                 Some(Content::Bytes { all, .. }) => {
-                    extents::copy(all, change.data.skipped(at), now);
+                    extents::copy(all, change.extents.skipped(at), now);
                 }
                 Some(Content::Block { pointer, .. }) => {
-                    self.read_block(pointer, at, change.data.skipped(at), now)?;
+                    self.read_block(pointer, at, change.extents.skipped(at), now)?;
                 }
             }
             (at, rest) = (piece.end, later);
@@ -180,44 +183,44 @@ impl Node {
 
     /// The first byte from `from` on that is not in a hole; `None` if there is none.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
-        self.now(|node| match node.blocks_over() {
-            Some(blocks) => node.next_block_of_data(from, blocks),
-            None => node.data_from(from),
+        self.with_current(|node| match node.overlay_block_size() {
+            Some(blocks) => node.next_data_block(from, blocks),
+            None => node.find_data(from),
         })
     }
 
     /// The first byte from `from` on that is in a hole; the end of the file is one.
     pub fn next_hole(&self, from: u64) -> Result<u64> {
-        self.now(|node| match node.blocks_over() {
-            Some(blocks) => node.next_block_without(from, blocks),
-            None => node.hole_from(from),
+        self.with_current(|node| match node.overlay_block_size() {
+            Some(blocks) => node.next_hole_block(from, blocks),
+            None => node.find_hole(from),
         })
     }
 
     /// Bytes of the blocks that a log is laid over the content with; none: it is not.
-    fn blocks_over(&self) -> Option<u64> {
-        let change = self.change().filter(|change| !change.data.is_empty())?;
-        Some(change.blocks.size().max(1))
+    fn overlay_block_size(&self) -> Option<u64> {
+        let change = self.overlay().filter(|change| !change.extents.is_empty())?;
+        Some(change.block_layout.size().max(1))
     }
 
     /// A block in which one byte is written is all data.
-    fn next_block_of_data(&self, from: u64, size: u64) -> Result<Option<u64>> {
+    fn next_data_block(&self, from: u64, size: u64) -> Result<Option<u64>> {
         if from >= self.attributes.size {
             return Ok(None);
         }
         let block = |at: u64| at.saturating_sub(at.checked_rem(size).unwrap_or(0));
-        let found = self.data_from(block(from))?;
+        let found = self.find_data(block(from))?;
         Ok(found.map(|found| block(found).max(from)).filter(|at| *at < self.attributes.size))
     }
 
     /// Only a block in which nothing is written is a hole.
-    fn next_block_without(&self, from: u64, size: u64) -> Result<u64> {
+    fn next_hole_block(&self, from: u64, size: u64) -> Result<u64> {
         let mut at = from;
         while at < self.attributes.size {
-            at = self.hole_from(at)?;
+            at = self.find_hole(at)?;
             let begin = at.saturating_sub(at.checked_rem(size).unwrap_or(0));
             let end = begin.saturating_add(size);
-            if at >= self.attributes.size || self.data_from(begin)?.is_none_or(|data| data >= end) {
+            if at >= self.attributes.size || self.find_data(begin)?.is_none_or(|data| data >= end) {
                 break;
             }
             at = end;
@@ -225,12 +228,12 @@ impl Node {
         Ok(at.min(self.attributes.size).max(from))
     }
 
-    fn data_from(&self, from: u64) -> Result<Option<u64>> {
+    fn find_data(&self, from: u64) -> Result<Option<u64>> {
         let size = self.attributes.size;
         let mut at = from;
         while at < size {
-            let piece = match self.change() {
-                Some(change) => change.data.piece(at, size),
+            let piece = match self.overlay() {
+                Some(change) => change.extents.piece(at, size),
                 None => extents::Piece { start: at, end: size, content: None },
             };
             match piece.content {
@@ -251,12 +254,12 @@ impl Node {
         Ok(None)
     }
 
-    fn hole_from(&self, from: u64) -> Result<u64> {
+    fn find_hole(&self, from: u64) -> Result<u64> {
         let size = self.attributes.size;
         let mut at = from;
         while at < size {
-            let piece = match self.change() {
-                Some(change) => change.data.piece(at, size),
+            let piece = match self.overlay() {
+                Some(change) => change.extents.piece(at, size),
                 None => extents::Piece { start: at, end: size, content: None },
             };
             match piece.content {
@@ -278,27 +281,27 @@ impl Node {
     }
 
     /// Where a symbolic link points.
-    pub fn readlink(&self) -> Result<Vec<u8>> {
-        self.now(Self::readlink_now)
+    pub fn read_link(&self) -> Result<Vec<u8>> {
+        self.with_current(Self::read_link_locked)
     }
 
-    fn readlink_now(&self) -> Result<Vec<u8>> {
-        if self.attributes.kind != Kind::Symlink {
+    fn read_link_locked(&self) -> Result<Vec<u8>> {
+        if self.attributes.kind != FileType::Symlink {
             let objset = self.fs.inner.objset.id();
             return Err(Error::NotSymlink { objset, object: self.id });
         }
         let Some(object) = &self.object else {
-            return Ok(self.change().map(|change| change.target.clone()).unwrap_or_default());
+            return Ok(self.overlay().map(|change| change.target.clone()).unwrap_or_default());
         };
         if object.dnode().bonus_kind == ObjectType::SA {
             let found = sa_bytes(object, &self.fs.inner.schema, Attribute::Symlink);
-            let found = found.map_err(|fault| self.fault(fault))?;
-            let (bytes, _) = found.ok_or_else(|| self.rule("a link must have a target"))?;
+            let found = found.map_err(|fault| self.attribute_error(fault))?;
+            let (bytes, _) = found.ok_or_else(|| self.malformed("a link must have a target"))?;
             return Ok(bytes);
         }
         let size = self.attributes.size;
-        if size > LONGEST_TARGET {
-            return Err(self.rule("a link's target has at most 64 KiB"));
+        if size > MAX_SYMLINK_TARGET {
+            return Err(self.malformed("a link's target has at most 64 KiB"));
         }
         let size = usize::try_from(size).unwrap_or(0);
         // a short one stands behind the znode, a long one is the content

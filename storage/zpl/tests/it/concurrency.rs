@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use units::ObjectId;
-use zpl::{Kind, Move, MoveKind, New, Position, Settings, XattrMode};
+use zpl::{FileType, NewInode, RenameMode, RenameRequest, WriteOffset, WriteSettings, XattrMode};
 
-use crate::pool::{Pool, caller};
-use crate::sound;
+use crate::consistency;
+use crate::test_fs::{TestFs, credentials};
 
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 /// Numbers that look random, the same for a seed.
-struct Draw(u64);
+struct Random(u64);
 
-impl Draw {
+impl Random {
     fn below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         usize::try_from(self.0 >> 33).expect("31 bits") % most
@@ -25,51 +25,60 @@ impl Draw {
     }
 }
 
-fn some_directory(pool: &Pool, draw: &mut Draw) -> ObjectId {
+fn random_directory(pool: &TestFs, draw: &mut Random) -> ObjectId {
     let fs = pool.writer.fs();
     let mut at = fs.master().root;
     for _ in 0..draw.below(3) {
-        let Ok(node) = fs.node(at) else { break };
+        let Ok(node) = fs.inode(at) else { break };
         match fs.lookup(&node, draw.name()) {
-            Ok(Some(found)) if found.attributes().kind == Kind::Directory => at = found.id(),
+            Ok(Some(found)) if found.attributes().kind == FileType::Directory => at = found.id(),
             _ => break,
         }
     }
     at
 }
 
-fn work(pool: &Pool, seed: u64) {
-    let (mut draw, writer) = (Draw(seed), &pool.writer);
+fn run_operations(pool: &TestFs, seed: u64) {
+    let (mut draw, writer) = (Random(seed), &pool.writer);
     for step in 0..400 {
-        let who = caller(step);
-        let (dir, name) = (some_directory(pool, &mut draw), draw.name());
+        let who = credentials(step);
+        let (dir, name) = (random_directory(pool, &mut draw), draw.name());
         // most of these are refused, as others were there first
         match draw.below(9) {
             0 => {
-                let new = New { kind: Kind::Directory, ..New::default() };
-                drop(writer.make(&who, dir, name, &new));
+                let new = NewInode { kind: FileType::Directory, ..NewInode::default() };
+                drop(writer.create(&who, dir, name, &new));
             }
             1 => drop(writer.rmdir(&who, dir, name)),
             2 => drop(writer.unlink(&who, dir, name)),
             3 | 4 => {
-                let kinds = [MoveKind::Replace, MoveKind::Exchange, MoveKind::Whiteout];
-                let (to_dir, to) = (some_directory(pool, &mut draw), draw.name());
-                let how =
-                    Move { from_dir: dir, from: name, to_dir, to, kind: kinds[draw.below(3)] };
+                let kinds = [RenameMode::Replace, RenameMode::Exchange, RenameMode::Whiteout];
+                let (to_dir, to) = (random_directory(pool, &mut draw), draw.name());
+                let how = RenameRequest {
+                    from_dir: dir,
+                    from_name: name,
+                    to_dir,
+                    to_name: to,
+                    mode: kinds[draw.below(3)],
+                };
                 drop(writer.rename(&who, &how));
             }
             5 => {
-                let Ok(made) = writer.make(&who, dir, name, &New::default()) else { continue };
-                if writer.hold(made.id).is_err() {
+                let Ok(made) = writer.create(&who, dir, name, &NewInode::default()) else {
+                    continue;
+                };
+                if writer.hold_file(made.id).is_err() {
                     continue;
                 }
                 drop(writer.unlink(&who, dir, name));
-                writer.write(&who, made.id, Position::End, b"held").expect("it is held");
-                writer.release(made.id).expect("release");
+                writer.write(&who, made.id, WriteOffset::End, b"held").expect("it is held");
+                writer.release_file(made.id).expect("release");
             }
             _ => {
-                let Ok(made) = writer.make(&who, dir, name, &New::default()) else { continue };
-                drop(writer.write(&who, made.id, Position::At(3000), &[1; 3000]));
+                let Ok(made) = writer.create(&who, dir, name, &NewInode::default()) else {
+                    continue;
+                };
+                drop(writer.write(&who, made.id, WriteOffset::At(3000), &[1; 3000]));
                 let value = [2; 500];
                 drop(writer.set_xattr(&who, made.id, b"user.x", Some(&value), XattrMode::Any));
                 drop(writer.link(&who, made.id, dir, draw.name()));
@@ -81,21 +90,22 @@ fn work(pool: &Pool, seed: u64) {
 #[test]
 fn many_at_once() {
     for xattr_sa in [true, false] {
-        let pool = Pool::new(Settings { record_size: 1024, xattr_sa, ..Settings::default() });
+        let pool =
+            TestFs::new(WriteSettings { record_size: 1024, xattr_sa, ..WriteSettings::default() });
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
                 .map(|seed| {
                     scope.spawn({
                         let pool = &pool;
-                        move || work(pool, seed)
+                        move || run_operations(pool, seed)
                     })
                 })
                 .collect();
             let syncing = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     // what a crash would leave at any time
-                    sound::check(&pool.cold());
+                    consistency::check_consistency(&pool.reopen_read_only());
                 }
             });
             let results: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
@@ -105,17 +115,17 @@ fn many_at_once() {
                 result.expect("no worker fails");
             }
         });
-        sound::check(&pool.cold());
+        consistency::check_consistency(&pool.reopen_read_only());
     }
 }
 
 #[test]
 fn who_makes_sure_of_a_size_cuts_off_nothing_that_others_append() {
-    const TIMES: u64 = 2000;
-    let pool = Pool::new(Settings::default());
-    let (writer, who) = (&pool.writer, caller(2));
+    const ROUNDS: u64 = 2000;
+    let pool = TestFs::new(WriteSettings::default());
+    let (writer, who) = (&pool.writer, credentials(2));
     let root = writer.fs().master().root;
-    let file = writer.make(&who, root, b"log", &New::default()).expect("made").id;
+    let file = writer.create(&who, root, b"log", &NewInode::default()).expect("made").id;
     let size = || writer.fs().attributes(file).expect("attributes").size;
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -125,8 +135,8 @@ fn who_makes_sure_of_a_size_cuts_off_nothing_that_others_append() {
             }
         });
         let mut cut = 0;
-        for _ in 0..TIMES {
-            let end = writer.write(&who, file, Position::End, &[1; 600]).expect("write");
+        for _ in 0..ROUNDS {
+            let end = writer.write(&who, file, WriteOffset::End, &[1; 600]).expect("write");
             cut += u64::from(size() < end);
         }
         done.store(true, Ordering::Relaxed);

@@ -14,67 +14,76 @@ use zap::Zap;
 use crate::Result;
 
 /// Numbers of layouts have ten bits.
-const MOST_LAYOUTS: usize = 1024;
+const MAX_LAYOUTS: usize = 1024;
 /// Layouts 0 and 1 are of the format, and in no table.
 const FIRST_LAYOUT: u16 = 2;
 /// The layout of a legacy znode; it is in no table.
-pub(crate) const ZNODE: std::ops::Range<u16> = 0..16;
+pub(crate) const ZNODE_ATTRIBUTES: std::ops::Range<u16> = 0..16;
 
-type Slot = OnceLock<Box<std::result::Result<Layout, ondisk::Error>>>;
+type LayoutSlot = OnceLock<Box<std::result::Result<Layout, ondisk::Error>>>;
 
 /// The layouts of a dataset by their number. One that cannot be understood is kept as its error.
 #[derive(Debug)]
-pub(crate) struct Schema {
-    layouts: Box<[Slot]>,
-    znode: Layout,
+pub(crate) struct SaSchema {
+    layouts: Box<[LayoutSlot]>,
+    znode_layout: Layout,
     registry: Registry,
     /// The version of the file system.
     pub(crate) version: u64,
-    pub(crate) tables: Mutex<Tables>,
+    pub(crate) objects: Mutex<SaObjects>,
 }
 
 /// Where the two tables are; objects that do not exist are 0.
 #[derive(Debug, Default)]
-pub(crate) struct Tables {
+pub(crate) struct SaObjects {
     /// The table of the two.
     pub(crate) master: ObjectId,
     pub(crate) registry: ObjectId,
     pub(crate) layouts: ObjectId,
     /// Attributes that have a number which is not in the registry yet.
-    pub(crate) new: Vec<(Attribute, Registered)>,
+    pub(crate) unregistered: Vec<(Attribute, Registered)>,
 }
 
-impl Schema {
+impl SaSchema {
     /// A dataset's whose tables are empty.
-    pub(crate) fn blank(version: u64, master: ObjectId) -> Self {
+    pub(crate) fn empty(version: u64, master: ObjectId) -> Self {
         let new = (0..).zip(Attribute::ALL).map(|(at, one)| (*one, one.registered(at))).collect();
-        Self::new(version, Registry::standard(), Tables { master, new, ..Tables::default() })
+        Self::new(
+            version,
+            Registry::standard(),
+            SaObjects { master, unregistered: new, ..SaObjects::default() },
+        )
     }
 
-    fn new(version: u64, registry: Registry, tables: Tables) -> Self {
-        let layouts = std::iter::repeat_with(Slot::new).take(MOST_LAYOUTS).collect();
-        let znode: Vec<u16> = ZNODE.collect();
+    fn new(version: u64, registry: Registry, tables: SaObjects) -> Self {
+        let layouts = std::iter::repeat_with(LayoutSlot::new).take(MAX_LAYOUTS).collect();
+        let znode: Vec<u16> = ZNODE_ATTRIBUTES.collect();
         let znode = Registry::standard().layout(&znode).unwrap_or_default();
-        let schema = Self { layouts, znode, registry, version, tables: Mutex::new(tables) };
-        schema.put(1, Ok(Layout::default()));
+        let schema =
+            Self { layouts, znode_layout: znode, registry, version, objects: Mutex::new(tables) };
+        schema.set_layout(1, Ok(Layout::default()));
         schema
     }
 
     /// Reads the two tables that the object names; none if there is no such object.
     pub(crate) fn read(objset: &Objset, version: u64, master: ObjectId) -> Result<Self> {
         if !master.exists() {
-            return Ok(Self::blank(version, master));
+            return Ok(Self::empty(version, master));
         }
         let names = Zap::open(objset.object(master)?)?;
         let object = |name: &[u8]| names.lookup_u64(name).map(|id| ObjectId::new(id.unwrap_or(0)));
         let (registry, layouts) = (object(b"REGISTRY")?, object(b"LAYOUTS")?);
-        let mut schema = Self::blank(version, master);
+        let mut schema = Self::empty(version, master);
         if registry.exists() {
             let mut known = read_registry(objset, registry)?;
             let new = known.complete();
-            schema = Self::new(version, known, Tables { master, registry, layouts, new });
+            schema = Self::new(
+                version,
+                known,
+                SaObjects { master, registry, layouts, unregistered: new },
+            );
         }
-        schema.tables.get_mut().layouts = layouts;
+        schema.objects.get_mut().layouts = layouts;
         if layouts.exists() {
             schema.read_layouts(&Zap::open(objset.object(layouts)?)?)?;
         }
@@ -92,12 +101,16 @@ impl Schema {
                 .iter()
                 .map(|word| u16::try_from(*word).unwrap_or(u16::MAX))
                 .collect();
-            self.put(number, self.registry.layout(&attributes));
+            self.set_layout(number, self.registry.layout(&attributes));
         }
         Ok(())
     }
 
-    pub(crate) fn put(&self, number: u16, layout: std::result::Result<Layout, ondisk::Error>) {
+    pub(crate) fn set_layout(
+        &self,
+        number: u16,
+        layout: std::result::Result<Layout, ondisk::Error>,
+    ) {
         if let Some(slot) = self.layouts.get(usize::from(number)) {
             // the first of a number counts
             drop(slot.set(Box::new(layout)));
@@ -115,8 +128,8 @@ impl Schema {
     }
 
     /// The number of the layout that has just these attributes.
-    pub(crate) fn find(&self, values: &[Value]) -> Option<u16> {
-        let is = |slot: &Slot| match slot.get().map(|layout| &**layout) {
+    pub(crate) fn find_layout(&self, values: &[Value]) -> Option<u16> {
+        let is = |slot: &LayoutSlot| match slot.get().map(|layout| &**layout) {
             Some(Ok(layout)) => layout.is(values.iter().map(|value| value.registered.number)),
             _ => false,
         };
@@ -126,14 +139,17 @@ impl Schema {
     }
 
     /// The first number that no layout has.
-    pub(crate) fn free_number(&self) -> Option<u16> {
+    pub(crate) fn free_layout_number(&self) -> Option<u16> {
         let mut numbered = self.layouts.iter().enumerate().skip(usize::from(FIRST_LAYOUT));
         let free = numbered.find(|(_, slot)| slot.get().is_none())?;
         u16::try_from(free.0).ok()
     }
 
     /// The attributes in a bonus buffer or a spill block.
-    pub(crate) fn attributes<'a>(&'a self, bytes: &'a [u8]) -> ondisk::Result<Attributes<'a>> {
+    pub(crate) fn parse_attributes<'a>(
+        &'a self,
+        bytes: &'a [u8],
+    ) -> ondisk::Result<Attributes<'a>> {
         let header = Header::parse(bytes)?;
         match self.layouts.get(usize::from(header.layout)).and_then(OnceLock::get).map(|one| &**one)
         {
@@ -148,15 +164,17 @@ impl Schema {
     }
 
     /// The attributes in a bonus buffer of whatever kind, in a block of that order.
-    pub(crate) fn bonus<'a>(
+    pub(crate) fn parse_bonus<'a>(
         &'a self,
         kind: ObjectType,
         bytes: &'a [u8],
         order: Order,
     ) -> ondisk::Result<Attributes<'a>> {
         match kind {
-            ObjectType::SA => self.attributes(bytes),
-            _ => Ok(Attributes::new(bytes, Header { layout: 0, size: 0, order }, &self.znode)),
+            ObjectType::SA => self.parse_attributes(bytes),
+            _ => {
+                Ok(Attributes::new(bytes, Header { layout: 0, size: 0, order }, &self.znode_layout))
+            }
         }
     }
 }

@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 use units::ObjectId;
 use zap::Zap;
 
-const KEPT: usize = 16;
+const CAPACITY: usize = 16;
 
 /// So many tables, the newest last.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<VecDeque<(ObjectId, Zap)>>);
+pub(crate) struct ZapCache(Mutex<VecDeque<(ObjectId, Zap)>>);
 
-impl Recent {
+impl ZapCache {
     /// The table of a directory; `open` is asked if it is not among those that were used last.
-    pub(crate) fn find<E>(
+    pub(crate) fn get_or_open<E>(
         &self,
         id: ObjectId,
         open: impl FnOnce() -> Result<Zap, E>,
@@ -28,7 +28,7 @@ impl Recent {
         }
         let zap = open()?;
         let mut rows = self.0.lock();
-        if rows.len() >= KEPT {
+        if rows.len() >= CAPACITY {
             rows.pop_front();
         }
         rows.push_back((id, zap.clone()));
@@ -36,7 +36,7 @@ impl Recent {
     }
 
     /// Forgets the table of a directory that goes: its number may become another one's.
-    pub(crate) fn forget(&self, id: ObjectId) {
+    pub(crate) fn remove(&self, id: ObjectId) {
         self.0.lock().retain(|row| row.0 != id);
     }
 }

@@ -15,16 +15,16 @@ use ondisk::{Blkptr, ObjectType};
 use txg::Tx;
 use units::{ObjectId, Txg};
 
-use crate::attributes::Fault;
-use crate::birth::FUID_VERSION;
-use crate::schema::{self, Schema};
-use crate::{Attributes, Kind, Result};
+use crate::attributes::AttributeError;
+use crate::new_znode::FUID_VERSION;
+use crate::sa_schema::{self, SaSchema};
+use crate::{FileType, Result, ZnodeAttributes};
 
 /// The largest spill block.
-const LARGEST_SPILL: usize = 128 << 10;
+const MAX_SPILL: usize = 128 << 10;
 
 /// What every file has, and how long it is.
-const ALWAYS: [(Attribute, usize); 12] = [
+const REQUIRED_ATTRIBUTES: [(Attribute, usize); 12] = [
     (Attribute::Mode, 8),
     (Attribute::Size, 8),
     (Attribute::Gen, 8),
@@ -41,42 +41,51 @@ const ALWAYS: [(Attribute, usize); 12] = [
 
 /// All attributes of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Sheet {
-    schema: Arc<Schema>,
+pub(crate) struct SaTable {
+    schema: Arc<SaSchema>,
     /// What the bonus is: SA, or a legacy znode.
-    kind: ObjectType,
+    bonus_kind: ObjectType,
     values: Vec<Value>,
     /// What stands behind a legacy znode.
-    tail: Vec<u8>,
+    znode_tail: Vec<u8>,
     /// Bytes that the bonus may have.
-    space: usize,
+    bonus_capacity: usize,
     /// How many of the values are in the bonus; the rest is in the spill block.
-    split: usize,
+    bonus_count: usize,
     /// The layouts of bonus and spill; `None` where they are to be found yet.
     layouts: Option<[u16; 2]>,
     /// The spill block as it is stored now; empty if there is none.
-    spill: Vec<u8>,
+    stored_spill: Vec<u8>,
 }
 
 /// Bytes of bonus that a dnode of so many slots can have beside so many pointers.
-pub(crate) fn bonus_space(slots: u8, pointers: usize) -> usize {
+pub(crate) fn bonus_capacity(slots: u8, pointers: usize) -> usize {
     let all = usize::from(slots).saturating_mul(Dnode::SLOT).saturating_sub(Dnode::CORE);
     all.saturating_sub(pointers.saturating_mul(Blkptr::SIZE))
 }
 
-impl Sheet {
+impl SaTable {
     /// Of a file that is to be made with a dnode of so many slots.
-    pub(crate) fn new(schema: &Arc<Schema>, kind: ObjectType, slots: u8) -> Self {
+    pub(crate) fn new(schema: &Arc<SaSchema>, bonus_kind: ObjectType, slots: u8) -> Self {
         let schema = Arc::clone(schema);
-        let space = bonus_space(slots, 1);
-        let (values, tail, spill) = (Vec::new(), Vec::new(), Vec::new());
-        Self { schema, kind, values, tail, space, split: 0, layouts: None, spill }
+        let bonus_capacity = bonus_capacity(slots, 1);
+        let (values, znode_tail, stored_spill) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            schema,
+            bonus_kind,
+            values,
+            znode_tail,
+            bonus_capacity,
+            bonus_count: 0,
+            layouts: None,
+            stored_spill,
+        }
     }
 
     /// A legacy znode, its four times the same.
-    pub(crate) fn znode(
-        schema: &Arc<Schema>,
-        attributes: &Attributes,
+    pub(crate) fn new_znode(
+        schema: &Arc<SaSchema>,
+        attributes: &ZnodeAttributes,
         now: Time,
         rdev: u64,
         acl: &ZnodeAcl,
@@ -84,11 +93,11 @@ impl Sheet {
         let word = |attribute| match attribute {
             Attribute::Gen => attributes.generation.get(),
             Attribute::Mode => {
-                u64::from(attributes.kind.number()) << 12 | u64::from(attributes.mode)
+                u64::from(attributes.kind.type_bits()) << 12 | u64::from(attributes.mode)
             }
             Attribute::Size => attributes.size,
             Attribute::Parent => attributes.parent.get(),
-            Attribute::Links => attributes.links,
+            Attribute::Links => attributes.nlink,
             Attribute::Rdev => rdev,
             Attribute::Flags => attributes.flags,
             Attribute::Uid => attributes.owner,
@@ -104,7 +113,7 @@ impl Sheet {
                 bytes
             }
         };
-        let legacy = Attribute::ALL.iter().zip(schema::ZNODE);
+        let legacy = Attribute::ALL.iter().zip(sa_schema::ZNODE_ATTRIBUTES);
         let values = legacy.map(|(known, number)| {
             let (registered, bytes) = (known.registered(number), bytes(*known));
             Value { known: Some(*known), registered, bytes }
@@ -113,49 +122,53 @@ impl Sheet {
     }
 
     /// What an object has.
-    pub(crate) fn load(object: &Object, schema: &Arc<Schema>) -> std::result::Result<Self, Fault> {
+    pub(crate) fn load(
+        object: &Object,
+        schema: &Arc<SaSchema>,
+    ) -> std::result::Result<Self, AttributeError> {
         let dnode = object.dnode();
         let kind = dnode.bonus_kind;
         if !matches!(kind, ObjectType::SA | ObjectType::ZNODE) {
-            return Err(Fault::Rule("a file must have attributes"));
+            return Err(AttributeError::Rule("a file must have attributes"));
         }
-        let space = bonus_space(dnode.slots, dnode.pointers.len());
-        let bonus = schema.bonus(kind, &dnode.bonus, dnode.order)?;
+        let space = bonus_capacity(dnode.slots, dnode.pointers.len());
+        let bonus = schema.parse_bonus(kind, &dnode.bonus, dnode.order)?;
         let values = bonus.values()?;
-        let mut sheet = Self { values, space, ..Self::new(schema, kind, dnode.slots) };
-        sheet.split = sheet.values.len();
+        let mut sheet =
+            Self { values, bonus_capacity: space, ..Self::new(schema, kind, dnode.slots) };
+        sheet.bonus_count = sheet.values.len();
         sheet.layouts = Some([bonus.layout_number(), 0]);
         if kind == ObjectType::ZNODE {
-            sheet.tail = dnode.bonus.get(Znode::SIZE..).unwrap_or(&[]).to_vec();
+            sheet.znode_tail = dnode.bonus.get(Znode::SIZE..).unwrap_or(&[]).to_vec();
         } else if let Some(block) = object.spill()? {
-            let spill = schema.attributes(&block)?;
+            let spill = schema.parse_attributes(&block)?;
             sheet.values.extend(spill.values()?);
             sheet.layouts = Some([bonus.layout_number(), spill.layout_number()]);
-            sheet.spill = block.to_vec();
+            sheet.stored_spill = block.to_vec();
         }
         let has = |(attribute, size): &(Attribute, usize)| {
             sheet.bytes(*attribute).is_some_and(|bytes| bytes.len() == *size)
         };
-        if ALWAYS.iter().all(has) {
+        if REQUIRED_ATTRIBUTES.iter().all(has) {
             return Ok(sheet);
         }
-        Err(Fault::Rule("a file must have all attributes that every file has"))
+        Err(AttributeError::Rule("a file must have all attributes that every file has"))
     }
 
     /// Whether it is a legacy znode, which has a fixed set of attributes.
     pub(crate) fn is_legacy(&self) -> bool {
-        self.kind == ObjectType::ZNODE
+        self.bonus_kind == ObjectType::ZNODE
     }
 
     /// Slots that its dnode takes.
     pub(crate) fn slots(&self) -> u8 {
-        let bytes = self.space.saturating_add(Blkptr::SIZE).saturating_add(Dnode::CORE);
+        let bytes = self.bonus_capacity.saturating_add(Blkptr::SIZE).saturating_add(Dnode::CORE);
         u8::try_from(bytes / Dnode::SLOT).unwrap_or(1)
     }
 
     /// Whether so many bytes have room behind a legacy znode.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        Znode::SIZE.saturating_add(bytes) <= self.space
+    pub(crate) fn fits_in_tail(&self, bytes: usize) -> bool {
+        Znode::SIZE.saturating_add(bytes) <= self.bonus_capacity
     }
 
     /// The object that a legacy file's ACL is in, if it is in one.
@@ -166,17 +179,17 @@ impl Sheet {
     }
 
     /// What the bonus is made of.
-    pub(crate) fn kind(&self) -> ObjectType {
-        self.kind
+    pub(crate) fn bonus_kind(&self) -> ObjectType {
+        self.bonus_kind
     }
 
-    fn find(&self, attribute: Attribute) -> Option<&Value> {
+    fn find_value(&self, attribute: Attribute) -> Option<&Value> {
         self.values.iter().find(|value| value.known == Some(attribute))
     }
 
     /// The bytes of an attribute.
     pub(crate) fn bytes(&self, attribute: Attribute) -> Option<&[u8]> {
-        self.find(attribute).map(|value| value.bytes.as_slice())
+        self.find_value(attribute).map(|value| value.bytes.as_slice())
     }
 
     fn words<const N: usize>(&self, attribute: Attribute) -> Option<[u64; N]> {
@@ -238,12 +251,12 @@ impl Sheet {
     }
 
     /// Sets a legacy file's ACL.
-    pub(crate) fn put_legacy_acl(&mut self, acl: &ZnodeAcl) {
+    pub(crate) fn set_legacy_acl(&mut self, acl: &ZnodeAcl) {
         self.set(Attribute::ZnodeAcl, acl.encode().to_vec());
     }
 
     /// Puts an attribute that is to stand at a fixed place right behind another one.
-    pub(crate) fn set_behind(&mut self, (attribute, word): (Attribute, u64), before: Attribute) {
+    pub(crate) fn insert_after(&mut self, (attribute, word): (Attribute, u64), before: Attribute) {
         let registered = self.schema.registered(attribute);
         let known = Some(attribute);
         let value = Value { known, registered, bytes: word.to_le_bytes().to_vec() };
@@ -254,29 +267,33 @@ impl Sheet {
     }
 
     /// What stands behind a legacy znode.
-    pub(crate) fn set_tail(&mut self, tail: Vec<u8>) {
-        self.tail = tail;
+    pub(crate) fn set_znode_tail(&mut self, tail: Vec<u8>) {
+        self.znode_tail = tail;
     }
 
     /// Whether the attributes, as many and as long as they are, can be stored.
-    pub(crate) fn fits(&self) -> bool {
+    pub(crate) fn fits_in_spill(&self) -> bool {
         let longest = self.values.iter().map(|value| value.bytes.len()).max();
         let all: usize =
             self.values.iter().map(|value| value.bytes.len().next_multiple_of(8)).sum();
-        longest <= Some(u16::MAX.into()) && all <= LARGEST_SPILL.saturating_sub(512)
+        longest <= Some(u16::MAX.into()) && all <= MAX_SPILL.saturating_sub(512)
     }
 
     /// Finds the layouts; those that the dataset has none of are made by `add`.
-    pub(crate) fn settle(&mut self, add: &mut dyn FnMut(&[Value]) -> Result<u16>) -> Result<()> {
+    pub(crate) fn resolve_layouts(
+        &mut self,
+        add: &mut dyn FnMut(&[Value]) -> Result<u16>,
+    ) -> Result<()> {
         if self.layouts.is_some() || self.is_legacy() {
             return Ok(());
         }
-        self.split = sa::fitting(&self.values, self.space);
-        if self.split < self.values.len() {
-            self.split = sa::fitting(&self.values, self.space.saturating_sub(Blkptr::SIZE));
+        self.bonus_count = sa::fitting(&self.values, self.bonus_capacity);
+        if self.bonus_count < self.values.len() {
+            self.bonus_count =
+                sa::fitting(&self.values, self.bonus_capacity.saturating_sub(Blkptr::SIZE));
         }
-        let (bonus, spill) = self.values.split_at_checked(self.split).unwrap_or((&[], &[]));
-        let mut layout = |values: &[Value]| match self.schema.find(values) {
+        let (bonus, spill) = self.values.split_at_checked(self.bonus_count).unwrap_or((&[], &[]));
+        let mut layout = |values: &[Value]| match self.schema.find_layout(values) {
             _ if values.is_empty() => Ok(1),
             Some(number) => Ok(number),
             None => add(values),
@@ -286,22 +303,22 @@ impl Sheet {
     }
 
     /// The bonus buffer.
-    pub(crate) fn bonus(&self) -> Vec<u8> {
+    pub(crate) fn encode_bonus(&self) -> Vec<u8> {
         if self.is_legacy() {
             let mut out: Vec<u8> =
                 self.values.iter().flat_map(|value| value.bytes.clone()).collect();
-            out.extend_from_slice(&self.tail);
+            out.extend_from_slice(&self.znode_tail);
             return out;
         }
         let layouts = self.layouts;
         assert!(layouts.is_some(), "layouts are found before the transaction begins");
         let [layout, _] = layouts.unwrap_or_default();
-        sa::encode(layout, self.values.get(..self.split).unwrap_or(&[]))
+        sa::encode(layout, self.values.get(..self.bonus_count).unwrap_or(&[]))
     }
 
     /// The spill block; empty if there is none.
-    fn spill(&self) -> Vec<u8> {
-        let rest = self.values.get(self.split..).unwrap_or(&[]);
+    fn encode_spill(&self) -> Vec<u8> {
+        let rest = self.values.get(self.bonus_count..).unwrap_or(&[]);
         if rest.is_empty() || self.is_legacy() {
             return Vec::new();
         }
@@ -313,28 +330,28 @@ impl Sheet {
 
     /// Puts them back.
     pub(crate) fn store(&mut self, tx: &Tx, object: &Object) -> Result<()> {
-        object.set_bonus(tx, self.kind, &self.bonus())?;
-        let spill = self.spill();
-        if spill == self.spill {
+        object.set_bonus(tx, self.bonus_kind, &self.encode_bonus())?;
+        let spill = self.encode_spill();
+        if spill == self.stored_spill {
             return Ok(());
         }
         object.set_spill(tx, if spill.is_empty() { None } else { Some(&spill) })?;
-        self.spill = spill;
+        self.stored_spill = spill;
         Ok(())
     }
 
     /// Its content changed.
-    pub(crate) fn touch_content(&mut self, now: Time) {
+    pub(crate) fn touch_mtime(&mut self, now: Time) {
         self.set_time(Attribute::Mtime, now);
-        self.touch(now, flag::ARCHIVE | flag::AV_MODIFIED);
+        self.touch_with_flags(now, flag::ARCHIVE | flag::AV_MODIFIED);
     }
 
     /// Something about it changed.
-    pub(crate) fn touch_status(&mut self, now: Time) {
-        self.touch(now, flag::ARCHIVE);
+    pub(crate) fn touch_ctime(&mut self, now: Time) {
+        self.touch_with_flags(now, flag::ARCHIVE);
     }
 
-    fn touch(&mut self, now: Time, flags: u64) {
+    fn touch_with_flags(&mut self, now: Time, flags: u64) {
         self.set_time(Attribute::Ctime, now);
         if self.schema.version >= FUID_VERSION {
             self.set_flags(flags, true);
@@ -348,14 +365,14 @@ impl Sheet {
     }
 
     /// Adds to a number, which never goes below 0.
-    pub(crate) fn add(&mut self, attribute: Attribute, delta: i64) {
+    pub(crate) fn add_to_word(&mut self, attribute: Attribute, delta: i64) {
         let sum = self.word(attribute).saturating_add_signed(delta);
         self.set_word(attribute, sum);
     }
 
     /// What file it is.
-    pub(crate) fn file_kind(&self) -> Kind {
-        Kind::from_number((self.word(Attribute::Mode) >> 12 & 0xf) as u8)
+    pub(crate) fn file_type(&self) -> FileType {
+        FileType::from_type_bits((self.word(Attribute::Mode) >> 12 & 0xf) as u8)
     }
 
     /// Type and permissions.
@@ -369,19 +386,19 @@ impl Sheet {
     }
 
     /// The attributes as files show them.
-    pub(crate) fn attributes(&self) -> Attributes {
-        let mut out = Attributes::blank();
+    pub(crate) fn attributes(&self) -> ZnodeAttributes {
+        let mut out = ZnodeAttributes::empty();
         out.set_mode(self.word(Attribute::Mode));
         out.set_owner(self.word(Attribute::Uid));
         out.set_group(self.word(Attribute::Gid));
         out.size = self.word(Attribute::Size);
-        out.links = self.word(Attribute::Links);
+        out.nlink = self.word(Attribute::Links);
         out.flags = self.word(Attribute::Flags);
         out.generation = Txg::new(self.word(Attribute::Gen));
         out.parent = ObjectId::new(self.word(Attribute::Parent));
         out.xattr_dir = ObjectId::new(self.word(Attribute::Xattr));
         out.rdev = device(self.word(Attribute::Rdev));
-        out.project = if self.has_flag(flag::PROJID) { self.word(Attribute::Projid) } else { 0 };
+        out.project_id = if self.has_flag(flag::PROJID) { self.word(Attribute::Projid) } else { 0 };
         out.atime = self.time(Attribute::Atime);
         out.mtime = self.time(Attribute::Mtime);
         out.ctime = self.time(Attribute::Ctime);

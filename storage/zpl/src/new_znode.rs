@@ -8,9 +8,9 @@ use ondisk::znode::{Time, flag};
 use ondisk::{ObjectType, Order};
 use units::{ObjectId, Txg};
 
-use crate::schema::Schema;
-use crate::sheet::Sheet;
-use crate::{Attributes, Kind, trivial};
+use crate::sa_schema::SaSchema;
+use crate::sa_table::SaTable;
+use crate::{FileType, ZnodeAttributes, trivial_acl};
 
 /// The version of file systems from which on attributes are laid out by tables.
 pub(crate) const SA_VERSION: u64 = 5;
@@ -19,54 +19,54 @@ pub(crate) const FUID_VERSION: u64 = 3;
 
 /// What is known of something new before its transaction begins.
 #[derive(Clone, Debug)]
-pub(crate) struct Birth {
+pub(crate) struct NewZnode {
     /// Type and permissions.
     pub(crate) mode: u32,
     pub(crate) owner: u64,
     pub(crate) group: u64,
     pub(crate) parent: ObjectId,
     pub(crate) now: Time,
-    pub(crate) links: u64,
+    pub(crate) nlink: u64,
     /// Flags besides those that every new file has.
     pub(crate) flags: u64,
     /// Its project, if it is of a kind that has one.
-    pub(crate) project: Option<u64>,
+    pub(crate) project_id: Option<u64>,
     pub(crate) rdev: u64,
     /// Of a symbolic link: where it points.
     pub(crate) target: Vec<u8>,
 }
 
-impl Birth {
+impl NewZnode {
     /// A directory that begins a file system, or holds extended attributes.
     pub(crate) fn directory(permissions: u32, (owner, group): (u64, u64), now: Time) -> Self {
         Self {
-            mode: u32::from(Kind::Directory.number()) << 12 | permissions,
+            mode: u32::from(FileType::Directory.type_bits()) << 12 | permissions,
             owner,
             group,
             parent: ObjectId::default(),
             now,
-            links: 2,
+            nlink: 2,
             flags: 0,
-            project: None,
+            project_id: None,
             rdev: 0,
             target: Vec::new(),
         }
     }
 
     /// What it is.
-    pub(crate) fn kind(&self) -> Kind {
-        Kind::from_number((self.mode >> 12 & 0xf) as u8)
+    pub(crate) fn kind(&self) -> FileType {
+        FileType::from_type_bits((self.mode >> 12 & 0xf) as u8)
     }
 
-    fn all_flags(&self, version: u64, executable: bool) -> u64 {
+    fn initial_flags(&self, version: u64, executable: bool) -> u64 {
         let mut flags = self.flags | flag::ACL_TRIVIAL;
         if version >= FUID_VERSION {
             flags |= flag::ARCHIVE | flag::AV_MODIFIED;
         }
-        if self.project.is_some() && version >= SA_VERSION {
+        if self.project_id.is_some() && version >= SA_VERSION {
             flags |= flag::PROJID;
         }
-        if self.kind() == Kind::Directory {
+        if self.kind() == FileType::Directory {
             flags |= flag::ACL_AUTO_INHERIT;
         }
         if executable {
@@ -76,16 +76,17 @@ impl Birth {
     }
 
     /// Its attributes, but for the txg that makes it.
-    pub(crate) fn sheet(&self, schema: &Arc<Schema>, slots: u8) -> Sheet {
+    pub(crate) fn sa_table(&self, schema: &Arc<SaSchema>, slots: u8) -> SaTable {
         let version = schema.version;
-        let is_directory = self.kind() == Kind::Directory;
-        let entries = trivial::of_mode(self.mode, is_directory);
-        let (_, executable) = trivial::mode_of(&entries, self.mode, self.owner, self.group);
-        let flags = self.all_flags(version, executable);
+        let is_directory = self.kind() == FileType::Directory;
+        let entries = trivial_acl::acl_from_mode(self.mode, is_directory);
+        let (_, executable) =
+            trivial_acl::mode_from_acl(&entries, self.mode, self.owner, self.group);
+        let flags = self.initial_flags(version, executable);
         if version < SA_VERSION {
-            return self.legacy(schema, flags, &entries);
+            return self.legacy_table(schema, flags, &entries);
         }
-        let mut sheet = Sheet::new(schema, ObjectType::SA, slots);
+        let mut sheet = SaTable::new(schema, ObjectType::SA, slots);
         let mut word = |attribute, word| sheet.set_word(attribute, word);
         word(Attribute::Mode, self.mode.into());
         word(Attribute::Size, self.size());
@@ -94,20 +95,20 @@ impl Birth {
         word(Attribute::Gid, self.group);
         word(Attribute::Parent, self.parent.get());
         word(Attribute::Flags, flags);
-        for attribute in TIMES {
+        for attribute in TIME_ATTRIBUTES {
             sheet.set_time(attribute, self.now);
         }
-        sheet.set_word(Attribute::Links, self.links);
-        if let Some(project) = self.project {
+        sheet.set_word(Attribute::Links, self.nlink);
+        if let Some(project) = self.project_id {
             sheet.set_word(Attribute::Projid, project);
         }
-        if matches!(self.kind(), Kind::CharDevice | Kind::BlockDevice) {
+        if matches!(self.kind(), FileType::CharDevice | FileType::BlockDevice) {
             sheet.set_word(Attribute::Rdev, self.rdev);
         }
         let count = u64::try_from(entries.len()).unwrap_or(0);
         sheet.set_word(Attribute::DaclCount, count);
         sheet.set(Attribute::DaclAces, acl::encode(&entries));
-        if self.kind() == Kind::Symlink {
+        if self.kind() == FileType::Symlink {
             sheet.set(Attribute::Symlink, self.target.clone());
         }
         sheet
@@ -115,30 +116,30 @@ impl Birth {
 
     fn size(&self) -> u64 {
         match self.kind() {
-            Kind::Directory => 2,
-            Kind::Symlink => u64::try_from(self.target.len()).unwrap_or(0),
+            FileType::Directory => 2,
+            FileType::Symlink => u64::try_from(self.target.len()).unwrap_or(0),
             _ => 0,
         }
     }
 
-    fn legacy(&self, schema: &Arc<Schema>, flags: u64, entries: &[acl::Entry]) -> Sheet {
-        let mut attributes = Attributes::blank();
+    fn legacy_table(&self, schema: &Arc<SaSchema>, flags: u64, entries: &[acl::Entry]) -> SaTable {
+        let mut attributes = ZnodeAttributes::empty();
         attributes.set_mode(self.mode.into());
         attributes.set_owner(self.owner);
         attributes.set_group(self.group);
-        (attributes.size, attributes.links, attributes.flags) = (self.size(), self.links, flags);
+        (attributes.size, attributes.nlink, attributes.flags) = (self.size(), self.nlink, flags);
         (attributes.parent, attributes.generation) = (self.parent, Txg::ZERO);
-        let acl = legacy_acl(schema.version, entries);
-        Sheet::znode(schema, &attributes, self.now, self.rdev, &acl)
+        let acl = to_legacy_acl(schema.version, entries);
+        SaTable::new_znode(schema, &attributes, self.now, self.rdev, &acl)
     }
 }
 
 /// The times in their order.
-pub(crate) const TIMES: [Attribute; 4] =
+pub(crate) const TIME_ATTRIBUTES: [Attribute; 4] =
     [Attribute::Atime, Attribute::Mtime, Attribute::Ctime, Attribute::Crtime];
 
 /// An ACL as a legacy znode has it. What a mode says always fits.
-pub(crate) fn legacy_acl(version: u64, entries: &[acl::Entry]) -> ZnodeAcl {
+pub(crate) fn to_legacy_acl(version: u64, entries: &[acl::Entry]) -> ZnodeAcl {
     let is_new = version >= FUID_VERSION;
     let bytes = if is_new { acl::encode(entries) } else { acl::encode_old(entries) };
     let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);

@@ -30,52 +30,52 @@ use zap::{NewTable, Zap};
 use crate::Result;
 
 /// Bytes of the dnode that a file counts with, whatever its dnode's size.
-const DNODE: u64 = 512;
+const DNODE_BYTES: u64 = 512;
 /// The flag of a file that has a project.
-const HAS_PROJECT: u64 = 1 << 47;
+const PROJID_FLAG: u64 = 1 << 47;
 
 /// What is counted, as the pool's features and its version allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Counting {
+pub struct AccountingMode {
     /// Objects, too (userobj_accounting).
     pub objects: bool,
     /// For projects, too (project_quota).
     pub projects: bool,
 }
 
-impl Counting {
+impl AccountingMode {
     /// The flags of files that are counted so.
-    pub fn of_files(self) -> Flags {
+    pub fn dnode_flags(self) -> Flags {
         Flags(Flags::SPACE_ACCOUNTED | if self.objects { Flags::OBJECT_ACCOUNTED } else { 0 })
     }
 
     /// The flags of a file system all of whose files are.
-    pub fn of_whole(self) -> ondisk::objset::Flags {
+    pub fn objset_flags(self) -> ondisk::objset::Flags {
         ondisk::objset::Flags::accounted(self.objects, self.projects)
     }
 }
 
 /// Who a file belongs to: user, group, project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Ids([u64; 3]);
+struct OwnerIds([u64; 3]);
 
 /// What a group changes in one table: bytes and objects of each owner.
-type Deltas = BTreeMap<u64, [i64; 2]>;
+type UsageDeltas = BTreeMap<u64, [i64; 2]>;
 
 /// Takes what became of objects into the tables, within the group that wrote them. `random` stirs
 /// the hashes of tables that have to be made.
-pub fn account(
+pub fn update_accounting(
     objset: &Objset,
     tx: &Tx,
     changed: &[DnodeChange],
-    counting: Counting,
+    counting: AccountingMode,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
-    let mut deltas = [const { Deltas::new() }; 3];
+    let mut deltas = [const { UsageDeltas::new() }; 3];
     for object in changed.iter().filter(|object| !SpecialObject::is_special(object.id)) {
         for (dnode, sign) in [(&object.before, -1), (&object.after, 1)] {
             if let Some(dnode) = dnode {
-                count(dnode, sign, &mut deltas);
+                count_dnode(dnode, sign, &mut deltas);
             }
         }
     }
@@ -102,9 +102,9 @@ pub fn account(
 }
 
 /// Counts a file for its owners, or takes it off.
-fn count(dnode: &Dnode, sign: i64, deltas: &mut [Deltas; 3]) {
-    let Some(Ids(ids)) = ids(dnode) else { return };
-    let space = i64::try_from(dnode.used_bytes.saturating_add(DNODE)).unwrap_or(i64::MAX);
+fn count_dnode(dnode: &Dnode, sign: i64, deltas: &mut [UsageDeltas; 3]) {
+    let Some(OwnerIds(ids)) = owner_ids(dnode) else { return };
+    let space = i64::try_from(dnode.used_bytes.saturating_add(DNODE_BYTES)).unwrap_or(i64::MAX);
     let counted = [
         if dnode.flags.space_accounted() { space } else { 0 },
         i64::from(dnode.flags.object_accounted()),
@@ -117,18 +117,20 @@ fn count(dnode: &Dnode, sign: i64, deltas: &mut [Deltas; 3]) {
 }
 
 /// Whose a file is; nobody's if it is none.
-fn ids(dnode: &Dnode) -> Option<Ids> {
+fn owner_ids(dnode: &Dnode) -> Option<OwnerIds> {
     let word =
         |order, at: usize| Reader::new("attributes", dnode.bonus.get(at..)?, order).u64().ok();
     match dnode.bonus_kind {
-        ObjectType::ZNODE => Some(Ids([word(dnode.order, 128)?, word(dnode.order, 136)?, 0])),
+        ObjectType::ZNODE => Some(OwnerIds([word(dnode.order, 128)?, word(dnode.order, 136)?, 0])),
         // one whose attributes are not laid out yet
-        ObjectType::SA if dnode.bonus.iter().take(4).all(|byte| *byte == 0) => Some(Ids([0; 3])),
+        ObjectType::SA if dnode.bonus.iter().take(4).all(|byte| *byte == 0) => {
+            Some(OwnerIds([0; 3]))
+        }
         ObjectType::SA => {
             let Header { size, order, .. } = Header::parse(&dnode.bonus).ok()?;
             let at = |offset: usize| word(order, size.checked_add(offset)?);
-            let project = if at(48)? & HAS_PROJECT != 0 { at(128)? } else { 0 };
-            Some(Ids([at(24)?, at(32)?, project]))
+            let project = if at(48)? & PROJID_FLAG != 0 { at(128)? } else { 0 };
+            Some(OwnerIds([at(24)?, at(32)?, project]))
         }
         _ => None,
     }

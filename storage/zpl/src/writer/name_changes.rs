@@ -1,0 +1,123 @@
+//! Names that change together: all of them, or none.
+//!
+//! A change of a name can fail within a transaction (a table that cannot be read, or has no room),
+//! and what was changed before it goes to the drives all the same. So what each name was is kept
+//! until all have changed. New names come before old ones go: taking out again what has just been put
+//! in reads nothing anew.
+
+use ondisk::znode::Time;
+use txg::Tx;
+use units::ObjectId;
+
+use crate::writer::FsWriter;
+use crate::writer::pending_file::PendingFile;
+use crate::{FileType, Result, dir};
+
+/// Names that are being changed. The directories that they are in are not stored here.
+pub(super) struct NameChanges<'a> {
+    writer: &'a FsWriter,
+    tx: &'a Tx,
+    now: Time,
+    undo_list: Vec<PreviousEntry>,
+}
+
+/// What a name in a directory stood for; `None`: nothing.
+struct PreviousEntry {
+    dir: ObjectId,
+    name: Vec<u8>,
+    dirent: Option<u64>,
+}
+
+impl FsWriter {
+    /// Changes names; where that fails, they are what they were.
+    pub(super) fn change_names<T>(
+        &self,
+        tx: &Tx,
+        now: Time,
+        change: impl FnOnce(&mut NameChanges<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut names = NameChanges { writer: self, tx, now, undo_list: Vec::new() };
+        let done = change(&mut names);
+        if done.is_err() {
+            names.roll_back();
+        }
+        done
+    }
+}
+
+impl NameChanges<'_> {
+    /// Adds a name to a directory.
+    pub(super) fn add(
+        &mut self,
+        dir: &mut PendingFile,
+        name: &[u8],
+        (id, kind): (ObjectId, FileType),
+    ) -> Result<()> {
+        self.writer.add_dir_entry(self.tx, dir, (name, id, kind), self.now)?;
+        self.undo_list.push(PreviousEntry { dir: dir.id(), name: name.to_vec(), dirent: None });
+        Ok(())
+    }
+
+    /// Takes a name, as it is stored, out of a directory.
+    pub(super) fn remove(
+        &mut self,
+        dir: &mut PendingFile,
+        name: &[u8],
+        kind: FileType,
+    ) -> Result<()> {
+        let word = self.writer.open_zap(dir.id())?.lookup_u64(name)?;
+        self.writer.remove_dir_entry(self.tx, dir, (name, kind), self.now)?;
+        self.undo_list.push(PreviousEntry { dir: dir.id(), name: name.to_vec(), dirent: word });
+        Ok(())
+    }
+
+    /// Gives a name, as it is stored, to another file.
+    pub(super) fn replace(
+        &mut self,
+        dir: &mut PendingFile,
+        name: &[u8],
+        was: FileType,
+        (id, kind): (ObjectId, FileType),
+    ) -> Result<()> {
+        let table = self.writer.open_zap(dir.id())?;
+        let old = table.lookup_u64(name)?;
+        table.update_u64(
+            self.tx,
+            name,
+            dir::encode_dirent(id, kind, self.writer.fs.master().version),
+        )?;
+        self.undo_list.push(PreviousEntry { dir: dir.id(), name: name.to_vec(), dirent: old });
+        dir.adjust_dir_links(kind, 1);
+        dir.adjust_dir_links(was, -1);
+        dir.sa.touch_mtime(self.now);
+        Ok(())
+    }
+
+    /// Gives a name that may be spelled otherwise from now on to another file.
+    pub(super) fn replace_respelled(
+        &mut self,
+        dir: &mut PendingFile,
+        (stored, name): (&[u8], &[u8]),
+        was: FileType,
+        to: (ObjectId, FileType),
+    ) -> Result<()> {
+        if stored == name {
+            return self.replace(dir, name, was, to);
+        }
+        self.add(dir, name, to)?;
+        self.remove(dir, stored, was)
+    }
+
+    fn roll_back(self) {
+        for PreviousEntry { dir, name, dirent: word } in self.undo_list.into_iter().rev() {
+            // what fails here was there, and could be changed, a moment ago
+            let _ = self.writer.open_zap(dir).and_then(|table| {
+                match word {
+                    Some(word) => table.update_u64(self.tx, &name, word)?,
+                    None => drop(table.remove(self.tx, &name)?),
+                }
+                Ok(())
+            });
+        }
+    }
+}
