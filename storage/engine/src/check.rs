@@ -25,7 +25,6 @@ use crate::{Error, RescuePool, Result};
 
 /// How many blocks, and how large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(clippy::struct_field_names, reason = "the names are those of the JSON")]
 pub struct BlockTotals {
     /// Pointers to blocks.
     pub blocks: u64,

@@ -115,7 +115,7 @@ impl Inode {
         let (into, _) = into.split_at_mut(count);
         match self.overlay() {
             Some(change) if !change.extents.is_empty() => {
-                self.read_overlaid(change, offset, into)?
+                self.read_overlaid(change, offset, into)?;
             }
             _ => self.read_base(offset, into)?,
         }

@@ -176,7 +176,7 @@ impl Daemon {
         for (name, pool) in pools {
             match pool.close(Pool::close) {
                 Ok(()) => {
-                    self.log.write_line(&format!("pool '{name}' is left until the next start"))
+                    self.log.write_line(&format!("pool '{name}' is left until the next start"));
                 }
                 Err(why) => self.log.write_line(&format!("pool '{name}' is left, and {why}")),
             }
@@ -224,10 +224,10 @@ impl Daemon {
     /// Does what is asked for. What takes long looks from time to time whether it is cancelled.
     pub(crate) fn handle_request(
         self: &Arc<Self>,
-        ask: Request,
+        request: Request,
         cancel: &Cancel,
     ) -> Result<Response> {
-        match ask {
+        match request {
             Request::Hello {} => value_response(&DaemonInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 pid: std::process::id(),
@@ -260,11 +260,11 @@ impl Daemon {
                     &pools.iter().flat_map(|pool| pool.mounted_filesystems()).collect::<Vec<_>>(),
                 )
             }
-            Request::Mount { names, recursive: below, overrides: wish } => {
-                self.mount(&names, below, &wish)
+            Request::Mount { names, recursive, overrides } => {
+                self.mount(&names, recursive, &overrides)
             }
-            Request::Unmount { names, force, unload_keys: locks } => {
-                self.unmount(&names, force, locks)
+            Request::Unmount { names, force, unload_keys } => {
+                self.unmount(&names, force, unload_keys)
             }
             Request::ExportPool { name, force } => match self.forget_unavailable(&name) {
                 Some(forgotten) => forgotten,
@@ -278,18 +278,29 @@ impl Daemon {
                 self.set_pool_property(&name, &property, &value).map(empty_response)?
             }
             Request::SyncPools { names } => self.sync_pools(&names).map(empty_response)?,
-            Request::RecordCommand { pool, command: line, uid: user } => {
-                self.pool(&pool)?.handle.record_command(&line, user);
+            Request::RecordCommand { pool, command, uid } => {
+                self.pool(&pool)?.handle.record_command(&command, uid);
                 empty_response(())
             }
+            Request::Destroy { name, recursive, clones, defer, force, dry_run } => {
+                let scope = DestroyScope { recursive: recursive || clones, clones, defer };
+                self.destroy(&name, scope, (force, dry_run), cancel)
+            }
+            other => self.handle_device_request(other),
+        }
+    }
+
+    /// Handles a request that concerns the devices of a pool.
+    fn handle_device_request(self: &Arc<Self>, request: Request) -> Result<Response> {
+        match request {
             Request::AddDrives { name, vdevs, force } => {
                 self.add_drives(&name, &vdevs, force).map(empty_response)?
             }
             Request::ReplaceDrive { name, old, new, force } => {
                 self.replace_drive(&name, &old, new.as_deref(), force).map(empty_response)?
             }
-            Request::AttachDrive { name, existing: beside, new, force } => {
-                self.attach_drive(&name, &beside, &new, force).map(empty_response)?
+            Request::AttachDrive { name, existing, new, force } => {
+                self.attach_drive(&name, &existing, &new, force).map(empty_response)?
             }
             Request::DetachDrive { name, drive } => {
                 self.detach_drive(&name, &drive).map(empty_response)?
@@ -300,10 +311,6 @@ impl Daemon {
             }
             Request::ClearPool { name, drive } => {
                 self.clear_pool(&name, drive.as_deref()).and_then(warning_response)
-            }
-            Request::Destroy { name, recursive, clones, defer: later, force, dry_run: dry } => {
-                let doom = DestroyScope { recursive: recursive || clones, clones, defer: later };
-                self.destroy(&name, doom, (force, dry), cancel)
             }
             other => self.handle_dataset_request(other),
         }

@@ -65,7 +65,6 @@ pub struct File {
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "a name has a name")]
 pub struct DirEntry {
     /// The name: any bytes but 0 and `/`.
     pub name: Vec<u8>,

@@ -80,9 +80,9 @@ pub struct RenameRequest<'a> {
 }
 
 impl Credentials {
-    pub(super) fn to_zpl(&self) -> zpl::Credentials {
-        let Self { uid, gid, now, has_cap_fsetid: keeps_setid } = *self;
-        zpl::Credentials { uid, gid, now: now.to_znode(), has_cap_fsetid: keeps_setid }
+    pub(super) fn to_zpl(self) -> zpl::Credentials {
+        let Self { uid, gid, now, has_cap_fsetid } = self;
+        zpl::Credentials { uid, gid, now: now.to_znode(), has_cap_fsetid }
     }
 }
 
@@ -103,7 +103,7 @@ impl<'a> NewInode<'a> {
 }
 
 impl SetAttributes {
-    fn to_zpl(&self) -> zpl::SetAttributes {
+    fn to_zpl(self) -> zpl::SetAttributes {
         zpl::SetAttributes {
             mode: self.mode,
             uid: self.uid,

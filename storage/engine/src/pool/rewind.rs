@@ -27,10 +27,13 @@ pub enum Rewind {
     #[default]
     No,
     /// As little as is needed, two groups at most, of which everything should still be there.
+    #[serde(alias = "near")]
     Recent,
     /// As little as is needed.
+    #[serde(alias = "far")]
     Extreme,
     /// To that transaction group.
+    #[serde(alias = "to")]
     Txg(u64),
     /// To its checkpoint.
     Checkpoint,

@@ -150,13 +150,11 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     }
     let number =
         |name: &str| ObjectId::new(live.reader().find(name.as_bytes()).unwrap().unwrap().ino());
+    let set = |by: &Credentials, file, change: SetAttributes| {
+        live.set_attributes(by, file, &change).unwrap();
+    };
     let (a, b, others, gift) = (number("a"), number("b"), number("others"), number("gift"));
-    live.set_attributes(
-        &mine,
-        b,
-        &SetAttributes { project_id: Some(7), ..SetAttributes::default() },
-    )
-    .unwrap();
+    set(&mine, b, SetAttributes { project_id: Some(7), ..SetAttributes::default() });
     held.sync().unwrap();
     for quota in ["userquota@1000", "groupquota@100", "projectquota@7"] {
         held.set_property("tank", quota, "100K").unwrap();
@@ -191,44 +189,21 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     over(live.rename(&mine, &how(b"renamed", b"a", engine::pool::RenameMode::Whiteout)));
     live.link(&mine, a, top, b"linked").unwrap();
     let now = Some(credentials().now);
-    live.set_attributes(&mine, a, &SetAttributes { mode: Some(0o600), ..SetAttributes::default() })
-        .unwrap();
-    live.set_attributes(
-        &mine,
-        a,
-        &SetAttributes { atime: now, mtime: now, ..SetAttributes::default() },
-    )
-    .unwrap();
+    set(&mine, a, SetAttributes { mode: Some(0o600), ..SetAttributes::default() });
+    set(&mine, a, SetAttributes { atime: now, mtime: now, ..SetAttributes::default() });
     // who has the file already is given nothing
     let same = SetAttributes { uid: Some(1000), gid: Some(100), ..SetAttributes::default() };
-    live.set_attributes(&mine, a, &same).unwrap();
-    live.set_attributes(
-        &mine,
-        b,
-        &SetAttributes { project_id: Some(7), ..SetAttributes::default() },
-    )
-    .unwrap();
+    set(&mine, a, same);
+    set(&mine, b, SetAttributes { project_id: Some(7), ..SetAttributes::default() });
     xattr(b"user.small", Some(b"value")).unwrap();
     xattr(b"user.small", None).unwrap();
     live.extend(&mine, a, 5 * MIB).unwrap();
-    live.set_attributes(
-        &mine,
-        a,
-        &SetAttributes { size: Some(6 * MIB), ..SetAttributes::default() },
-    )
-    .unwrap();
+    set(&mine, a, SetAttributes { size: Some(6 * MIB), ..SetAttributes::default() });
     live.punch_hole(&mine, a, 0..MIB).unwrap();
     // whoever else has room may be given it
-    live.set_attributes(&other, b, &SetAttributes { uid: Some(1001), ..SetAttributes::default() })
-        .unwrap();
-    live.set_attributes(&other, b, &SetAttributes { gid: Some(101), ..SetAttributes::default() })
-        .unwrap();
-    live.set_attributes(
-        &other,
-        gift,
-        &SetAttributes { project_id: Some(8), ..SetAttributes::default() },
-    )
-    .unwrap();
+    set(&other, b, SetAttributes { uid: Some(1001), ..SetAttributes::default() });
+    set(&other, b, SetAttributes { gid: Some(101), ..SetAttributes::default() });
+    set(&other, gift, SetAttributes { project_id: Some(8), ..SetAttributes::default() });
     held.export().unwrap();
 }
 

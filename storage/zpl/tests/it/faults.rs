@@ -57,21 +57,20 @@ fn fatten_unlinked(pool: &TestFs) {
 fn what_fails_half_way_leaves_every_name_where_it_was() {
     let pool = TestFs::new(WriteSettings::default());
     let (writer, top) = (&pool.writer, pool.writer.fs().master().root);
+    let (by, file) = (credentials(2), NewInode::default());
     let [from, to] = [b"from", b"to--"].map(|name| {
-        let dir =
-            writer.create(&credentials(2), top, name, &new_directory()).expect("directory").id;
+        let dir = writer.create(&by, top, name, &new_directory()).expect("directory").id;
         let names = (0..100).map(long_name);
         for name in names.chain([b"file".to_vec(), b"other".to_vec(), b"held".to_vec()]) {
-            writer.create(&credentials(2), dir, &name, &NewInode::default()).expect("file");
+            writer.create(&by, dir, &name, &file).expect("file");
         }
         for name in [b"dir", b"die"] {
-            writer.create(&credentials(2), dir, name, &new_directory()).expect("directory");
+            writer.create(&by, dir, name, &new_directory()).expect("directory");
         }
         dir
     });
     fatten_unlinked(&pool);
-    let unnamed =
-        writer.create_tmpfile(&credentials(2), top, &NewInode::default()).expect("unnamed").id;
+    let unnamed = writer.create_tmpfile(&by, top, &file).expect("unnamed").id;
     let start = pool.sync();
     let node = writer.fs().inode(to).expect("directory");
     let held = writer.fs().lookup(&node, b"held").expect("held").expect("held").id();
@@ -98,9 +97,7 @@ fn what_fails_half_way_leaves_every_name_where_it_was() {
         ("unlink", &|w| w.unlink(&credentials(3), to, b"other")),
         ("unlink of one that is held", &|w| w.unlink(&credentials(3), to, b"held")),
         ("rmdir", &|w| w.rmdir(&credentials(3), to, b"dir")),
-        ("make", &|w| {
-            w.create(&credentials(3), to, &long_name(204), &NewInode::default()).map(drop)
-        }),
+        ("make", &|w| w.create(&credentials(3), to, &long_name(204), &file).map(drop)),
         ("unnamed", &|w| w.create_tmpfile(&credentials(3), to, &NewInode::default()).map(drop)),
     ];
     for (what, operation) in operations {
