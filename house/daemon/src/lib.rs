@@ -1,12 +1,12 @@
 //! The program that owns pools: runs jobs, keeps configuration, answers on a socket.
 //!
 //! [`serve`] is the daemon: it takes over again the pools that it had, each synced by a thread of
-//! its own, and answers HTTP with JSON on a Unix socket. [`Client`] asks it things ([`Ask`]), and
-//! starts one if none runs. Where a daemon lives is a [`Place`]: several run side by side, each in
+//! its own, and answers HTTP with JSON on a Unix socket. [`Client`] asks it things ([`Request`]), and
+//! starts one if none runs. Where a daemon lives is a [`StateDir`]: several run side by side, each in
 //! a place of its own.
 //!
 //! ```text
-//! POST /v1/VERB   the fields of an `Ask` as a JSON object
+//! POST /v1/VERB   the fields of an `Request` as a JSON object
 //!                 200 {"value": ..., "warnings": [...]}
 //!                 4xx {"error": a sentence, "status": the exit status of the command}
 //! GET  /v1/VERB   the same without fields, for those that only look: pools, datasets, hello

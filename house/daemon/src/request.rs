@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// Who is there? [`crate::Hello`]
+    /// Who is there? [`crate::DaemonInfo`]
     Hello {},
     /// End, cleanly.
     Stop {},
@@ -22,7 +22,7 @@ pub enum Request {
     },
     /// Make a pool.
     CreatePool(CreatePool),
-    /// Which pools are on drives there and are not imported? A list of [`crate::Found`]
+    /// Which pools are on drives there and are not imported? A list of [`crate::ImportablePool`]
     Importable {
         /// Folders, files, devices.
         paths: Vec<PathBuf>,
@@ -46,7 +46,7 @@ pub enum Request {
     },
     /// Take pools over. Gives their names.
     ImportPool(ImportPool),
-    /// How far has the reading come before one is taken back? [`engine::held::Judged`], or nothing
+    /// How far has the reading come before one is taken back? [`engine::pool::RewindProgress`], or nothing
     RewindProgress {},
     /// Have that reading stop: the pool is left as it is.
     StopRewindProbe {},
@@ -93,7 +93,7 @@ pub enum Request {
         unload_keys: bool,
     },
     /// What properties do pools have? None named: all pools. A list of names and lists of
-    /// [`engine::held::PoolProperty`]
+    /// [`engine::pool::PoolProperty`]
     PoolProperties {
         /// The pools' names.
         #[serde(default)]
@@ -115,7 +115,7 @@ pub enum Request {
         names: Vec<String>,
     },
     /// What was done to pools? None named: all. A list of what
-    /// [`engine::held::Held::history`] gives
+    /// [`engine::pool::Pool::history`] gives
     History {
         /// Their names.
         #[serde(default)]
@@ -265,7 +265,7 @@ pub enum Request {
         /// Its name.
         name: String,
     },
-    /// Destroy datasets, snapshots, bookmarks. [`crate::Destroyed`]
+    /// Destroy datasets, snapshots, bookmarks. [`crate::DestroyedDatasets`]
     Destroy {
         /// `FS`, `FS@SNAP,SNAP%SNAP` or `FS#BOOKMARK`.
         name: String,

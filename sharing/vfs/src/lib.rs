@@ -1,11 +1,11 @@
 //! What a file protocol needs of a pool: one tree of all its datasets.
 //!
-//! A [`Tree`] shows a dataset and those below it at their names, as OpenZFS would mount them, with
+//! A [`DatasetTree`] shows a dataset and those below it at their names, as OpenZFS would mount them, with
 //! `.zfs/snapshot` (and `.zfs/volume`) in the root of each. What is in it has a number
-//! (`number.rs`) and [`Attributes`]; a directory has a [`Listing`] that goes on where it stopped;
-//! a file or volume has a [`Reader`] that reads ahead. A tree is never written.
+//! (`number.rs`) and [`Attributes`]; a directory has a [`TreeDir`] that goes on where it stopped;
+//! a file or volume has a [`FileReader`] that reads ahead. A tree is never written.
 //!
-//! [`Live`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
+//! [`FileSystem`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
 //!
 //! Nothing here knows of a protocol, a socket or the kernel.
 #![forbid(unsafe_code)]

@@ -18,12 +18,12 @@ pub(crate) struct Readahead {
     expected_offset: u64,
     /// Bytes ahead of the place where the last piece ends; 0 while nothing points to a sequence.
     window: u64,
-    /// Up to where [`Ahead::beyond`] has told what to fetch.
+    /// Up to where [`Readahead::next_prefetch`] has told what to fetch.
     prefetched_to: u64,
 }
 
 impl Readahead {
-    /// Takes note of a piece as [`Ahead::note`] does, and gives what is to be fetched that was not told
+    /// Takes note of a piece as [`Readahead::record_read`] does, and gives what is to be fetched that was not told
     /// before: half of what lies ahead at least, so that who fetches is not woken for each piece.
     pub(crate) fn next_prefetch(&mut self, start: u64, length: usize) -> Option<Range<u64>> {
         let until = self.record_read(start, length)?;

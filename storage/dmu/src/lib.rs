@@ -2,7 +2,7 @@
 //!
 //! An [`Objset`] is a tree of numbered objects; an [`Object`] is a tree of blocks with a bonus.
 //! Blocks come from a [`zio::Source`]; a block that contradicts the dnode it hangs from is an error
-//! and never data. A live object set can be changed ([`Objset::to_live`]): each group's changes
+//! and never data. A live object set can be changed ([`Objset::to_writable`]): each group's changes
 //! are laid over it, seen at once, and written to a [`zio::Sink`] by [`Objset::sync`].
 #![forbid(unsafe_code)]
 #![cfg_attr(

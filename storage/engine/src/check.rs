@@ -1,6 +1,6 @@
 //! Verifying a pool: every block, each copy of it and its parity, and the space maps.
 //!
-//! [`Verify`] is worked on by as many threads as the caller brings:
+//! [`PoolVerifier`] is worked on by as many threads as the caller brings:
 //!
 //! ```text
 //! let verify = Verify::new(&pool, job)?;

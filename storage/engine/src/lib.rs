@@ -1,7 +1,7 @@
 //! The door: one plain API, plain data, sentences for errors.
 //!
 //! [`search`] looks for pools at paths; a [`Search`] describes what it found ([`summary`]) and
-//! opens a [`Pool`], which lists its datasets ([`dataset`]) and takes keys ([`keys`]). Every
+//! opens a [`RescuePool`], which lists its datasets ([`dataset`]) and takes keys ([`keys`]). Every
 //! [`Error`] is a sentence for a person, with the exit status that programs see. [`inspect`] shows
 //! the structures on disk.
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@ use units::ObjectId;
 use crate::attributes::{AttributeError, read_znode, sa_bytes};
 use crate::{Inode, Result};
 
-/// An NFSv4 ACL. POSIX ACLs are extended attributes: see [`Node::xattr`].
+/// An NFSv4 ACL. POSIX ACLs are extended attributes: see [`Inode::xattr`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Nfs4Acl {
     /// Its entries in their order.

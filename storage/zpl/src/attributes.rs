@@ -105,7 +105,7 @@ const LINUX_FLAGS: [(u64, u32); 4] = [
 ];
 
 /// Of all flags that Linux knows, those that are meant by its word: which they are, and what they are to be
-/// ([`crate::Set::flags`]).
+/// ([`crate::SetAttributes::flags`]).
 pub fn from_linux_flags(word: u32) -> (u64, u64) {
     let known = LINUX_FLAGS.iter().fold(0, |all, pair| all | pair.0);
     let wanted = LINUX_FLAGS.iter().filter(|pair| word & pair.1 != 0);

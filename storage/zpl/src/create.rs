@@ -23,7 +23,7 @@ pub struct FsCreateOptions {
     pub version: u64,
     /// How names are compared.
     pub case: CaseSensitivity,
-    /// How names are normalized: see [`crate::Master::normalization`].
+    /// How names are normalized: see [`crate::MasterNode::normalization`].
     pub normalization: u64,
     /// Names are UTF-8 and nothing else.
     pub utf8_only: bool,

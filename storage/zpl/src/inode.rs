@@ -85,7 +85,7 @@ impl Inode {
         self.object.as_ref()
     }
 
-    /// Whether [`Node::object`] is not the whole truth: the intent log laid content over what the
+    /// Whether [`Inode::object`] is not the whole truth: the intent log laid content over what the
     /// dataset has, or holes may be what was redacted.
     pub fn is_overlaid(&self) -> bool {
         self.fs.inner.options.is_redacted

@@ -1,10 +1,10 @@
 //! Files and directories on a dataset.
 //!
-//! [`Fs`] opens an object set that holds files; [`Node`] is one of them. Everything is read where
+//! [`Fs`] opens an object set that holds files; [`Inode`] is one of them. Everything is read where
 //! it is asked for: attributes from the bonus buffer, names from the directory's table, content
 //! by range. What an intent log still promises can be laid over it in memory ([`Fs::open`]).
 //!
-//! [`create`] makes the content of a new file system; a [`Writer`] changes the files of one whose
+//! [`create_fs`] makes the content of a new file system; a [`FsWriter`] changes the files of one whose
 //! object set is live.
 #![forbid(unsafe_code)]
 #![cfg_attr(

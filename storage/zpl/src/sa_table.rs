@@ -1,8 +1,8 @@
 //! All attributes of a file, taken out of its bonus and spill, to be changed and put back.
 //!
 //! Which attributes there are, and how long, decides on the layouts; these are found or made
-//! before the transaction begins ([`Sheet::settle`]). Within it only numbers change, and are put
-//! back by [`Sheet::store`].
+//! before the transaction begins ([`SaTable::resolve_layouts`]). Within it only numbers change, and are put
+//! back by [`SaTable::store`].
 
 use std::sync::Arc;
 
@@ -238,7 +238,7 @@ impl SaTable {
         self.set_bytes(attribute, [seconds.to_le_bytes(), rest.to_le_bytes()].as_flattened())
     }
 
-    /// The same as [`Sheet::set`]; what has the same length is written where it is.
+    /// The same as [`SaTable::set`]; what has the same length is written where it is.
     fn set_bytes(&mut self, attribute: Attribute, bytes: &[u8]) -> bool {
         let known = self.values.iter_mut().find(|value| value.known == Some(attribute));
         match known.filter(|value| value.bytes.len() == bytes.len()) {

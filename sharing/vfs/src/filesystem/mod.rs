@@ -1,8 +1,8 @@
 //! A file system of a held pool, to be read and written.
 //!
-//! Its numbers are those of a [`crate::Tree`] (`number.rs`): place 0 is the file system, whose files
+//! Its numbers are those of a [`crate::DatasetTree`] (`number.rs`): place 0 is the file system, whose files
 //! keep the numbers that OpenZFS shows; each snapshot that somebody looks into gets a place of its
-//! own. What is changed is so for everybody at once, and on the drives after [`Live::fsync`], or
+//! own. What is changed is so for everybody at once, and on the drives after [`FileSystem::fsync`], or
 //! when the pool's next group is written.
 
 mod dir_versions;
@@ -156,7 +156,7 @@ impl FileSystem {
     }
 
     /// The same where the file system wants that of all that is done (sync=always): for whoever was told
-    /// that something is done, but not that it will outlast ([`Reason::Unkept`]).
+    /// that something is done, but not that it will outlast ([`Reason::NotCommitted`]).
     pub fn commit_if_sync_always(&self) -> Result<()> {
         Ok(self.0.files().commit_if_sync_always()?)
     }

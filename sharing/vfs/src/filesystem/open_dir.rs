@@ -72,7 +72,7 @@ impl OpenDir {
         batch.visit_from((cookie, version), &mut |at| self.read_batch(at), visit)
     }
 
-    /// Whether its names are changed by nobody but who changes them there ([`Live::is_of_files`]).
+    /// Whether its names are changed by nobody but who changes them there ([`FileSystem::is_stored_dir`]).
     pub fn is_stored_dir(&self) -> bool {
         FileSystem::is_stored_dir(self.ino)
     }

@@ -29,7 +29,7 @@ impl FileSystem {
     ///
     /// # Errors
     ///
-    /// What cannot be read, and [`Error::Reborn`].
+    /// What cannot be read, and [`Error::InoReused`].
     pub fn rollback_invalidations(&self, snapshot: &str) -> Result<Vec<Invalidation>> {
         let held = &self.0.pool;
         held.sync()?;
@@ -42,7 +42,7 @@ impl FileSystem {
     }
 
     /// Opens the file system anew after it was taken back to a snapshot; gives whether it was. Nobody may
-    /// ask for anything meanwhile, and what is open must be opened [again](super::Open::again).
+    /// ask for anything meanwhile, and what is open must be opened [again](super::OpenFile::reopen_after_rollback).
     pub fn reopen_after_rollback(&self) -> Result<bool> {
         if !self.0.files().is_retired() {
             return Ok(false);

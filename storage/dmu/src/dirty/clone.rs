@@ -2,7 +2,7 @@
 //!
 //! Only what is on the drives as it is seen can be shared; the pointer to it gets the group as its
 //! birth. The one who writes the group is told of all its clones before anything of it is freed
-//! ([`Objset::clones`]), so that what an object gives up in the same group stays for the other.
+//! ([`Objset::cloned_blocks`]), so that what an object gives up in the same group stays for the other.
 
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;

@@ -31,7 +31,7 @@ pub use write_through::{LongWrite, PendingWrite, WriteThrough};
 pub(crate) struct DirtyObjset {
     /// What is on the drives.
     pub(crate) base: RwLock<Objset>,
-    /// The same as of the last group that was finished, if that is told ([`Objset::keep`]).
+    /// The same as of the last group that was finished, if that is told ([`Objset::pin_synced`]).
     pinned_base: RwLock<Option<Objset>>,
     table: Mutex<ObjectTable>,
     /// Where the search for a free number goes on.
@@ -235,7 +235,7 @@ impl Objset {
     }
 
     /// A handle on what is on the drives now, without what waits to be written. Of an object set that
-    /// was ever kept ([`Objset::keep`]), what it was then.
+    /// was ever kept ([`Objset::pin_synced`]), what it was then.
     #[must_use]
     pub fn synced(&self) -> Self {
         let Some(live) = self.overlay() else { return self.clone() };

@@ -1,8 +1,8 @@
 //! Files: what lies in a file system, and the content of files and volumes by range.
 //!
-//! [`Files`] is a file system or a snapshot of one; a [`File`] is one of its files, with its
-//! [`Facts`] as plain data; [`Content`] is what a file or a volume holds. Content is read by the
-//! block and without a copy ([`Content::piece`]); what cannot be read is told range by range
+//! [`FileSystemReader`] is a file system or a snapshot of one; a [`File`] is one of its files, with its
+//! [`FileStat`] as plain data; [`Content`] is what a file or a volume holds. Content is read by the
+//! block and without a copy ([`Content::read_chunk`]); what cannot be read is told range by range
 //! ([`Content::extents`]), and the rest goes on.
 
 mod content;

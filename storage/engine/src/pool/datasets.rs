@@ -321,7 +321,7 @@ impl Pool {
         self.find_dataset(name)?.kind().map_err(|error| Error::from_dsl_error(name, &error))
     }
 
-    /// Shows the dataset `target` and all below it, as [`crate::Pool::list`] does.
+    /// Shows the dataset `target` and all below it, as [`crate::RescuePool::list_datasets`] does.
     pub fn list_datasets(
         &self,
         target: &str,

@@ -144,7 +144,7 @@ impl OpenFileSystem {
     }
 
     /// Makes a file without a name (O_TMPFILE), and holds it once for the caller. It can be given
-    /// a name by [`LiveFiles::link`].
+    /// a name by [`OpenFileSystem::link`].
     pub fn create_tmpfile(
         &self,
         by: &Credentials,

@@ -64,7 +64,7 @@ impl OpenFileSystem {
     }
 
     /// Where the dataset wants what is done to outlast power cuts (sync=always), all that was done will
-    /// by then: for whoever was told [`Reason::Unkept`].
+    /// by then: for whoever was told [`Reason::NotCommitted`].
     pub fn commit_if_sync_always(&self) -> crate::files::Result<()> {
         self.finish_operation(None, ())
     }

@@ -63,7 +63,7 @@ impl Pool {
     }
 
     /// What was done to the pool, and what it did itself (`internal`), as
-    /// [`crate::Pool::inspect_history`] gives it. What waits to be written is written first.
+    /// [`crate::RescuePool::inspect_history`] gives it. What waits to be written is written first.
     pub fn history(&self, internal: bool) -> Result<Facts> {
         // one that stands still shows what it has
         let _ = self.sync();

@@ -1,8 +1,8 @@
 //! A pool that is held: made here or taken over, to be changed.
 //!
-//! [`create`] makes a pool, [`hold`] takes one over that is on drives; both give a [`Held`], which
-//! changes datasets and gives file systems that can be written ([`LiveFiles`]). What is changed
-//! is on the drives after [`Held::sync`]; someone must call [`Held::run`] on a thread of its own,
+//! [`create`] makes a pool, [`import`] takes one over that is on drives; both give a [`Pool`], which
+//! changes datasets and gives file systems that can be written ([`OpenFileSystem`]). What is changed
+//! is on the drives after [`Pool::sync`]; someone must call [`Pool::run_txg_sync`] on a thread of its own,
 //! so that changes do not pile up.
 
 mod accounting;

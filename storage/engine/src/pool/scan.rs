@@ -1,5 +1,5 @@
 //! Walks over a held pool: giving drives what they missed, and mending what is wrong. One at a
-//! time, on a thread that somebody lends ([`Held::keep_mended`]).
+//! time, on a thread that somebody lends ([`Pool::run_scans`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -285,7 +285,7 @@ impl FsWriter {
         self.resize_locked(caller, draft, end)
     }
 
-    /// Whether [`Self::accessed`] would change something of a file that has these times (atime, mtime,
+    /// Whether [`Self::update_atime`] would change something of a file that has these times (atime, mtime,
     /// ctime).
     pub fn is_atime_due(&self, times: [Time; 3], now: Time) -> bool {
         is_atime_due(self.settings.read().atime, times, now)

@@ -84,7 +84,7 @@ impl FsWriter {
     }
 
     /// Makes a file without a name (O_TMPFILE), and holds it once for the caller. It can be given
-    /// a name by [`Writer::link`].
+    /// a name by [`FsWriter::link`].
     pub fn create_tmpfile(
         &self,
         caller: &Credentials,

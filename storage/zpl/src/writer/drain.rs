@@ -30,7 +30,7 @@ impl FsWriter {
 
     /// Frees a file that lost its last name. Where that cannot be done now (the pool is too full
     /// even for it, a drive fails) the file stays in the set of unlinked ones, and goes with the
-    /// next [`Writer::drain`]: its name is gone all the same.
+    /// next [`FsWriter::drain_unlinked`]: its name is gone all the same.
     pub(super) fn try_free_unlinked(&self, id: ObjectId) {
         drop(self.free_unlinked(id));
     }

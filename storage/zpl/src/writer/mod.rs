@@ -1,12 +1,12 @@
 //! Changing files, as POSIX has it.
 //!
-//! A [`Writer`] belongs to one file system on a live object set. Each operation locks the files
+//! A [`FsWriter`] belongs to one file system on a live object set. Each operation locks the files
 //! that it changes ([`crate::Fs`] reads under the same locks), works out what is to be stored,
 //! begins a transaction, changes, takes down the promise for the intent log, and is done when the
 //! transaction is let go. Who may do what is the caller's to check, but for what the files' own
 //! flags forbid.
 //!
-//! A file that loses its last name goes at once if nobody holds it ([`Writer::hold`]), or else
+//! A file that loses its last name goes at once if nobody holds it ([`FsWriter::hold_file`]), or else
 //! into the set of unlinked files, until it is released.
 
 mod acl;
