@@ -605,7 +605,7 @@ mod tests {
         assert_eq!(
             serde_json::to_value(&ask).unwrap(),
             json!({"create-filesystem": {"name": "tank/a", "properties": [], "parents": false,
-                "unmounted": false}})
+                "no_mount": false}})
         );
     }
 }

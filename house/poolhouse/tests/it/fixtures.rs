@@ -20,7 +20,7 @@ fn holds(name: &str) {
     for device in found["devices"].as_array().expect("a list") {
         let path = device["path"].as_str().unwrap_or_default();
         let hurt = damaged.iter().any(|image| path.ends_with(image));
-        assert_eq!(device["wrong"] != 0, hurt, "{name}: {device}");
+        assert_eq!(device["checksum_errors"] != 0, hurt, "{name}: {device}");
         let missing = fixture.missing().iter().any(|image| path.ends_with(image));
         assert_eq!(device["missing"], missing, "{name}: {device}");
     }
