@@ -18,7 +18,9 @@ use parking_lot::MutexGuard;
 use vfs::{Credentials, FileSystem};
 
 use super::ManagedPool;
-use super::options::{can_overlay, mount_options, property_value};
+use super::options::{
+    can_overlay, is_automounted, is_mountpoint_inherited, mount_options, property_value,
+};
 use crate::{Error, MountOverrides, Result};
 
 /// A file system that is mounted.
@@ -576,17 +578,6 @@ pub(super) fn join_altroot(altroot: Option<&Path>, point: &str) -> Option<PathBu
         Some(root) => root.join(inner.trim_start_matches('/')),
         None => PathBuf::from(point),
     })
-}
-
-/// Whether a file system is mounted without being asked for.
-fn is_automounted(dataset: &Dataset) -> bool {
-    dataset.property_value("canmount") == Some("on")
-}
-
-/// Whether where it is mounted follows from its name: such folders go with it.
-fn is_mountpoint_inherited(dataset: &Dataset) -> bool {
-    let point = dataset.properties.iter().find(|property| property.name == "mountpoint");
-    point.is_some_and(|point| point.source == "default" || point.source.starts_with("inherited"))
 }
 
 fn is_empty_dir(dir: &Path) -> bool {

@@ -110,6 +110,17 @@ fn option_property(word: &str) -> Option<(&'static str, bool)> {
     })
 }
 
+/// Whether a file system is mounted without being asked for.
+pub(super) fn is_automounted(dataset: &Dataset) -> bool {
+    dataset.property_value("canmount") == Some("on")
+}
+
+/// Whether where it is mounted follows from its name: such folders go with it.
+pub(super) fn is_mountpoint_inherited(dataset: &Dataset) -> bool {
+    let point = dataset.properties.iter().find(|property| property.name == "mountpoint");
+    point.is_some_and(|point| point.source == "default" || point.source.starts_with("inherited"))
+}
+
 /// Whether other users may see what is mounted.
 fn can_allow_other() -> bool {
     let allowed = || std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();

@@ -329,6 +329,7 @@ impl Pool {
             value,
             source: source.to_owned(),
         };
+        let source_of = |is_set: bool| if is_set { "local" } else { "default" };
         let (cloned, saved) = self.0.spa.cloned();
         let hundredths = cloned.saturating_add(saved).saturating_mul(100).checked_div(cloned);
         let hundredths = hundredths.unwrap_or(100);
@@ -340,11 +341,7 @@ impl Pool {
         };
         let mut all = vec![
             property("guid", self.guid().to_string(), "-"),
-            property(
-                ASHIFT,
-                ashift.unwrap_or(0).to_string(),
-                if ashift.is_some() { "local" } else { "default" },
-            ),
+            property(ASHIFT, ashift.unwrap_or(0).to_string(), source_of(ashift.is_some())),
             property("readonly", if self.is_read_only() { "on" } else { "off" }.to_owned(), "-"),
             property("freeing", self.freeing()?.to_string(), "-"),
             property("leaked", "0".to_owned(), "-"),
@@ -357,8 +354,7 @@ impl Pool {
         for choice in &ENUM_PROPERTIES {
             let set = number(choice.name)?.and_then(|number| usize::try_from(number).ok());
             let word = choice.values.get(set.unwrap_or(choice.default)).copied().unwrap_or("-");
-            let source = if set.is_some() { "local" } else { "default" };
-            all.push(property(choice.name, word.to_owned(), source));
+            all.push(property(choice.name, word.to_owned(), source_of(set.is_some())));
         }
         let boot = number(BOOTFS)?.and_then(|id| self.dataset_name(ObjsetId::new(id)));
         let config = self.0.spa.config();
@@ -367,7 +363,7 @@ impl Pool {
             (COMMENT, config.comment, "-"),
             (COMPATIBILITY, config.compatibility, "off"),
         ] {
-            let source = if value.is_some() { "local" } else { "default" };
+            let source = source_of(value.is_some());
             all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
         }
         for feature in &FEATURES {
