@@ -48,21 +48,15 @@ pub(crate) fn choose(devices: Vec<Labelled>) -> (Vec<Labelled>, Vec<Duplicate>) 
             })
             .or_insert((index, new));
     }
-    let names: BTreeMap<Guid, String> = best
-        .iter()
-        .filter_map(|(guid, (index, _))| {
-            Some((*guid, devices.get(*index)?.device.name().to_owned()))
-        })
-        .collect();
-    let (mut used, mut duplicates) = (Vec::new(), Vec::new());
-    for (index, device) in devices.into_iter().enumerate() {
-        let guid = device.guid();
-        match (best.get(&guid), names.get(&guid)) {
-            (Some((chosen, _)), Some(name)) if *chosen != index => {
-                duplicates.push(Duplicate { device, used: name.clone() });
-            }
-            _ => used.push(device),
-        }
-    }
+    let is_used = |(index, device): &(usize, Labelled)| {
+        best.get(&device.guid()).is_some_and(|(chosen, _)| chosen == index)
+    };
+    let (used, others): (Vec<_>, Vec<_>) = devices.into_iter().enumerate().partition(is_used);
+    let used: Vec<Labelled> = used.into_iter().map(|(_, device)| device).collect();
+    let duplicate = |(_, device): (usize, Labelled)| {
+        let same = used.iter().find(|other| other.guid() == device.guid())?;
+        Some(Duplicate { used: same.device.name().to_owned(), device })
+    };
+    let duplicates = others.into_iter().filter_map(duplicate).collect();
     (used, duplicates)
 }

@@ -2,25 +2,16 @@
 
 use std::sync::Arc;
 
-use device::{Device, Memory};
-use engine::pool::{self, DestroyPlan, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape};
+use device::Device;
+use engine::pool::{DestroyPlan, NewDataset, Pool};
 
-use crate::test_pool::{environment, verify_pool, write_file};
+use crate::test_pool::{create_memory_pool, environment, verify_pool, write_file};
 
 /// More than one batch.
 const MANY: usize = 300;
 
 fn pool() -> (Pool, Arc<dyn Device>) {
-    let drive: Arc<dyn Device> = Arc::new(Memory::blank("drive", 128 << 20));
-    let drives = vec!["drive".into()];
-    let new = NewPool {
-        name: "tank".to_owned(),
-        vdevs: vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }],
-        ashift: None,
-        properties: Vec::new(),
-        force: false,
-    };
-    (pool::create_on_devices(&new, &[Arc::clone(&drive)], &environment()).unwrap(), drive)
+    create_memory_pool(128 << 20, &environment())
 }
 
 fn make(held: &Pool, name: &str) {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::{Device, Memory};
-use engine::pool::{self, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset};
+use device::Device;
+use engine::pool::{self, NewDataset, Pool, WriteOffset};
 use units::ObjectId;
 
-use crate::test_pool::{credentials, environment, verify_pool, write_file};
+use crate::test_pool::{create_memory_pool, credentials, environment, verify_pool, write_file};
 
 /// Writes and has it promised, over and over.
 fn write_and_fsync(held: &Pool, name: &str, stop: &AtomicBool) {
@@ -26,16 +26,7 @@ fn write_and_fsync(held: &Pool, name: &str, stop: &AtomicBool) {
 }
 
 fn create_pool(world: &pool::Environment) -> (Pool, Arc<dyn Device>) {
-    let drive: Arc<dyn Device> = Arc::new(Memory::blank("drive", 256 << 20));
-    let drives = vec!["drive".into()];
-    let new = NewPool {
-        name: "tank".to_owned(),
-        vdevs: vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }],
-        ashift: None,
-        properties: Vec::new(),
-        force: false,
-    };
-    (pool::create_on_devices(&new, &[Arc::clone(&drive)], world).unwrap(), drive)
+    create_memory_pool(256 << 20, world)
 }
 
 /// What the drives lead to is read from them, while much more is written to them.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use device::Device;
 use engine::check;
 use engine::pool::{
     Credentials, Environment, Groups, Memory, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape,
@@ -71,6 +72,21 @@ pub(crate) fn new_pool(folder: &TempDir, shape: Shape, count: usize) -> NewPool 
         properties: vec![("compression".to_owned(), "zstd".to_owned())],
         force: false,
     }
+}
+
+/// A pool on one drive in memory of that size (bytes), and the drive.
+pub(crate) fn create_memory_pool(size: u64, environment: &Environment) -> (Pool, Arc<dyn Device>) {
+    let drive: Arc<dyn Device> = Arc::new(device::Memory::blank("drive", size));
+    let drives = vec!["drive".into()];
+    let new = NewPool {
+        name: "tank".to_owned(),
+        vdevs: vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }],
+        ashift: None,
+        properties: Vec::new(),
+        force: false,
+    };
+    let devices = [Arc::clone(&drive)];
+    (engine::pool::create_on_devices(&new, &devices, environment).unwrap(), drive)
 }
 
 pub(crate) fn credentials() -> Credentials {
