@@ -1,6 +1,6 @@
 //! From the tree's words to the kernel's.
 
-use fusedev::{Attributes, Moment};
+use fusedev::{Attr, Timespec};
 use rustix::io::Errno;
 use vfs::{Error, FileType, Reason, Time};
 
@@ -60,13 +60,13 @@ pub(crate) fn kind_bits(kind: FileType) -> u32 {
     }
 }
 
-fn moment(time: Time) -> Moment {
-    Moment(time.seconds, time.nanoseconds)
+fn moment(time: Time) -> Timespec {
+    Timespec(time.seconds, time.nanoseconds)
 }
 
-pub(crate) fn attributes(from: &vfs::Attributes) -> Attributes {
-    Attributes {
-        number: from.ino,
+pub(crate) fn attributes(from: &vfs::Attributes) -> Attr {
+    Attr {
+        ino: from.ino,
         // the kernel refuses a file whose size is no signed number
         size: from.size.min(i64::MAX.unsigned_abs()),
         blocks: from.allocated.div_ceil(512),
@@ -75,10 +75,10 @@ pub(crate) fn attributes(from: &vfs::Attributes) -> Attributes {
         ctime: moment(from.ctime),
         btime: moment(from.crtime),
         mode: kind_bits(from.kind) | from.mode & 0o7777,
-        links: u32::try_from(from.nlink).unwrap_or(u32::MAX),
+        nlink: u32::try_from(from.nlink).unwrap_or(u32::MAX),
         uid: from.uid,
         gid: from.gid,
-        device: from.rdev,
+        rdev: from.rdev,
         block_size: block_size(from.block_size),
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! Learnt from: Linux's `include/uapi/linux/fs.h`; what OpenZFS takes of it, from trying.
 
-use fusedev::Answer;
+use fusedev::Reply;
 use rustix::io::Errno;
 use vfs::{Attributes, Credentials, SetAttributes};
 
@@ -33,14 +33,14 @@ pub(crate) const IMMUTABLE: u32 = 0x10;
 pub(crate) const APPEND_ONLY: u32 = 0x20;
 
 /// Answers a question that changes nothing; none: it is another.
-pub(crate) fn told(of: &Attributes, command: u32, room: u32) -> Option<Answer> {
+pub(crate) fn told(of: &Attributes, command: u32, room: u32) -> Option<Reply> {
     match command {
         GETFLAGS | GETFLAGS_32 => {
             let mut flags = of.flags.to_ne_bytes().to_vec();
             flags.resize(usize::try_from(room).unwrap_or(0).clamp(4, 8), 0);
-            Some(Answer::ioctl(&flags))
+            Some(Reply::ioctl(&flags))
         }
-        FSGETXATTR => Some(Answer::ioctl(&fsxattr(of))),
+        FSGETXATTR => Some(Reply::ioctl(&fsxattr(of))),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fusedev::{Answers, LARGEST, Mount, Notices};
+use fusedev::{KernelMountOptions, MAX_REQUEST_BYTES, Notifier, RequestHandler};
 use rustix::io::Errno;
 use vfs::{DatasetTree, FileSystem};
 
@@ -174,7 +174,7 @@ pub(crate) fn remount(dir: &Path, options: &LiveOptions) -> io::Result<()> {
     let how = live("", options);
     match fusedev::remount(dir, &how) {
         Err(why) if options.read_only && Errno::from_io_error(&why) == Some(Errno::BUSY) => {
-            fusedev::remount(dir, &Mount { read_only: false, ..how })
+            fusedev::remount(dir, &KernelMountOptions { read_only: false, ..how })
         }
         done => done,
     }
@@ -188,12 +188,12 @@ fn is_within_another(dir: &Path) -> bool {
 }
 
 /// Has the kernel's questions answered: by io_uring where that is to be had.
-fn start<A: Answers>(
+fn start<A: RequestHandler>(
     server: &dyn Fn() -> A,
     dir: &Path,
-    how: &Mount,
+    how: &KernelMountOptions,
     rings: bool,
-) -> io::Result<(Mounted, Notices)> {
+) -> io::Result<(Mounted, Notifier)> {
     if rings {
         allow_rings();
     }
@@ -212,13 +212,13 @@ fn is_dead(why: &io::Error) -> bool {
 }
 
 fn serve(
-    server: impl Answers,
+    server: impl RequestHandler,
     dir: &Path,
-    how: &Mount,
+    how: &KernelMountOptions,
     rings: bool,
-) -> io::Result<(Mounted, Notices)> {
+) -> io::Result<(Mounted, Notifier)> {
     let device = Arc::new(fusedev::mount(dir, how)?);
-    let notices = Notices::of(&device);
+    let notices = Notifier::new(&device);
     let folder = std::path::absolute(dir)?;
     match fusedev::serve(device, &folder, Box::new(server), rings) {
         Ok(ended) => Ok((Mounted::new(dir, ended), notices)),
@@ -249,10 +249,10 @@ pub fn check(dir: &Path) -> Result<(), Error> {
 }
 
 /// As a tree is mounted that cannot be changed.
-fn still(options: &Options) -> Mount {
-    Mount {
+fn still(options: &Options) -> KernelMountOptions {
+    KernelMountOptions {
         source: options.source.clone(),
-        kind: KIND.to_owned(),
+        subtype: KIND.to_owned(),
         sends_syncfs: false,
         read_only: true,
         no_exec: false,
@@ -264,10 +264,10 @@ fn still(options: &Options) -> Mount {
     }
 }
 
-fn live(source: &str, options: &LiveOptions) -> Mount {
-    Mount {
+fn live(source: &str, options: &LiveOptions) -> KernelMountOptions {
+    KernelMountOptions {
         source: source.to_owned(),
-        kind: KIND.to_owned(),
+        subtype: KIND.to_owned(),
         sends_syncfs: !options.without_syncfs,
         read_only: options.read_only,
         no_exec: options.no_exec,
@@ -299,5 +299,5 @@ fn read_ahead(dir: &Path) {
     // only mounts of type fuseblk have a block device's major number, and the name with a suffix
     let suffix = if major == 0 { "" } else { "-fuseblk" };
     let path = format!("/sys/class/bdi/{major}:{minor}{suffix}/read_ahead_kb");
-    let _ = fs::write(path, (LARGEST / 1024).to_string());
+    let _ = fs::write(path, (MAX_REQUEST_BYTES / 1024).to_string());
 }

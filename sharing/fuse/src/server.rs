@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fusedev::{
-    Ability, Answer, Answers, Ask, Asker, Figures, LARGEST, Opened, Out, Page, Validity,
+    CacheTimeouts, DirentBuffer, InitFlags, MAX_REQUEST_BYTES, OpenReply, Reply, ReplyData,
+    Request, RequestContext, RequestHandler, Statfs,
 };
 use rustix::io::Errno;
 use vfs::{DatasetTree, Error, FileReader, Result, TreeDir};
@@ -25,7 +26,7 @@ pub(crate) struct Server {
 
 /// Nothing changes while the pool is mounted.
 const FOR_EVER: Duration = Duration::from_hours(365 * 24);
-const ALWAYS: Validity = Validity { name: FOR_EVER, attributes: FOR_EVER };
+const ALWAYS: CacheTimeouts = CacheTimeouts { entry: FOR_EVER, attr: FOR_EVER };
 
 const O_ACCMODE: i32 = 3;
 /// Writing, as access(2) is asked about it.
@@ -67,13 +68,13 @@ impl Server {
 }
 
 /// The value of an attribute, or its size where no room is offered.
-pub(crate) fn xattr(value: Option<Vec<u8>>, room: u32) -> std::result::Result<Answer, Errno> {
+pub(crate) fn xattr(value: Option<Vec<u8>>, room: u32) -> std::result::Result<Reply, Errno> {
     let value = value.ok_or(Errno::NODATA)?;
     let size = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
     match room {
-        0 => Ok(Answer::size(size)),
+        0 => Ok(Reply::xattr_size(size)),
         room if room < size => Err(Errno::RANGE),
-        _ => Ok(Answer::bytes(value)),
+        _ => Ok(Reply::bytes(value)),
     }
 }
 
@@ -84,55 +85,60 @@ pub(crate) fn names(names: &[Vec<u8>], uid: u32) -> Vec<u8> {
     names.flat_map(|name| name.iter().chain(&[0])).copied().collect()
 }
 
-type Told = std::result::Result<Answer, Errno>;
+type Told = std::result::Result<Reply, Errno>;
 
-impl Answers for Server {
-    fn wishes(&self, _offered: Ability) -> Ability {
-        let wishes = Ability::all(&[
-            Ability::READDIRPLUS,
-            Ability::READDIRPLUS_AUTO,
-            Ability::PARALLEL_DIROPS,
-            Ability::CACHE_SYMLINKS,
-            Ability::IOCTL_DIR,
+impl RequestHandler for Server {
+    fn wanted_flags(&self, _offered: InitFlags) -> InitFlags {
+        let wishes = InitFlags::union_all(&[
+            InitFlags::READDIRPLUS,
+            InitFlags::READDIRPLUS_AUTO,
+            InitFlags::PARALLEL_DIROPS,
+            InitFlags::CACHE_SYMLINKS,
+            InitFlags::IOCTL_DIR,
         ]);
-        if self.checks_permissions { wishes.and(Ability::POSIX_ACL) } else { wishes }
+        if self.checks_permissions { wishes.union(InitFlags::POSIX_ACL) } else { wishes }
     }
 
-    fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Told {
-        let node = self.number(asker.node);
+    fn handle(
+        &self,
+        asker: &RequestContext<'_>,
+        ask: Request<'_>,
+        out: &mut ReplyData<'_>,
+    ) -> Told {
+        let node = self.number(asker.nodeid);
         match ask {
-            Ask::Read { handle, offset, size } => {
+            Request::Read { handle, offset, size } => {
                 let reader = self.readers.find(handle).ok_or(Errno::BADF)?;
-                let length = usize::try_from(size.min(LARGEST)).unwrap_or(0);
+                let length = usize::try_from(size.min(MAX_REQUEST_BYTES)).unwrap_or(0);
                 let mut answer = None;
-                let read = reader.read(offset, length, |bytes| answer = Some(out.give(bytes)));
+                let read = reader.read(offset, length, |bytes| answer = Some(out.send(bytes)));
                 self.found(node, read)?;
-                Ok(answer.unwrap_or_else(Answer::done))
+                Ok(answer.unwrap_or_else(Reply::empty))
             }
-            Ask::Readdir { .. } | Ask::Readdirplus { .. } => self.list(node, ask),
-            Ask::Open { flags } => {
+            Request::Readdir { .. } | Request::Readdirplus { .. } => self.list(node, ask),
+            Request::Open { flags } => {
                 if flags & O_ACCMODE != 0 {
                     return Err(Errno::ROFS);
                 }
                 let reader = self.found(node, self.tree.open_file(node))?;
-                let file = Opened::new(self.readers.add(reader));
-                Ok(Answer::opened(file.keeps_content().without_flush()))
+                let file = OpenReply::new(self.readers.add(reader));
+                Ok(Reply::open(file.keep_cache().no_flush()))
             }
-            Ask::Opendir => {
+            Request::Opendir => {
                 let listing = self.found(node, self.tree.open_dir(node))?;
-                let listing = Opened::new(self.listings.add(listing.into()));
-                Ok(Answer::opened(listing.keeps_content().keeps_listing()))
+                let listing = OpenReply::new(self.listings.add(listing.into()));
+                Ok(Reply::open(listing.keep_cache().cache_dir()))
             }
-            Ask::Lseek { handle, offset, whence } => self.seek(node, handle, (offset, whence)),
-            Ask::Release { handle } => {
+            Request::Lseek { handle, offset, whence } => self.seek(node, handle, (offset, whence)),
+            Request::Release { handle } => {
                 self.readers.remove(handle);
-                Ok(Answer::done())
+                Ok(Reply::empty())
             }
-            Ask::Releasedir { handle } => {
+            Request::Releasedir { handle } => {
                 self.listings.remove(handle);
-                Ok(Answer::done())
+                Ok(Reply::empty())
             }
-            Ask::Listxattr { size } => {
+            Request::Listxattr { size } => {
                 let found = names(&self.found(node, self.tree.xattr_names(node))?, asker.uid);
                 xattr(Some(found), size)
             }
@@ -143,27 +149,29 @@ impl Answers for Server {
 
 impl Server {
     /// Answers questions about a node itself.
-    fn facts(&self, node: u64, ask: Ask<'_>) -> Told {
+    fn facts(&self, node: u64, ask: Request<'_>) -> Told {
         let tree = &self.tree;
         match ask {
-            Ask::Lookup { name } => {
+            Request::Lookup { name } => {
                 let found = self.found(node, tree.lookup(node, name))?;
-                Ok(Answer::entry(&attributes(&found), found.generation, ALWAYS))
+                Ok(Reply::entry(&attributes(&found), found.generation, ALWAYS))
             }
-            Ask::Getattr => {
+            Request::Getattr => {
                 let found = self.found(node, tree.attributes(node))?;
-                Ok(Answer::attributes(&attributes(&found), FOR_EVER))
+                Ok(Reply::attr(&attributes(&found), FOR_EVER))
             }
-            Ask::Statx => {
+            Request::Statx => {
                 let found = self.found(node, tree.attributes(node))?;
-                Ok(Answer::statx(&attributes(&found), FOR_EVER))
+                Ok(Reply::statx(&attributes(&found), FOR_EVER))
             }
-            Ask::Readlink => Ok(Answer::bytes(self.found(node, tree.read_link(node))?)),
-            Ask::Access { mask } if mask & W_OK != 0 => Err(Errno::ROFS),
-            Ask::Access { .. } | Ask::Flush => Ok(Answer::done()),
-            Ask::Statfs => self.figures(node),
-            Ask::Getxattr { name, size } => xattr(self.found(node, tree.xattr(node, name))?, size),
-            Ask::Ioctl { command, room, .. } => self.ioctl(node, command, room),
+            Request::Readlink => Ok(Reply::bytes(self.found(node, tree.read_link(node))?)),
+            Request::Access { mask } if mask & W_OK != 0 => Err(Errno::ROFS),
+            Request::Access { .. } | Request::Flush => Ok(Reply::empty()),
+            Request::Statfs => self.figures(node),
+            Request::Getxattr { name, size } => {
+                xattr(self.found(node, tree.xattr(node, name))?, size)
+            }
+            Request::Ioctl { command, output_size: room, .. } => self.ioctl(node, command, room),
             _ => Err(Errno::NOSYS),
         }
     }
@@ -171,41 +179,47 @@ impl Server {
     fn figures(&self, node: u64) -> Told {
         let room = self.tree.space(node).map_err(|why| errno(&why))?;
         let free = room.available / 512;
-        Ok(Answer::figures(&Figures {
-            sectors: free.saturating_add(room.referenced / 512),
-            free_sectors: free,
+        Ok(Reply::statfs(&Statfs {
+            blocks: free.saturating_add(room.referenced / 512),
+            free_blocks: free,
             files: 0,
             free_files: 0,
-            sector_size: 512,
+            fragment_size: 512,
             block_size: 128 << 10,
-            longest_name: 255,
+            max_name_len: 255,
         }))
     }
 
-    fn list(&self, node: u64, ask: Ask<'_>) -> Told {
+    fn list(&self, node: u64, ask: Request<'_>) -> Told {
         let (handle, offset, size, is_plain) = match ask {
-            Ask::Readdir { handle, offset, size } => (handle, offset, size, true),
-            Ask::Readdirplus { handle, offset, size } => (handle, offset, size, false),
+            Request::Readdir { handle, offset, size } => (handle, offset, size, true),
+            Request::Readdirplus { handle, offset, size } => (handle, offset, size, false),
             _ => return Err(Errno::INVAL),
         };
         let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
-        let mut page = Page::new(size);
+        let mut page = DirentBuffer::new(size);
         let listed = listing.visit_from(offset, &mut |item| {
             if is_plain {
-                return page.add((item.ino, kind_bits(item.kind)), item.next_cookie, &item.name);
+                return page.add_dirent(
+                    (item.ino, kind_bits(item.kind)),
+                    item.next_cookie,
+                    &item.name,
+                );
             }
             match listing.attributes(item) {
                 Some(found) => {
                     let how = (found.generation, ALWAYS);
-                    page.add_with(item.next_cookie, &item.name, &attributes(&found), how)
+                    page.add_direntplus(item.next_cookie, &item.name, &attributes(&found), how)
                 }
-                None => {
-                    page.add_without((item.ino, kind_bits(item.kind)), item.next_cookie, &item.name)
-                }
+                None => page.add_direntplus_uncached(
+                    (item.ino, kind_bits(item.kind)),
+                    item.next_cookie,
+                    &item.name,
+                ),
             }
         });
         self.found(node, listed)?;
-        Ok(page.answer())
+        Ok(page.into_reply())
     }
 
     fn ioctl(&self, node: u64, command: u32, room: u32) -> Told {
@@ -218,7 +232,7 @@ impl Server {
             return Err(Errno::INVAL);
         }
         match self.found(node, self.sought(handle, offset, whence))? {
-            Some(found) if i64::try_from(found).is_ok() => Ok(Answer::offset(found)),
+            Some(found) if i64::try_from(found).is_ok() => Ok(Reply::seek_offset(found)),
             Some(_) => Err(Errno::OVERFLOW),
             None => Err(Errno::NXIO),
         }

@@ -16,29 +16,29 @@
 //!
 //! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45).
 
-use crate::fields::{Fields, Message};
+use crate::wire::{FieldReader, MessageBuilder};
 
 /// Bytes of the largest request.
-pub const LARGEST: u32 = 1 << 20;
+pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Questions that nobody waits for: reading ahead, closing.
-const BACKGROUND: u16 = 64;
+const MAX_BACKGROUND: u16 = 64;
 /// The kernel's own version that knows all that is needed: Linux 5.4.
-const OLDEST_MINOR: u32 = 31;
+const MIN_MINOR: u32 = 31;
 const MAJOR: u32 = 7;
 /// What is spoken here.
 const MINOR: u32 = 45;
 
 /// What a kernel can do, or is asked to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ability(u64);
+pub struct InitFlags(u64);
 
-macro_rules! abilities {
+macro_rules! init_flags {
     ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
-        impl Ability { $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)* }
+        impl InitFlags { $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)* }
     };
 }
 
-abilities! {
+init_flags! {
     /// Several reads of one file at a time.
     ASYNC_READ = 0;
     /// Nodes are looked up by number, as `.` and `..`, when somebody comes back to one that the kernel
@@ -76,55 +76,55 @@ abilities! {
     OVER_IO_URING = 41;
 }
 
-impl Ability {
+impl InitFlags {
     /// All of these.
-    pub fn all(of: &[Self]) -> Self {
+    pub fn union_all(of: &[Self]) -> Self {
         Self(of.iter().fold(0, |all, one| all | one.0))
     }
 
     /// Both.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// What both can.
     #[must_use]
-    pub fn common(self, other: Self) -> Self {
+    pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
     /// Whether all of `other` is in it.
-    pub fn has(self, other: Self) -> bool {
+    pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
 /// What the kernel offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct InitRequest {
     pub(crate) major: u32,
     pub(crate) minor: u32,
-    read_ahead: u32,
-    pub(crate) abilities: Ability,
+    max_readahead: u32,
+    pub(crate) flags: InitFlags,
 }
 
-impl Offer {
+impl InitRequest {
     /// Reads what follows the head of the first message.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut fields = FieldReader(bytes);
         let (major, minor) = (fields.u32()?, fields.u32()?);
         let (read_ahead, low) = (fields.u32()?, fields.u32()?);
-        let mut abilities = Ability(low.into());
-        if abilities.has(Ability::INIT_EXT) {
+        let mut abilities = InitFlags(low.into());
+        if abilities.contains(InitFlags::INIT_EXT) {
             abilities.0 |= u64::from(fields.u32()?) << 32;
         }
-        Some(Self { major, minor, read_ahead, abilities })
+        Some(Self { major, minor, max_readahead: read_ahead, flags: abilities })
     }
 
     /// Whether the kernel is too old.
     pub(crate) fn is_too_old(&self) -> bool {
-        self.major < MAJOR || self.major == MAJOR && self.minor < OLDEST_MINOR
+        self.major < MAJOR || self.major == MAJOR && self.minor < MIN_MINOR
     }
 
     /// Whether the kernel knows a later protocol, and should ask by ours.
@@ -133,21 +133,25 @@ impl Offer {
     }
 
     /// What of the wishes can be had.
-    pub(crate) fn agreed(&self, wishes: Ability) -> Ability {
-        let always =
-            [Ability::ASYNC_READ, Ability::BIG_WRITES, Ability::MAX_PAGES, Ability::SETXATTR_EXT];
-        let all = wishes.and(Ability::all(&always)).and(Ability::INIT_EXT);
-        all.common(self.abilities)
+    pub(crate) fn negotiate(&self, wishes: InitFlags) -> InitFlags {
+        let always = [
+            InitFlags::ASYNC_READ,
+            InitFlags::BIG_WRITES,
+            InitFlags::MAX_PAGES,
+            InitFlags::SETXATTR_EXT,
+        ];
+        let all = wishes.union(InitFlags::union_all(&always)).union(InitFlags::INIT_EXT);
+        all.intersection(self.flags)
     }
 
     /// The answer: this is wanted.
-    pub(crate) fn answer(&self, agreed: Ability, page: usize) -> Vec<u8> {
-        let pages = usize::try_from(LARGEST).unwrap_or(0) / page.max(1);
-        let mut to = Message::with_room(64);
+    pub(crate) fn encode_reply(&self, agreed: InitFlags, page: usize) -> Vec<u8> {
+        let pages = usize::try_from(MAX_REQUEST_BYTES).unwrap_or(0) / page.max(1);
+        let mut to = MessageBuilder::with_capacity(64);
         let [low, high] = [agreed.0, agreed.0 >> 32]
             .map(|word| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0));
-        to.u32(MAJOR).u32(MINOR).u32(self.read_ahead.min(LARGEST)).u32(low);
-        to.u16(BACKGROUND).u16(BACKGROUND / 4 * 3).u32(LARGEST).u32(1);
+        to.u32(MAJOR).u32(MINOR).u32(self.max_readahead.min(MAX_REQUEST_BYTES)).u32(low);
+        to.u16(MAX_BACKGROUND).u16(MAX_BACKGROUND / 4 * 3).u32(MAX_REQUEST_BYTES).u32(1);
         to.u16(u16::try_from(pages).unwrap_or(u16::MAX)).u16(0).u32(high).zeros(28);
         to.0
     }

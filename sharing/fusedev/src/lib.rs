@@ -27,27 +27,27 @@
 //! `unsafe` exists in `ring` and `loop_device`, where the kernel is given addresses, and in `own_thread`.
 #![deny(unsafe_code)]
 
-mod answer;
-mod ask;
 mod device;
-mod fields;
 mod init;
 mod kick;
 mod loop_device;
-mod mounting;
-mod notice;
+mod mount;
+mod notifier;
 mod own_thread;
+mod rdev;
 mod readers;
+mod reply;
+mod request;
 mod ring;
 mod rings;
 mod session;
-mod special;
+mod wire;
 
-pub use answer::{Answer, Attributes, Figures, Moment, Opened, Page, Validity};
-pub use ask::{Ask, SetWish, When};
-pub use init::{Ability, LARGEST};
-pub use mounting::{Mount, forwards_sync, mount, remount};
-pub use notice::Notices;
+pub use init::{InitFlags, MAX_REQUEST_BYTES};
+pub use mount::{KernelMountOptions, forwards_sync, mount, remount};
+pub use notifier::Notifier;
 pub use own_thread::without_descriptors;
-pub use session::{Answers, Asker, Out, serve};
-pub use special::numbers;
+pub use rdev::decode_dev;
+pub use reply::{Attr, CacheTimeouts, DirentBuffer, OpenReply, Reply, Statfs, Timespec};
+pub use request::{Request, SetTime, SetattrRequest};
+pub use session::{ReplyData, RequestContext, RequestHandler, serve};

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::{Timespec, epoll};
 
-use crate::answer::{Answer, Told};
-use crate::ask;
-use crate::device::{self, Message, Received};
-use crate::session::{Lane, Out, Session, Way, free_scratch};
+use crate::device::{self, Received, RequestMessage};
+use crate::reply::{Reply, ReplyBody};
+use crate::request;
+use crate::session::{DataTarget, Lane, ReplyData, Session, free_scratch};
 
 /// Threads that stay although they are idle, while something is mounted.
 const RESIDENT: usize = 2;
@@ -167,18 +167,18 @@ impl Readers {
             *buffer = device::buffer();
         }
         match device::receive(session.device(), buffer, session.agreed()) {
-            Ok(Received::Message(message)) if !ask::is_unanswered(message.head.code) => {
+            Ok(Received::Message(message)) if !request::has_no_reply(message.header.opcode) => {
                 let request = DeviceRequest::begin(self, &session);
                 request.answer(&message);
             }
             Ok(Received::Message(message)) if session.has_rings() => {
-                session.forget(&message);
+                session.handle_forget(&message);
                 self.state.lock().deferred.push_back((Instant::now() + GATHER, token));
             }
             Ok(Received::Message(message)) => {
                 // what has to be freed may take its time
                 let _request = DeviceRequest::begin(self, &session);
-                session.forget(&message);
+                session.handle_forget(&message);
             }
             Ok(Received::Nothing) => self.poll(&session),
             Ok(Received::Ended) | Err(_) => self.remove(&session),
@@ -231,14 +231,14 @@ impl<'a> DeviceRequest<'a> {
         Self { readers, session }
     }
 
-    fn answer(&self, message: &Message<'_>) {
-        let (device, unique) = (self.session.device(), message.head.unique);
-        let mut out = Out(Way::Device { device, unique });
-        let parts = (message.body, message.rest);
-        match self.session.answer(self, &message.head, parts, &mut out) {
-            Ok(Answer(Told::Bytes(bytes))) => device::answer(device, unique, Ok(&bytes)),
-            Ok(Answer(Told::Given)) => {}
-            Err(why) => device::answer(device, unique, Err(why)),
+    fn answer(&self, message: &RequestMessage<'_>) {
+        let (device, unique) = (self.session.device(), message.header.unique);
+        let mut out = ReplyData(DataTarget::Device { device, unique });
+        let parts = (message.body, message.payload);
+        match self.session.handle_ring_request(self, &message.header, parts, &mut out) {
+            Ok(Reply(ReplyBody::Bytes(bytes))) => device::write_reply(device, unique, Ok(&bytes)),
+            Ok(Reply(ReplyBody::Sent)) => {}
+            Err(why) => device::write_reply(device, unique, Err(why)),
         }
     }
 }

@@ -46,46 +46,46 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use crate::fields::Fields;
-use crate::init::LARGEST;
+use crate::init::MAX_REQUEST_BYTES;
 use crate::session::Session;
+use crate::wire::FieldReader;
 
-const HEADS: usize = 288;
-const BODY: usize = 128;
-const FACTS: usize = 256;
-const COMMAND: u8 = 46;
-const REGISTER: u32 = 1;
-const ANSWER_AND_TAKE: u32 = 2;
+const HEADERS_LEN: usize = 288;
+const OP_IN_OFFSET: usize = 128;
+const RING_ENT_OFFSET: usize = 256;
+const IORING_OP_URING_CMD: u8 = 46;
+const CMD_REGISTER: u32 = 1;
+const CMD_COMMIT_AND_FETCH: u32 = 2;
 /// The mark of the request that waits for the descriptor by which a ring's thread is woken.
 const WAKE: u64 = u64::MAX;
 const POLL_IN: u32 = 1;
 
 /// A stretch of memory, as the system knows it (struct iovec).
 #[repr(C)]
-struct Stretch {
-    begin: *mut u8,
+struct IoVec {
+    base: *mut u8,
     length: usize,
 }
 
 /// An entry of the submission queue.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
-struct Request {
-    kind: u8,
+struct SubmissionEntry {
+    opcode: u8,
     flags: u8,
-    priority: u16,
-    descriptor: i32,
-    command: u32,
+    ioprio: u16,
+    fd: i32,
+    cmd_op: u32,
     unused: u32,
-    address: u64,
-    count: u32,
-    more_flags: u32,
-    mark: u64,
-    buffer: [u32; 2],
+    addr: u64,
+    len: u32,
+    op_flags: u32,
+    user_data: u64,
+    buf_index: [u32; 2],
     fuse_flags: u64,
-    question: u64,
-    queue: u64,
-    rest: [u64; 7],
+    commit_id: u64,
+    qid: u64,
+    padding: [u64; 7],
 }
 
 /// Mapped memory for the data of the largest request.
@@ -100,7 +100,7 @@ unsafe impl Send for Payload {}
 impl Payload {
     /// Maps the memory. It takes no room before it is touched.
     pub(crate) fn new() -> io::Result<Self> {
-        let length = usize::try_from(LARGEST).map_err(io::Error::other)?;
+        let length = usize::try_from(MAX_REQUEST_BYTES).map_err(io::Error::other)?;
         let (access, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: the kernel chooses an address at which nothing is mapped
@@ -131,34 +131,34 @@ impl Drop for Payload {
 }
 
 /// Memory for a request of a session and its answer.
-pub(crate) struct Slot {
+pub(crate) struct RingEntry {
     pub(crate) session: Arc<Session>,
-    pub(crate) queue: u16,
-    heads: Box<[u8; HEADS]>,
+    pub(crate) qid: u16,
+    headers: Box<[u8; HEADERS_LEN]>,
     payload: Payload,
-    stretches: Box<[Stretch; 2]>,
+    iovecs: Box<[IoVec; 2]>,
 }
 
 // SAFETY: the addresses in `stretches` are those of the memory beside it, which goes with it
-unsafe impl Send for Slot {}
+unsafe impl Send for RingEntry {}
 
-impl Slot {
+impl RingEntry {
     /// For the requests of one of the session's queues.
-    pub(crate) fn new(session: Arc<Session>, queue: u16, payload: Payload) -> Self {
-        let mut heads = Box::new([0; HEADS]);
-        let stretches = Box::new([
-            Stretch { begin: heads.as_mut_ptr(), length: HEADS },
-            Stretch { begin: payload.begin, length: payload.length },
+    pub(crate) fn new(session: Arc<Session>, qid: u16, payload: Payload) -> Self {
+        let mut headers = Box::new([0; HEADERS_LEN]);
+        let iovecs = Box::new([
+            IoVec { base: headers.as_mut_ptr(), length: HEADERS_LEN },
+            IoVec { base: payload.begin, length: payload.length },
         ]);
-        Self { session, queue, heads, payload, stretches }
+        Self { session, qid, headers, payload, iovecs }
     }
 
     /// The head and the fields of the request that has come, and how many bytes of the rest are
     /// its.
-    pub(crate) fn question(&mut self) -> (&[u8], &[u8], &mut [u8], usize) {
-        let (heads, facts) = self.heads.split_at(FACTS);
-        let (head, body) = heads.split_at(BODY);
-        let mut facts = Fields(facts);
+    pub(crate) fn request_parts(&mut self) -> (&[u8], &[u8], &mut [u8], usize) {
+        let (heads, facts) = self.headers.split_at(RING_ENT_OFFSET);
+        let (head, body) = heads.split_at(OP_IN_OFFSET);
+        let mut facts = FieldReader(facts);
         let length = facts.skip(16).and_then(|()| facts.u32()).unwrap_or(0);
         let length = usize::try_from(length).unwrap_or(0).min(self.payload.length);
         (head, body, self.payload.bytes(), length)
@@ -182,25 +182,25 @@ impl Slot {
 
     /// How many bytes of data the answer has.
     pub(crate) fn answer_length(&self) -> usize {
-        let (_, facts) = self.heads.split_at(FACTS);
-        let mut facts = Fields(facts);
+        let (_, facts) = self.headers.split_at(RING_ENT_OFFSET);
+        let mut facts = FieldReader(facts);
         let length = facts.skip(16).and_then(|()| facts.u32()).unwrap_or(0);
         usize::try_from(length).unwrap_or(0)
     }
 
     /// Puts the answer's head in place; so many bytes of the rest belong to it.
-    pub(crate) fn answer(&mut self, head: &[u8], length: usize) {
+    pub(crate) fn set_reply(&mut self, head: &[u8], length: usize) {
         let length = u32::try_from(length).unwrap_or(0).to_ne_bytes();
-        for (at, bytes) in [(0, head), (FACTS + 16, &length[..])] {
-            for (slot, byte) in self.heads.iter_mut().skip(at).zip(bytes) {
+        for (at, bytes) in [(0, head), (RING_ENT_OFFSET + 16, &length[..])] {
+            for (slot, byte) in self.headers.iter_mut().skip(at).zip(bytes) {
                 *slot = *byte;
             }
         }
     }
 
-    fn number(&self) -> u64 {
-        let (_, facts) = self.heads.split_at(FACTS);
-        let mut facts = Fields(facts);
+    fn commit_id(&self) -> u64 {
+        let (_, facts) = self.headers.split_at(RING_ENT_OFFSET);
+        let mut facts = FieldReader(facts);
         facts.skip(8).and_then(|()| facts.u64()).unwrap_or(0)
     }
 }
@@ -209,54 +209,75 @@ impl Slot {
 pub(crate) enum Event {
     /// A request came to a slot; or the slot waits no more, because its file system is unmounted or the
     /// kernel refused it.
-    Slot(Slot, io::Result<()>),
+    Slot(RingEntry, io::Result<()>),
     /// Another thread woke the ring's ([`Ring::wake_by`]).
     Woken,
     TimedOut,
 }
 
 /// A ring, and the slots that wait in it.
-pub(crate) struct Ring {
-    queues: IoUring<squeue::Entry128, cqueue::Entry>,
-    waiting: HashMap<u64, Slot>,
-    next: u64,
+pub(crate) struct FuseRing {
+    io_uring: IoUring<squeue::Entry128, cqueue::Entry>,
+    submitted: HashMap<u64, RingEntry>,
+    next_user_data: u64,
 }
 
-impl Ring {
+impl FuseRing {
     /// A ring for the thread that makes it, which can submit so many requests at once.
     pub(crate) fn new(entries: u32) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun();
         let queues = builder.build(entries.next_power_of_two())?;
-        Ok(Self { queues, waiting: HashMap::new(), next: 0 })
+        Ok(Self { io_uring: queues, submitted: HashMap::new(), next_user_data: 0 })
     }
 
     /// Makes a slot known to the kernel; it waits for its first request.
-    pub(crate) fn register(&mut self, slot: Slot) -> io::Result<()> {
-        let address = slot.stretches.as_ptr() as u64;
-        self.submit(slot, &Request { command: REGISTER, address, count: 2, ..Request::default() })
+    pub(crate) fn register_entry(&mut self, slot: RingEntry) -> io::Result<()> {
+        let address = slot.iovecs.as_ptr() as u64;
+        self.submit_entry(
+            slot,
+            &SubmissionEntry {
+                cmd_op: CMD_REGISTER,
+                addr: address,
+                len: 2,
+                ..SubmissionEntry::default()
+            },
+        )
     }
 
     /// Gives a slot's answer, and has it wait for the next request.
-    pub(crate) fn answer(&mut self, slot: Slot) -> io::Result<()> {
-        let question = slot.number();
-        self.submit(slot, &Request { command: ANSWER_AND_TAKE, question, ..Request::default() })
+    pub(crate) fn commit_reply(&mut self, slot: RingEntry) -> io::Result<()> {
+        let question = slot.commit_id();
+        self.submit_entry(
+            slot,
+            &SubmissionEntry {
+                cmd_op: CMD_COMMIT_AND_FETCH,
+                commit_id: question,
+                ..SubmissionEntry::default()
+            },
+        )
     }
 
-    fn submit(&mut self, slot: Slot, request: &Request) -> io::Result<()> {
-        let mark = self.next;
-        self.next += 1;
+    fn submit_entry(&mut self, slot: RingEntry, request: &SubmissionEntry) -> io::Result<()> {
+        let mark = self.next_user_data;
+        self.next_user_data += 1;
         let mut queue = [0; 8];
-        for (to, from) in queue.iter_mut().zip(slot.queue.to_ne_bytes()) {
+        for (to, from) in queue.iter_mut().zip(slot.qid.to_ne_bytes()) {
             *to = from;
         }
         let descriptor = slot.session.device().as_raw_fd();
         let queue = u64::from_ne_bytes(queue);
-        let request = Request { kind: COMMAND, descriptor, mark, queue, ..*request };
-        self.waiting.insert(mark, slot);
+        let request = SubmissionEntry {
+            opcode: IORING_OP_URING_CMD,
+            fd: descriptor,
+            user_data: mark,
+            qid: queue,
+            ..*request
+        };
+        self.submitted.insert(mark, slot);
         // SAFETY: both are 128 bytes of plain numbers, and this is what the system has there
-        let entry = unsafe { mem::transmute::<Request, squeue::Entry128>(request) };
-        self.push(&entry).inspect_err(|_| drop(self.waiting.remove(&mark)))
+        let entry = unsafe { mem::transmute::<SubmissionEntry, squeue::Entry128>(request) };
+        self.push(&entry).inspect_err(|_| drop(self.submitted.remove(&mark)))
     }
 
     /// Has [`Event::Woken`] reported once, as soon as the descriptor can be read.
@@ -266,37 +287,37 @@ impl Ring {
     }
 
     fn push(&mut self, entry: &squeue::Entry128) -> io::Result<()> {
-        if self.queues.submission().is_full() {
+        if self.io_uring.submission().is_full() {
             self.flush()?;
         }
         // SAFETY: the memory that the entry speaks of is that of a slot in `waiting`, which stays
         // where it is until the request is completed; a poll speaks of none
-        let pushed = unsafe { self.queues.submission().push(entry) };
+        let pushed = unsafe { self.io_uring.submission().push(entry) };
         pushed.map_err(|_| io::Error::other("the ring has no room"))
     }
 
     /// Submits at once what [`Ring::next`] would submit.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.queues.submit().map(|_| ())
+        self.io_uring.submit().map(|_| ())
     }
 
     /// Waits for an event, without `timeout` for any time.
     pub(crate) fn next(&mut self, timeout: Option<Duration>) -> io::Result<Event> {
         loop {
-            if let Some(done) = self.queues.completion().next() {
+            if let Some(done) = self.io_uring.completion().next() {
                 if done.user_data() == WAKE {
                     return Ok(Event::Woken);
                 }
-                let Some(slot) = self.waiting.remove(&done.user_data()) else { continue };
+                let Some(slot) = self.submitted.remove(&done.user_data()) else { continue };
                 let result = done.result();
                 let refused = io::Error::from_raw_os_error(result.saturating_neg());
                 return Ok(Event::Slot(slot, if result < 0 { Err(refused) } else { Ok(()) }));
             }
             let waited = match timeout.map(Timespec::from) {
-                None => self.queues.submit_and_wait(1),
+                None => self.io_uring.submit_and_wait(1),
                 Some(time) => {
                     let arguments = SubmitArgs::new().timespec(&time);
-                    self.queues.submitter().submit_with_args(1, &arguments)
+                    self.io_uring.submitter().submit_with_args(1, &arguments)
                 }
             };
             match waited {
@@ -311,10 +332,10 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for FuseRing {
     fn drop(&mut self) {
-        for (_, slot) in self.waiting.drain() {
-            let Slot { session, heads, payload, stretches, .. } = slot;
+        for (_, slot) in self.submitted.drain() {
+            let RingEntry { session, headers: heads, payload, iovecs: stretches, .. } = slot;
             // the kernel may still write to these
             mem::forget((heads, payload, stretches));
             drop(session);

@@ -28,11 +28,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::answer::{self, Answer, Told};
-use crate::ask::{self, Head};
 use crate::kick::{is_kicker, kick};
-use crate::ring::{Event, Payload, Ring, Slot};
-use crate::session::{Lane, Out, Session, Way};
+use crate::reply::{self, Reply, ReplyBody};
+use crate::request::{self, RequestHeader};
+use crate::ring::{Event, FuseRing, Payload, RingEntry};
+use crate::session::{DataTarget, Lane, ReplyData, Session};
 
 /// Slots of a queue of one mount that may be answered at a time.
 const MOST_SLOTS: usize = 16;
@@ -120,9 +120,9 @@ impl RingQueue {
 /// What the watch is to do with a slot.
 enum Job {
     /// It is new.
-    Register(Slot),
+    Register(RingEntry),
     /// It has an answer.
-    Answer(Slot),
+    Answer(RingEntry),
 }
 
 /// The thread that holds the slots that no worker keeps.
@@ -173,7 +173,7 @@ impl Watch {
         if let Some(watch) = WATCH.get() {
             return Ok(watch);
         }
-        Ring::new(1)?;
+        FuseRing::new(1)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let thread = std::thread::Builder::new().name("fuse rings".to_owned());
         thread.spawn(|| WATCH.wait().run())?;
@@ -181,9 +181,9 @@ impl Watch {
     }
 
     /// Makes the first slots of a session known to the kernel.
-    pub(crate) fn register(&self, slots: impl Iterator<Item = Slot>) {
+    pub(crate) fn register(&self, slots: impl Iterator<Item = RingEntry>) {
         let counted = slots.inspect(|slot| {
-            if let Some(queue) = slot.session.queue(slot.queue) {
+            if let Some(queue) = slot.session.queue(slot.qid) {
                 queue.0.lock().grow();
             }
         });
@@ -192,7 +192,7 @@ impl Watch {
     }
 
     /// Gives a slot's answer, and has it wait for the next request.
-    fn answer(&self, slot: Slot) {
+    fn answer(&self, slot: RingEntry) {
         self.give([Job::Answer(slot)]);
     }
 
@@ -204,7 +204,7 @@ impl Watch {
 
     fn run(&'static self) {
         let mut ring = loop {
-            match Ring::new(ENTRIES) {
+            match FuseRing::new(ENTRIES) {
                 Ok(ring) => break ring,
                 Err(_) => std::thread::sleep(RETRY),
             }
@@ -253,11 +253,11 @@ impl Watch {
 }
 
 /// Does what the watch is told. Where a ring takes nothing, its slots' sessions end when they are unmounted.
-fn do_job(ring: &mut Ring, job: Job) {
+fn do_job(ring: &mut FuseRing, job: Job) {
     match job {
         Job::Register(slot) => {
-            let (session, number) = (Arc::clone(&slot.session), slot.queue);
-            let is_registered = ring.register(slot).is_ok() && ring.flush().is_ok();
+            let (session, number) = (Arc::clone(&slot.session), slot.qid);
+            let is_registered = ring.register_entry(slot).is_ok() && ring.flush().is_ok();
             let has_slow = || session.queue(number).is_some_and(RingQueue::has_slow);
             if is_registered && has_slow() {
                 kick(&session, number);
@@ -265,13 +265,13 @@ fn do_job(ring: &mut Ring, job: Job) {
             end_elsewhere(session);
         }
         Job::Answer(slot) => {
-            let _ = ring.answer(slot);
+            let _ = ring.commit_reply(slot);
         }
     }
 }
 
 /// Drops a slot. Where it is the last thing that holds its session, another thread ends that: it may take long.
-fn drop_elsewhere(slot: Slot) {
+fn drop_elsewhere(slot: RingEntry) {
     let session = Arc::clone(&slot.session);
     drop(slot);
     end_elsewhere(session);
@@ -285,8 +285,8 @@ fn end_elsewhere(session: Arc<Session>) {
 }
 
 /// Starts a worker for a slot that has a request; gives the slot back if there is no thread to be had.
-fn start_worker(watch: &'static Watch, slot: Slot) -> Option<Slot> {
-    let name = format!("fuse ring {}", slot.queue);
+fn start_worker(watch: &'static Watch, slot: RingEntry) -> Option<RingEntry> {
+    let name = format!("fuse ring {}", slot.qid);
     let handed = Arc::new(Mutex::new(Some(slot)));
     let taken = Arc::clone(&handed);
     let work = move || {
@@ -348,14 +348,14 @@ pub(crate) fn stay_on(queue: u16) {
 }
 
 /// Whether the request in a slot is a kick.
-fn is_kick(slot: &mut Slot) -> bool {
-    let head = Head::read(slot.question().0);
-    head.is_some_and(|head| head.code == ask::STATFS && is_kicker(head.pid))
+fn is_kick(slot: &mut RingEntry) -> bool {
+    let head = RequestHeader::parse(slot.request_parts().0);
+    head.is_some_and(|head| head.opcode == request::STATFS && is_kicker(head.pid))
 }
 
 /// Answers the request in a slot and those that follow, until they are kicks.
-fn work(watch: &'static Watch, mut slot: Slot) {
-    let (session, number) = (Arc::clone(&slot.session), slot.queue);
+fn work(watch: &'static Watch, mut slot: RingEntry) {
+    let (session, number) = (Arc::clone(&slot.session), slot.qid);
     let Some(queue) = session.queue(number) else { return };
     stay_on(number);
     let is_kick = is_kick(&mut slot);
@@ -365,7 +365,7 @@ fn work(watch: &'static Watch, mut slot: Slot) {
     }
     let slot = answer(watch, slot);
     let keeper = if is_kick { None } else { Keeper::new(watch, &session, number) };
-    let (Some(keeper), Ok(ring)) = (keeper, Ring::new(1)) else { return watch.answer(slot) };
+    let (Some(keeper), Ok(ring)) = (keeper, FuseRing::new(1)) else { return watch.answer(slot) };
     let served = serve(watch, ring, slot, queue);
     drop(keeper);
     let Some(mut slot) = served else { return };
@@ -378,9 +378,14 @@ fn work(watch: &'static Watch, mut slot: Slot) {
 
 /// Gives the answer in a slot and takes the requests that follow in a ring; returns the slot with the answer to a
 /// kick after which it is to be given back. None: nothing is mounted any more.
-fn serve(watch: &'static Watch, mut ring: Ring, slot: Slot, queue: &RingQueue) -> Option<Slot> {
+fn serve(
+    watch: &'static Watch,
+    mut ring: FuseRing,
+    slot: RingEntry,
+    queue: &RingQueue,
+) -> Option<RingEntry> {
     queue.rest();
-    ring.answer(slot).ok()?;
+    ring.commit_reply(slot).ok()?;
     loop {
         match ring.next(None) {
             Ok(Event::Slot(mut slot, Ok(()))) => {
@@ -390,7 +395,7 @@ fn serve(watch: &'static Watch, mut ring: Ring, slot: Slot, queue: &RingQueue) -
                     return Some(slot);
                 }
                 queue.rest();
-                ring.answer(slot).ok()?;
+                ring.commit_reply(slot).ok()?;
             }
             Ok(Event::Slot(_, Err(_))) => {
                 queue.wake(true);
@@ -403,22 +408,22 @@ fn serve(watch: &'static Watch, mut ring: Ring, slot: Slot, queue: &RingQueue) -
 }
 
 /// Answers the request in a slot; the kernel is to be given the answer.
-fn answer(watch: &'static Watch, mut slot: Slot) -> Slot {
+fn answer(watch: &'static Watch, mut slot: RingEntry) -> RingEntry {
     let session = Arc::clone(&slot.session);
-    let Some(request) = RingRequest::begin(watch, &session, slot.queue) else { return slot };
-    let (head, body, memory, length) = slot.question();
-    let Some(head) = Head::read(head) else { return slot };
+    let Some(request) = RingRequest::begin(watch, &session, slot.qid) else { return slot };
+    let (head, body, memory, length) = slot.request_parts();
+    let Some(head) = RequestHeader::parse(head) else { return slot };
     let (rest, room) = memory.split_at_mut(length);
-    let mut out = Out(Way::Slot { room, used: 0 });
-    let told = session.answer(&request, &head, (body, rest), &mut out);
-    let given = if let Way::Slot { used, .. } = out.0 { used } else { 0 };
+    let mut out = ReplyData(DataTarget::RingEntry { buffer: room, used: 0 });
+    let told = session.handle_ring_request(&request, &head, (body, rest), &mut out);
+    let given = if let DataTarget::RingEntry { used, .. } = out.0 { used } else { 0 };
     let memory = slot.payload();
     let (error, told) = match told {
-        Ok(Answer(Told::Given)) => {
+        Ok(Reply(ReplyBody::Sent)) => {
             memory.copy_within(length..length + given, 0);
             (0, given)
         }
-        Ok(Answer(Told::Bytes(bytes))) => match memory.get_mut(..bytes.len()) {
+        Ok(Reply(ReplyBody::Bytes(bytes))) => match memory.get_mut(..bytes.len()) {
             Some(room) => {
                 room.copy_from_slice(&bytes);
                 (0, bytes.len())
@@ -427,7 +432,7 @@ fn answer(watch: &'static Watch, mut slot: Slot) -> Slot {
         },
         Err(why) => (-why.raw_os_error(), 0),
     };
-    slot.answer(&answer::head(head.unique, error, told), told);
+    slot.set_reply(&reply::encode_header(head.unique, error, told), told);
     slot
 }
 
@@ -458,7 +463,7 @@ impl<'a> RingRequest<'a> {
     fn add_slot(&self) {
         match Payload::new() {
             Ok(payload) => {
-                let slot = Slot::new(Arc::clone(self.session), self.number, payload);
+                let slot = RingEntry::new(Arc::clone(self.session), self.number, payload);
                 self.watch.give([Job::Register(slot)]);
             }
             // without it, the slots there are answer

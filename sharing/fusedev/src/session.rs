@@ -16,58 +16,68 @@ use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-use crate::answer::Answer;
-use crate::ask::{self, Ask, Head};
-use crate::device::{self, Message, Received};
-use crate::init::{Ability, Offer};
+use crate::device::{self, Received, RequestMessage};
+use crate::init::{InitFlags, InitRequest};
 use crate::readers::Readers;
-use crate::ring::{Payload, Slot};
+use crate::reply::Reply;
+use crate::request::{self, Request, RequestHeader};
+use crate::ring::{Payload, RingEntry};
 use crate::rings::{RingQueue, Watch};
 
 /// Requests of one mount that reader threads answer at a time. Those that say that they may take long do not
 /// count; the others wait in the kernel, which costs other mounts nothing.
 const MOST_UNDERWAY: usize = 16;
 /// Where Linux tells how many processors there can ever be.
-const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+const POSSIBLE_CPUS_PATH: &str = "/sys/devices/system/cpu/possible";
 
 /// Who answers.
-pub trait Answers: Send + Sync + 'static {
+pub trait RequestHandler: Send + Sync + 'static {
     /// What is wanted of what the kernel offers.
-    fn wishes(&self, offered: Ability) -> Ability;
+    fn wanted_flags(&self, offered: InitFlags) -> InitFlags;
 
     /// Answers a question. What is read may be given to `out` piece by piece instead.
-    fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno>;
+    fn handle(
+        &self,
+        asker: &RequestContext<'_>,
+        ask: Request<'_>,
+        out: &mut ReplyData<'_>,
+    ) -> Result<Reply, Errno>;
 
     /// The kernel knows a node no more. It tells so some time later, when it may have come to know it
     /// again.
     fn forget(&self, _node: u64) {}
 
     /// Nobody will ask any more.
-    fn end(&self) {}
+    fn destroy(&self) {}
 }
 
-impl<T: Answers> Answers for Arc<T> {
-    fn wishes(&self, offered: Ability) -> Ability {
-        T::wishes(self, offered)
+impl<T: RequestHandler> RequestHandler for Arc<T> {
+    fn wanted_flags(&self, offered: InitFlags) -> InitFlags {
+        T::wanted_flags(self, offered)
     }
 
-    fn answer(&self, asker: &Asker<'_>, ask: Ask<'_>, out: &mut Out<'_>) -> Result<Answer, Errno> {
-        T::answer(self, asker, ask, out)
+    fn handle(
+        &self,
+        asker: &RequestContext<'_>,
+        ask: Request<'_>,
+        out: &mut ReplyData<'_>,
+    ) -> Result<Reply, Errno> {
+        T::handle(self, asker, ask, out)
     }
 
     fn forget(&self, node: u64) {
         T::forget(self, node);
     }
 
-    fn end(&self) {
-        T::end(self);
+    fn destroy(&self) {
+        T::destroy(self);
     }
 }
 
 /// Who asks, and of which node.
-pub struct Asker<'a> {
+pub struct RequestContext<'a> {
     /// The node; 1 is the root.
-    pub node: u64,
+    pub nodeid: u64,
     /// Who asks.
     pub uid: u32,
     /// And for which group.
@@ -75,7 +85,7 @@ pub struct Asker<'a> {
     /// The thread that asks; 0: the kernel itself.
     pub pid: u32,
     lane: &'a dyn Lane,
-    is_over: &'a AtomicBool,
+    is_unmounted: &'a AtomicBool,
 }
 
 /// The way by which a request came: other requests take the same.
@@ -86,14 +96,14 @@ pub(crate) trait Lane {
     fn resume(&self);
 }
 
-impl Asker<'_> {
+impl RequestContext<'_> {
     /// Whether nothing is mounted any more, so that nobody hears the answer.
-    pub fn is_over(&self) -> bool {
-        self.is_over.load(SeqCst)
+    pub fn is_unmounted(&self) -> bool {
+        self.is_unmounted.load(SeqCst)
     }
 
     /// Does something that may take any time; others take its place meanwhile.
-    pub fn at_leisure<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn run_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
         self.lane.pause();
         let done = work();
         self.lane.resume();
@@ -102,27 +112,27 @@ impl Asker<'_> {
 }
 
 /// Where bytes that were asked for go.
-pub struct Out<'a>(pub(crate) Way<'a>);
+pub struct ReplyData<'a>(pub(crate) DataTarget<'a>);
 
-pub(crate) enum Way<'a> {
+pub(crate) enum DataTarget<'a> {
     /// To the device, at once.
     Device { device: &'a File, unique: u64 },
     /// To the memory where the kernel looks for them: the room there is, and how much of it is used.
-    Slot { room: &'a mut [u8], used: usize },
+    RingEntry { buffer: &'a mut [u8], used: usize },
 }
 
-impl Out<'_> {
+impl ReplyData<'_> {
     /// Has `fill` put bytes into a stretch of at most `length`; so many as it says are the answer.
-    pub fn fill<E>(
+    pub fn fill_with<E>(
         &mut self,
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<Answer, E> {
-        if let Way::Slot { room, used } = &mut self.0 {
+    ) -> Result<Reply, E> {
+        if let DataTarget::RingEntry { buffer: room, used } = &mut self.0 {
             let length = length.min(room.len());
             let (room, _) = room.split_at_mut(length);
             *used = fill(room)?.min(length);
-            return Ok(Answer::given());
+            return Ok(Reply::sent());
         }
         SCRATCH.with_borrow_mut(|scratch| {
             if scratch.len() < length {
@@ -130,15 +140,17 @@ impl Out<'_> {
             }
             let (room, _) = scratch.split_at_mut(length);
             let count = fill(room)?;
-            Ok(self.give(room.get(..count).unwrap_or_default()))
+            Ok(self.send(room.get(..count).unwrap_or_default()))
         })
     }
 
     /// Gives all bytes at once; what comes after that is lost.
-    pub fn give(&mut self, bytes: &[u8]) -> Answer {
+    pub fn send(&mut self, bytes: &[u8]) -> Reply {
         match &mut self.0 {
-            Way::Device { device, unique } => device::answer(device, *unique, Ok(bytes)),
-            Way::Slot { room, used } => {
+            DataTarget::Device { device, unique } => {
+                device::write_reply(device, *unique, Ok(bytes))
+            }
+            DataTarget::RingEntry { buffer: room, used } => {
                 let length = bytes.len().min(room.len());
                 if let (Some(to), Some(from)) = (room.get_mut(..length), bytes.get(..length)) {
                     to.copy_from_slice(from);
@@ -146,7 +158,7 @@ impl Out<'_> {
                 *used = length;
             }
         }
-        Answer::given()
+        Reply::sent()
     }
 }
 
@@ -170,28 +182,28 @@ struct Underway {
 
 /// A mounted file system.
 pub(crate) struct Session {
-    answers: Box<dyn Answers>,
+    handler: Box<dyn RequestHandler>,
     /// What was negotiated with the kernel.
-    agreed: Ability,
+    init_flags: InitFlags,
     /// Where it is mounted.
-    dir: PathBuf,
+    mountpoint: PathBuf,
     device: Arc<File>,
     /// What the readers know it by.
     pub(crate) token: u64,
     underway: Mutex<Underway>,
     /// Of each processor; none: requests come by the device only.
-    queues: Vec<RingQueue>,
+    ring_workers: Vec<RingQueue>,
     /// The kernel refused a slot, so requests come by the device.
     is_refused: AtomicBool,
     /// Nothing is mounted any more.
-    is_over: AtomicBool,
+    is_unmounted: AtomicBool,
     /// Dropped last: whoever waits for the end then knows that the answers are dropped, too.
     _ended: Sender<io::Result<()>>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.answers.end();
+        self.handler.destroy();
     }
 }
 
@@ -200,7 +212,7 @@ impl Drop for Session {
 pub fn serve(
     device: Arc<File>,
     dir: &Path,
-    answers: Box<dyn Answers>,
+    answers: Box<dyn RequestHandler>,
     rings: bool,
 ) -> io::Result<Receiver<io::Result<()>>> {
     static TOKENS: AtomicU64 = AtomicU64::new(1);
@@ -210,26 +222,26 @@ pub fn serve(
     let Some(agreed) = negotiate(&device, answers.as_ref(), prepared.is_some())? else {
         return Ok(ended);
     };
-    let prepared = prepared.filter(|_| agreed.has(Ability::OVER_IO_URING));
+    let prepared = prepared.filter(|_| agreed.contains(InitFlags::OVER_IO_URING));
     let queues = prepared.as_ref().map_or(0, |(_, payloads)| payloads.len());
     fcntl_setfl(&device, fcntl_getfl(&device)? | OFlags::NONBLOCK)?;
     let session = Arc::new(Session {
-        answers,
-        agreed,
-        dir: dir.to_owned(),
+        handler: answers,
+        init_flags: agreed,
+        mountpoint: dir.to_owned(),
         device,
         token: TOKENS.fetch_add(1, SeqCst),
         underway: Mutex::new(Underway { count: 0, is_polled: true }),
-        queues: (0..queues).map(|_| RingQueue::default()).collect(),
+        ring_workers: (0..queues).map(|_| RingQueue::default()).collect(),
         is_refused: AtomicBool::new(false),
-        is_over: AtomicBool::new(false),
+        is_unmounted: AtomicBool::new(false),
         _ended: sender,
     });
     readers.add(&session)?;
     if let Some((watch, payloads)) = prepared {
         let slots = (0_u16..).zip(payloads);
         watch.register(
-            slots.map(|(queue, payload)| Slot::new(Arc::clone(&session), queue, payload)),
+            slots.map(|(queue, payload)| RingEntry::new(Arc::clone(&session), queue, payload)),
         );
     }
     Ok(ended)
@@ -238,43 +250,52 @@ pub fn serve(
 /// The thread that holds slots, and memory for a slot of each processor; none: requests come by the device.
 fn prepare_rings() -> Option<(&'static Watch, Vec<Payload>)> {
     let watch = Watch::of_process().ok()?;
-    let processors = processors()?;
+    let processors = possible_cpus()?;
     let payloads = (0..processors).map(|_| Payload::new()).collect::<io::Result<Vec<_>>>();
     payloads.ok().map(|payloads| (watch, payloads))
 }
 
 /// How many processors there can be, if Linux tells.
-fn processors() -> Option<u16> {
-    let text = std::fs::read_to_string(POSSIBLE).ok()?;
+fn possible_cpus() -> Option<u16> {
+    let text = std::fs::read_to_string(POSSIBLE_CPUS_PATH).ok()?;
     let last = text.trim().rsplit([',', '-']).next()?.parse::<u16>().ok()?;
     last.checked_add(1)
 }
 
 /// Agrees with the kernel what is spoken, and whether by rings; none: it was unmounted before.
-fn negotiate(device: &File, answers: &dyn Answers, rings: bool) -> io::Result<Option<Ability>> {
+fn negotiate(
+    device: &File,
+    answers: &dyn RequestHandler,
+    rings: bool,
+) -> io::Result<Option<InitFlags>> {
     let mut buffer = device::buffer();
     loop {
-        let message = match device::receive(device, &mut buffer, Ability::default())? {
+        let message = match device::receive(device, &mut buffer, InitFlags::default())? {
             Received::Message(message) => message,
             Received::Nothing => continue,
             Received::Ended => return Ok(None),
         };
-        let unique = message.head.unique;
-        if message.head.code != ask::INIT {
-            device::answer(device, unique, Err(Errno::IO));
+        let unique = message.header.unique;
+        if message.header.opcode != request::INIT {
+            device::write_reply(device, unique, Err(Errno::IO));
             continue;
         }
-        let offer = Offer::read(message.rest).ok_or_else(|| io::Error::other("no version"))?;
+        let offer =
+            InitRequest::parse(message.payload).ok_or_else(|| io::Error::other("no version"))?;
         if offer.is_too_old() {
-            device::answer(device, unique, Err(Errno::PROTO));
+            device::write_reply(device, unique, Err(Errno::PROTO));
             return Err(io::Error::other("the kernel is older than Linux 5.4"));
         }
-        let mut wishes = answers.wishes(offer.abilities);
+        let mut wishes = answers.wanted_flags(offer.flags);
         if rings {
-            wishes = wishes.and(Ability::OVER_IO_URING);
+            wishes = wishes.union(InitFlags::OVER_IO_URING);
         }
-        let agreed = offer.agreed(wishes);
-        device::answer(device, unique, Ok(&offer.answer(agreed, rustix::param::page_size())));
+        let agreed = offer.negotiate(wishes);
+        device::write_reply(
+            device,
+            unique,
+            Ok(&offer.encode_reply(agreed, rustix::param::page_size())),
+        );
         if !offer.is_too_new() {
             return Ok(Some(agreed));
         }
@@ -289,22 +310,22 @@ impl Session {
 
     /// Where it is mounted.
     pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+        &self.mountpoint
     }
 
     /// What was negotiated with the kernel.
-    pub(crate) fn agreed(&self) -> Ability {
-        self.agreed
+    pub(crate) fn agreed(&self) -> InitFlags {
+        self.init_flags
     }
 
     /// The requests of a processor.
     pub(crate) fn queue(&self, number: u16) -> Option<&RingQueue> {
-        self.queues.get(usize::from(number))
+        self.ring_workers.get(usize::from(number))
     }
 
     /// Whether requests come by rings.
     pub(crate) fn has_rings(&self) -> bool {
-        !self.queues.is_empty() && !self.is_refused.load(SeqCst)
+        !self.ring_workers.is_empty() && !self.is_refused.load(SeqCst)
     }
 
     /// The kernel has no use for a slot: it then sends requests by the device, or nothing is mounted any more.
@@ -314,7 +335,7 @@ impl Session {
 
     /// Nothing is mounted any more: requests that wait for something need not.
     pub(crate) fn set_over(&self) {
-        self.is_over.store(true, SeqCst);
+        self.is_unmounted.store(true, SeqCst);
     }
 
     /// A reader begins to answer a request; returns whether the device is polled meanwhile.
@@ -340,22 +361,23 @@ impl Session {
     }
 
     /// Tells the answers of the nodes that the kernel no longer knows.
-    pub(crate) fn forget(&self, message: &Message<'_>) {
-        let nodes = ask::forgotten(&message.head, message.rest);
-        nodes.for_each(|node| self.answers.forget(node));
+    pub(crate) fn handle_forget(&self, message: &RequestMessage<'_>) {
+        let nodes = request::forgotten_nodes(&message.header, message.payload);
+        nodes.for_each(|node| self.handler.forget(node));
     }
 
     /// Answers a request.
-    pub(crate) fn answer(
+    pub(crate) fn handle_ring_request(
         &self,
         lane: &dyn Lane,
-        head: &Head,
+        head: &RequestHeader,
         (body, rest): (&[u8], &[u8]),
-        out: &mut Out<'_>,
-    ) -> Result<Answer, Errno> {
-        let Head { node, uid, gid, pid, .. } = *head;
-        let ask = Ask::read(head.code, body, rest).ok_or(Errno::NOSYS);
-        let asker = Asker { node, uid, gid, pid, lane, is_over: &self.is_over };
-        ask.and_then(|ask| self.answers.answer(&asker, ask, out))
+        out: &mut ReplyData<'_>,
+    ) -> Result<Reply, Errno> {
+        let RequestHeader { nodeid: node, uid, gid, pid, .. } = *head;
+        let ask = Request::parse(head.opcode, body, rest).ok_or(Errno::NOSYS);
+        let asker =
+            RequestContext { nodeid: node, uid, gid, pid, lane, is_unmounted: &self.is_unmounted };
+        ask.and_then(|ask| self.handler.handle(&asker, ask, out))
     }
 }

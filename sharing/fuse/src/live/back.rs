@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fusedev::Notices;
+use fusedev::Notifier;
 use vfs::{Error, Invalidation};
 
 use super::LiveServer;
@@ -35,7 +35,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    pub(crate) fn new(server: Arc<LiveServer>, notices: Notices) -> Self {
+    pub(crate) fn new(server: Arc<LiveServer>, notices: Notifier) -> Self {
         // the server is new, and so is the way
         let _ = server.notices.set(notices);
         Self { server }
@@ -75,8 +75,8 @@ impl Beside {
         let node = |number: u64| if number == root { ROOT } else { number };
         let Some(notices) = self.server.notices.get() else { return Ok(()) };
         let told = changed.iter().map(|changed| match changed {
-            Invalidation::Inode(number) => notices.forget_node(node(*number)),
-            Invalidation::Entry { dir, name } => notices.forget_name(node(*dir), name),
+            Invalidation::Inode(number) => notices.invalidate_inode(node(*number)),
+            Invalidation::Entry { dir, name } => notices.invalidate_entry(node(*dir), name),
         });
         told.fold(Ok(()), io::Result::and)
     }

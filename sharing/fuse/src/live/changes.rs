@@ -1,6 +1,6 @@
 //! The kernel's questions that change something.
 
-use fusedev::{Answer, Ask, Asker, SetWish, When, numbers};
+use fusedev::{Reply, Request, RequestContext, SetTime, SetattrRequest, decode_dev};
 use rustix::io::Errno;
 use vfs::{
     Attributes, Credentials, Error, FileType, NewInode, OpenFile, RenameMode, SetAttributes, Time,
@@ -42,14 +42,14 @@ impl LiveServer {
     /// Answers what changes a node, or something in it.
     pub(super) fn change(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         node: u64,
-        ask: Ask<'_>,
-    ) -> Result<Answer, Errno> {
+        ask: Request<'_>,
+    ) -> Result<Reply, Errno> {
         let live = &self.live;
         match ask {
-            Ask::Setattr(wish) => self.set(asker, node, &wish),
-            Ask::Symlink { name, target } => {
+            Request::Setattr(wish) => self.set(asker, node, &wish),
+            Request::Symlink { name, target } => {
                 let kind = FileType::Symlink;
                 self.make(
                     asker,
@@ -57,26 +57,26 @@ impl LiveServer {
                     &Made { name, kind, mode: 0o777, umask: 0, device: (0, 0), target },
                 )
             }
-            Ask::Mknod { name, mode, umask, device } => {
+            Request::Mknod { name, mode, umask, rdev: device } => {
                 let kind = kind_of(mode).ok_or(Errno::INVAL)?;
-                let device = numbers(device);
+                let device = decode_dev(device);
                 self.make(asker, node, &Made { name, kind, mode, umask, device, target: b"" })
             }
-            Ask::Mkdir { name, mode, umask } => {
+            Request::Mkdir { name, mode, umask } => {
                 let (kind, device) = (FileType::Directory, (0, 0));
                 self.make(asker, node, &Made { name, kind, mode, umask, device, target: b"" })
             }
-            Ask::Create { .. } => self.create(asker, node, ask),
-            Ask::Tmpfile { mode, umask, flags } => {
+            Request::Create { .. } => self.create(asker, node, ask),
+            Request::Tmpfile { mode, umask, flags } => {
                 self.make_unnamed(asker, node, (mode, umask, flags))
             }
-            Ask::Unlink { name } => self.taking((node, name), false, || {
+            Request::Unlink { name } => self.taking((node, name), false, || {
                 self.done_once(asker, || live.unlink(by(asker), node, name))
             }),
-            Ask::Rmdir { name } => self.taking((node, name), false, || {
+            Request::Rmdir { name } => self.taking((node, name), false, || {
                 self.done_once(asker, || live.rmdir(by(asker), node, name))
             }),
-            Ask::Rename { name, dir, new_name, flags } => {
+            Request::Rename { name, new_dir: dir, new_name, flags } => {
                 let kind = kind_of_move(flags)?;
                 let to = (self.number(dir), new_name);
                 let rename =
@@ -86,44 +86,48 @@ impl LiveServer {
                     RenameMode::NoReplace | RenameMode::Exchange => rename(),
                 }
             }
-            Ask::Link { file, name } => {
+            Request::Link { old_nodeid: file, name } => {
                 let file = self.number(file);
                 let link = || live.link(by(asker), file, (node, name));
                 let found = || live.commit_if_sync_always().and_then(|()| live.attributes(file));
                 self.patiently_once(asker, link, found).map(|found| self.entry(&found))
             }
-            Ask::Fsync => self.done(asker, || live.fsync(node)),
-            Ask::Fsyncdir => self.done(asker, || live.fsync_all()),
-            Ask::Setxattr { .. } | Ask::Removexattr { .. } => self.set_xattr(asker, node, ask),
-            Ask::Fallocate { offset, length, mode } => {
+            Request::Fsync => self.done(asker, || live.fsync(node)),
+            Request::Fsyncdir => self.done(asker, || live.fsync_all()),
+            Request::Setxattr { .. } | Request::Removexattr { .. } => {
+                self.set_xattr(asker, node, ask)
+            }
+            Request::Fallocate { offset, length, mode } => {
                 if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0 {
                     return Err(Errno::OPNOTSUPP);
                 }
                 let by = Credentials { has_cap_fsetid: asker.uid == 0, ..by(asker) };
                 self.done(asker, || self.allocated(by, node, (offset, length), mode))
             }
-            Ask::CopyFileRange { .. } => self.copy(asker, ask),
-            Ask::Ioctl { command, given, .. } => self.set_flags(asker, node, (command, given)),
+            Request::CopyFileRange { .. } => self.copy(asker, ask),
+            Request::Ioctl { command, input: given, .. } => {
+                self.set_flags(asker, node, (command, given))
+            }
             _ => Err(Errno::NOSYS),
         }
     }
 
     fn done(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         work: impl Fn() -> Result<(), Error>,
-    ) -> Result<Answer, Errno> {
-        self.patiently(asker, work).map(|()| Answer::done())
+    ) -> Result<Reply, Errno> {
+        self.patiently(asker, work).map(|()| Reply::empty())
     }
 
     /// The same of what cannot be done twice.
     fn done_once(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         work: impl Fn() -> Result<(), Error>,
-    ) -> Result<Answer, Errno> {
+    ) -> Result<Reply, Errno> {
         self.patiently_once(asker, work, || self.live.commit_if_sync_always())
-            .map(|()| Answer::done())
+            .map(|()| Reply::empty())
     }
 
     /// Does what takes a name from what has it, which the kernel keeps from others meanwhile.
@@ -132,8 +136,8 @@ impl LiveServer {
         &self,
         (dir, name): (u64, &[u8]),
         is_replaced: bool,
-        work: impl FnOnce() -> Result<Answer, Errno>,
-    ) -> Result<Answer, Errno> {
+        work: impl FnOnce() -> Result<Reply, Errno>,
+    ) -> Result<Reply, Errno> {
         let is_dir = |before: &Attributes| before.kind == FileType::Directory;
         let before = self.live.lookup(dir, name).ok();
         let Some(before) = before.filter(|before| is_dir(before) || before.nlink <= 1) else {
@@ -155,7 +159,7 @@ impl LiveServer {
         now.map_or(true, |now| now.generation != before.generation || now.nlink == 0)
     }
 
-    fn make(&self, asker: &Asker<'_>, dir: u64, made: &Made<'_>) -> Result<Answer, Errno> {
+    fn make(&self, asker: &RequestContext<'_>, dir: u64, made: &Made<'_>) -> Result<Reply, Errno> {
         let Made { name, kind, umask, device, target, .. } = *made;
         let new = NewInode { kind, mode: made.mode & PERMISSIONS, umask, rdev: device, target };
         let make = || self.live.create(by(asker), dir, name, &new);
@@ -163,8 +167,13 @@ impl LiveServer {
         self.patiently_once(asker, make, found).map(|found| self.entry(&found))
     }
 
-    fn create(&self, asker: &Asker<'_>, dir: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
-        let Ask::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
+    fn create(
+        &self,
+        asker: &RequestContext<'_>,
+        dir: u64,
+        ask: Request<'_>,
+    ) -> Result<Reply, Errno> {
+        let Request::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
         let (kind, mode) = (FileType::File, mode & PERMISSIONS);
         let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
         let opens = flags & O_EXCL == 0 && !self.live.is_control_name(dir, name);
@@ -185,22 +194,27 @@ impl LiveServer {
     /// Makes a file without a name, and opens it (O_TMPFILE).
     fn make_unnamed(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         dir: u64,
         (mode, umask, flags): (u32, u32, i32),
-    ) -> Result<Answer, Errno> {
+    ) -> Result<Reply, Errno> {
         let (kind, mode) = (FileType::File, mode & PERMISSIONS);
         let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
         let make = || self.live.create_tmpfile(by(asker), dir, &new);
         let (found, file) = self.patiently(asker, make)?;
-        let file = self.opened(file, flags).keeps_content();
+        let file = self.opened(file, flags).keep_cache();
         Ok(self.created(&found, file))
     }
 
-    fn set(&self, asker: &Asker<'_>, node: u64, wish: &SetWish) -> Result<Answer, Errno> {
-        let time = |when: When| match when {
-            When::Now => self.live.now(),
-            When::At(seconds, nanoseconds) => Time { seconds, nanoseconds },
+    fn set(
+        &self,
+        asker: &RequestContext<'_>,
+        node: u64,
+        wish: &SetattrRequest,
+    ) -> Result<Reply, Errno> {
+        let time = |when: SetTime| match when {
+            SetTime::Now => self.live.now(),
+            SetTime::At(seconds, nanoseconds) => Time { seconds, nanoseconds },
         };
         let set = SetAttributes {
             mode: wish.mode.map(|mode| mode & PERMISSIONS),
@@ -225,23 +239,28 @@ impl LiveServer {
     /// Sets flags and projects.
     fn set_flags(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         node: u64,
         (command, given): (u32, &[u8]),
-    ) -> Result<Answer, Errno> {
+    ) -> Result<Reply, Errno> {
         let found = told(self.attributes(node))?;
         if let Some(set) = ioctl::wished(by(asker), &found, command, given)? {
             self.patiently(asker, || self.live.set_attributes(by(asker), node, &set))?;
             // the kernel does not know that this changes the time of the last change
             if let Some(notices) = self.notices.get() {
-                let _ = notices.forget_attributes(asker.node);
+                let _ = notices.invalidate_attributes(asker.nodeid);
             }
         }
-        Ok(Answer::ioctl(&[]))
+        Ok(Reply::ioctl(&[]))
     }
 
-    pub(super) fn write(&self, asker: &Asker<'_>, ask: Ask<'_>) -> Result<Answer, Errno> {
-        let Ask::Write { handle, offset, data, how, flags } = ask else {
+    pub(super) fn write(
+        &self,
+        asker: &RequestContext<'_>,
+        ask: Request<'_>,
+    ) -> Result<Reply, Errno> {
+        let Request::Write { handle, offset, data, write_flags: how, open_flags: flags } = ask
+        else {
             return Err(Errno::INVAL);
         };
         let file = self.files.find(handle).ok_or(Errno::BADF)?;
@@ -253,7 +272,7 @@ impl LiveServer {
         } else {
             self.patiently(asker, write)?;
         }
-        Ok(Answer::written(u32::try_from(data.len()).unwrap_or(u32::MAX)))
+        Ok(Reply::write_size(u32::try_from(data.len()).unwrap_or(u32::MAX)))
     }
 
     /// Writes bytes; `lasts`: it is to outlast a power cut at once.
@@ -290,15 +309,20 @@ impl LiveServer {
         if mode & KEEP_SIZE == 0 { self.live.extend(by, file, &range) } else { Ok(()) }
     }
 
-    fn set_xattr(&self, asker: &Asker<'_>, node: u64, ask: Ask<'_>) -> Result<Answer, Errno> {
+    fn set_xattr(
+        &self,
+        asker: &RequestContext<'_>,
+        node: u64,
+        ask: Request<'_>,
+    ) -> Result<Reply, Errno> {
         let (name, value, flags) = match ask {
-            Ask::Setxattr { name, value, flags, drops_set_group } => {
+            Request::Setxattr { name, value, flags, kill_sgid: drops_set_group } => {
                 if drops_set_group {
                     self.patiently(asker, || self.live.clear_setgid(by(asker), node))?;
                 }
                 (name, Some(value), flags)
             }
-            Ask::Removexattr { name } => (name, None, 0),
+            Request::Removexattr { name } => (name, None, 0),
             _ => return Err(Errno::INVAL),
         };
         let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
@@ -309,8 +333,16 @@ impl LiveServer {
         self.done_once(asker, || self.live.set_xattr(by(asker), node, name, value, mode))
     }
 
-    fn copy(&self, asker: &Asker<'_>, ask: Ask<'_>) -> Result<Answer, Errno> {
-        let Ask::CopyFileRange { handle, offset, file, to, length, is_long } = ask else {
+    fn copy(&self, asker: &RequestContext<'_>, ask: Request<'_>) -> Result<Reply, Errno> {
+        let Request::CopyFileRange {
+            handle,
+            offset,
+            out_nodeid: file,
+            out_offset: to,
+            length,
+            has_64bit_reply: is_long,
+        } = ask
+        else {
             return Err(Errno::INVAL);
         };
         let source = self.files.find(handle).ok_or(Errno::BADF)?;
@@ -321,9 +353,9 @@ impl LiveServer {
         let copied =
             self.patiently(asker, || self.live.copy_range(by, (&source.file, offset), to, length))?;
         Ok(if is_long {
-            Answer::copied(copied)
+            Reply::copied_bytes(copied)
         } else {
-            Answer::written(u32::try_from(copied).unwrap_or(u32::MAX))
+            Reply::write_size(u32::try_from(copied).unwrap_or(u32::MAX))
         })
     }
 }

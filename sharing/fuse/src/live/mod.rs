@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fusedev::{Answer, Asker, Notices, Opened, Validity};
+use fusedev::{CacheTimeouts, Notifier, OpenReply, Reply, RequestContext};
 use parking_lot::RwLock;
 use vfs::{Attributes, Credentials, Error, FileSystem, FileType, OpenDir, OpenFile, Reason};
 
@@ -43,7 +43,7 @@ pub(crate) struct LiveServer {
     /// Whether sync(2) waits until the kernel has written out mapped pages.
     sync_waits: bool,
     /// The way to the kernel, as soon as something is mounted.
-    notices: OnceLock<Notices>,
+    notices: OnceLock<Notifier>,
 }
 
 /// Nobody but the kernel changes anything.
@@ -100,26 +100,28 @@ impl LiveServer {
         }
     }
 
-    fn entry(&self, found: &Attributes) -> Answer {
+    fn entry(&self, found: &Attributes) -> Reply {
         // `.zfs` may come and go
         let name = if found.generation == 0 { SHORT } else { self.names };
         self.named(found, name)
     }
 
     /// What a name names for so long.
-    fn named(&self, found: &Attributes, name: Duration) -> Answer {
-        let validity = Validity { name, attributes: self.keeps(found) };
-        Answer::entry(&attributes(found), self.revived.generation(found), validity)
+    fn named(&self, found: &Attributes, name: Duration) -> Reply {
+        let validity = CacheTimeouts { entry: name, attr: self.keeps(found) };
+        Reply::entry(&attributes(found), self.revived.generation(found), validity)
     }
 
     /// What a name names, if anything: that there is none is kept, too.
-    fn looked_up(&self, dir: u64, name: &[u8]) -> Result<Answer, Error> {
+    fn looked_up(&self, dir: u64, name: &[u8]) -> Result<Reply, Error> {
         if let b"." | b".." = name {
             return self.known(dir, name == b"..");
         }
         match self.live.lookup(dir, name) {
             // snapshots and volumes come and go, and so may `.zfs` itself
-            Err(Error::NotFound) if self.keeps_absence(dir, name) => Ok(Answer::absent(self.names)),
+            Err(Error::NotFound) if self.keeps_absence(dir, name) => {
+                Ok(Reply::negative_entry(self.names))
+            }
             // those of snapshots and volumes may be another's or gone at any time
             Ok(found) if !FileSystem::is_stored_dir(dir) => Ok(self.named(&found, Duration::ZERO)),
             found => found.map(|found| self.entry(&found)),
@@ -127,7 +129,7 @@ impl LiveServer {
     }
 
     /// A node that the kernel has forgotten, and somebody comes back to; or the directory above it.
-    fn known(&self, number: u64, above: bool) -> Result<Answer, Error> {
+    fn known(&self, number: u64, above: bool) -> Result<Reply, Error> {
         let number = if above { self.live.parent_ino(number)? } else { number };
         let mut found = self.live.attributes(number)?;
         if number == self.live.root_ino() {
@@ -144,9 +146,9 @@ impl LiveServer {
     }
 
     /// A file that was made and opened. Its space may not be known yet.
-    fn created(&self, found: &Attributes, file: Opened) -> Answer {
-        let validity = Validity { name: self.names, attributes: SHORT.min(self.keeps(found)) };
-        Answer::created(&attributes(found), self.revived.generation(found), validity, file)
+    fn created(&self, found: &Attributes, file: OpenReply) -> Reply {
+        let validity = CacheTimeouts { entry: self.names, attr: SHORT.min(self.keeps(found)) };
+        Reply::create(&attributes(found), self.revived.generation(found), validity, file)
     }
 
     /// Of what is there, or went while the kernel knew it.
@@ -157,11 +159,11 @@ impl LiveServer {
         }
     }
 
-    fn facts(&self, found: &Attributes) -> Answer {
-        Answer::attributes(&attributes(found), self.keeps(found))
+    fn facts(&self, found: &Attributes) -> Reply {
+        Reply::attr(&attributes(found), self.keeps(found))
     }
 
-    fn open_file(&self, number: u64, flags: i32) -> Result<Opened, Error> {
+    fn open_file(&self, number: u64, flags: i32) -> Result<OpenReply, Error> {
         let file = self.live.open_file(number)?;
         let file = if flags & O_NOATIME == 0 { file } else { file.without_atime() };
         // what the kernel keeps it reads without a word to us
@@ -169,7 +171,7 @@ impl LiveServer {
         // a volume may be another by now, as it was taken back to a snapshot
         let stays = !file.is_volume();
         let opened = self.opened(file, flags);
-        Ok(if stays && !is_noted { opened.keeps_content() } else { opened })
+        Ok(if stays && !is_noted { opened.keep_cache() } else { opened })
     }
 
     /// The kernel knows of no flags that forbid writing.
@@ -184,11 +186,11 @@ impl LiveServer {
 
     /// How the kernel is to treat an open file. What is only written needs no copy in the kernel's
     /// memory on its way; whoever reads the file elsewhere keeps what was read there.
-    fn opened(&self, file: OpenFile, flags: i32) -> Opened {
+    fn opened(&self, file: OpenFile, flags: i32) -> OpenReply {
         let file = FileHandle::new(file, flags, &self.mappable);
-        let file = Opened::new(self.files.add(file.into())).without_flush();
+        let file = OpenReply::new(self.files.add(file.into())).no_flush();
         let only_written = flags & O_ACCMODE == O_WRONLY;
-        if only_written && self.direct.load(Relaxed) { file.direct() } else { file }
+        if only_written && self.direct.load(Relaxed) { file.direct_io() } else { file }
     }
 }
 
@@ -197,7 +199,7 @@ fn is_writing(flags: i32) -> bool {
 }
 
 /// Who asks, to make something: what it is to have of set-id bits the kernel has seen to.
-fn by(asker: &Asker<'_>) -> Credentials {
+fn by(asker: &RequestContext<'_>) -> Credentials {
     Credentials { uid: asker.uid, gid: asker.gid, has_cap_fsetid: true }
 }
 

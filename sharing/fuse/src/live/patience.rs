@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use fusedev::Asker;
+use fusedev::RequestContext;
 use rustix::io::Errno;
 use vfs::{Error, Reason};
 
@@ -27,7 +27,7 @@ impl LiveServer {
     /// Does something that can be done twice, at once or when the pool goes on.
     pub(super) fn patiently<T>(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         work: impl Fn() -> Result<T, Error>,
     ) -> Result<T, Errno> {
         self.patiently_once(asker, &work, &work)
@@ -37,15 +37,15 @@ impl LiveServer {
     /// outlast a power cut, `settle` sees to that, and gives what came of it: done twice it would fail.
     pub(super) fn patiently_once<T>(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         work: impl Fn() -> Result<T, Error>,
         settle: impl Fn() -> Result<T, Error>,
     ) -> Result<T, Errno> {
-        let is_wanted = || !asker.is_over() && !is_killed(asker.pid);
+        let is_wanted = || !asker.is_unmounted() && !is_killed(asker.pid);
         let mut done = work();
         if self.is_to_wait(&done) {
             let again = |is_done: bool| if is_done { settle() } else { work() };
-            done = asker.at_leisure(|| self.wait(is_wanted, done, again));
+            done = asker.run_blocking(|| self.wait(is_wanted, done, again));
         }
         done.map_err(|why| errno(&why))
     }
@@ -53,17 +53,17 @@ impl LiveServer {
     /// Writes out pages that a program changed through a mapping, at once or when the pool goes on.
     pub(super) fn write_out(
         &self,
-        asker: &Asker<'_>,
+        asker: &RequestContext<'_>,
         work: impl Fn() -> Result<(), Error>,
     ) -> Result<(), Errno> {
         if !self.sync_waits {
             return self.patiently(asker, work);
         }
         let last = Instant::now() + WRITE_OUT_LIMIT;
-        let is_wanted = || !asker.is_over() && Instant::now() < last;
+        let is_wanted = || !asker.is_unmounted() && Instant::now() < last;
         let mut done = work();
         if self.is_to_wait(&done) {
-            done = asker.at_leisure(|| self.wait(is_wanted, done, |_| work()));
+            done = asker.run_blocking(|| self.wait(is_wanted, done, |_| work()));
         }
         done.map_err(|why| errno(&why))
     }

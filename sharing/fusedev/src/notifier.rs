@@ -24,51 +24,51 @@ use std::sync::{Arc, Weak};
 
 use rustix::io::Errno;
 
-use crate::fields::Message;
+use crate::wire::MessageBuilder;
 
-const NODE: u32 = 2;
-const NAME: u32 = 3;
-const HEAD: usize = 16;
+const NOTIFY_INVAL_INODE: u32 = 2;
+const NOTIFY_INVAL_ENTRY: u32 = 3;
+const HEADER_LEN: usize = 16;
 
 /// A way to tell the kernel, while something is mounted.
 #[derive(Clone, Debug)]
-pub struct Notices(Weak<File>);
+pub struct Notifier(Weak<File>);
 
-impl Notices {
+impl Notifier {
     /// By the device of what is mounted.
-    pub fn of(device: &Arc<File>) -> Self {
+    pub fn new(device: &Arc<File>) -> Self {
         Self(Arc::downgrade(device))
     }
 
     /// Has it forget the attributes and the content of a node. What of it was changed by way of memory
     /// and is not written is written before that.
-    pub fn forget_node(&self, node: u64) -> io::Result<()> {
-        let mut message = Message::with_room(24);
+    pub fn invalidate_inode(&self, node: u64) -> io::Result<()> {
+        let mut message = MessageBuilder::with_capacity(24);
         message.u64(node).u64(0).u64(0);
-        self.tell(NODE, &message.0)
+        self.write_notification(NOTIFY_INVAL_INODE, &message.0)
     }
 
     /// Has it forget the attributes of a node.
-    pub fn forget_attributes(&self, node: u64) -> io::Result<()> {
-        let mut message = Message::with_room(24);
+    pub fn invalidate_attributes(&self, node: u64) -> io::Result<()> {
+        let mut message = MessageBuilder::with_capacity(24);
         // a range before the first byte is none
         message.u64(node).u64(u64::MAX).u64(0);
-        self.tell(NODE, &message.0)
+        self.write_notification(NOTIFY_INVAL_INODE, &message.0)
     }
 
     /// Has it forget what a name in a directory names, or that it names nothing.
-    pub fn forget_name(&self, dir: u64, name: &[u8]) -> io::Result<()> {
+    pub fn invalidate_entry(&self, dir: u64, name: &[u8]) -> io::Result<()> {
         let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
-        let mut message = Message::with_room(17 + name.len());
+        let mut message = MessageBuilder::with_capacity(17 + name.len());
         message.u64(dir).u32(length).u32(0).bytes(name).zeros(1);
-        self.tell(NAME, &message.0)
+        self.write_notification(NOTIFY_INVAL_ENTRY, &message.0)
     }
 
     /// What it does not know it need not forget.
-    fn tell(&self, kind: u32, rest: &[u8]) -> io::Result<()> {
+    fn write_notification(&self, kind: u32, rest: &[u8]) -> io::Result<()> {
         let Some(device) = self.0.upgrade() else { return Ok(()) };
-        let mut message = Message::with_room(HEAD + rest.len());
-        let length = u32::try_from(HEAD + rest.len()).unwrap_or(u32::MAX);
+        let mut message = MessageBuilder::with_capacity(HEADER_LEN + rest.len());
+        let length = u32::try_from(HEADER_LEN + rest.len()).unwrap_or(u32::MAX);
         message.u32(length).u32(kind).u64(0).bytes(rest);
         match (&*device).write_all(&message.0) {
             Err(why) if Errno::from_io_error(&why) != Some(Errno::NOENT) => Err(why),
@@ -82,17 +82,17 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
-    use super::Notices;
+    use super::Notifier;
 
     #[test]
     fn notices_have_the_shape_that_the_kernel_wants() {
         let path = std::env::temp_dir().join(format!("notices-{}", std::process::id()));
         let device = Arc::new(File::create(&path).unwrap());
-        let notices = Notices::of(&device);
-        notices.forget_node(7).unwrap();
-        notices.forget_name(9, b"abc").unwrap();
+        let notices = Notifier::new(&device);
+        notices.invalidate_inode(7).unwrap();
+        notices.invalidate_entry(9, b"abc").unwrap();
         drop(device);
-        notices.forget_node(8).unwrap();
+        notices.invalidate_inode(8).unwrap();
         let words =
             |all: &[u32]| all.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
         let long = |number: u64| number.to_ne_bytes().to_vec();

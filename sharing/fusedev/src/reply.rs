@@ -18,16 +18,16 @@
 
 use std::time::Duration;
 
-use crate::fields::Message;
-use crate::special::packed;
+use crate::rdev::encode_dev;
+use crate::wire::MessageBuilder;
 
 /// Bytes of an answer's head.
-pub(crate) const HEAD: usize = 16;
+pub(crate) const HEADER_LEN: usize = 16;
 
 /// The head of an answer to a question, of which so many bytes follow.
-pub(crate) fn head(unique: u64, error: i32, length: usize) -> [u8; HEAD] {
-    let mut head = [0; HEAD];
-    let length = u32::try_from(HEAD + length).unwrap_or(u32::MAX);
+pub(crate) fn encode_header(unique: u64, error: i32, length: usize) -> [u8; HEADER_LEN] {
+    let mut head = [0; HEADER_LEN];
+    let length = u32::try_from(HEADER_LEN + length).unwrap_or(u32::MAX);
     let fields = [&length.to_ne_bytes()[..], &error.to_ne_bytes(), &unique.to_ne_bytes()];
     for (slot, byte) in head.iter_mut().zip(fields.concat()) {
         *slot = byte;
@@ -37,110 +37,110 @@ pub(crate) fn head(unique: u64, error: i32, length: usize) -> [u8; HEAD] {
 
 /// What follows the head of an answer that tells of no error.
 #[derive(Debug)]
-pub struct Answer(pub(crate) Told);
+pub struct Reply(pub(crate) ReplyBody);
 
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum ReplyBody {
     /// These bytes.
     Bytes(Vec<u8>),
     /// What was given out already.
-    Given,
+    Sent,
 }
 
 /// Seconds since 1970, and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment(pub i64, pub u32);
+pub struct Timespec(pub i64, pub u32);
 
 /// A node's attributes.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the names are those of stat(2)")]
-pub struct Attributes {
-    pub number: u64,
+pub struct Attr {
+    pub ino: u64,
     pub size: u64,
     /// In sectors of 512 bytes.
     pub blocks: u64,
-    pub atime: Moment,
-    pub mtime: Moment,
-    pub ctime: Moment,
+    pub atime: Timespec,
+    pub mtime: Timespec,
+    pub ctime: Timespec,
     /// When it was made.
-    pub btime: Moment,
+    pub btime: Timespec,
     /// Kind and permissions.
     pub mode: u32,
-    pub links: u32,
+    pub nlink: u32,
     pub uid: u32,
     pub gid: u32,
     /// Major and minor number.
-    pub device: (u32, u32),
+    pub rdev: (u32, u32),
     pub block_size: u32,
 }
 
 /// How long the kernel may keep what it was told.
 #[derive(Clone, Copy, Debug)]
-pub struct Validity {
+pub struct CacheTimeouts {
     /// What a name names.
-    pub name: Duration,
+    pub entry: Duration,
     /// Attributes.
-    pub attributes: Duration,
+    pub attr: Duration,
 }
 
 /// What was opened, and how the kernel is to treat it.
 #[derive(Clone, Copy, Debug)]
-pub struct Opened {
+pub struct OpenReply {
     /// What it is known by from now on.
     pub handle: u64,
     flags: u32,
 }
 
-impl Opened {
+impl OpenReply {
     /// Opened, and nothing special about it.
     pub fn new(handle: u64) -> Self {
         Self { handle, flags: 0 }
     }
 
-    fn with(self, flag: u32) -> Self {
+    fn with_flag(self, flag: u32) -> Self {
         Self { flags: self.flags | flag, ..self }
     }
 
     /// Reads and writes take no way through the kernel's memory.
     #[must_use]
-    pub fn direct(self) -> Self {
-        self.with(1)
+    pub fn direct_io(self) -> Self {
+        self.with_flag(1)
     }
 
     /// What the kernel keeps of the content is still right.
     #[must_use]
-    pub fn keeps_content(self) -> Self {
-        self.with(2)
+    pub fn keep_cache(self) -> Self {
+        self.with_flag(2)
     }
 
     /// The kernel may keep the listing.
     #[must_use]
-    pub fn keeps_listing(self) -> Self {
-        self.with(8)
+    pub fn cache_dir(self) -> Self {
+        self.with_flag(8)
     }
 
     /// Nothing is to be told when a descriptor is closed.
     #[must_use]
-    pub fn without_flush(self) -> Self {
-        self.with(32)
+    pub fn no_flush(self) -> Self {
+        self.with_flag(32)
     }
 }
 
 /// The figures of a file system, as statfs(2) has them.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Figures {
-    pub sectors: u64,
-    pub free_sectors: u64,
+pub struct Statfs {
+    pub blocks: u64,
+    pub free_blocks: u64,
     pub files: u64,
     pub free_files: u64,
-    pub sector_size: u32,
+    pub fragment_size: u32,
     pub block_size: u32,
-    pub longest_name: u32,
+    pub max_name_len: u32,
 }
 
-fn attributes(to: &mut Message, from: &Attributes) {
-    to.u64(from.number).u64(from.size).u64(from.blocks);
+fn write_attr(to: &mut MessageBuilder, from: &Attr) {
+    to.u64(from.ino).u64(from.size).u64(from.blocks);
     let times = [from.atime, from.mtime, from.ctime];
     for time in times {
         to.u64(time.0.cast_unsigned());
@@ -148,73 +148,73 @@ fn attributes(to: &mut Message, from: &Attributes) {
     for time in times {
         to.u32(time.1);
     }
-    to.u32(from.mode).u32(from.links).u32(from.uid).u32(from.gid);
-    to.u32(packed(from.device)).u32(from.block_size).u32(0);
+    to.u32(from.mode).u32(from.nlink).u32(from.uid).u32(from.gid);
+    to.u32(encode_dev(from.rdev)).u32(from.block_size).u32(0);
 }
 
-const ENTRY: usize = 128;
+const ENTRY_LEN: usize = 128;
 
-fn entry(to: &mut Message, of: &Attributes, generation: u64, validity: Validity) {
-    let Validity { name, attributes: facts } = validity;
-    to.u64(of.number).u64(generation).u64(name.as_secs()).u64(facts.as_secs());
+fn write_entry(to: &mut MessageBuilder, of: &Attr, generation: u64, validity: CacheTimeouts) {
+    let CacheTimeouts { entry: name, attr: facts } = validity;
+    to.u64(of.ino).u64(generation).u64(name.as_secs()).u64(facts.as_secs());
     to.u32(name.subsec_nanos()).u32(facts.subsec_nanos());
-    attributes(to, of);
+    write_attr(to, of);
 }
 
-fn opened(to: &mut Message, of: Opened) {
+fn write_open(to: &mut MessageBuilder, of: OpenReply) {
     to.u64(of.handle).u32(of.flags).u32(0);
 }
 
-impl Answer {
-    fn of(message: Message) -> Self {
-        Self(Told::Bytes(message.0))
+impl Reply {
+    fn from_message(message: MessageBuilder) -> Self {
+        Self(ReplyBody::Bytes(message.0))
     }
 
-    fn fields(fill: impl FnOnce(&mut Message)) -> Self {
-        let mut message = Message::default();
+    fn build(fill: impl FnOnce(&mut MessageBuilder)) -> Self {
+        let mut message = MessageBuilder::default();
         fill(&mut message);
-        Self::of(message)
+        Self::from_message(message)
     }
 
     /// Done.
-    pub fn done() -> Self {
-        Self(Told::Bytes(Vec::new()))
+    pub fn empty() -> Self {
+        Self(ReplyBody::Bytes(Vec::new()))
     }
 
     /// What was given to [`crate::Out`] already.
-    pub fn given() -> Self {
-        Self(Told::Given)
+    pub fn sent() -> Self {
+        Self(ReplyBody::Sent)
     }
 
     /// Just these bytes.
     pub fn bytes(bytes: Vec<u8>) -> Self {
-        Self(Told::Bytes(bytes))
+        Self(ReplyBody::Bytes(bytes))
     }
 
     /// A node that a name leads to.
-    pub fn entry(of: &Attributes, generation: u64, validity: Validity) -> Self {
-        Self::fields(|to| entry(to, of, generation, validity))
+    pub fn entry(of: &Attr, generation: u64, validity: CacheTimeouts) -> Self {
+        Self::build(|to| write_entry(to, of, generation, validity))
     }
 
     /// There is no such name, for so long. (An entry of node 0; an error is not kept.)
-    pub fn absent(valid: Duration) -> Self {
-        let validity = Validity { name: valid, attributes: Duration::ZERO };
-        Self::entry(&Attributes::default(), 0, validity)
+    pub fn negative_entry(valid: Duration) -> Self {
+        let validity = CacheTimeouts { entry: valid, attr: Duration::ZERO };
+        Self::entry(&Attr::default(), 0, validity)
     }
 
     /// A file that was made and opened.
-    pub fn created(of: &Attributes, generation: u64, validity: Validity, file: Opened) -> Self {
-        Self::fields(|to| {
-            entry(to, of, generation, validity);
-            opened(to, file);
+    pub fn create(of: &Attr, generation: u64, validity: CacheTimeouts, file: OpenReply) -> Self {
+        Self::build(|to| {
+            write_entry(to, of, generation, validity);
+            write_open(to, file);
         })
     }
 
     /// The attributes of a node.
-    pub fn attributes(of: &Attributes, valid: Duration) -> Self {
-        Self::fields(|to| {
+    pub fn attr(of: &Attr, valid: Duration) -> Self {
+        Self::build(|to| {
             to.u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0);
-            attributes(to, of);
+            write_attr(to, of);
         })
     }
 
@@ -229,58 +229,58 @@ impl Answer {
     ///     96    16  atime, 112 btime, 128 ctime, 144 mtime: seconds (8), nanoseconds (4), unused
     ///    160     4  device's major and minor, 168 the file system's; 112 unused
     /// ```
-    pub fn statx(of: &Attributes, valid: Duration) -> Self {
+    pub fn statx(of: &Attr, valid: Duration) -> Self {
         /// All of stat(2)'s, and btime.
-        const FIELDS: u32 = 0xfff;
-        Self::fields(|to| {
+        const STATX_MASK: u32 = 0xfff;
+        Self::build(|to| {
             to.u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0).zeros(16);
-            to.u32(FIELDS).u32(of.block_size).u64(0);
-            to.u32(of.links).u32(of.uid).u32(of.gid);
+            to.u32(STATX_MASK).u32(of.block_size).u64(0);
+            to.u32(of.nlink).u32(of.uid).u32(of.gid);
             to.u16(u16::try_from(of.mode & 0xffff).unwrap_or(0)).u16(0);
-            to.u64(of.number).u64(of.size).u64(of.blocks).u64(0);
+            to.u64(of.ino).u64(of.size).u64(of.blocks).u64(0);
             for time in [of.atime, of.btime, of.ctime, of.mtime] {
                 to.u64(time.0.cast_unsigned()).u32(time.1).u32(0);
             }
-            to.u32(of.device.0).u32(of.device.1).zeros(8 + 112);
+            to.u32(of.rdev.0).u32(of.rdev.1).zeros(8 + 112);
         })
     }
 
     /// Something was opened.
-    pub fn opened(of: Opened) -> Self {
-        Self::fields(|to| opened(to, of))
+    pub fn open(of: OpenReply) -> Self {
+        Self::build(|to| write_open(to, of))
     }
 
     /// So many bytes were written.
-    pub fn written(bytes: u32) -> Self {
-        Self::fields(|to| _ = to.u32(bytes).u32(0))
+    pub fn write_size(bytes: u32) -> Self {
+        Self::build(|to| _ = to.u32(bytes).u32(0))
     }
 
     /// So many bytes were copied, told in a word of 8.
-    pub fn copied(bytes: u64) -> Self {
-        Self::fields(|to| _ = to.u64(bytes))
+    pub fn copied_bytes(bytes: u64) -> Self {
+        Self::build(|to| _ = to.u64(bytes))
     }
 
     /// So long is what was asked for.
-    pub fn size(bytes: u32) -> Self {
-        Self::written(bytes)
+    pub fn xattr_size(bytes: u32) -> Self {
+        Self::write_size(bytes)
     }
 
     /// At this offset.
-    pub fn offset(offset: u64) -> Self {
-        Self::copied(offset)
+    pub fn seek_offset(offset: u64) -> Self {
+        Self::copied_bytes(offset)
     }
 
     /// What an ioctl gave.
     pub fn ioctl(bytes: &[u8]) -> Self {
-        Self::fields(|to| _ = to.zeros(16).bytes(bytes))
+        Self::build(|to| _ = to.zeros(16).bytes(bytes))
     }
 
     /// A file system's figures.
-    pub fn figures(of: &Figures) -> Self {
-        Self::fields(|to| {
-            to.u64(of.sectors).u64(of.free_sectors).u64(of.free_sectors);
+    pub fn statfs(of: &Statfs) -> Self {
+        Self::build(|to| {
+            to.u64(of.blocks).u64(of.free_blocks).u64(of.free_blocks);
             to.u64(of.files).u64(of.free_files);
-            to.u32(of.block_size).u32(of.longest_name).u32(of.sector_size).zeros(28);
+            to.u32(of.block_size).u32(of.max_name_len).u32(of.fragment_size).zeros(28);
         })
     }
 }
@@ -295,22 +295,22 @@ impl Answer {
 /// ```
 ///
 /// With attributes an entry stands before each.
-pub struct Page {
-    message: Message,
-    room: usize,
+pub struct DirentBuffer {
+    message: MessageBuilder,
+    capacity: usize,
 }
 
-impl Page {
+impl DirentBuffer {
     /// An empty page with room for so many bytes.
     pub fn new(room: u32) -> Self {
-        let room = usize::try_from(room).unwrap_or(0);
-        Self { message: Message::with_room(room), room }
+        let capacity = usize::try_from(room).unwrap_or(0);
+        Self { message: MessageBuilder::with_capacity(capacity), capacity }
     }
 
     /// Adds a name; gives whether there was room for it. `of` is (number, kind and mode).
-    pub fn add(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
+    pub fn add_dirent(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
         let size = (24 + name.len()).next_multiple_of(8);
-        if self.message.0.len() + size > self.room {
+        if self.message.0.len() + size > self.capacity {
             return false;
         }
         let length = u32::try_from(name.len()).unwrap_or(0);
@@ -321,35 +321,35 @@ impl Page {
     }
 
     /// Adds a name with the attributes of what it names; gives whether there was room for them.
-    pub fn add_with(
+    pub fn add_direntplus(
         &mut self,
         next: u64,
         name: &[u8],
-        of: &Attributes,
-        (generation, validity): (u64, Validity),
+        of: &Attr,
+        (generation, validity): (u64, CacheTimeouts),
     ) -> bool {
-        let size = ENTRY + (24 + name.len()).next_multiple_of(8);
-        if self.message.0.len() + size > self.room {
+        let size = ENTRY_LEN + (24 + name.len()).next_multiple_of(8);
+        if self.message.0.len() + size > self.capacity {
             return false;
         }
-        entry(&mut self.message, of, generation, validity);
-        self.add((of.number, of.mode), next, name)
+        write_entry(&mut self.message, of, generation, validity);
+        self.add_dirent((of.ino, of.mode), next, name)
     }
 
     /// Adds a name without what there is to know of what it names, which the kernel looks up when
     /// somebody wants it; gives whether there was room. `of` is (number, kind and mode).
-    pub fn add_without(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
-        let size = ENTRY + (24 + name.len()).next_multiple_of(8);
-        if self.message.0.len() + size > self.room {
+    pub fn add_direntplus_uncached(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
+        let size = ENTRY_LEN + (24 + name.len()).next_multiple_of(8);
+        if self.message.0.len() + size > self.capacity {
             return false;
         }
         // of node 0
-        self.message.zeros(ENTRY);
-        self.add(of, next, name)
+        self.message.zeros(ENTRY_LEN);
+        self.add_dirent(of, next, name)
     }
 
     /// The page.
-    pub fn answer(self) -> Answer {
-        Answer::of(self.message)
+    pub fn into_reply(self) -> Reply {
+        Reply::from_message(self.message)
     }
 }

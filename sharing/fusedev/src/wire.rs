@@ -2,9 +2,9 @@
 
 /// What is left of a message to be read.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -30,7 +30,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A word that ends with a zero byte.
-    pub(crate) fn word(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn c_string(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == 0)?;
         let (word, rest) = self.0.split_at_checked(end)?;
         self.0 = rest.get(1..)?;
@@ -47,10 +47,10 @@ impl<'a> Fields<'a> {
 
 /// A message that is being put together.
 #[derive(Default)]
-pub(crate) struct Message(pub(crate) Vec<u8>);
+pub(crate) struct MessageBuilder(pub(crate) Vec<u8>);
 
-impl Message {
-    pub(crate) fn with_room(bytes: usize) -> Self {
+impl MessageBuilder {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
     }
 

@@ -32,11 +32,11 @@ const FIRST_WITH_SYNCFS: (u32, u32) = (6, 18);
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "mount options, each on or off")]
 #[expect(missing_docs, reason = "the names are those of mount(8)")]
-pub struct Mount {
+pub struct KernelMountOptions {
     /// What is shown as the source; commas become underscores.
     pub source: String,
     /// What is shown as the kind, after `fuse.` or `fuseblk.`.
-    pub kind: String,
+    pub subtype: String,
     /// The kernel is to send [`Ask::Syncfs`](crate::Ask::Syncfs) where it can.
     pub sends_syncfs: bool,
     pub read_only: bool,
@@ -51,36 +51,38 @@ pub struct Mount {
 }
 
 /// Mounts on a folder; gives the way to what is then asked.
-pub fn mount(dir: &Path, how: &Mount) -> io::Result<File> {
-    match by_root(dir, how) {
-        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => by_program(dir, how),
+pub fn mount(dir: &Path, how: &KernelMountOptions) -> io::Result<File> {
+    match mount_as_root(dir, how) {
+        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+            mount_with_fusermount(dir, how)
+        }
         mounted => mounted,
     }
 }
 
 /// Changes what may be done in what is mounted on a folder, while it is in use; only root may.
-pub fn remount(dir: &Path, how: &Mount) -> io::Result<()> {
-    Ok(rustix::mount::mount_remount(dir, how.set(), "")?)
+pub fn remount(dir: &Path, how: &KernelMountOptions) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(dir, how.mount_flags(), "")?)
 }
 
-impl Mount {
+impl KernelMountOptions {
     /// The flags that are set.
-    fn set(&self) -> MountFlags {
-        self.flags().iter().filter(|flag| flag.0).map(|flag| flag.1).collect()
+    fn mount_flags(&self) -> MountFlags {
+        self.flag_table().iter().filter(|flag| flag.0).map(|flag| flag.1).collect()
     }
 
-    fn shown(&self) -> String {
+    fn escaped_source(&self) -> String {
         self.source.replace([',', '\\'], "_")
     }
 
     /// Options that are not flags of the system's call.
-    fn words(&self) -> Vec<&'static str> {
+    fn fuse_options(&self) -> Vec<&'static str> {
         let words =
             [(self.default_permissions, "default_permissions"), (self.allow_other, "allow_other")];
         words.iter().filter(|word| word.0).map(|word| word.1).collect()
     }
 
-    fn flags(&self) -> [(bool, MountFlags, &'static str); 5] {
+    fn flag_table(&self) -> [(bool, MountFlags, &'static str); 5] {
         [
             (self.read_only, MountFlags::RDONLY, "ro"),
             (self.no_exec, MountFlags::NOEXEC, "noexec"),
@@ -91,7 +93,7 @@ impl Mount {
     }
 }
 
-fn by_root(dir: &Path, how: &Mount) -> io::Result<File> {
+fn mount_as_root(dir: &Path, how: &KernelMountOptions) -> io::Result<File> {
     let mode = fs::metadata(dir)?.mode();
     if how.sends_syncfs && forwards_sync() {
         let device = open_device()?;
@@ -101,8 +103,14 @@ fn by_root(dir: &Path, how: &Mount) -> io::Result<File> {
     }
     let device = open_device()?;
     let data = CString::new(data_of(how, &device, mode)).map_err(io::Error::other)?;
-    let kind = format!("fuse.{}", how.kind);
-    rustix::mount::mount(how.shown(), dir, kind, how.set(), Some(data.as_c_str()))?;
+    let kind = format!("fuse.{}", how.subtype);
+    rustix::mount::mount(
+        how.escaped_source(),
+        dir,
+        kind,
+        how.mount_flags(),
+        Some(data.as_c_str()),
+    )?;
     Ok(device)
 }
 
@@ -111,11 +119,11 @@ fn open_device() -> io::Result<File> {
 }
 
 /// The options that FUSE reads itself, for a mount on a folder of that mode.
-fn data_of(how: &Mount, device: &File, mode: u32) -> String {
+fn data_of(how: &KernelMountOptions, device: &File, mode: u32) -> String {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let number = device.as_raw_fd();
     let mut data = format!("fd={number},rootmode={mode:o},user_id={uid},group_id={gid}");
-    how.words().iter().for_each(|word| data.extend([",", word]));
+    how.fuse_options().iter().for_each(|word| data.extend([",", word]));
     data
 }
 
@@ -138,17 +146,17 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 }
 
 /// Mounts with the type `fuseblk` over a loop device of its own.
-fn over_loop_device(dir: &Path, how: &Mount, data: &str) -> io::Result<()> {
+fn over_loop_device(dir: &Path, how: &KernelMountOptions, data: &str) -> io::Result<()> {
     // blocks of a page, as FUSE has them otherwise
     let data = format!("{data},blksize={}", rustix::param::page_size());
     let data = CString::new(data).map_err(io::Error::other)?;
-    let (target, kind) = (std::path::absolute(dir)?, format!("fuseblk.{}", how.kind));
+    let (target, kind) = (std::path::absolute(dir)?, format!("fuseblk.{}", how.subtype));
     let device = LoopDevice::attach()?;
     let links = LinkDir::create()?;
-    let source = how.shown();
+    let source = how.escaped_source();
     links.link(&source, &device.path)?;
     in_directory(&links.path, || {
-        Ok(rustix::mount::mount(&source, &target, &kind, how.set(), Some(data.as_c_str()))?)
+        Ok(rustix::mount::mount(&source, &target, &kind, how.mount_flags(), Some(data.as_c_str()))?)
     })
 }
 
@@ -190,12 +198,12 @@ impl Drop for LinkDir {
 
 /// fusermount3 does what only root may. It finds a socket in place of its standard input, as told by
 /// `_FUSE_COMMFD`, and sends the way to /dev/fuse through it.
-fn by_program(dir: &Path, how: &Mount) -> io::Result<File> {
+fn mount_with_fusermount(dir: &Path, how: &KernelMountOptions) -> io::Result<File> {
     let family = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC);
     let (ours, its) = socketpair(family.0, family.1, family.2, None)?;
-    let mut options = format!("fsname={},subtype={}", how.shown(), how.kind);
-    how.words().iter().for_each(|word| options.extend([",", word]));
-    let flags = how.flags();
+    let mut options = format!("fsname={},subtype={}", how.escaped_source(), how.subtype);
+    how.fuse_options().iter().for_each(|word| options.extend([",", word]));
+    let flags = how.flag_table();
     flags.iter().filter(|flag| flag.0).for_each(|flag| options.extend([",", flag.2]));
     let arguments: [OsString; 4] = ["-o".into(), options.into(), "--".into(), dir.into()];
     let mut command = Command::new("fusermount3");
@@ -204,7 +212,7 @@ fn by_program(dir: &Path, how: &Mount) -> io::Result<File> {
     let mut program = command.spawn()?;
     // else the socket would stay open on its side
     drop(command);
-    let device = received(&ours);
+    let device = receive_fd(&ours);
     let mut said = String::new();
     if let Some(mut errors) = program.stderr.take() {
         let _ = errors.read_to_string(&mut said);
@@ -218,7 +226,7 @@ fn by_program(dir: &Path, how: &Mount) -> io::Result<File> {
 }
 
 /// The descriptor that comes through a socket; none if it ends without one.
-fn received(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -235,13 +243,13 @@ fn received(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 
 #[cfg(test)]
 mod tests {
-    use super::version_of;
+    use super::{FIRST_WITH_SYNCFS, version_of};
 
     #[test]
     fn kernel_versions_are_read_from_releases() {
         assert_eq!(version_of("6.18.2-amd64"), Some((6, 18)));
         assert_eq!(version_of("7.0-rc1"), Some((7, 0)));
         assert_eq!(version_of("unknown"), None);
-        assert!(version_of("6.9.1") < Some(super::FIRST_WITH_SYNCFS));
+        assert!(version_of("6.9.1") < Some(FIRST_WITH_SYNCFS));
     }
 }

@@ -16,38 +16,38 @@
 //! /dev/fuse gives head, body and the rest in one piece, a ring apart.
 //! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45).
 
-use crate::fields::Fields;
-use crate::init::Ability;
+use crate::init::InitFlags;
+use crate::wire::FieldReader;
 
 /// Bytes of a message's head.
-pub(crate) const HEAD: usize = 40;
+pub(crate) const HEADER_LEN: usize = 40;
 
 /// The head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct RequestHeader {
     pub(crate) length: u32,
-    pub(crate) code: u32,
+    pub(crate) opcode: u32,
     pub(crate) unique: u64,
-    pub(crate) node: u64,
+    pub(crate) nodeid: u64,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: u32,
 }
 
-impl Head {
+impl RequestHeader {
     /// Reads a head; none if the bytes do not suffice.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut fields = FieldReader(bytes);
         let (length, code) = (fields.u32()?, fields.u32()?);
         let (unique, node) = (fields.u64()?, fields.u64()?);
         let (uid, gid, pid) = (fields.u32()?, fields.u32()?, fields.u32()?);
-        Some(Self { length, code, unique, node, uid, gid, pid })
+        Some(Self { length, opcode: code, unique, nodeid: node, uid, gid, pid })
     }
 }
 
 /// A time that is to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum SetTime {
     /// The time at which the question is answered.
     Now,
     /// Seconds since 1970, and nanoseconds.
@@ -57,26 +57,26 @@ pub enum When {
 /// Attributes that are to be set; none: that one stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct SetWish {
+pub struct SetattrRequest {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub size: Option<u64>,
-    pub atime: Option<When>,
-    pub mtime: Option<When>,
+    pub atime: Option<SetTime>,
+    pub mtime: Option<SetTime>,
 }
 
 /// A question. Handles are those that were given when something was opened; names have no
 /// zero byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the arguments of the system calls of these names")]
-pub enum Ask<'a> {
+pub enum Request<'a> {
     Lookup {
         name: &'a [u8],
     },
     Getattr,
     Statx,
-    Setattr(SetWish),
+    Setattr(SetattrRequest),
     Readlink,
     Symlink {
         name: &'a [u8],
@@ -86,7 +86,7 @@ pub enum Ask<'a> {
         name: &'a [u8],
         mode: u32,
         umask: u32,
-        device: u32,
+        rdev: u32,
     },
     Mkdir {
         name: &'a [u8],
@@ -101,12 +101,12 @@ pub enum Ask<'a> {
     },
     Rename {
         name: &'a [u8],
-        dir: u64,
+        new_dir: u64,
         new_name: &'a [u8],
         flags: u32,
     },
     Link {
-        file: u64,
+        old_nodeid: u64,
         name: &'a [u8],
     },
     Open {
@@ -121,8 +121,8 @@ pub enum Ask<'a> {
         handle: u64,
         offset: u64,
         data: &'a [u8],
-        how: u32,
-        flags: i32,
+        write_flags: u32,
+        open_flags: i32,
     },
     Statfs,
     Release {
@@ -134,7 +134,7 @@ pub enum Ask<'a> {
         value: &'a [u8],
         flags: i32,
         /// It is an access list, by somebody who may not keep the file's set-group bit.
-        drops_set_group: bool,
+        kill_sgid: bool,
     },
     Getxattr {
         name: &'a [u8],
@@ -180,8 +180,8 @@ pub enum Ask<'a> {
     /// `given` are the bytes that come with it; so many may come back.
     Ioctl {
         command: u32,
-        given: &'a [u8],
-        room: u32,
+        input: &'a [u8],
+        output_size: u32,
     },
     Fallocate {
         offset: u64,
@@ -196,16 +196,16 @@ pub enum Ask<'a> {
     CopyFileRange {
         handle: u64,
         offset: u64,
-        file: u64,
-        to: u64,
+        out_nodeid: u64,
+        out_offset: u64,
         length: u64,
-        is_long: bool,
+        has_64bit_reply: bool,
     },
     /// All that was done to the file system is to outlast a power cut.
     Syncfs,
 }
 
-mod code {
+mod opcode {
     pub(super) const LOOKUP: u32 = 1;
     pub(super) const FORGET: u32 = 2;
     pub(super) const GETATTR: u32 = 3;
@@ -251,21 +251,24 @@ mod code {
 }
 
 /// The first message of all.
-pub(crate) const INIT: u32 = code::INIT;
+pub(crate) const INIT: u32 = opcode::INIT;
 /// The request for a file system's figures.
-pub(crate) const STATFS: u32 = code::STATFS;
+pub(crate) const STATFS: u32 = opcode::STATFS;
 
 /// Whether a message waits for no answer: what the kernel no longer needs to know of, and whom a
 /// signal has reached.
-pub(crate) fn is_unanswered(code: u32) -> bool {
-    [code::FORGET, code::BATCH_FORGET, code::INTERRUPT].contains(&code)
+pub(crate) fn has_no_reply(code: u32) -> bool {
+    [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT].contains(&code)
 }
 
 /// The nodes that a message says the kernel knows no more: one, or how many (4 bytes, 4 unused) and
 /// of each its number and how often it had been told of it (8 each).
-pub(crate) fn forgotten<'a>(head: &Head, rest: &'a [u8]) -> impl Iterator<Item = u64> + use<'a> {
-    let single = (head.code == code::FORGET).then_some(head.node);
-    let mut rest = Fields(if head.code == code::BATCH_FORGET { rest } else { &[] });
+pub(crate) fn forgotten_nodes<'a>(
+    head: &RequestHeader,
+    rest: &'a [u8],
+) -> impl Iterator<Item = u64> + use<'a> {
+    let single = (head.opcode == opcode::FORGET).then_some(head.nodeid);
+    let mut rest = FieldReader(if head.opcode == opcode::BATCH_FORGET { rest } else { &[] });
     let count = rest.u32().unwrap_or(0);
     let _ = rest.skip(4);
     let many = (0..count).map_while(move |_| {
@@ -276,69 +279,78 @@ pub(crate) fn forgotten<'a>(head: &Head, rest: &'a [u8]) -> impl Iterator<Item =
 }
 
 /// Bytes of the fields in front of names and data, with a kernel of which that was wanted.
-pub(crate) fn body_size(code: u32, agreed: Ability) -> usize {
+pub(crate) fn body_size(code: u32, agreed: InitFlags) -> usize {
     match code {
-        code::SETXATTR if agreed.has(Ability::SETXATTR_EXT) => 16,
-        code::LINK
-        | code::OPEN
-        | code::OPENDIR
-        | code::MKDIR
-        | code::ACCESS
-        | code::RENAME
-        | code::SETXATTR
-        | code::GETXATTR
-        | code::LISTXATTR
-        | code::SYNCFS => 8,
-        code::GETATTR
-        | code::MKNOD
-        | code::RENAME2
-        | code::FSYNC
-        | code::FSYNCDIR
-        | code::CREATE
-        | code::TMPFILE => 16,
-        code::RELEASE | code::RELEASEDIR | code::FLUSH | code::LSEEK | code::STATX => 24,
-        code::IOCTL | code::FALLOCATE => 32,
-        code::READ | code::WRITE | code::READDIR | code::READDIRPLUS => 40,
-        code::COPY_FILE_RANGE | code::COPY_FILE_RANGE_64 => 56,
-        code::SETATTR => 88,
+        opcode::SETXATTR if agreed.contains(InitFlags::SETXATTR_EXT) => 16,
+        opcode::LINK
+        | opcode::OPEN
+        | opcode::OPENDIR
+        | opcode::MKDIR
+        | opcode::ACCESS
+        | opcode::RENAME
+        | opcode::SETXATTR
+        | opcode::GETXATTR
+        | opcode::LISTXATTR
+        | opcode::SYNCFS => 8,
+        opcode::GETATTR
+        | opcode::MKNOD
+        | opcode::RENAME2
+        | opcode::FSYNC
+        | opcode::FSYNCDIR
+        | opcode::CREATE
+        | opcode::TMPFILE => 16,
+        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::LSEEK | opcode::STATX => 24,
+        opcode::IOCTL | opcode::FALLOCATE => 32,
+        opcode::READ | opcode::WRITE | opcode::READDIR | opcode::READDIRPLUS => 40,
+        opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => 56,
+        opcode::SETATTR => 88,
         _ => 0,
     }
 }
 
-impl<'a> Ask<'a> {
+impl<'a> Request<'a> {
     /// Reads a question; none for those that are not known, or are not whole.
-    pub(crate) fn read(code: u32, body: &[u8], rest: &'a [u8]) -> Option<Self> {
-        let (body, rest) = (Fields(body), Fields(rest));
-        Self::of_names(code, body, rest)
-            .or_else(|| Self::of_open(code, body, rest))
-            .or_else(|| Self::of_nodes(code, body, rest))
+    pub(crate) fn parse(code: u32, body: &[u8], rest: &'a [u8]) -> Option<Self> {
+        let (body, rest) = (FieldReader(body), FieldReader(rest));
+        Self::parse_name_request(code, body, rest)
+            .or_else(|| Self::parse_handle_request(code, body, rest))
+            .or_else(|| Self::parse_node_request(code, body, rest))
     }
 
     /// Questions about names in directories.
-    fn of_names(code: u32, mut body: Fields<'_>, mut rest: Fields<'a>) -> Option<Self> {
+    fn parse_name_request(
+        code: u32,
+        mut body: FieldReader<'_>,
+        mut rest: FieldReader<'a>,
+    ) -> Option<Self> {
         Some(match code {
-            code::LOOKUP => Self::Lookup { name: rest.word()? },
-            code::SYMLINK => Self::Symlink { name: rest.word()?, target: rest.word()? },
-            code::MKNOD => {
+            opcode::LOOKUP => Self::Lookup { name: rest.c_string()? },
+            opcode::SYMLINK => Self::Symlink { name: rest.c_string()?, target: rest.c_string()? },
+            opcode::MKNOD => {
                 let (mode, device, umask) = (body.u32()?, body.u32()?, body.u32()?);
-                Self::Mknod { name: rest.word()?, mode, umask, device }
+                Self::Mknod { name: rest.c_string()?, mode, umask, rdev: device }
             }
-            code::MKDIR => {
+            opcode::MKDIR => {
                 let (mode, umask) = (body.u32()?, body.u32()?);
-                Self::Mkdir { name: rest.word()?, mode, umask }
+                Self::Mkdir { name: rest.c_string()?, mode, umask }
             }
-            code::UNLINK => Self::Unlink { name: rest.word()? },
-            code::RMDIR => Self::Rmdir { name: rest.word()? },
-            code::RENAME | code::RENAME2 => {
+            opcode::UNLINK => Self::Unlink { name: rest.c_string()? },
+            opcode::RMDIR => Self::Rmdir { name: rest.c_string()? },
+            opcode::RENAME | opcode::RENAME2 => {
                 let dir = body.u64()?;
-                let flags = if code == code::RENAME2 { body.u32()? } else { 0 };
-                Self::Rename { name: rest.word()?, dir, new_name: rest.word()?, flags }
+                let flags = if code == opcode::RENAME2 { body.u32()? } else { 0 };
+                Self::Rename {
+                    name: rest.c_string()?,
+                    new_dir: dir,
+                    new_name: rest.c_string()?,
+                    flags,
+                }
             }
-            code::LINK => Self::Link { file: body.u64()?, name: rest.word()? },
-            code::CREATE | code::TMPFILE => {
+            opcode::LINK => Self::Link { old_nodeid: body.u64()?, name: rest.c_string()? },
+            opcode::CREATE | opcode::TMPFILE => {
                 let (flags, mode, umask) = (body.i32()?, body.u32()?, body.u32()?);
                 match code {
-                    code::CREATE => Self::Create { name: rest.word()?, mode, umask, flags },
+                    opcode::CREATE => Self::Create { name: rest.c_string()?, mode, umask, flags },
                     _ => Self::Tmpfile { mode, umask, flags },
                 }
             }
@@ -347,78 +359,93 @@ impl<'a> Ask<'a> {
     }
 
     /// Questions about what is open.
-    fn of_open(code: u32, mut body: Fields<'_>, mut rest: Fields<'a>) -> Option<Self> {
+    fn parse_handle_request(
+        code: u32,
+        mut body: FieldReader<'_>,
+        mut rest: FieldReader<'a>,
+    ) -> Option<Self> {
         Some(match code {
-            code::OPEN => Self::Open { flags: body.i32()? },
-            code::OPENDIR => Self::Opendir,
-            code::READ | code::READDIR | code::READDIRPLUS => {
+            opcode::OPEN => Self::Open { flags: body.i32()? },
+            opcode::OPENDIR => Self::Opendir,
+            opcode::READ | opcode::READDIR | opcode::READDIRPLUS => {
                 let (handle, offset, size) = (body.u64()?, body.u64()?, body.u32()?);
                 match code {
-                    code::READ => Self::Read { handle, offset, size },
-                    code::READDIR => Self::Readdir { handle, offset, size },
+                    opcode::READ => Self::Read { handle, offset, size },
+                    opcode::READDIR => Self::Readdir { handle, offset, size },
                     _ => Self::Readdirplus { handle, offset, size },
                 }
             }
-            code::WRITE => {
+            opcode::WRITE => {
                 let (handle, offset) = (body.u64()?, body.u64()?);
                 let (size, how) = (body.u32()?, body.u32()?);
                 body.skip(8)?;
                 let data = rest.bytes(usize::try_from(size).ok()?)?;
-                Self::Write { handle, offset, data, how, flags: body.i32()? }
+                Self::Write { handle, offset, data, write_flags: how, open_flags: body.i32()? }
             }
-            code::RELEASE => Self::Release { handle: body.u64()? },
-            code::RELEASEDIR => Self::Releasedir { handle: body.u64()? },
-            code::FLUSH => Self::Flush,
-            code::FSYNC => Self::Fsync,
-            code::FSYNCDIR => Self::Fsyncdir,
-            code::FALLOCATE => {
+            opcode::RELEASE => Self::Release { handle: body.u64()? },
+            opcode::RELEASEDIR => Self::Releasedir { handle: body.u64()? },
+            opcode::FLUSH => Self::Flush,
+            opcode::FSYNC => Self::Fsync,
+            opcode::FSYNCDIR => Self::Fsyncdir,
+            opcode::FALLOCATE => {
                 body.skip(8)?;
                 let (offset, length) = (body.u64()?, body.u64()?);
                 Self::Fallocate { offset, length, mode: body.i32()? }
             }
-            code::LSEEK => {
+            opcode::LSEEK => {
                 let (handle, offset) = (body.u64()?, body.u64()?.cast_signed());
                 Self::Lseek { handle, offset, whence: body.i32()? }
             }
-            code::COPY_FILE_RANGE | code::COPY_FILE_RANGE_64 => {
+            opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
                 let (handle, offset, file) = (body.u64()?, body.u64()?, body.u64()?);
                 body.skip(8)?;
                 let (to, length) = (body.u64()?, body.u64()?);
-                let is_long = code == code::COPY_FILE_RANGE_64;
-                Self::CopyFileRange { handle, offset, file, to, length, is_long }
+                let is_long = code == opcode::COPY_FILE_RANGE_64;
+                Self::CopyFileRange {
+                    handle,
+                    offset,
+                    out_nodeid: file,
+                    out_offset: to,
+                    length,
+                    has_64bit_reply: is_long,
+                }
             }
             _ => return None,
         })
     }
 
     /// Questions about a node itself.
-    fn of_nodes(code: u32, mut body: Fields<'_>, mut rest: Fields<'a>) -> Option<Self> {
+    fn parse_node_request(
+        code: u32,
+        mut body: FieldReader<'_>,
+        mut rest: FieldReader<'a>,
+    ) -> Option<Self> {
         Some(match code {
-            code::GETATTR => Self::Getattr,
-            code::STATX => Self::Statx,
-            code::SETATTR => Self::Setattr(wish(body)?),
-            code::READLINK => Self::Readlink,
-            code::STATFS => Self::Statfs,
-            code::SYNCFS => Self::Syncfs,
-            code::ACCESS => Self::Access { mask: body.u32()? },
-            code::SETXATTR => {
+            opcode::GETATTR => Self::Getattr,
+            opcode::STATX => Self::Statx,
+            opcode::SETATTR => Self::Setattr(parse_setattr(body)?),
+            opcode::READLINK => Self::Readlink,
+            opcode::STATFS => Self::Statfs,
+            opcode::SYNCFS => Self::Syncfs,
+            opcode::ACCESS => Self::Access { mask: body.u32()? },
+            opcode::SETXATTR => {
                 let (size, flags) = (body.u32()?, body.i32()?);
                 // kernels before 5.14 do not say
                 let drops_set_group = body.u32().unwrap_or(0) & 1 != 0;
-                let name = rest.word()?;
+                let name = rest.c_string()?;
                 let value = rest.bytes(usize::try_from(size).ok()?)?;
-                Self::Setxattr { name, value, flags, drops_set_group }
+                Self::Setxattr { name, value, flags, kill_sgid: drops_set_group }
             }
-            code::GETXATTR => Self::Getxattr { name: rest.word()?, size: body.u32()? },
-            code::LISTXATTR => Self::Listxattr { size: body.u32()? },
-            code::REMOVEXATTR => Self::Removexattr { name: rest.word()? },
-            code::IOCTL => {
+            opcode::GETXATTR => Self::Getxattr { name: rest.c_string()?, size: body.u32()? },
+            opcode::LISTXATTR => Self::Listxattr { size: body.u32()? },
+            opcode::REMOVEXATTR => Self::Removexattr { name: rest.c_string()? },
+            opcode::IOCTL => {
                 body.skip(12)?;
                 let command = body.u32()?;
                 body.skip(8)?;
                 let (size, room) = (body.u32()?, body.u32()?);
                 let given = rest.bytes(usize::try_from(size).ok()?)?;
-                Self::Ioctl { command, given, room }
+                Self::Ioctl { command, input: given, output_size: room }
             }
             _ => return None,
         })
@@ -436,7 +463,7 @@ impl<'a> Ask<'a> {
 ///     68     4  mode, 4 unused
 ///     76     4  user, 80 group, 4 unused
 /// ```
-fn wish(mut body: Fields<'_>) -> Option<SetWish> {
+fn parse_setattr(mut body: FieldReader<'_>) -> Option<SetattrRequest> {
     let bits = body.u32()?;
     body.skip(12)?;
     let size = body.u64()?;
@@ -448,10 +475,10 @@ fn wish(mut body: Fields<'_>) -> Option<SetWish> {
     let (uid, gid) = (body.u32()?, body.u32()?);
     let time = |bit, now, index: usize| match (bits & bit, bits & now) {
         (0, _) => None,
-        (_, 0) => Some(When::At(*seconds.get(index)?, *parts.get(index)?)),
-        _ => Some(When::Now),
+        (_, 0) => Some(SetTime::At(*seconds.get(index)?, *parts.get(index)?)),
+        _ => Some(SetTime::Now),
     };
-    Some(SetWish {
+    Some(SetattrRequest {
         mode: (bits & 1 != 0).then_some(mode),
         uid: (bits & 2 != 0).then_some(uid),
         gid: (bits & 4 != 0).then_some(gid),
