@@ -10,7 +10,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use crate::own_thread::leave_descriptors;
-use crate::rings::stay_on;
+use crate::rings::pin_to_cpu;
 use crate::session::Session;
 
 /// The threads that kick a queue at the moment.
@@ -20,15 +20,15 @@ static KICKERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 pub(crate) fn kick(session: &Session, queue: u16) {
     let dir = session.dir().to_owned();
     let ask = move || {
-        stay_on(queue);
+        pin_to_cpu(queue);
         // where it must share the table, a kick does all the same
         let _ = leave_descriptors();
-        ask_figures(&dir);
+        query_statfs(&dir);
     };
     let _ = std::thread::Builder::new().name("fuse kick".to_owned()).spawn(ask);
 }
 
-fn ask_figures(dir: &Path) {
+fn query_statfs(dir: &Path) {
     let myself = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     KICKERS.lock().push(myself);
     // whatever the answer is

@@ -32,14 +32,14 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
-const GET_FREE: Opcode = 0x4c82;
-const CONFIGURE: Opcode = 0x4c0a;
+const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
+const LOOP_CONFIGURE: Opcode = 0x4c0a;
 /// Another program may take the free device first; then the next one is tried.
 const ATTEMPTS: usize = 8;
 const BYTES: usize = 304;
 const FLAGS_AT: usize = 60;
 const NAME_AT: usize = 64;
-const AUTOCLEAR: u32 = 4;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
 /// A loop device that goes when this and all mounts of it are gone.
 pub(crate) struct LoopDevice {
@@ -62,7 +62,7 @@ impl LoopDevice {
             let open = File::options().read(true).write(true).open(&path)?;
             // SAFETY: the number is that of LOOP_CONFIGURE, which reads the 304 bytes of `struct
             // loop_config` where it is told to, and those are the array, which outlives the call
-            match unsafe { ioctl(&open, Setter::<CONFIGURE, [u8; BYTES]>::new(config)) } {
+            match unsafe { ioctl(&open, Setter::<LOOP_CONFIGURE, [u8; BYTES]>::new(config)) } {
                 Ok(()) => return Ok(Self { _open: open, path }),
                 Err(Errno::BUSY) => {}
                 Err(why) => return Err(why.into()),
@@ -77,7 +77,7 @@ fn config(backing: i32) -> [u8; BYTES] {
     let mut config = [0; BYTES];
     let fields: [(usize, &[u8]); 3] = [
         (0, &backing.to_ne_bytes()),
-        (FLAGS_AT, &AUTOCLEAR.to_ne_bytes()),
+        (FLAGS_AT, &LO_FLAGS_AUTOCLEAR.to_ne_bytes()),
         (NAME_AT, b"poolhouse"),
     ];
     for (at, bytes) in fields {
@@ -98,7 +98,7 @@ unsafe impl Ioctl for GetFree {
     const IS_MUTATING: bool = false;
 
     fn opcode(&self) -> Opcode {
-        GET_FREE
+        LOOP_CTL_GET_FREE
     }
 
     fn as_ptr(&mut self) -> *mut c_void {

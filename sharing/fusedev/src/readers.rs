@@ -75,7 +75,7 @@ impl Readers {
 
     /// A session whose file system is unmounted, or cannot be read.
     fn remove(&self, session: &Session) {
-        session.set_over();
+        session.set_unmounted();
         let _ = epoll::delete(&self.epoll, session.device());
         let removed = self.state.lock().sessions.remove(&session.token);
         // it may be the last reference, and what ends with it takes its time

@@ -181,7 +181,7 @@ impl RingEntry {
     }
 
     /// How many bytes of data the answer has.
-    pub(crate) fn answer_length(&self) -> usize {
+    pub(crate) fn reply_length(&self) -> usize {
         let (_, facts) = self.headers.split_at(RING_ENT_OFFSET);
         let mut facts = FieldReader(facts);
         let length = facts.skip(16).and_then(|()| facts.u32()).unwrap_or(0);
@@ -209,7 +209,7 @@ impl RingEntry {
 pub(crate) enum Event {
     /// A request came to a slot; or the slot waits no more, because its file system is unmounted or the
     /// kernel refused it.
-    Slot(RingEntry, io::Result<()>),
+    Entry(RingEntry, io::Result<()>),
     /// Another thread woke the ring's ([`Ring::wake_by`]).
     Woken,
     TimedOut,
@@ -311,7 +311,7 @@ impl FuseRing {
                 let Some(slot) = self.submitted.remove(&done.user_data()) else { continue };
                 let result = done.result();
                 let refused = io::Error::from_raw_os_error(result.saturating_neg());
-                return Ok(Event::Slot(slot, if result < 0 { Err(refused) } else { Ok(()) }));
+                return Ok(Event::Entry(slot, if result < 0 { Err(refused) } else { Ok(()) }));
             }
             let waited = match timeout.map(Timespec::from) {
                 None => self.io_uring.submit_and_wait(1),

@@ -35,13 +35,13 @@ use crate::ring::{Event, FuseRing, Payload, RingEntry};
 use crate::session::{DataTarget, Lane, ReplyData, Session};
 
 /// Slots of a queue of one mount that may be answered at a time.
-const MOST_SLOTS: usize = 16;
+const MAX_SLOTS: usize = 16;
 /// Workers that keep their slot.
-const MOST_WORKERS: usize = 64;
+const MAX_WORKERS: usize = 64;
 /// How often the watch looks for queues that were idle since it looked last. Where kicks do not reach the workers, as
 /// the folder shows something else, it waits twice as long each time, up to so many times.
 const SWEEP: Duration = Duration::from_secs(3);
-const MOST_SKIPPED: u32 = 256;
+const MAX_SKIPPED_SWEEPS: u32 = 256;
 /// How long a kick is held that is passed on.
 const HOLD: Duration = Duration::from_millis(20);
 /// How long to wait before something is tried again for which the system has no means at the moment.
@@ -68,7 +68,7 @@ struct Counts {
     /// Workers that keep a slot.
     workers: usize,
     /// Of those, how many wait for a request.
-    resting: usize,
+    parked: usize,
     /// Nothing but kicks came since the watch looked last.
     is_quiet: bool,
 }
@@ -76,7 +76,7 @@ struct Counts {
 impl Counts {
     /// Counts one more slot if none waits and there are few.
     fn grow(&mut self) -> bool {
-        let grows = self.waiting == 0 && self.slots < MOST_SLOTS + self.slow;
+        let grows = self.waiting == 0 && self.slots < MAX_SLOTS + self.slow;
         if grows {
             self.slots += 1;
             self.waiting += 1;
@@ -93,18 +93,18 @@ impl RingQueue {
     /// Whether there are workers that are to give their slots back.
     fn has_idlers(&self) -> bool {
         let counts = self.0.lock();
-        counts.resting > 0 && counts.is_quiet
+        counts.parked > 0 && counts.is_quiet
     }
 
     /// A worker begins to wait for a request.
-    fn rest(&self) {
-        self.0.lock().resting += 1;
+    fn park(&self) {
+        self.0.lock().parked += 1;
     }
 
     /// A worker got a request; returns whether it is to give its slot back.
     fn wake(&self, is_kick: bool) -> bool {
         let mut counts = self.0.lock();
-        counts.resting -= 1;
+        counts.parked -= 1;
         counts.is_quiet &= is_kick;
         counts.is_quiet
     }
@@ -147,7 +147,7 @@ impl BusyQueue {
         let Some(session) = self.session.upgrade() else { return false };
         let Some(queue) = session.queue(self.number) else { return false };
         let mut counts = queue.0.lock();
-        let (is_quiet, rests) = (counts.is_quiet, counts.resting > 0);
+        let (is_quiet, rests) = (counts.is_quiet, counts.parked > 0);
         let has_workers = counts.workers > 0;
         counts.is_quiet = true;
         drop(counts);
@@ -156,7 +156,7 @@ impl BusyQueue {
         } else if self.skips.1 > 0 {
             self.skips.1 -= 1;
         } else if rests {
-            let skips = (2 * self.skips.0 + 1).min(MOST_SKIPPED);
+            let skips = (2 * self.skips.0 + 1).min(MAX_SKIPPED_SWEEPS);
             self.skips = (skips, skips);
             kick(&session, self.number);
         }
@@ -220,8 +220,8 @@ impl Watch {
             let is_busy = self.sweep(&mut swept);
             let timeout = if unstarted.is_empty() && is_polled { is_busy } else { Some(RETRY) };
             match ring.next(timeout) {
-                Ok(Event::Slot(slot, Ok(()))) => unstarted.extend(start_worker(self, slot)),
-                Ok(Event::Slot(slot, Err(_))) => {
+                Ok(Event::Entry(slot, Ok(()))) => unstarted.extend(start_worker(self, slot)),
+                Ok(Event::Entry(slot, Err(_))) => {
                     slot.session.refuse_rings();
                     drop_elsewhere(slot);
                 }
@@ -307,7 +307,7 @@ impl<'a> Keeper<'a> {
     /// None: there are many.
     fn new(watch: &Watch, session: &'a Arc<Session>, number: u16) -> Option<Self> {
         let queue = session.queue(number)?;
-        let more = |count: usize| (count < MOST_WORKERS).then_some(count + 1);
+        let more = |count: usize| (count < MAX_WORKERS).then_some(count + 1);
         WORKERS.fetch_update(SeqCst, SeqCst, more).ok()?;
         let mut busy = watch.busy.lock();
         let is_first = {
@@ -339,7 +339,7 @@ impl Drop for Keeper<'_> {
 }
 
 /// Binds the thread to the processor of a queue. Where that is not for us, any will do.
-pub(crate) fn stay_on(queue: u16) {
+pub(crate) fn pin_to_cpu(queue: u16) {
     let (mut processor, number) = (CpuSet::new(), usize::from(queue));
     if number < CpuSet::MAX_CPU {
         processor.set(number);
@@ -357,7 +357,7 @@ fn is_kick(slot: &mut RingEntry) -> bool {
 fn work(watch: &'static Watch, mut slot: RingEntry) {
     let (session, number) = (Arc::clone(&slot.session), slot.qid);
     let Some(queue) = session.queue(number) else { return };
-    stay_on(number);
+    pin_to_cpu(number);
     let is_kick = is_kick(&mut slot);
     if is_kick && queue.has_idlers() {
         kick(&session, number);
@@ -372,7 +372,7 @@ fn work(watch: &'static Watch, mut slot: RingEntry) {
     if queue.has_idlers() {
         kick(&session, number);
     }
-    slot.release_pages(slot.answer_length());
+    slot.release_pages(slot.reply_length());
     watch.answer(slot);
 }
 
@@ -384,20 +384,20 @@ fn serve(
     slot: RingEntry,
     queue: &RingQueue,
 ) -> Option<RingEntry> {
-    queue.rest();
+    queue.park();
     ring.commit_reply(slot).ok()?;
     loop {
         match ring.next(None) {
-            Ok(Event::Slot(mut slot, Ok(()))) => {
+            Ok(Event::Entry(mut slot, Ok(()))) => {
                 let gives_back = queue.wake(is_kick(&mut slot));
                 let slot = answer(watch, slot);
                 if gives_back {
                     return Some(slot);
                 }
-                queue.rest();
+                queue.park();
                 ring.commit_reply(slot).ok()?;
             }
-            Ok(Event::Slot(_, Err(_))) => {
+            Ok(Event::Entry(_, Err(_))) => {
                 queue.wake(true);
                 return None;
             }

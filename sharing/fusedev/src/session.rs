@@ -26,7 +26,7 @@ use crate::rings::{RingQueue, Watch};
 
 /// Requests of one mount that reader threads answer at a time. Those that say that they may take long do not
 /// count; the others wait in the kernel, which costs other mounts nothing.
-const MOST_UNDERWAY: usize = 16;
+const MAX_UNDERWAY: usize = 16;
 /// Where Linux tells how many processors there can ever be.
 const POSSIBLE_CPUS_PATH: &str = "/sys/devices/system/cpu/possible";
 
@@ -314,7 +314,7 @@ impl Session {
     }
 
     /// What was negotiated with the kernel.
-    pub(crate) fn agreed(&self) -> InitFlags {
+    pub(crate) fn init_flags(&self) -> InitFlags {
         self.init_flags
     }
 
@@ -334,7 +334,7 @@ impl Session {
     }
 
     /// Nothing is mounted any more: requests that wait for something need not.
-    pub(crate) fn set_over(&self) {
+    pub(crate) fn set_unmounted(&self) {
         self.is_unmounted.store(true, SeqCst);
     }
 
@@ -342,7 +342,7 @@ impl Session {
     pub(crate) fn begin_request(&self) -> bool {
         let mut underway = self.underway.lock();
         underway.count += 1;
-        underway.is_polled = underway.count < MOST_UNDERWAY;
+        underway.is_polled = underway.count < MAX_UNDERWAY;
         underway.is_polled
     }
 
@@ -350,7 +350,7 @@ impl Session {
     pub(crate) fn end_request(&self) -> bool {
         let mut underway = self.underway.lock();
         underway.count -= 1;
-        let polls = !underway.is_polled && underway.count < MOST_UNDERWAY;
+        let polls = !underway.is_polled && underway.count < MAX_UNDERWAY;
         underway.is_polled |= polls;
         polls
     }
