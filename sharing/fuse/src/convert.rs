@@ -4,7 +4,7 @@ use fusedev::{Attr, Timespec};
 use rustix::io::Errno;
 use vfs::{Error, FileType, Reason, Time};
 
-pub(crate) fn errno(why: &Error) -> Errno {
+pub(crate) fn to_errno(why: &Error) -> Errno {
     match why {
         Error::NotFound => Errno::NOENT,
         Error::Stale | Error::InoReused { .. } => Errno::STALE,
@@ -14,16 +14,16 @@ pub(crate) fn errno(why: &Error) -> Errno {
         Error::Locked { .. } => Errno::NOKEY,
         Error::Unreadable { .. } => Errno::IO,
         Error::InoOverflow => Errno::OVERFLOW,
-        Error::Refused { reason } => refusal(*reason),
+        Error::Refused { reason } => reason_errno(*reason),
     }
 }
 
 /// What came of something, as the kernel is told.
-pub(crate) fn told<T>(what: Result<T, Error>) -> Result<T, Errno> {
-    what.map_err(|why| errno(&why))
+pub(crate) fn map_errno<T>(what: Result<T, Error>) -> Result<T, Errno> {
+    what.map_err(|why| to_errno(&why))
 }
 
-fn refusal(reason: Reason) -> Errno {
+fn reason_errno(reason: Reason) -> Errno {
     match reason {
         Reason::NotFound => Errno::NOENT,
         Reason::NoXattr => Errno::NODATA,
@@ -47,7 +47,7 @@ fn refusal(reason: Reason) -> Errno {
 }
 
 /// The kind of a node, as the upper bits of a mode have it.
-pub(crate) fn kind_bits(kind: FileType) -> u32 {
+pub(crate) fn file_type_bits(kind: FileType) -> u32 {
     match kind {
         FileType::File => 0o100_000,
         FileType::Directory => 0o040_000,
@@ -60,42 +60,42 @@ pub(crate) fn kind_bits(kind: FileType) -> u32 {
     }
 }
 
-fn moment(time: Time) -> Timespec {
+fn to_timespec(time: Time) -> Timespec {
     Timespec(time.seconds, time.nanoseconds)
 }
 
-pub(crate) fn attributes(from: &vfs::Attributes) -> Attr {
+pub(crate) fn to_attr(from: &vfs::Attributes) -> Attr {
     Attr {
         ino: from.ino,
         // the kernel refuses a file whose size is no signed number
         size: from.size.min(i64::MAX.unsigned_abs()),
         blocks: from.allocated.div_ceil(512),
-        atime: moment(from.atime),
-        mtime: moment(from.mtime),
-        ctime: moment(from.ctime),
-        btime: moment(from.crtime),
-        mode: kind_bits(from.kind) | from.mode & 0o7777,
+        atime: to_timespec(from.atime),
+        mtime: to_timespec(from.mtime),
+        ctime: to_timespec(from.ctime),
+        btime: to_timespec(from.crtime),
+        mode: file_type_bits(from.kind) | from.mode & 0o7777,
         nlink: u32::try_from(from.nlink).unwrap_or(u32::MAX),
         uid: from.uid,
         gid: from.gid,
         rdev: from.rdev,
-        block_size: block_size(from.block_size),
+        block_size: round_block_size(from.block_size),
     }
 }
 
 /// What programs should read at a time; a power of two, as the kernel wants it.
-fn block_size(bytes: u64) -> u32 {
+fn round_block_size(bytes: u64) -> u32 {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(4096, 1 << 20);
     bytes.checked_next_power_of_two().unwrap_or(1 << 20)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::block_size;
+    use super::round_block_size;
 
     #[test]
     fn block_sizes_are_powers_of_two() {
-        assert_eq!([block_size(512), block_size(131_072)], [4096, 131_072]);
-        assert_eq!([block_size(200_000), block_size(16 << 20)], [262_144, 1 << 20]);
+        assert_eq!([round_block_size(512), round_block_size(131_072)], [4096, 131_072]);
+        assert_eq!([round_block_size(200_000), round_block_size(16 << 20)], [262_144, 1 << 20]);
     }
 }

@@ -18,35 +18,35 @@ use fusedev::Reply;
 use rustix::io::Errno;
 use vfs::{Attributes, Credentials, SetAttributes};
 
-const GETFLAGS: u32 = 0x8008_6601;
-const GETFLAGS_32: u32 = 0x8004_6601;
-const SETFLAGS: u32 = 0x4008_6602;
-const SETFLAGS_32: u32 = 0x4004_6602;
-const FSGETXATTR: u32 = 0x801c_581f;
-const FSSETXATTR: u32 = 0x401c_5820;
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 
 /// Flags as the one word has them, and as the other.
-const PAIRS: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x40, 0x80), (0x2000_0000, 0x200)];
-const PROJECT_AT: usize = 12;
+const FLAG_MAP: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x40, 0x80), (0x2000_0000, 0x200)];
+const PROJECT_OFFSET: usize = 12;
 
 pub(crate) const IMMUTABLE: u32 = 0x10;
 pub(crate) const APPEND_ONLY: u32 = 0x20;
 
 /// Answers a question that changes nothing; none: it is another.
-pub(crate) fn told(of: &Attributes, command: u32, room: u32) -> Option<Reply> {
+pub(crate) fn handle_get_ioctl(of: &Attributes, command: u32, room: u32) -> Option<Reply> {
     match command {
-        GETFLAGS | GETFLAGS_32 => {
+        FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
             let mut flags = of.flags.to_ne_bytes().to_vec();
             flags.resize(usize::try_from(room).unwrap_or(0).clamp(4, 8), 0);
             Some(Reply::ioctl(&flags))
         }
-        FSGETXATTR => Some(Reply::ioctl(&fsxattr(of))),
+        FS_IOC_FSGETXATTR => Some(Reply::ioctl(&encode_fsxattr(of))),
         _ => None,
     }
 }
 
 /// What somebody wants to have set of a file that is as it is; none: nothing is to be set.
-pub(crate) fn wished(
+pub(crate) fn parse_set_ioctl(
     by: Credentials,
     of: &Attributes,
     command: u32,
@@ -58,10 +58,12 @@ pub(crate) fn wished(
     };
     let first = || word(0).ok_or(Errno::INVAL);
     let (flags, project) = match command {
-        SETFLAGS | SETFLAGS_32 => (translated(first()?, |pair| (pair.0, pair.0)), None),
-        FSSETXATTR => {
-            let project = word(PROJECT_AT).ok_or(Errno::INVAL)?;
-            (translated(first()?, |pair| (pair.1, pair.0)), Some(project))
+        FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => {
+            (translate_flags(first()?, |pair| (pair.0, pair.0)), None)
+        }
+        FS_IOC_FSSETXATTR => {
+            let project = word(PROJECT_OFFSET).ok_or(Errno::INVAL)?;
+            (translate_flags(first()?, |pair| (pair.1, pair.0)), Some(project))
         }
         _ => return Err(Errno::NOTTY),
     };
@@ -79,18 +81,18 @@ pub(crate) fn wished(
 
 /// The flags of one word as another has them, `way` giving the bits of a flag in both; none: there are others
 /// among them.
-fn translated(word: u32, way: impl Fn((u32, u32)) -> (u32, u32)) -> Option<u32> {
-    let (known, out) = PAIRS.into_iter().map(way).fold((0, 0), |(known, out), (from, to)| {
+fn translate_flags(word: u32, way: impl Fn((u32, u32)) -> (u32, u32)) -> Option<u32> {
+    let (known, out) = FLAG_MAP.into_iter().map(way).fold((0, 0), |(known, out), (from, to)| {
         (known | from, if word & from != 0 { out | to } else { out })
     });
     (word & !known == 0).then_some(out)
 }
 
-fn fsxattr(of: &Attributes) -> [u8; 28] {
-    let flags = translated(of.flags, |pair| pair).unwrap_or(0);
+fn encode_fsxattr(of: &Attributes) -> [u8; 28] {
+    let flags = translate_flags(of.flags, |pair| pair).unwrap_or(0);
     let project = u32::try_from(of.project_id).unwrap_or(u32::MAX);
     let mut out = [0; 28];
-    for (at, word) in [(0, flags), (PROJECT_AT, project)] {
+    for (at, word) in [(0, flags), (PROJECT_OFFSET, project)] {
         for (slot, byte) in out.iter_mut().skip(at).zip(word.to_ne_bytes()) {
             *slot = byte;
         }

@@ -10,17 +10,19 @@
 #![forbid(unsafe_code)]
 
 mod convert;
-mod handles;
+mod filesystem;
+mod handle_table;
 mod ioctl;
-mod live;
 mod mount;
-mod mounted;
-mod server;
+mod mount_handle;
+mod tree_server;
 
+pub use filesystem::{RollbackHandle, RollbackOutcome};
 pub use fusedev::forwards_sync;
-pub use live::{Beside, TakenBack};
-pub use mount::{Error, LiveOptions, Options, check, mount, mount_live};
-pub use mounted::{MountTable, Mounted, take_away_dead};
+pub use mount::{
+    Error, MountOptions, TreeMountOptions, check_mountpoint, mount_filesystem, mount_tree,
+};
+pub use mount_handle::{MountHandle, MountTable, unmount_dead};
 
 /// What the kernel calls the root.
-const ROOT: u64 = 1;
+const ROOT_NODEID: u64 = 1;

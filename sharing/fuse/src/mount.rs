@@ -10,25 +10,25 @@ use fusedev::{KernelMountOptions, MAX_REQUEST_BYTES, Notifier, RequestHandler};
 use rustix::io::Errno;
 use vfs::{DatasetTree, FileSystem};
 
-use crate::live::{Beside, LiveServer};
-use crate::mounted::{Mounted, take_away_dead};
-use crate::server::Server;
+use crate::filesystem::{FileSystemServer, RollbackHandle};
+use crate::mount_handle::{MountHandle, unmount_dead};
+use crate::tree_server::TreeServer;
 
 /// How a tree is mounted.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct TreeMountOptions {
     /// Other users may look, too; then the kernel checks permissions.
     pub allow_other: bool,
     /// What `mount` and `df` show as the source: the pool's name.
     pub source: String,
     /// Questions do not come by io_uring, even where they could.
-    pub without_rings: bool,
+    pub no_io_uring: bool,
 }
 
 /// How a file system that can be written is mounted. Most are properties of the dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property that is on or off")]
-pub struct LiveOptions {
+pub struct MountOptions {
     /// Other users may use it, too.
     pub allow_other: bool,
     /// It cannot be changed (readonly=on).
@@ -42,20 +42,20 @@ pub struct LiveOptions {
     /// Reading is not noted (atime=off), as the kernel shows it; whoever answers must see to it.
     pub no_atime: bool,
     /// Questions do not come by io_uring, even where they could.
-    pub without_rings: bool,
+    pub no_io_uring: bool,
     /// The mount is of type `fuse`, even where the kernel forwards sync(2) to one of type `fuseblk`.
     pub without_syncfs: bool,
 }
 
 /// What follows `fuse.` or `fuseblk.` where the kernel shows kinds of file systems.
-const KIND: &str = "poolhouse";
+const FUSE_SUBTYPE: &str = "poolhouse";
 
 /// Why a tree could not be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such folder.
     #[error("{dir}: {why}")]
-    Folder {
+    DirectoryAccess {
         /// The folder.
         dir: String,
         /// What the system says.
@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// It is something else.
     #[error("{dir} is no folder: a pool can be mounted on an empty folder only")]
-    NotFolder {
+    NotDirectory {
         /// The path.
         dir: String,
     },
@@ -89,16 +89,20 @@ pub enum Error {
 }
 
 /// Mounts a tree on an empty folder, read-only.
-pub fn mount(tree: &DatasetTree, dir: &Path, options: &Options) -> Result<Mounted, Error> {
-    check(dir)?;
+pub fn mount_tree(
+    tree: &DatasetTree,
+    dir: &Path,
+    options: &TreeMountOptions,
+) -> Result<MountHandle, Error> {
+    check_mountpoint(dir)?;
     let root = tree.root_ino()?;
     let failed = |why: &io::Error| Error::Mount {
         dir: dir.display().to_string(),
         why: why.to_string().trim().to_owned(),
-        hint: hint(why, options.allow_other),
+        hint: mount_hint(why, options.allow_other),
     };
-    let server = || Server::new(tree.clone(), root, options.allow_other);
-    let started = start(&server, dir, &still(options), !options.without_rings);
+    let server = || TreeServer::new(tree.clone(), root, options.allow_other);
+    let started = start_session(&server, dir, &tree_kernel_options(options), !options.no_io_uring);
     started.map(|(mounted, _)| mounted).map_err(|why| failed(&why))
 }
 
@@ -107,29 +111,30 @@ pub fn mount(tree: &DatasetTree, dir: &Path, options: &Options) -> Result<Mounte
 ///
 /// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
 /// to a snapshot by [`Beside`].
-pub fn mount_live(
+pub fn mount_filesystem(
     files: &FileSystem,
     dir: &Path,
-    options: &LiveOptions,
-) -> Result<(Mounted, Beside), Error> {
+    options: &MountOptions,
+) -> Result<(MountHandle, RollbackHandle), Error> {
     let shown = || dir.display().to_string();
-    let folders = NewFolders::create(dir).map_err(|why| Error::Folder { dir: shown(), why })?;
-    let how = live(files.dataset(), options);
+    let folders =
+        NewFolders::create(dir).map_err(|why| Error::DirectoryAccess { dir: shown(), why })?;
+    let how = kernel_options(files.dataset(), options);
     let sync_waits = how.sends_syncfs && fusedev::forwards_sync();
-    let server = Arc::new(LiveServer::new(files.clone(), sync_waits));
-    let started = start(&|| Arc::clone(&server), dir, &how, !options.without_rings);
+    let server = Arc::new(FileSystemServer::new(files.clone(), sync_waits));
+    let started = start_session(&|| Arc::clone(&server), dir, &how, !options.no_io_uring);
     let (mounted, notices) = started.map_err(|why| Error::Mount {
         dir: shown(),
         why: why.to_string().trim().to_owned(),
-        hint: if is_within_another(dir) && !options.allow_other {
+        hint: if is_inside_fuse_mount(dir) && !options.allow_other {
             "an ordinary user can mount within what is mounted already only where \
              /etc/fuse.conf has a line user_allow_other"
         } else {
-            hint(&why, options.allow_other)
+            mount_hint(&why, options.allow_other)
         },
     })?;
     folders.keep();
-    Ok((mounted, Beside::new(server, notices)))
+    Ok((mounted, RollbackHandle::new(server, notices)))
 }
 
 /// Folders that were made to mount on. They are removed when this is dropped, as what programs put in a folder
@@ -170,8 +175,8 @@ impl Drop for NewFolders {
 /// Changes what may be done in what is mounted there, while it is in use; only root may. Where files
 /// are open to be written the kernel lets nobody make it read-only: then it is all the rest, and who
 /// answers refuses what would be changed.
-pub(crate) fn remount(dir: &Path, options: &LiveOptions) -> io::Result<()> {
-    let how = live("", options);
+pub(crate) fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
+    let how = kernel_options("", options);
     match fusedev::remount(dir, &how) {
         Err(why) if options.read_only && Errno::from_io_error(&why) == Some(Errno::BUSY) => {
             fusedev::remount(dir, &KernelMountOptions { read_only: false, ..how })
@@ -182,65 +187,65 @@ pub(crate) fn remount(dir: &Path, options: &LiveOptions) -> io::Result<()> {
 
 /// Whether a folder is in a mounted FUSE file system: fusermount3, which is root's, sees nothing
 /// there of what is the user's alone.
-fn is_within_another(dir: &Path) -> bool {
-    const FUSE: i64 = 0x6573_5546;
-    rustix::fs::statfs(dir).is_ok_and(|facts| facts.f_type == FUSE)
+fn is_inside_fuse_mount(dir: &Path) -> bool {
+    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+    rustix::fs::statfs(dir).is_ok_and(|facts| facts.f_type == FUSE_SUPER_MAGIC)
 }
 
 /// Has the kernel's questions answered: by io_uring where that is to be had.
-fn start<A: RequestHandler>(
+fn start_session<A: RequestHandler>(
     server: &dyn Fn() -> A,
     dir: &Path,
     how: &KernelMountOptions,
     rings: bool,
-) -> io::Result<(Mounted, Notifier)> {
+) -> io::Result<(MountHandle, Notifier)> {
     if rings {
-        allow_rings();
+        enable_io_uring();
     }
-    let started = serve(server(), dir, how, rings)?;
+    let started = spawn_session(server(), dir, how, rings)?;
     // the first question; were the rings refused, nothing would be mounted any more
-    if rings && fs::metadata(dir).is_err_and(|why| is_dead(&why)) {
-        take_away_dead(dir);
-        return start(server, dir, how, false);
+    if rings && fs::metadata(dir).is_err_and(|why| is_disconnected(&why)) {
+        unmount_dead(dir);
+        return start_session(server, dir, how, false);
     }
-    read_ahead(dir);
+    raise_readahead(dir);
     Ok(started)
 }
 
-fn is_dead(why: &io::Error) -> bool {
+fn is_disconnected(why: &io::Error) -> bool {
     [Some(Errno::NOTCONN), Some(Errno::CONNABORTED)].contains(&Errno::from_io_error(why))
 }
 
-fn serve(
+fn spawn_session(
     server: impl RequestHandler,
     dir: &Path,
     how: &KernelMountOptions,
     rings: bool,
-) -> io::Result<(Mounted, Notifier)> {
+) -> io::Result<(MountHandle, Notifier)> {
     let device = Arc::new(fusedev::mount(dir, how)?);
     let notices = Notifier::new(&device);
     let folder = std::path::absolute(dir)?;
     match fusedev::serve(device, &folder, Box::new(server), rings) {
-        Ok(ended) => Ok((Mounted::new(dir, ended), notices)),
+        Ok(ended) => Ok((MountHandle::new(dir, ended), notices)),
         Err(why) => {
             // nobody answers there
-            take_away_dead(dir);
+            unmount_dead(dir);
             Err(why)
         }
     }
 }
 
 /// Has the kernel offer rings, which only root may ask of it; all works without.
-fn allow_rings() {
+fn enable_io_uring() {
     let _ = fs::write("/sys/module/fuse/parameters/enable_uring", "1");
 }
 
 /// Whether a pool can be mounted there: it is an empty folder.
-pub fn check(dir: &Path) -> Result<(), Error> {
+pub fn check_mountpoint(dir: &Path) -> Result<(), Error> {
     let shown = || dir.display().to_string();
-    let failed = |why| Error::Folder { dir: shown(), why };
+    let failed = |why| Error::DirectoryAccess { dir: shown(), why };
     if !fs::metadata(dir).map_err(failed)?.is_dir() {
-        return Err(Error::NotFolder { dir: shown() });
+        return Err(Error::NotDirectory { dir: shown() });
     }
     if fs::read_dir(dir).map_err(failed)?.next().is_some() {
         return Err(Error::NotEmpty { dir: shown() });
@@ -249,10 +254,10 @@ pub fn check(dir: &Path) -> Result<(), Error> {
 }
 
 /// As a tree is mounted that cannot be changed.
-fn still(options: &Options) -> KernelMountOptions {
+fn tree_kernel_options(options: &TreeMountOptions) -> KernelMountOptions {
     KernelMountOptions {
         source: options.source.clone(),
-        subtype: KIND.to_owned(),
+        subtype: FUSE_SUBTYPE.to_owned(),
         sends_syncfs: false,
         read_only: true,
         no_exec: false,
@@ -264,10 +269,10 @@ fn still(options: &Options) -> KernelMountOptions {
     }
 }
 
-fn live(source: &str, options: &LiveOptions) -> KernelMountOptions {
+fn kernel_options(source: &str, options: &MountOptions) -> KernelMountOptions {
     KernelMountOptions {
         source: source.to_owned(),
-        subtype: KIND.to_owned(),
+        subtype: FUSE_SUBTYPE.to_owned(),
         sends_syncfs: !options.without_syncfs,
         read_only: options.read_only,
         no_exec: options.no_exec,
@@ -279,7 +284,7 @@ fn live(source: &str, options: &LiveOptions) -> KernelMountOptions {
     }
 }
 
-fn hint(why: &io::Error, allow_other: bool) -> &'static str {
+fn mount_hint(why: &io::Error, allow_other: bool) -> &'static str {
     match why.kind() {
         io::ErrorKind::NotFound => {
             "it takes /dev/fuse (modprobe fuse) and fusermount3 (package fuse3)"
@@ -293,7 +298,7 @@ fn hint(why: &io::Error, allow_other: bool) -> &'static str {
 
 /// Has the kernel read as far ahead as a request can be large; only root may ask for it, and all
 /// works without.
-fn read_ahead(dir: &Path) {
+fn raise_readahead(dir: &Path) {
     let Ok(found) = fs::metadata(dir) else { return };
     let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
     // only mounts of type fuseblk have a block device's major number, and the name with a suffix

@@ -166,7 +166,7 @@ impl Readers {
         if buffer.is_empty() {
             *buffer = device::buffer();
         }
-        match device::receive(session.device(), buffer, session.agreed()) {
+        match device::receive(session.device(), buffer, session.init_flags()) {
             Ok(Received::Message(message)) if !request::has_no_reply(message.header.opcode) => {
                 let request = DeviceRequest::begin(self, &session);
                 request.answer(&message);

@@ -108,13 +108,13 @@ pub(crate) fn hold(words: &[String]) -> Result<(), String> {
             nanoseconds: now().subsec_nanos(),
         };
         let live = FileSystem::open(&held, DATASET, clock).map_err(|why| why.to_string())?;
-        let options = fuse::LiveOptions::default();
-        let (mut mounted, _) =
-            fuse::mount_live(&live, Path::new(dir), &options).map_err(|why| why.to_string())?;
+        let options = fuse::MountOptions::default();
+        let (mut mounted, _) = fuse::mount_filesystem(&live, Path::new(dir), &options)
+            .map_err(|why| why.to_string())?;
         println!("mounted");
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         mounted.unmount();
-        let _ = mounted.wait(Duration::from_mins(1));
+        let _ = mounted.wait_for_unmount(Duration::from_mins(1));
         Ok(())
     })?;
     held.export().map_err(|why| why.to_string())

@@ -13,7 +13,7 @@ use engine::KeyState;
 use engine::dataset::{self, Dataset, Property};
 use engine::files::Time;
 use engine::pool::SetAttributes;
-use fuse::{Beside, LiveOptions, MountTable, Mounted};
+use fuse::{MountHandle, MountOptions, MountTable, RollbackHandle};
 use parking_lot::MutexGuard;
 use vfs::{Credentials, FileSystem};
 
@@ -27,11 +27,11 @@ use crate::{Error, MountOverrides, Result};
 pub(super) struct ActiveMount {
     dataset: String,
     dir: PathBuf,
-    options: LiveOptions,
+    options: MountOptions,
     overrides: MountOverrides,
     fs: FileSystem,
-    handle: Mounted,
-    rollback_handle: Beside,
+    handle: MountHandle,
+    rollback_handle: RollbackHandle,
     /// The folder was made for it, perhaps by an earlier mount, and goes with it.
     created_dir: bool,
     /// Those with higher numbers were mounted later, perhaps over it.
@@ -116,7 +116,7 @@ impl ManagedPool {
     }
 
     fn lock_mounts(&self) -> MutexGuard<'_, Vec<ActiveMount>> {
-        let (mut mounts, table) = (self.mounts.lock(), MountTable::now());
+        let (mut mounts, table) = (self.mounts.lock(), MountTable::current());
         mounts.retain_mut(|mount| mount.handle.is_mounted(&table));
         mounts
     }
@@ -127,7 +127,7 @@ impl ManagedPool {
     }
 
     /// The way to a file system that is mounted; none: it is not.
-    pub(super) fn rollback_handle(&self, name: &str) -> Option<Beside> {
+    pub(super) fn rollback_handle(&self, name: &str) -> Option<RollbackHandle> {
         let mounts = self.lock_mounts();
         mounts.iter().find(|mount| mount.dataset == name).map(|mount| mount.rollback_handle.clone())
     }
@@ -287,9 +287,9 @@ impl ManagedPool {
     }
 
     /// How a file system is to be mounted: of a pool that is looked at only nothing is changed.
-    fn mount_options(&self, dataset: &Dataset, wish: &MountOverrides) -> LiveOptions {
+    fn mount_options(&self, dataset: &Dataset, wish: &MountOverrides) -> MountOptions {
         let options = mount_options(dataset, wish);
-        LiveOptions { read_only: options.read_only || self.handle.is_read_only(), ..options }
+        MountOptions { read_only: options.read_only || self.handle.is_read_only(), ..options }
     }
 
     /// Has one that is mounted be mounted otherwise.
@@ -319,8 +319,8 @@ impl ManagedPool {
                 continue;
             }
             // that reading is not noted the kernel only shows
-            let only_shown = LiveOptions { no_atime: options.no_atime, ..mount.options.clone() };
-            if mount.handle.change(&options) || only_shown == options {
+            let only_shown = MountOptions { no_atime: options.no_atime, ..mount.options.clone() };
+            if mount.handle.set_options(&options) || only_shown == options {
                 mount.fs.set_read_only(is_noatime(&options));
                 mount.options = options;
             } else {
@@ -406,7 +406,7 @@ impl ManagedPool {
             return Err(Error::refused_error("the pool is being left"));
         }
         let (options, wish) = (self.mount_options(dataset, wish), wish.clone());
-        fuse::take_away_dead(dir);
+        fuse::unmount_dead(dir);
         let is_new = !dir.exists();
         let is_free = is_new || is_empty_dir(dir);
         let made = is_new || is_free && is_mountpoint_inherited(dataset);
@@ -420,9 +420,9 @@ impl ManagedPool {
         let live = FileSystem::open(&self.handle, &dataset.name, current_time);
         let live = live.map_err(|why| said(why.to_string()))?;
         live.set_read_only(is_noatime(&options));
-        let mounted = fuse::mount_live(&live, dir, &options);
+        let mounted = fuse::mount_filesystem(&live, dir, &options);
         let (mounted, beside) = mounted.map_err(|why| match why {
-            fuse::Error::Folder { .. } if self.handle.is_read_only() => said(format!(
+            fuse::Error::DirectoryAccess { .. } if self.handle.is_read_only() => said(format!(
                 "{why}: the folder is not there, and cannot be made in a pool that is imported \
                  read-only; `poolhouse rescue mount` shows all file systems in one"
             )),
@@ -549,7 +549,7 @@ pub(super) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides)
 }
 
 /// Whether nothing is noted of who reads.
-fn is_noatime(options: &LiveOptions) -> bool {
+fn is_noatime(options: &MountOptions) -> bool {
     options.read_only || options.no_atime
 }
 

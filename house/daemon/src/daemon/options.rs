@@ -1,7 +1,7 @@
 //! How a file system is mounted: as its properties say, and as somebody wishes this once.
 
 use engine::dataset::Dataset;
-use fuse::LiveOptions;
+use fuse::MountOptions;
 
 use crate::{Error, MountOverrides, Result};
 
@@ -22,7 +22,7 @@ impl MountOverrides {
 
     /// Refuses words that nobody knows.
     pub(super) fn validate(&self) -> Result<()> {
-        let mut unknown = LiveOptions::default();
+        let mut unknown = MountOptions::default();
         let mut words = self.options.iter().filter(|word| *word != REMOUNT);
         match words.find(|word| !apply_option(word, &mut unknown)) {
             None => Ok(()),
@@ -43,7 +43,7 @@ impl MountOverrides {
 }
 
 /// The value of a property by which something is mounted so; none: it says nothing of that.
-pub(super) fn property_value(property: &str, options: &LiveOptions) -> Option<&'static str> {
+pub(super) fn property_value(property: &str, options: &MountOptions) -> Option<&'static str> {
     let is_on = match property {
         "readonly" => options.read_only,
         "exec" => !options.no_exec,
@@ -61,16 +61,16 @@ pub(super) fn can_overlay(dataset: &Dataset, wish: &MountOverrides) -> bool {
 }
 
 /// How a file system is to be mounted.
-pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> LiveOptions {
+pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> MountOptions {
     let is = |name: &str, word: &str| dataset.property_value(name) == Some(word);
-    let mut options = LiveOptions {
+    let mut options = MountOptions {
         allow_other: can_allow_other(),
         read_only: is("readonly", "on"),
         no_exec: is("exec", "off"),
         no_setuid: is("setuid", "off"),
         no_devices: is("devices", "off"),
         no_atime: is("atime", "off"),
-        without_rings: false,
+        no_io_uring: false,
         without_syncfs: false,
     };
     for word in &wish.options {
@@ -81,7 +81,7 @@ pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> LiveOpt
 }
 
 /// Follows one of mount(8)'s words, of which the last counts; gives whether it is known.
-fn apply_option(word: &str, options: &mut LiveOptions) -> bool {
+fn apply_option(word: &str, options: &mut MountOptions) -> bool {
     match option_property(word) {
         Some(("readonly", is_on)) => options.read_only = is_on,
         Some(("exec", is_on)) => options.no_exec = !is_on,

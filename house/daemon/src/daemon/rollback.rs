@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use engine::dataset::Dataset;
 use engine::files::FileSystemReader;
-use fuse::TakenBack;
+use fuse::RollbackOutcome;
 
 use super::datasets::list_subtree;
 use super::destroy_plan::{DestroyScope, doomed_all};
@@ -83,12 +83,12 @@ impl ManagedPool {
             Ok(self.handle.rollback_dataset(back.head)?)
         };
         let taken = match self.rollback_handle(back.head) {
-            Some(beside) => beside.take_back(back.snapshot, work),
-            None => TakenBack::Done(work(), None),
+            Some(beside) => beside.rollback(back.snapshot, work),
+            None => RollbackOutcome::Done(work(), None),
         };
         let (done, untold) = match taken {
-            TakenBack::Done(done, untold) => (done, untold),
-            TakenBack::NotMounted(why) => (self.rollback_unmounted(back, &why, work), None),
+            RollbackOutcome::Done(done, untold) => (done, untold),
+            RollbackOutcome::NeedsUnmount(why) => (self.rollback_unmounted(back, &why, work), None),
         };
         // whatever came of it: a clone may be there still
         let mut warnings = self.restore_mounts(&gone);

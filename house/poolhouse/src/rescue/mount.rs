@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fuse::{Mounted, Options};
+use fuse::{MountHandle, TreeMountOptions};
 use vfs::DatasetTree;
 
 use crate::common::Common;
@@ -41,17 +41,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, common: &Common) -> Done {
     // said before any passphrase is asked for
-    fuse::check(&args.dir).map_err(|why| failed(&args.dir, &why))?;
+    fuse::check_mountpoint(&args.dir).map_err(|why| failed(&args.dir, &why))?;
     let pool = common.open_unlocked(&args.target)?;
-    let options = Options {
+    let options = TreeMountOptions {
         allow_other: args.allow_other,
         source: pool.name().to_owned(),
-        without_rings: false,
+        no_io_uring: false,
     };
     let report = Box::new(|what: &str| print::warning(&what));
     stop::listen();
     let tree = DatasetTree::open(pool, &args.target, report)?;
-    let mounted = fuse::mount(&tree, &args.dir, &options).map_err(|why| failed(&args.dir, &why))?;
+    let mounted =
+        fuse::mount_tree(&tree, &args.dir, &options).map_err(|why| failed(&args.dir, &why))?;
     let dir = args.dir.display();
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -66,9 +67,9 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
 }
 
 /// Waits until it is unmounted or the user wants it to be.
-fn wait(mut mounted: Mounted, dir: &Path) -> Result<(), Failure> {
+fn wait(mut mounted: MountHandle, dir: &Path) -> Result<(), Failure> {
     let ended = loop {
-        if let Some(end) = mounted.wait(TICK) {
+        if let Some(end) = mounted.wait_for_unmount(TICK) {
             break end;
         }
         if stop::wanted() {
@@ -76,7 +77,7 @@ fn wait(mut mounted: Mounted, dir: &Path) -> Result<(), Failure> {
                 let dir = dir.display();
                 print::warning(&format!("programs still use {dir}: they get errors from now on"));
             }
-            break mounted.wait(PATIENCE).unwrap_or(Ok(()));
+            break mounted.wait_for_unmount(PATIENCE).unwrap_or(Ok(()));
         }
     };
     ended.map_err(|why| Failure::file(dir, &why))
@@ -84,7 +85,7 @@ fn wait(mut mounted: Mounted, dir: &Path) -> Result<(), Failure> {
 
 fn failed(dir: &Path, why: &fuse::Error) -> Failure {
     match why {
-        fuse::Error::Folder { why, .. } => Failure::file(dir, why),
+        fuse::Error::DirectoryAccess { why, .. } => Failure::file(dir, why),
         fuse::Error::Mount { .. } => Failure::Engine(engine::Error::WriteFailed {
             path: dir.display().to_string(),
             reason: why.to_string(),

@@ -10,10 +10,10 @@ use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::mounted::can_mount;
-use crate::place::Place;
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::MountedPool;
 
-const PERMISSION: i32 = 1;
+const EPERM: i32 = 1;
 
 /// Whether chattr(1) does it.
 fn chattr(words: &[&str], path: &Path) -> bool {
@@ -22,7 +22,7 @@ fn chattr(words: &[&str], path: &Path) -> bool {
 }
 
 /// What lsattr(1) shows of it: the project, and the letters of its flags.
-fn shown(path: &Path) -> (u32, String) {
+fn lsattr(path: &Path) -> (u32, String) {
     let done = Command::new("lsattr").arg("-pd").arg(path).output().expect("e2fsprogs");
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let mut words = text.split_whitespace();
@@ -31,8 +31,8 @@ fn shown(path: &Path) -> (u32, String) {
     (project, letters.collect())
 }
 
-fn is_forbidden<T>(done: std::io::Result<T>) -> bool {
-    done.is_err_and(|why| why.raw_os_error() == Some(PERMISSION))
+fn is_eperm<T>(done: std::io::Result<T>) -> bool {
+    done.is_err_and(|why| why.raw_os_error() == Some(EPERM))
 }
 
 #[test]
@@ -44,14 +44,14 @@ fn flags_and_projects_are_set_kept_and_heeded() {
         println!("flags are not tried: it takes root, and chattr");
         return;
     }
-    let mut place = Place::make("flags");
-    let dir = place.dir();
+    let mut place = MountedPool::create("flags");
+    let dir = place.mountpoint();
     let path = |name: &str| dir.join(name);
     for name in ["still", "log", "plain"] {
         fs::write(path(name), b"as it was").unwrap();
     }
     fs::create_dir(path("projects")).unwrap();
-    assert_eq!(shown(&path("plain")), (0, String::new()));
+    assert_eq!(lsattr(&path("plain")), (0, String::new()));
     let before = fs::metadata(path("still")).unwrap().ctime();
     assert!(chattr(&["+i"], &path("still")));
     assert!(fs::metadata(path("still")).unwrap().ctime() > before, "the kernel sees the new time");
@@ -61,46 +61,43 @@ fn flags_and_projects_are_set_kept_and_heeded() {
     // what OpenZFS does not have either
     assert!(!chattr(&["+c"], &path("plain")));
     for round in 0..2 {
-        assert_eq!(shown(&path("still")), (0, "i".to_owned()));
-        assert_eq!(shown(&path("log")), (0, "a".to_owned()));
-        assert_eq!(shown(&path("plain")), (77, "d".to_owned()));
-        assert_eq!(shown(&path("projects")), (4_294_967_294, "P".to_owned()));
+        assert_eq!(lsattr(&path("still")), (0, "i".to_owned()));
+        assert_eq!(lsattr(&path("log")), (0, "a".to_owned()));
+        assert_eq!(lsattr(&path("plain")), (77, "d".to_owned()));
+        assert_eq!(lsattr(&path("projects")), (4_294_967_294, "P".to_owned()));
         let child = path("projects").join(format!("child{round}"));
         fs::write(&child, b"of the same project").unwrap();
-        assert_eq!(shown(&child).0, 4_294_967_294);
+        assert_eq!(lsattr(&child).0, 4_294_967_294);
 
-        assert!(is_forbidden(OpenOptions::new().write(true).open(path("still"))));
-        assert!(is_forbidden(fs::set_permissions(
-            path("still"),
-            fs::Permissions::from_mode(0o600)
-        )));
-        assert!(is_forbidden(fs::rename(path("still"), path("moved"))));
-        assert!(is_forbidden(fs::hard_link(path("still"), path("linked"))));
-        assert!(is_forbidden(fs::remove_file(path("still"))));
+        assert!(is_eperm(OpenOptions::new().write(true).open(path("still"))));
+        assert!(is_eperm(fs::set_permissions(path("still"), fs::Permissions::from_mode(0o600))));
+        assert!(is_eperm(fs::rename(path("still"), path("moved"))));
+        assert!(is_eperm(fs::hard_link(path("still"), path("linked"))));
+        assert!(is_eperm(fs::remove_file(path("still"))));
         assert_eq!(fs::read(path("still")).unwrap(), b"as it was");
 
-        assert!(is_forbidden(OpenOptions::new().write(true).open(path("log"))));
+        assert!(is_eperm(OpenOptions::new().write(true).open(path("log"))));
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC;
         let cut = rustix::fs::open(path("log"), flags, Mode::empty());
-        assert!(is_forbidden(cut.map_err(std::io::Error::from)));
+        assert!(is_eperm(cut.map_err(std::io::Error::from)));
         let mut log = OpenOptions::new().append(true).open(path("log")).unwrap();
         log.write_all(b", and more").unwrap();
-        assert!(is_forbidden(log.set_len(3)));
-        assert!(is_forbidden(fs::remove_file(path("log"))));
+        assert!(is_eperm(log.set_len(3)));
+        assert!(is_eperm(fs::remove_file(path("log"))));
         drop(log);
-        place = place.again();
+        place = place.remount();
     }
     assert_eq!(fs::read(path("log")).unwrap(), b"as it was, and more, and more");
 
     assert!(chattr(&["-i"], &path("still")));
     assert!(chattr(&["-a"], &path("log")));
     assert!(chattr(&["=", "-p", "0"], &path("plain")));
-    assert_eq!(shown(&path("plain")), (0, String::new()));
+    assert_eq!(lsattr(&path("plain")), (0, String::new()));
     OpenOptions::new().write(true).open(path("still")).unwrap().write_all(b"AS").unwrap();
     for name in ["still", "log", "plain"] {
         fs::remove_file(path(name)).unwrap();
     }
-    place.end();
+    place.export_and_verify();
 }
 
 /// Who is not root sets what is harmless, of what is theirs.
@@ -109,27 +106,27 @@ fn flags_are_for_those_whose_file_it_is() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let place = Place::make("flags-of-others");
-    let (mine, theirs) = (place.dir().join("mine"), place.dir().join("theirs"));
+    let place = MountedPool::create("flags-of-others");
+    let (mine, theirs) = (place.mountpoint().join("mine"), place.mountpoint().join("theirs"));
     for path in [&mine, &theirs] {
         fs::write(path, b"").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
     }
     std::os::unix::fs::chown(&mine, Some(4242), Some(4242)).unwrap();
-    fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.mountpoint(), fs::Permissions::from_mode(0o755)).unwrap();
     let try_as = |words: &[&str], path: &Path| {
         let done = Command::new("chattr").args(words).arg(path).uid(4242).gid(4242).output();
         done.is_ok_and(|done| done.status.success())
     };
     if Command::new("chattr").arg("-V").output().is_err() {
         println!("flags are not tried: chattr is not installed");
-        return place.end();
+        return place.export_and_verify();
     }
     assert!(try_as(&["+d", "-p", "5"], &mine));
     assert!(!try_as(&["+i"], &mine));
     assert!(!try_as(&["+a"], &mine));
     assert!(!try_as(&["+d"], &theirs));
     assert!(!try_as(&["-p", "5"], &theirs));
-    assert_eq!((shown(&mine), shown(&theirs)), ((5, "d".to_owned()), (0, String::new())));
-    place.end();
+    assert_eq!((lsattr(&mine), lsattr(&theirs)), ((5, "d".to_owned()), (0, String::new())));
+    place.export_and_verify();
 }

@@ -1,17 +1,17 @@
 //! Pools mounted, and looked at through the kernel.
 
-mod back;
 mod client;
-mod control;
+mod control_dir;
+mod filesystem;
 mod flags;
-mod live;
+mod manifest;
 mod many;
 mod mapped;
 mod mapping;
-mod mounted;
+mod mounted_fixture;
+mod mounted_pool;
 mod names;
-mod place;
-mod seen;
-mod standstill;
+mod rollback;
+mod suspension;
 mod syncing;
 mod volumes;

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Purpose, Shape};
-use fuse::{LiveOptions, Mounted};
+use fuse::{MountHandle, MountOptions};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
 
-use crate::mounted::can_mount;
-use crate::place::world;
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::environment;
 
 /// Names the test that a process is to do.
 const CHILD: &str = "POOLHOUSE_TEST_CHILD";
@@ -79,13 +79,13 @@ struct MountedPool {
     held: Pool,
     stop: Arc<AtomicBool>,
     writing: Option<std::thread::JoinHandle<()>>,
-    mounts: Vec<Mounted>,
+    mounts: Vec<MountHandle>,
 }
 
 impl MountedPool {
     fn new(name: &str, storm: &Storm) -> Self {
         let new = new_pool(name, Path::new("/disk"));
-        Self::run(engine::pool::create_on_devices(&new, &storm.devices(), &world()).unwrap())
+        Self::run(engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap())
     }
 
     fn run(held: Pool) -> Self {
@@ -103,14 +103,14 @@ impl MountedPool {
     fn mount(&mut self, dataset: &str, dir: &Path, without_rings: bool) {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = FileSystem::open(&self.held, dataset, now).unwrap();
-        let options = LiveOptions { without_rings, ..LiveOptions::default() };
-        self.mounts.push(fuse::mount_live(&live, dir, &options).unwrap().0);
+        let options = MountOptions { no_io_uring: without_rings, ..MountOptions::default() };
+        self.mounts.push(fuse::mount_filesystem(&live, dir, &options).unwrap().0);
     }
 
     fn export(mut self) {
         for mut mounted in self.mounts.drain(..) {
             assert!(mounted.unmount());
-            assert!(matches!(mounted.wait(Duration::from_secs(20)), Some(Ok(()))));
+            assert!(matches!(mounted.wait_for_unmount(Duration::from_secs(20)), Some(Ok(()))));
         }
         self.stop.store(true, Ordering::Release);
         self.held.sync().unwrap();
@@ -241,7 +241,7 @@ fn a_pool_within_a_mount_of_its_process_goes_on() {
             outer.mount("outer", &dir.join("outer"), without_rings);
             let drive = dir.join("outer/drive");
             File::create(&drive).unwrap().set_len(128 << 20).unwrap();
-            let held = engine::pool::create(&new_pool("inner", &drive), &world()).unwrap();
+            let held = engine::pool::create(&new_pool("inner", &drive), &environment()).unwrap();
             let mut inner = MountedPool::run(held);
             inner.mount("inner", &dir.join("inner"), without_rings);
             std::thread::scope(|scope| {

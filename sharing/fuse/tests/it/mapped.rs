@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use crate::client;
 use crate::mapping::Mapping;
-use crate::mounted::can_mount;
-use crate::place::{Dice, Place};
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::{MountedPool, Random};
 
 /// Files of a seed, and steps that are done to them.
 const FILES: u64 = 3;
@@ -54,24 +54,28 @@ fn index(number: u64) -> usize {
 }
 
 impl Step {
-    fn roll(dice: &mut Dice) -> Self {
-        let (file, at) = (dice.roll(FILES), dice.roll(LARGEST));
-        let length = if dice.roll(3) == 0 { dice.roll(60_000) } else { dice.roll(6000) } + 1;
-        let fill = u8::try_from(dice.roll(255) + 1).unwrap();
+    fn roll(dice: &mut Random) -> Self {
+        let (file, at) = (dice.next_below(FILES), dice.next_below(LARGEST));
+        let length =
+            if dice.next_below(3) == 0 { dice.next_below(60_000) } else { dice.next_below(6000) }
+                + 1;
+        let fill = u8::try_from(dice.next_below(255) + 1).unwrap();
         let bytes = vec![fill; index(length)];
-        match dice.roll(12) {
-            0 | 1 => Self::Write { file, at, bytes, reads: dice.roll(2) == 0 },
+        match dice.next_below(12) {
+            0 | 1 => Self::Write { file, at, bytes, reads: dice.next_below(2) == 0 },
             2 => Self::Append { file, bytes },
             3..=5 => {
-                let end = [End::Stays, End::IsSynced, End::Goes][index(dice.roll(3))];
+                let end = [End::Stays, End::IsSynced, End::Goes][index(dice.next_below(3))];
                 Self::Map { file, at, bytes, end }
             }
-            6 => Self::WriteMapped { at, bytes, which: dice.roll(8) },
+            6 => Self::WriteMapped { at, bytes, which: dice.next_below(8) },
             7 => Self::Unmap,
             8 => Self::Punch { file, at, length: length * 4 },
             9 => Self::Truncate { file, size: at },
-            10 => Self::CopyRange { from: file, to: dice.roll(FILES), at, length: length * 4 },
-            _ => Self::CopySparse { from: file, to: dice.roll(FILES) },
+            10 => {
+                Self::CopyRange { from: file, to: dice.next_below(FILES), at, length: length * 4 }
+            }
+            _ => Self::CopySparse { from: file, to: dice.next_below(FILES) },
         }
     }
 }
@@ -210,7 +214,7 @@ fn assert_same(ours: &Side, model: &Side, seed: u64, after: &str) {
 
 /// The steps of a seed, done to both trees.
 fn compare(ours: &Path, model: &Path, seed: u64) {
-    let dice = &mut Dice(seed);
+    let dice = &mut Random(seed);
     let name = format!("s{seed}");
     let (mut ours, mut model) = (Side::new(ours.join(&name)), Side::new(model.join(&name)));
     for number in 0..STEPS {
@@ -233,14 +237,14 @@ fn compare_seeds(name: &str, seeds: std::ops::Range<u64>, limit: Duration) {
     if !can_mount() {
         return;
     }
-    let place = Place::make(name);
-    let (ours, model) = (place.dir(), place.model());
+    let place = MountedPool::create(name);
+    let (ours, model) = (place.mountpoint(), place.model_dir());
     let output = place.output();
     let words = [ours.to_str().unwrap(), model.to_str().unwrap()];
     let seeds = [seeds.start.to_string(), seeds.end.to_string()];
     let words = [words[0], words[1], &seeds[0], &seeds[1]];
     client::run_test("mapped::client_compares_seeds", &words, limit, &output);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -297,10 +301,10 @@ fn holes_are_claimed_only_of_files_nobody_maps() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("holes");
-    let path = place.dir().join("file");
+    let place = MountedPool::create("holes");
+    let path = place.mountpoint().join("file");
     let words = [path.to_str().unwrap()];
     let limit = Duration::from_mins(1);
     client::run_test("mapped::client_finds_mapped_bytes", &words, limit, &place.output());
-    place.end();
+    place.export_and_verify();
 }

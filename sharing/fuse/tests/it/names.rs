@@ -8,20 +8,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fuse::LiveOptions;
+use fuse::MountOptions;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::mounted::can_mount;
-use crate::place::Place;
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::MountedPool;
 
 #[test]
 fn a_listing_that_goes_on_tells_of_no_name_that_is_gone() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("listing");
-    let dir = place.dir().join("many");
+    let place = MountedPool::create("listing");
+    let dir = place.mountpoint().join("many");
     fs::create_dir(&dir).unwrap();
     for number in 0..1000 {
         fs::write(dir.join(format!("file-of-many-{number}")), b"precious").unwrap();
@@ -39,11 +39,11 @@ fn a_listing_that_goes_on_tells_of_no_name_that_is_gone() {
     fs::write(&old, b"").unwrap();
     assert_eq!(fs::read(&new).unwrap(), b"precious");
     drop(goes_on);
-    place.end();
+    place.export_and_verify();
 }
 
 /// What has a name is looked at, but not opened.
-fn looked_at(path: &Path) -> File {
+fn open_path(path: &Path) -> File {
     rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap().into()
 }
 
@@ -52,12 +52,12 @@ fn the_kernel_is_told_what_is_stale_and_looks_again() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("stale");
-    let [path, absent] = ["file", "absent"].map(|name| place.dir().join(name));
+    let place = MountedPool::create("stale");
+    let [path, absent] = ["file", "absent"].map(|name| place.mountpoint().join(name));
     fs::write(&path, b"going").unwrap();
     // that the file was closed is told some time later
-    let place = place.again();
-    let file = looked_at(&path);
+    let place = place.remount();
+    let file = open_path(&path);
     fs::remove_file(&path).unwrap();
     let why = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_err();
     assert_eq!(Errno::from_io_error(&why), Some(Errno::STALE));
@@ -66,7 +66,7 @@ fn the_kernel_is_told_what_is_stale_and_looks_again() {
         assert_eq!(fs::remove_file(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
     drop(file);
-    place.end();
+    place.export_and_verify();
 }
 
 /// What else there may be than plain files and directories. Devices are for root.
@@ -75,23 +75,23 @@ fn what_somebody_has_mounted_over_it_is_not_taken_away() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let mut place = Place::make("covered");
-    let (dir, flags) = (place.dir(), rustix::mount::MountFlags::empty());
+    let mut place = MountedPool::create("covered");
+    let (dir, flags) = (place.mountpoint(), rustix::mount::MountFlags::empty());
     if rustix::mount::mount("none", &dir, "tmpfs", flags, None).is_err() {
         println!("skipped: nothing can be mounted here");
-        return place.end();
+        return place.export_and_verify();
     }
     fs::write(dir.join("theirs"), b"what they have").unwrap();
-    let mounted = &mut place.mounted.as_mut().unwrap().0;
+    let mounted = &mut place.mount.as_mut().unwrap().0;
     assert!(!mounted.try_unmount());
-    assert!(!mounted.change(&LiveOptions { read_only: true, ..LiveOptions::default() }));
+    assert!(!mounted.set_options(&MountOptions { read_only: true, ..MountOptions::default() }));
     assert_eq!(fs::read(dir.join("theirs")).unwrap(), b"what they have");
     rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::empty()).unwrap();
     fs::write(dir.join("ours"), b"it is there").unwrap();
-    place.end();
+    place.export_and_verify();
 }
 
-fn make_all(dir: &Path) -> Vec<std::path::PathBuf> {
+fn create_special_files(dir: &Path) -> Vec<std::path::PathBuf> {
     let names = ["pipe", "socket", "link", "device", "file"].map(|name| dir.join(name));
     let [pipe, socket, link, device, file] = &names;
     let node = |path: &Path, kind, number| {
@@ -111,17 +111,17 @@ fn what_has_no_name_any_more_can_be_looked_at_until_it_is_closed() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("nameless");
+    let mut place = MountedPool::create("nameless");
     for _ in 0..2 {
         for is_replaced in [false, true] {
-            let all = make_all(&place.dir());
+            let all = create_special_files(&place.mountpoint());
             let pipe = File::options().read(true).write(true).open(&all[0]).unwrap();
-            let open: Vec<_> = all.iter().map(|path| looked_at(path)).collect();
+            let open: Vec<_> = all.iter().map(|path| open_path(path)).collect();
             let before: Vec<_> = open.iter().map(|file| file.metadata().unwrap()).collect();
             for path in &all {
                 if is_replaced {
-                    fs::write(place.dir().join("other"), b"other").unwrap();
-                    fs::rename(place.dir().join("other"), path).unwrap();
+                    fs::write(place.mountpoint().join("other"), b"other").unwrap();
+                    fs::rename(place.mountpoint().join("other"), path).unwrap();
                 }
                 fs::remove_file(path).unwrap();
             }
@@ -142,9 +142,9 @@ fn what_has_no_name_any_more_can_be_looked_at_until_it_is_closed() {
             let now = pipe.metadata().unwrap();
             assert!(now.file_type().is_fifo() && now.mode() & 0o7777 == 0o600 && now.nlink() == 0);
         }
-        place = place.again();
+        place = place.remount();
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn what_was_replaced_is_freed_when_nobody_looks_any_more() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("freed");
+    let mut place = MountedPool::create("freed");
     for _ in 0..2 {
-        let [large, other] = ["large", "other"].map(|name| place.dir().join(name));
-        let free = || rustix::fs::statvfs(place.dir()).unwrap().f_bavail;
+        let [large, other] = ["large", "other"].map(|name| place.mountpoint().join(name));
+        let free = || rustix::fs::statvfs(place.mountpoint()).unwrap().f_bavail;
         let mut noise = 1_u64;
         let bytes = std::iter::repeat_with(|| {
             noise = noise.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -163,22 +163,22 @@ fn what_was_replaced_is_freed_when_nobody_looks_any_more() {
         });
         fs::write(&large, bytes.take(16 << 20).collect::<Vec<_>>()).unwrap();
         fs::write(&other, b"").unwrap();
-        place.held.sync().unwrap();
+        place.pool.sync().unwrap();
         let before = free();
-        let open = looked_at(&large);
+        let open = open_path(&large);
         fs::rename(&other, &large).unwrap();
-        place.held.sync().unwrap();
+        place.pool.sync().unwrap();
         assert!(free() < before + (8 << 10), "it is kept");
         drop(open);
         let is_freed = (0..400).any(|_| {
             std::thread::sleep(Duration::from_millis(25));
-            place.held.sync().unwrap();
+            place.pool.sync().unwrap();
             free() > before + (16 << 10)
         });
         assert!(is_freed, "{before} {}", free());
-        place = place.again();
+        place = place.remount();
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn a_file_that_is_replaced_is_there_all_the_time() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("atomic");
+    let mut place = MountedPool::create("atomic");
     for _ in 0..2 {
-        let [file, new] = ["file", "new"].map(|name| place.dir().join(name));
+        let [file, new] = ["file", "new"].map(|name| place.mountpoint().join(name));
         fs::write(&file, b"0").unwrap();
         let ends = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -215,7 +215,7 @@ fn a_file_that_is_replaced_is_there_all_the_time() {
                 assert_eq!(each.join().unwrap(), Ok(()));
             }
         });
-        place = place.again();
+        place = place.remount();
     }
-    place.end();
+    place.export_and_verify();
 }

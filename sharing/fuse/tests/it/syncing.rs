@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use device::Device;
 use engine::pool::{NewPool, NewVdev, Pool, Purpose, Shape};
-use fuse::{LiveOptions, Mounted};
+use fuse::{MountHandle, MountOptions};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
 
 use crate::client::{self, Client};
 use crate::mapping::Mapping;
-use crate::mounted::can_mount;
-use crate::place::world;
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::environment;
 
 const POOL: &str = "synced";
 /// No txg is written unless somebody asks for it.
@@ -30,7 +30,7 @@ struct Place {
     folder: PathBuf,
     storm: Storm,
     held: Pool,
-    mounted: Mounted,
+    mounted: MountHandle,
     stop: Arc<AtomicBool>,
     writer: Option<std::thread::JoinHandle<()>>,
 }
@@ -42,12 +42,12 @@ impl Place {
         let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
         let (name, pool, properties) = (name.to_owned(), POOL.to_owned(), Vec::new());
         let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
-        let held = engine::pool::create_on_devices(&new, &storm.devices(), &world()).unwrap();
+        let held = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = FileSystem::open(&held, POOL, now).unwrap();
         let folder = fixtures::scratch(&format!("syncing-{name}"));
         let dir = folder.join("mnt");
-        let (mounted, _) = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
+        let (mounted, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
         let (stop, pool) = (Arc::new(AtomicBool::new(false)), held.clone());
         let ends = Arc::clone(&stop);
         let writer = std::thread::spawn(move || drop(pool.run_txg_sync(NEVER, &ends)));
@@ -132,7 +132,7 @@ fn after_cut(storm: &Storm, names: &[&str]) -> Vec<Vec<u8>> {
     let journal = storm.journal();
     let found = journal.cut(journal.len(), 0).into_iter();
     let devices: Vec<Arc<dyn Device>> = found.map(|one| Arc::new(one) as Arc<dyn Device>).collect();
-    let held = engine::pool::import_devices(&devices, POOL, &world()).unwrap();
+    let held = engine::pool::import_devices(&devices, POOL, &environment()).unwrap();
     let live = held.filesystem(POOL).unwrap();
     let read = |name: &&str| {
         let Some(file) = live.reader().find(name.as_bytes()).unwrap() else { return Vec::new() };

@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FallocateFlags;
 
-use crate::mounted::can_mount;
-use crate::place::Place;
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::MountedPool;
 
 /// Makes the volume tank/disk.
-fn make_volume(place: &Place) {
+fn create_volume(place: &MountedPool) {
     let new = engine::pool::NewDataset { name: "tank/disk".to_owned(), properties: Vec::new() };
-    place.held.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
+    place.pool.create_volume(&new, 8 << 20, 16 << 10, true).unwrap();
 }
 
 /// Destroys what nobody has open: that it was closed the kernel tells a little later.
-fn destroy(place: &Place, names: &[&str]) {
+fn destroy_datasets(place: &MountedPool, names: &[&str]) {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let last = Instant::now() + Duration::from_secs(10);
-    while place.held.is_any_volume_held(&names).unwrap() {
+    while place.pool.is_any_volume_held(&names).unwrap() {
         assert!(Instant::now() < last, "{names:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    place.held.destroy_all(&names, false).unwrap();
+    place.pool.destroy_all(&names, false).unwrap();
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn volumes_are_files_that_can_be_written() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("volumes");
-    assert!(!place.dir().join(".zfs/volume").exists(), "there is none");
-    make_volume(&place);
-    let path = place.dir().join(".zfs/volume/disk");
-    let listed = fs::read_dir(place.dir().join(".zfs/volume")).unwrap();
+    let place = MountedPool::create("volumes");
+    assert!(!place.mountpoint().join(".zfs/volume").exists(), "there is none");
+    create_volume(&place);
+    let path = place.mountpoint().join(".zfs/volume/disk");
+    let listed = fs::read_dir(place.mountpoint().join(".zfs/volume")).unwrap();
     let names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["disk"]);
     assert_eq!(fs::metadata(&path).unwrap().len(), 8 << 20);
@@ -63,14 +63,14 @@ fn volumes_are_files_that_can_be_written() {
     let differs = read.iter().zip(&image).position(|(read, wanted)| read != wanted);
     assert_eq!((read.len(), differs), (image.len(), None));
 
-    let place = place.again();
-    let path = place.dir().join(".zfs/volume/disk");
+    let place = place.remount();
+    let path = place.mountpoint().join(".zfs/volume/disk");
     let read = fs::read(&path).unwrap();
     let differs = read.iter().zip(&image).position(|(read, wanted)| read != wanted);
     assert_eq!((read.len(), differs), (image.len(), None), "after the pool was taken over");
-    destroy(&place, &["tank/disk"]);
+    destroy_datasets(&place, &["tank/disk"]);
     assert!(File::open(&path).is_err());
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn a_volume_that_became_another_is_read_anew() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("volume-anew");
-    make_volume(&place);
-    let path = place.dir().join(".zfs/volume/disk");
+    let place = MountedPool::create("volume-anew");
+    create_volume(&place);
+    let path = place.mountpoint().join(".zfs/volume/disk");
     let write = |bytes: &[u8]| {
         let volume = File::options().read(true).write(true).open(&path).unwrap();
         volume.write_all_at(bytes, 0).unwrap();
@@ -88,15 +88,15 @@ fn a_volume_that_became_another_is_read_anew() {
     };
     let begin = || fs::read(&path).unwrap()[..5].to_vec();
     write(b"first");
-    place.held.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
+    place.pool.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
     write(b"other");
     assert_eq!(begin(), b"other");
-    place.held.rollback_dataset("tank/disk").unwrap();
+    place.pool.rollback_dataset("tank/disk").unwrap();
     assert_eq!(begin(), b"first");
-    destroy(&place, &["tank/disk@one", "tank/disk"]);
-    make_volume(&place);
+    destroy_datasets(&place, &["tank/disk@one", "tank/disk"]);
+    create_volume(&place);
     assert_eq!(begin(), [0; 5]);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn who_has_a_volume_open_that_is_called_otherwise_has_no_other() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("volume-open");
-    make_volume(&place);
-    let path = place.dir().join(".zfs/volume/disk");
+    let place = MountedPool::create("volume-open");
+    create_volume(&place);
+    let path = place.mountpoint().join(".zfs/volume/disk");
     let at = |volume: &File, megabyte: u64| {
         let mut bytes = [0; 5];
         volume.read_exact_at(&mut bytes, megabyte << 20).map(|()| bytes)
@@ -118,19 +118,19 @@ fn who_has_a_volume_open_that_is_called_otherwise_has_no_other() {
         (0..8).for_each(|megabyte| volume.write_all_at(bytes, megabyte << 20).unwrap());
     };
     fill(b"first");
-    place.held.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
+    place.pool.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
     fill(b"other");
     // a volume that was taken back is the same
-    place.held.rollback_dataset("tank/disk").unwrap();
+    place.pool.rollback_dataset("tank/disk").unwrap();
     assert_eq!(&at(&open, 1).unwrap(), b"first");
     open.write_all_at(b"again", 2 << 20).unwrap();
     assert_eq!(&at(&File::open(&path).unwrap(), 2).unwrap(), b"again");
-    place.held.rename_dataset("tank/disk", "tank/former", false).unwrap();
-    make_volume(&place);
+    place.pool.rename_dataset("tank/disk", "tank/former", false).unwrap();
+    create_volume(&place);
     assert!(at(&open, 3).is_err() && open.write_all_at(b"wrong", 4 << 20).is_err());
     assert_eq!(at(&File::open(&path).unwrap(), 4).unwrap(), [0; 5]);
     drop(open);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -138,21 +138,21 @@ fn a_volume_that_somebody_has_open_is_not_destroyed() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("volume-busy");
-    make_volume(&place);
-    let path = place.dir().join(".zfs/volume/disk");
+    let place = MountedPool::create("volume-busy");
+    create_volume(&place);
+    let path = place.mountpoint().join(".zfs/volume/disk");
     let open = File::options().read(true).write(true).open(&path).unwrap();
-    place.held.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
+    place.pool.create_snapshots(&["tank/disk@one".to_owned()]).unwrap();
     let both = ["tank/disk@one", "tank/disk"].map(str::to_owned);
-    let why = place.held.destroy_all(&both, false).unwrap_err().to_string();
+    let why = place.pool.destroy_all(&both, false).unwrap_err().to_string();
     assert!(why.contains("busy"), "{why}");
     // it may be taken back, and stays open
-    place.held.rollback_dataset("tank/disk").unwrap();
+    place.pool.rollback_dataset("tank/disk").unwrap();
     open.write_all_at(b"again", 0).unwrap();
-    let why = place.held.destroy_all(&both, false).unwrap_err().to_string();
+    let why = place.pool.destroy_all(&both, false).unwrap_err().to_string();
     assert!(why.contains("busy"), "{why}");
     drop(open);
-    destroy(&place, &["tank/disk@one", "tank/disk"]);
+    destroy_datasets(&place, &["tank/disk@one", "tank/disk"]);
     assert!(File::open(&path).is_err());
-    place.end();
+    place.export_and_verify();
 }

@@ -15,79 +15,82 @@ use vfs::{Attributes, FileType, Time, UnlinkedHold};
 
 /// So many are known at a time, then those that went first are forgotten: the kernel soon tells of
 /// those that nobody uses.
-const MOST: usize = 1 << 14;
+const MAX_UNLINKED: usize = 1 << 14;
 
 /// Those that went.
 #[derive(Default)]
-pub(super) struct Removed(Mutex<Table>);
+pub(super) struct UnlinkedInodes(Mutex<UnlinkedTable>);
 
 #[derive(Default)]
-struct Table {
-    gone: HashMap<u64, Gone>,
+struct UnlinkedTable {
+    entries: HashMap<u64, UnlinkedInode>,
     /// Their numbers, in the order in which they went.
     order: BTreeMap<u64, u64>,
-    next: u64,
+    next_sequence: u64,
 }
 
-struct Gone {
-    like: Attributes,
-    place: u64,
-    _kept: Option<UnlinkedHold>,
+struct UnlinkedInode {
+    attributes: Attributes,
+    sequence: u64,
+    _hold: Option<UnlinkedHold>,
 }
 
-impl Removed {
+impl UnlinkedInodes {
     /// One went at that time.
-    pub(super) fn add(&self, before: Attributes, kept: Option<UnlinkedHold>, now: Time) {
+    pub(super) fn insert(&self, before: Attributes, kept: Option<UnlinkedHold>, now: Time) {
         // of a directory nothing is left in it
         let size = if before.kind == FileType::Directory { 0 } else { before.size };
         let like = Attributes { nlink: 0, size, ctime: now, ..before };
         let freed = {
             let mut table = self.0.lock();
-            let place = table.next;
-            table.next = place.saturating_add(1);
-            let other = table.take(before.ino);
-            table.gone.insert(before.ino, Gone { like, place, _kept: kept });
+            let place = table.next_sequence;
+            table.next_sequence = place.saturating_add(1);
+            let other = table.remove(before.ino);
+            table.entries.insert(
+                before.ino,
+                UnlinkedInode { attributes: like, sequence: place, _hold: kept },
+            );
             table.order.insert(place, before.ino);
             let first = table.order.first_key_value().map(|(_, number)| *number);
-            let first = first.filter(|_| table.order.len() > MOST);
-            (other, first.and_then(|first| table.take(first)))
+            let first = first.filter(|_| table.order.len() > MAX_UNLINKED);
+            (other, first.and_then(|first| table.remove(first)))
         };
         // to free files takes its time
         drop(freed);
     }
 
     /// The kernel does not know a number any more.
-    pub(super) fn forget(&self, number: u64) {
-        let gone = self.0.lock().take(number);
+    pub(super) fn remove(&self, number: u64) {
+        let gone = self.0.lock().remove(number);
         drop(gone);
     }
 
     /// All; gives the numbers of the directories, which are as good as never known.
-    pub(super) fn take(&self) -> Vec<u64> {
-        let all = std::mem::take(&mut *self.0.lock()).gone;
-        let dirs = all.values().filter(|gone| gone.like.kind == FileType::Directory);
-        dirs.map(|gone| gone.like.ino).collect()
+    pub(super) fn drain(&self) -> Vec<u64> {
+        let all = std::mem::take(&mut *self.0.lock()).entries;
+        let dirs = all.values().filter(|gone| gone.attributes.kind == FileType::Directory);
+        dirs.map(|gone| gone.attributes.ino).collect()
     }
 
-    pub(super) fn find(&self, number: u64) -> Option<Attributes> {
-        self.0.lock().gone.get(&number).map(|gone| gone.like)
+    pub(super) fn get(&self, number: u64) -> Option<Attributes> {
+        self.0.lock().entries.get(&number).map(|gone| gone.attributes)
     }
 }
 
-impl Table {
-    fn take(&mut self, number: u64) -> Option<Gone> {
-        let gone = self.gone.remove(&number)?;
-        self.order.remove(&gone.place);
+impl UnlinkedTable {
+    fn remove(&mut self, number: u64) -> Option<UnlinkedInode> {
+        let gone = self.entries.remove(&number)?;
+        self.order.remove(&gone.sequence);
         Some(gone)
     }
 }
 
 /// Those that are there again, and how often they were.
 #[derive(Default)]
-pub(super) struct Revived(RwLock<HashMap<u64, u64>>);
+pub(super) struct RestoredDirs(RwLock<HashMap<u64, u64>>);
 
-impl Revived {
-    pub(super) fn add(&self, numbers: impl Iterator<Item = u64>) {
+impl RestoredDirs {
+    pub(super) fn increment(&self, numbers: impl Iterator<Item = u64>) {
         let mut all = self.0.write();
         numbers.for_each(|number| *all.entry(number).or_default() += 1);
     }
@@ -103,9 +106,9 @@ impl Revived {
 mod tests {
     use vfs::{Attributes, FileType, Time};
 
-    use super::{MOST, Removed};
+    use super::{MAX_UNLINKED, UnlinkedInodes};
 
-    fn like(number: u64, kind: FileType) -> Attributes {
+    fn sample_attributes(number: u64, kind: FileType) -> Attributes {
         let none = Time::default();
         Attributes {
             ino: number,
@@ -130,23 +133,23 @@ mod tests {
 
     #[test]
     fn those_that_went_are_known_until_they_are_forgotten_or_too_many() {
-        let (removed, now) = (Removed::default(), Time { seconds: 5, nanoseconds: 0 });
+        let (removed, now) = (UnlinkedInodes::default(), Time { seconds: 5, nanoseconds: 0 });
         for number in 0..10 {
-            removed.add(like(number, FileType::Fifo), None, now);
+            removed.insert(sample_attributes(number, FileType::Fifo), None, now);
         }
-        let found = removed.find(3).unwrap();
+        let found = removed.get(3).unwrap();
         assert_eq!((found.nlink, found.size, found.ctime), (0, 7, now));
-        removed.forget(3);
-        assert!(removed.find(3).is_none());
+        removed.remove(3);
+        assert!(removed.get(3).is_none());
         // again, so that it is one of the last
-        removed.add(like(4, FileType::Fifo), None, now);
-        let most = u64::try_from(MOST).unwrap();
+        removed.insert(sample_attributes(4, FileType::Fifo), None, now);
+        let most = u64::try_from(MAX_UNLINKED).unwrap();
         for number in 100..100 + most - 1 {
-            removed.add(like(number, FileType::Directory), None, now);
+            removed.insert(sample_attributes(number, FileType::Directory), None, now);
         }
-        assert!([0, 5, 9].iter().all(|number| removed.find(*number).is_none()));
-        assert!(removed.find(4).is_some() && removed.find(100).unwrap().size == 0);
-        assert_eq!(removed.take().len(), MOST - 1, "only directories");
-        assert!(removed.find(100).is_none());
+        assert!([0, 5, 9].iter().all(|number| removed.get(*number).is_none()));
+        assert!(removed.get(4).is_some() && removed.get(100).unwrap().size == 0);
+        assert_eq!(removed.drain().len(), MAX_UNLINKED - 1, "only directories");
+        assert!(removed.get(100).is_none());
     }
 }

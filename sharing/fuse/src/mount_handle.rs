@@ -18,71 +18,71 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::mount::{LiveOptions, remount};
+use crate::mount::{MountOptions, remount};
 
 /// Where the kernel shows the connections of what is mounted, a folder for each.
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+const FUSE_CONNECTIONS_PATH: &str = "/sys/fs/fuse/connections";
 
 /// Where the kernel tells what is mounted where, a line each, of which the third word is the device.
-const MOUNTS: &str = "/proc/self/mountinfo";
+const MOUNTINFO_PATH: &str = "/proc/self/mountinfo";
 
 /// How long to wait for the end of what somebody else unmounted.
-const ENDING: Duration = Duration::from_secs(1);
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the answers that are under way may take once a tree is unmounted.
-const LAST_ANSWERS: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often it is tried to unmount what is in use. A program that somebody here has just started
 /// has all our files open for a moment.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(40);
+const UNMOUNT_RETRIES: u32 = 5;
+const UNMOUNT_RETRY_DELAY: Duration = Duration::from_millis(40);
 
 /// What the kernel has mounted at a moment, as far as it tells.
 pub struct MountTable(Option<HashSet<String>>);
 
 impl MountTable {
     /// Now.
-    pub fn now() -> Self {
+    pub fn current() -> Self {
         let device = |line: &str| line.split(' ').nth(2).map(str::to_owned);
         let all =
             |lines: Vec<u8>| String::from_utf8_lossy(&lines).lines().filter_map(device).collect();
-        Self(fs::read(MOUNTS).ok().map(all))
+        Self(fs::read(MOUNTINFO_PATH).ok().map(all))
     }
 
-    fn has(&self, device: &str) -> bool {
+    fn contains(&self, device: &str) -> bool {
         self.0.as_ref().is_none_or(|devices| devices.contains(device))
     }
 }
 
 /// A mounted tree. It is unmounted by force when this is dropped.
-pub struct Mounted {
+pub struct MountHandle {
     dir: PathBuf,
     /// What the kernel calls it: `0:42`.
-    device: Option<String>,
+    device_id: Option<String>,
     /// Where the kernel takes the word that nobody answers any more.
-    abort: Option<PathBuf>,
-    ended: Receiver<io::Result<()>>,
+    abort_path: Option<PathBuf>,
+    session_end: Receiver<io::Result<()>>,
     has_ended: bool,
 }
 
-impl Mounted {
-    pub(crate) fn new(dir: &Path, ended: Receiver<io::Result<()>>) -> Self {
+impl MountHandle {
+    pub(crate) fn new(dir: &Path, session_end: Receiver<io::Result<()>>) -> Self {
         let found = fs::metadata(dir).ok().map(|found| found.dev());
-        let device =
+        let device_id =
             found.map(|dev| format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
         let number = found.map(connection_number);
-        let abort =
-            number.map(|number| Path::new(CONNECTIONS).join(number.to_string()).join("abort"));
+        let abort_path = number
+            .map(|number| Path::new(FUSE_CONNECTIONS_PATH).join(number.to_string()).join("abort"));
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        Self { dir, device, abort, ended, has_ended: false }
+        Self { dir, device_id, abort_path, session_end, has_ended: false }
     }
 
     /// Waits until it is unmounted, by whomever, but not longer than `time`; none: not yet.
-    pub fn wait(&mut self, time: Duration) -> Option<io::Result<()>> {
+    pub fn wait_for_unmount(&mut self, time: Duration) -> Option<io::Result<()>> {
         if self.has_ended {
             return Some(Ok(()));
         }
-        let end = match self.ended.recv_timeout(time) {
+        let end = match self.session_end.recv_timeout(time) {
             Ok(end) => end,
             Err(RecvTimeoutError::Timeout) => return None,
             Err(RecvTimeoutError::Disconnected) => Ok(()),
@@ -94,12 +94,13 @@ impl Mounted {
     /// Whether it is mounted. What somebody just unmounted may still be ending: that is waited for.
     /// One that was detached while programs are in it is at no folder, and they are answered on.
     pub fn is_mounted(&mut self, table: &MountTable) -> bool {
-        let is_somewhere = self.device.as_ref().is_none_or(|device| table.has(device));
-        self.wait(if is_somewhere { Duration::ZERO } else { ENDING }).is_none()
+        let is_somewhere = self.device_id.as_ref().is_none_or(|device| table.contains(device));
+        self.wait_for_unmount(if is_somewhere { Duration::ZERO } else { SESSION_END_TIMEOUT })
+            .is_none()
     }
 
     /// Changes what may be done in it, whoever is in it; gives whether it could be: only root may.
-    pub fn change(&self, options: &LiveOptions) -> bool {
+    pub fn set_options(&self, options: &MountOptions) -> bool {
         self.is_on_top() && remount(&self.dir, options).is_ok()
     }
 
@@ -110,26 +111,26 @@ impl Mounted {
         let shown = rustix::fs::statx(CWD, &self.dir, flags, StatxFlags::empty()).ok();
         let shown = shown.map(|shown| format!("{}:{}", shown.stx_dev_major, shown.stx_dev_minor));
         // who cannot be told apart is taken for it
-        shown.is_none() || self.device.is_none() || shown == self.device
+        shown.is_none() || self.device_id.is_none() || shown == self.device_id
     }
 
     /// Unmounts it if nobody is in it, and nothing else is mounted over it; gives whether it is unmounted. Then all questions are
     /// answered, and what they changed is with the pool.
     pub fn try_unmount(&mut self) -> bool {
-        if !self.is_mounted(&MountTable::now()) {
+        if !self.is_mounted(&MountTable::current()) {
             return true;
         }
         if !self.is_on_top() {
             return false;
         }
-        let is_done = (0..TRIES).any(|tried| {
+        let is_done = (0..UNMOUNT_RETRIES).any(|tried| {
             if tried > 0 {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(UNMOUNT_RETRY_DELAY);
             }
-            take_away(&self.dir, UnmountFlags::empty())
+            unmount_dir(&self.dir, UnmountFlags::empty())
         });
         if is_done {
-            let _ = self.wait(LAST_ANSWERS);
+            let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
         }
         is_done
     }
@@ -140,21 +141,21 @@ impl Mounted {
             return true;
         }
         if self.is_on_top() {
-            flush(&self.dir);
+            sync_filesystem(&self.dir);
             // if this fails, it is not mounted any more
-            take_away(&self.dir, UnmountFlags::DETACH);
+            unmount_dir(&self.dir, UnmountFlags::DETACH);
         }
-        if self.abort() {
-            let _ = self.wait(LAST_ANSWERS);
+        if self.abort_connection() {
+            let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
         }
         false
     }
 
     /// Tells the kernel that nobody answers any more. Where it cannot be told, those who are in it
     /// are answered until they leave.
-    fn abort(&self) -> bool {
-        let Some(abort) = &self.abort else { return false };
-        fs::write(abort, "1").is_ok() || (show_connections() && fs::write(abort, "1").is_ok())
+    fn abort_connection(&self) -> bool {
+        let Some(abort) = &self.abort_path else { return false };
+        fs::write(abort, "1").is_ok() || (mount_fusectl() && fs::write(abort, "1").is_ok())
     }
 }
 
@@ -164,19 +165,19 @@ fn connection_number(device: u64) -> u64 {
 }
 
 /// Has the kernel show the connections, as the init programs of most systems do.
-fn show_connections() -> bool {
+fn mount_fusectl() -> bool {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount("fusectl", CONNECTIONS, "fusectl", flags, None).is_ok()
+    rustix::mount::mount("fusectl", FUSE_CONNECTIONS_PATH, "fusectl", flags, None).is_ok()
 }
 
-impl Drop for Mounted {
+impl Drop for MountHandle {
     fn drop(&mut self) {
         self.unmount();
     }
 }
 
 /// Has the kernel hand over what was written and it still keeps.
-fn flush(dir: &Path) {
+fn sync_filesystem(dir: &Path) {
     let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     without_descriptors(|| {
         if let Ok(dir) = rustix::fs::open(dir, folder, Mode::empty()) {
@@ -186,7 +187,7 @@ fn flush(dir: &Path) {
     });
 }
 
-fn take_away(dir: &Path, flags: UnmountFlags) -> bool {
+fn unmount_dir(dir: &Path, flags: UnmountFlags) -> bool {
     // the kernel may wait for the server's last answer, which is this process
     match without_descriptors(|| rustix::mount::unmount(dir, flags)) {
         Ok(()) => true,
@@ -202,12 +203,12 @@ fn take_away(dir: &Path, flags: UnmountFlags) -> bool {
 }
 
 /// Takes away what a program left mounted on a folder when it was killed.
-pub fn take_away_dead(dir: &Path) {
+pub fn unmount_dead(dir: &Path) {
     // the kernel still knows a dead folder's attributes; only a file system's own figures are
     // always asked for, and who asks in the moment of its death is told so in another word
     let is_dead = |why: Errno| matches!(why, Errno::NOTCONN | Errno::CONNABORTED);
     while rustix::fs::statfs(dir).is_err_and(is_dead) {
-        if !take_away(dir, UnmountFlags::DETACH) {
+        if !unmount_dir(dir, UnmountFlags::DETACH) {
             // who mounts over it says why it cannot be
             return;
         }

@@ -10,15 +10,15 @@ use fusedev::{
 use rustix::io::Errno;
 use vfs::Error;
 
-use super::{LiveServer, SHORT, is_writing};
-use crate::convert::{attributes, kind_bits, told};
+use super::{FileSystemServer, SHORT_TIMEOUT, is_write_open};
+use crate::convert::{file_type_bits, map_errno, to_attr};
 use crate::ioctl;
-use crate::server::{SEEK_DATA, SEEK_HOLE, names, xattr};
+use crate::tree_server::{SEEK_DATA, SEEK_HOLE, encode_xattr_names, xattr_reply};
 
-impl RequestHandler for LiveServer {
+impl RequestHandler for FileSystemServer {
     fn wanted_flags(&self, offered: InitFlags) -> InitFlags {
         // kernels that know of this forget what they keep of a range that is written directly
-        self.direct.store(offered.contains(InitFlags::DIRECT_IO_ALLOW_MMAP), Relaxed);
+        self.has_direct_io_mmap.store(offered.contains(InitFlags::DIRECT_IO_ALLOW_MMAP), Relaxed);
         let mut wishes = InitFlags::union_all(&[
             InitFlags::DONT_MASK,
             InitFlags::EXPORT_SUPPORT,
@@ -31,7 +31,7 @@ impl RequestHandler for LiveServer {
             InitFlags::DIRECT_IO_ALLOW_MMAP,
             InitFlags::IOCTL_DIR,
         ]);
-        if self.live.has_posix_acls() {
+        if self.fs.has_posix_acls() {
             wishes = wishes.union(InitFlags::POSIX_ACL);
         }
         wishes
@@ -43,28 +43,28 @@ impl RequestHandler for LiveServer {
         ask: Request<'_>,
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
-        let _open = self.gate.read();
-        match self.answered(asker, ask, out) {
+        let _open = self.rollback_gate.read();
+        match self.dispatch(asker, ask, out) {
             // the kernel may have had its number from a name that is another's by now: told so, it
             // looks the name up anew
-            Err(Errno::NOENT) if !is_about_name(&ask) => Err(Errno::STALE),
+            Err(Errno::NOENT) if !is_name_request(&ask) => Err(Errno::STALE),
             answer => answer,
         }
     }
 
     fn forget(&self, node: u64) {
-        let _open = self.gate.read();
-        self.removed.forget(self.number(node));
+        let _open = self.rollback_gate.read();
+        self.unlinked.remove(self.to_ino(node));
     }
 
     fn destroy(&self) {
         // while the pool is still there to free them
-        self.removed.take();
+        self.unlinked.drain();
     }
 }
 
 /// Whether what is not there may be a name rather than the node itself.
-fn is_about_name(ask: &Request<'_>) -> bool {
+fn is_name_request(ask: &Request<'_>) -> bool {
     matches!(
         ask,
         Request::Lookup { .. }
@@ -80,70 +80,72 @@ fn is_about_name(ask: &Request<'_>) -> bool {
     )
 }
 
-impl LiveServer {
-    fn answered(
+impl FileSystemServer {
+    fn dispatch(
         &self,
         asker: &RequestContext<'_>,
         ask: Request<'_>,
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
-        let node = self.number(asker.nodeid);
+        let node = self.to_ino(asker.nodeid);
         match ask {
             Request::Read { handle, offset, size } => self.read(handle, offset, size, out),
             Request::Write { .. } => self.write(asker, ask),
-            Request::Readdir { handle, offset, size } => self.list(handle, offset, size),
-            Request::Readdirplus { handle, offset, size } => self.list_with(handle, offset, size),
-            Request::Lseek { handle, offset, whence } => self.seek(handle, offset, whence),
+            Request::Readdir { handle, offset, size } => self.readdir(handle, offset, size),
+            Request::Readdirplus { handle, offset, size } => self.readdirplus(handle, offset, size),
+            Request::Lseek { handle, offset, whence } => self.lseek(handle, offset, whence),
             Request::Syncfs => self.sync(asker),
-            Request::Getxattr { name, size } => xattr(told(self.live.xattr(node, name))?, size),
-            Request::Listxattr { size } => {
-                let found = names(&told(self.live.xattr_names(node))?, asker.uid);
-                xattr(Some(found), size)
+            Request::Getxattr { name, size } => {
+                xattr_reply(map_errno(self.fs.xattr(node, name))?, size)
             }
-            _ => match told(self.looked(node, ask))? {
+            Request::Listxattr { size } => {
+                let found = encode_xattr_names(&map_errno(self.fs.xattr_names(node))?, asker.uid);
+                xattr_reply(Some(found), size)
+            }
+            _ => match map_errno(self.handle_read_request(node, ask))? {
                 Some(answer) => Ok(answer),
-                None => self.change(asker, node, ask),
+                None => self.handle_write_request(asker, node, ask),
             },
         }
     }
 
     /// Answers what changes nothing; none: something else was asked.
-    fn looked(&self, node: u64, ask: Request<'_>) -> Result<Option<Reply>, Error> {
+    fn handle_read_request(&self, node: u64, ask: Request<'_>) -> Result<Option<Reply>, Error> {
         Ok(Some(match ask {
-            Request::Lookup { name } => self.looked_up(node, name)?,
-            Request::Getattr => self.facts(&self.attributes(node)?),
+            Request::Lookup { name } => self.lookup(node, name)?,
+            Request::Getattr => self.attr_reply(&self.attributes(node)?),
             Request::Statx => {
                 let found = self.attributes(node)?;
-                Reply::statx(&attributes(&found), self.keeps(&found))
+                Reply::statx(&to_attr(&found), self.attr_timeout(&found))
             }
-            Request::Readlink => Reply::bytes(self.live.read_link(node)?),
+            Request::Readlink => Reply::bytes(self.fs.read_link(node)?),
             Request::Open { flags } => {
-                if is_writing(flags) {
-                    Self::may_open(&self.attributes(node)?, flags)?;
+                if is_write_open(flags) {
+                    Self::check_open_flags(&self.attributes(node)?, flags)?;
                 }
                 Reply::open(self.open_file(node, flags)?)
             }
             Request::Flush => Reply::empty(),
             Request::Release { handle } => {
-                self.files.remove(handle);
+                self.open_files.remove(handle);
                 Reply::empty()
             }
             Request::Opendir => {
-                let listing = match self.live.open_dir(node) {
-                    Err(Error::NotFound) if self.removed.find(node).is_some() => {
-                        self.live.open_removed_dir(node)
+                let listing = match self.fs.open_dir(node) {
+                    Err(Error::NotFound) if self.unlinked.get(node).is_some() => {
+                        self.fs.open_removed_dir(node)
                     }
                     listing => listing?,
                 };
-                Reply::open(OpenReply::new(self.listings.add(listing.into())))
+                Reply::open(OpenReply::new(self.open_dirs.insert(listing.into())))
             }
             Request::Releasedir { handle } => {
-                self.listings.remove(handle);
+                self.open_dirs.remove(handle);
                 Reply::empty()
             }
-            Request::Statfs => self.figures(),
+            Request::Statfs => self.statfs(),
             Request::Ioctl { command, output_size: room, .. } => {
-                return Ok(ioctl::told(&self.attributes(node)?, command, room));
+                return Ok(ioctl::handle_get_ioctl(&self.attributes(node)?, command, room));
             }
             _ => return Ok(None),
         }))
@@ -153,11 +155,11 @@ impl LiveServer {
     /// and it waits for all file systems of the machine: so a suspended pool gives an error at once, whatever
     /// its failmode is.
     fn sync(&self, asker: &RequestContext<'_>) -> Result<Reply, Errno> {
-        told(asker.run_blocking(|| self.live.sync())).map(|()| Reply::empty())
+        map_errno(asker.run_blocking(|| self.fs.sync())).map(|()| Reply::empty())
     }
 
-    fn figures(&self) -> Reply {
-        let room = self.live.space();
+    fn statfs(&self) -> Reply {
+        let room = self.fs.space();
         let free = room.available / 512;
         let all = free.saturating_add(room.referenced / 512);
         Reply::statfs(&Statfs {
@@ -168,7 +170,7 @@ impl LiveServer {
             free_files: free,
             fragment_size: 512,
             block_size: 128 << 10,
-            max_name_len: u32::try_from(self.live.max_name_len()).unwrap_or(u32::MAX),
+            max_name_len: u32::try_from(self.fs.max_name_len()).unwrap_or(u32::MAX),
         })
     }
 
@@ -179,54 +181,63 @@ impl LiveServer {
         size: u32,
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
-        let file = self.files.find(handle).ok_or(Errno::BADF)?;
+        let file = self.open_files.get(handle).ok_or(Errno::BADF)?;
         let length = usize::try_from(size.min(MAX_REQUEST_BYTES)).unwrap_or(0);
-        told(out.fill_with(length, |into| file.file.read(offset, into)))
+        map_errno(out.fill_with(length, |into| file.file.read(offset, into)))
     }
 
-    fn list(&self, handle: u64, offset: u64, size: u32) -> Result<Reply, Errno> {
-        let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
+    fn readdir(&self, handle: u64, offset: u64, size: u32) -> Result<Reply, Errno> {
+        let listing = self.open_dirs.get(handle).ok_or(Errno::BADF)?;
         let mut page = DirentBuffer::new(size);
         let listed = listing.visit_from(offset, &mut |item| {
-            page.add_dirent((item.ino, kind_bits(item.kind)), item.next_cookie, &item.name)
+            page.add_dirent((item.ino, file_type_bits(item.kind)), item.next_cookie, &item.name)
         });
-        told(listed)?;
+        map_errno(listed)?;
         Ok(page.into_reply())
     }
 
-    fn list_with(&self, handle: u64, offset: u64, size: u32) -> Result<Reply, Errno> {
-        let listing = self.listings.find(handle).ok_or(Errno::BADF)?;
+    fn readdirplus(&self, handle: u64, offset: u64, size: u32) -> Result<Reply, Errno> {
+        let listing = self.open_dirs.get(handle).ok_or(Errno::BADF)?;
         let mut page = DirentBuffer::new(size);
-        let most = if listing.is_stored_dir() { SHORT.min(self.names) } else { Duration::ZERO };
+        let most = if listing.is_stored_dir() {
+            SHORT_TIMEOUT.min(self.entry_timeout)
+        } else {
+            Duration::ZERO
+        };
         let listed = listing.visit_from(offset, &mut |item| {
             let Some(found) = listing.attributes(item) else {
                 return page.add_direntplus_uncached(
-                    (item.ino, kind_bits(item.kind)),
+                    (item.ino, file_type_bits(item.kind)),
                     item.next_cookie,
                     &item.name,
                 );
             };
-            let validity = CacheTimeouts { entry: most, attr: most.min(self.keeps(&found)) };
-            let how = (self.revived.generation(&found), validity);
-            page.add_direntplus(item.next_cookie, &item.name, &attributes(&found), how)
+            let validity = CacheTimeouts { entry: most, attr: most.min(self.attr_timeout(&found)) };
+            let how = (self.restored_dirs.generation(&found), validity);
+            page.add_direntplus(item.next_cookie, &item.name, &to_attr(&found), how)
         });
-        told(listed)?;
+        map_errno(listed)?;
         Ok(page.into_reply())
     }
 
-    fn seek(&self, handle: u64, offset: i64, whence: i32) -> Result<Reply, Errno> {
+    fn lseek(&self, handle: u64, offset: i64, whence: i32) -> Result<Reply, Errno> {
         if whence != SEEK_DATA && whence != SEEK_HOLE {
             return Err(Errno::INVAL);
         }
-        match told(self.sought(handle, offset, whence))? {
+        match map_errno(self.find_seek_offset(handle, offset, whence))? {
             Some(found) if i64::try_from(found).is_ok() => Ok(Reply::seek_offset(found)),
             Some(_) => Err(Errno::OVERFLOW),
             None => Err(Errno::NXIO),
         }
     }
 
-    fn sought(&self, handle: u64, offset: i64, whence: i32) -> Result<Option<u64>, Error> {
-        let file = &self.files.find(handle).ok_or(Error::NotFound)?.file;
+    fn find_seek_offset(
+        &self,
+        handle: u64,
+        offset: i64,
+        whence: i32,
+    ) -> Result<Option<u64>, Error> {
+        let file = &self.open_files.get(handle).ok_or(Error::NotFound)?.file;
         let Ok(from) = u64::try_from(offset) else { return Ok(None) };
         let size = file.size()?;
         if from >= size {

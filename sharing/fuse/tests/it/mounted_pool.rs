@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::pool::{Environment, Memory, NewPool, NewVdev, Pool, Purpose, Shape};
-use fuse::{Beside, LiveOptions, Mounted};
+use fuse::{MountHandle, MountOptions, RollbackHandle};
 use rustix::fs::{FallocateFlags, RenameFlags};
 use vfs::{FileSystem, Time};
 
 /// Numbers that look random and are the same every time.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct Random(pub(crate) u64);
 
-impl Dice {
-    pub(crate) fn roll(&mut self, below: u64) -> u64 {
+impl Random {
+    pub(crate) fn next_below(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) % below
     }
 }
 
-pub(crate) fn world() -> Environment {
+pub(crate) fn environment() -> Environment {
     let state = AtomicU64::new(0x9e37_79b9);
     Environment {
         random: Arc::new(move |bytes| {
@@ -43,19 +43,19 @@ pub(crate) fn world() -> Environment {
 }
 
 /// A pool that is mounted, and a folder beside it.
-pub(crate) struct Place {
-    folder: PathBuf,
-    pub(crate) held: Pool,
+pub(crate) struct MountedPool {
+    root: PathBuf,
+    pub(crate) pool: Pool,
     stop: Arc<AtomicBool>,
-    writing: Option<std::thread::JoinHandle<()>>,
-    pub(crate) mounted: Option<(Mounted, Beside)>,
-    without_rings: bool,
+    txg_thread: Option<std::thread::JoinHandle<()>>,
+    pub(crate) mount: Option<(MountHandle, RollbackHandle)>,
+    no_io_uring: bool,
 }
 
-impl Place {
-    fn over(folder: PathBuf, held: Pool, without_rings: bool) -> Self {
+impl MountedPool {
+    fn mount_pool(root: PathBuf, pool: Pool, no_io_uring: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, pool) = (Arc::clone(&stop), held.clone());
+        let (told, pool) = (Arc::clone(&stop), pool.clone());
         let writing = std::thread::spawn(move || {
             pool.run_txg_sync(Duration::from_millis(200), &told)
                 .expect("a pool that can be written");
@@ -65,17 +65,17 @@ impl Place {
             seconds: i64::try_from(seconds.fetch_add(1, Ordering::Relaxed)).unwrap_or(0),
             nanoseconds: 7,
         };
-        let live = FileSystem::open(&held, "tank", now).expect("a file system");
-        let dir = folder.join("mnt");
+        let live = FileSystem::open(&pool, "tank", now).expect("a file system");
+        let dir = root.join("mnt");
         let mounted = {
             let allow_other = rustix::process::geteuid().is_root();
-            let options = LiveOptions { without_rings, allow_other, ..LiveOptions::default() };
-            fuse::mount_live(&live, &dir, &options).expect("a mount")
+            let options = MountOptions { no_io_uring, allow_other, ..MountOptions::default() };
+            fuse::mount_filesystem(&live, &dir, &options).expect("a mount")
         };
-        Self { folder, held, stop, writing: Some(writing), mounted: Some(mounted), without_rings }
+        Self { root, pool, stop, txg_thread: Some(writing), mount: Some(mounted), no_io_uring }
     }
 
-    pub(crate) fn make(name: &str) -> Self {
+    pub(crate) fn create(name: &str) -> Self {
         let folder = fixtures::scratch(&format!("live-{name}"));
         let drives: Vec<PathBuf> =
             (0..3).map(|index| folder.join("drives").join(format!("d{index}.img"))).collect();
@@ -91,49 +91,49 @@ impl Place {
             properties: vec![("acltype".to_owned(), "posix".to_owned())],
             force: false,
         };
-        let held = engine::pool::create(&new, &world()).expect("a pool");
-        Self::over(folder, held, false)
+        let held = engine::pool::create(&new, &environment()).expect("a pool");
+        Self::mount_pool(folder, held, false)
     }
 
-    pub(crate) fn dir(&self) -> PathBuf {
-        self.folder.join("mnt")
+    pub(crate) fn mountpoint(&self) -> PathBuf {
+        self.root.join("mnt")
     }
 
-    pub(crate) fn model(&self) -> PathBuf {
-        self.folder.join("model")
+    pub(crate) fn model_dir(&self) -> PathBuf {
+        self.root.join("model")
     }
 
     /// A file for what programs say.
     pub(crate) fn output(&self) -> PathBuf {
-        self.folder.join("output")
+        self.root.join("output")
     }
 
-    fn leave(&mut self) {
-        let (mut mounted, beside) = self.mounted.take().expect("a mount");
+    fn export(&mut self) {
+        let (mut mounted, beside) = self.mount.take().expect("a mount");
         drop(beside);
         assert!(mounted.unmount(), "it is in use");
-        let end = mounted.wait(Duration::from_secs(20));
+        let end = mounted.wait_for_unmount(Duration::from_secs(20));
         assert!(matches!(end, Some(Ok(()))), "the session ended with {end:?}");
         self.stop.store(true, Ordering::Release);
-        self.held.sync().unwrap();
-        self.writing.take().unwrap().join().unwrap();
-        self.held.export().unwrap();
+        self.pool.sync().unwrap();
+        self.txg_thread.take().unwrap().join().unwrap();
+        self.pool.export().unwrap();
     }
 
     /// Mounted again, its questions coming the other way.
-    pub(crate) fn again(mut self) -> Self {
-        self.leave();
-        let without_rings = !self.without_rings;
-        let folder = self.folder.clone();
+    pub(crate) fn remount(mut self) -> Self {
+        self.export();
+        let without_rings = !self.no_io_uring;
+        let folder = self.root.clone();
         drop(self);
-        let held = engine::pool::import(&[folder.join("drives")], "tank", false, &world());
-        Self::over(folder, held.expect("a pool"), without_rings)
+        let held = engine::pool::import(&[folder.join("drives")], "tank", false, &environment());
+        Self::mount_pool(folder, held.expect("a pool"), without_rings)
     }
 
     /// Leaves the pool and has it examined.
-    pub(crate) fn end(mut self) {
-        self.leave();
-        let drives = self.folder.join("drives");
+    pub(crate) fn export_and_verify(mut self) {
+        self.export();
+        let drives = self.root.join("drives");
         drop(self);
         let search = engine::search(&[drives]);
         let pool = search.open("tank", &engine::OpenOptions::default()).expect("a pool");
@@ -152,7 +152,7 @@ impl Place {
 }
 
 /// What is seen of a tree: by path the kind and mode, links, size or target, content.
-pub(crate) fn seen(root: &Path) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
+pub(crate) fn read_tree(root: &Path) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
     let (mut all, mut dirs) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).unwrap() {
@@ -179,20 +179,20 @@ pub(crate) fn seen(root: &Path) -> BTreeMap<PathBuf, (u32, u64, Vec<u8>)> {
 }
 
 /// One step, done to one of the trees; whether it succeeded, and as what it failed.
-pub(crate) fn step(root: &Path, dice: &mut Dice) -> Option<i32> {
-    let name = |dice: &mut Dice| {
-        let dir = ["", "a", "b", "a/c"][usize::try_from(dice.roll(4)).unwrap()];
-        root.join(dir).join(format!("f{}", dice.roll(12)))
+pub(crate) fn apply_step(root: &Path, dice: &mut Random) -> Option<i32> {
+    let name = |dice: &mut Random| {
+        let dir = ["", "a", "b", "a/c"][usize::try_from(dice.next_below(4)).unwrap()];
+        root.join(dir).join(format!("f{}", dice.next_below(12)))
     };
     let (path, other) = (name(dice), name(dice));
-    let (offset, length) = (dice.roll(700_000), dice.roll(300_000));
+    let (offset, length) = (dice.next_below(700_000), dice.next_below(300_000));
     let bytes: Vec<u8> = {
-        let mut noise = Dice(offset ^ length);
+        let mut noise = Random(offset ^ length);
         let count = usize::try_from(length).unwrap();
-        (0..count).map(|_| noise.roll(256).to_le_bytes()[0]).collect()
+        (0..count).map(|_| noise.next_below(256).to_le_bytes()[0]).collect()
     };
     let open = || OpenOptions::new().read(true).write(true).open(&path);
-    let what = dice.roll(14);
+    let what = dice.next_below(14);
     let done: std::io::Result<()> = match what {
         0..=2 => OpenOptions::new()
             .create(true)

@@ -9,41 +9,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::pool::{NewPool, NewVdev, Pool, Purpose, Shape};
-use fuse::{LiveOptions, Mounted};
+use fuse::{MountHandle, MountOptions};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
 
-use crate::mounted::can_mount;
-use crate::place::world;
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::environment;
 
 /// More than there are threads that answer the kernel.
 const WRITERS: usize = 24;
 
-struct Place {
+struct FaultyMount {
     storm: Storm,
-    held: Pool,
+    pool: Pool,
     dir: PathBuf,
-    mounted: Mounted,
+    mount: MountHandle,
 }
 
-impl Place {
-    fn make(name: &str) -> Self {
+impl FaultyMount {
+    fn create(name: &str) -> Self {
         let storm = Storm::new(&[128 << 20]);
         let drives = vec![PathBuf::from("/disk")];
         let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
         let (name, properties) = (name.to_owned(), Vec::new());
         let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
-        let held = engine::pool::create_on_devices(&new, &storm.devices(), &world()).unwrap();
+        let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = FileSystem::open(&held, &name, now).unwrap();
+        let live = FileSystem::open(&pool, &name, now).unwrap();
         let dir = fixtures::scratch(&format!("standstill-{name}"));
-        let (mounted, _) = fuse::mount_live(&live, &dir, &LiveOptions::default()).unwrap();
-        Self { storm, held, dir, mounted }
+        let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
+        Self { storm, pool, dir, mount }
     }
 }
 
 /// Someone who writes a file, with fsync.
-fn writer(dir: &Path, name: &str) -> Child {
+fn spawn_writer(dir: &Path, name: &str) -> Child {
     let output = format!("of={}", dir.join(name).display());
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "bs=4096", "count=1", "conv=fsync", "status=none", &output]);
@@ -55,7 +55,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     if !can_mount() {
         return;
     }
-    let Place { storm, held, dir, mut mounted } = Place::make("waits");
+    let FaultyMount { storm, pool: held, dir, mount: mut mounted } = FaultyMount::create("waits");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
@@ -72,7 +72,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             held.sync().unwrap();
             storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
             let mut writers: Vec<Child> =
-                (0..WRITERS).map(|number| writer(&dir, &format!("d{number}/file"))).collect();
+                (0..WRITERS).map(|number| spawn_writer(&dir, &format!("d{number}/file"))).collect();
             while !held.is_suspended() {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -95,18 +95,18 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
 
             held.set_pool_property("failmode", "continue").unwrap();
             storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
-            assert!(!writer(&dir, "told").wait().unwrap().success());
+            assert!(!spawn_writer(&dir, "told").wait().unwrap().success());
             assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
             storm.disks()[0].mend();
             held.clear_errors(None).unwrap();
-            assert!(writer(&dir, "goes-on").wait().unwrap().success());
+            assert!(spawn_writer(&dir, "goes-on").wait().unwrap().success());
         });
         let result = std::panic::catch_unwind(work);
         stop.store(true, Ordering::Release);
         storm.disks()[0].mend();
         let _ = held.clear_errors(None);
         mounted.unmount();
-        mounted.wait(Duration::from_secs(20));
+        mounted.wait_for_unmount(Duration::from_secs(20));
         let left = held.close();
         if let Err(panic) = result {
             std::panic::resume_unwind(panic);
@@ -116,20 +116,20 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     drop(held);
     let devices: Vec<Arc<dyn device::Device>> =
         vec![Arc::new(storm.disks()[0].memory()) as Arc<dyn device::Device>];
-    let held = engine::pool::import_devices(&devices, "waits", &world()).unwrap();
+    let held = engine::pool::import_devices(&devices, "waits", &environment()).unwrap();
     let live = held.filesystem("waits").unwrap();
     assert!(live.reader().find(b"goes-on").unwrap().is_some());
 }
 
 /// What would fail if it were done twice.
-type Once = fn(&Path) -> std::io::Result<()>;
+type NonIdempotent = fn(&Path) -> std::io::Result<()>;
 
 #[test]
 fn what_was_done_when_the_drives_failed_is_not_done_again() {
     if !can_mount() {
         return;
     }
-    let all: [(&str, Once); 8] = [
+    let all: [(&str, NonIdempotent); 8] = [
         ("mkdir", |dir| fs::create_dir(dir.join("new"))),
         ("create", |dir| fs::File::create_new(dir.join("new")).map(drop)),
         ("symlink", |dir| std::os::unix::fs::symlink("file", dir.join("new"))),
@@ -142,7 +142,7 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
             Ok(rustix::fs::setxattr(dir.join("file"), "user.new", b"", flags)?)
         }),
     ];
-    let Place { storm, held, dir, mut mounted } = Place::make("once");
+    let FaultyMount { storm, pool: held, dir, mount: mut mounted } = FaultyMount::create("once");
     held.set_property("once", "sync", "always").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -174,7 +174,7 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
         storm.disks()[0].mend();
         let _ = held.clear_errors(None);
         mounted.unmount();
-        mounted.wait(Duration::from_secs(20));
+        mounted.wait_for_unmount(Duration::from_secs(20));
         let left = held.close();
         if let Err(panic) = result {
             std::panic::resume_unwind(panic);
@@ -188,7 +188,7 @@ fn what_stands_still_can_be_unmounted_by_force() {
     if !can_mount() {
         return;
     }
-    let Place { storm, held, dir, mut mounted } = Place::make("forced");
+    let FaultyMount { storm, pool: held, dir, mount: mut mounted } = FaultyMount::create("forced");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
@@ -197,7 +197,7 @@ fn what_stands_still_can_be_unmounted_by_force() {
         }
         held.sync().unwrap();
         storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
-        let mut waits = writer(&dir, "waits");
+        let mut waits = spawn_writer(&dir, "waits");
         while !held.is_suspended() {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -206,7 +206,7 @@ fn what_stands_still_can_be_unmounted_by_force() {
         let (sender, unmounted) = std::sync::mpsc::channel();
         let unmounts = scope.spawn(move || {
             let was_free = mounted.unmount();
-            let _ = sender.send((was_free, mounted.wait(Duration::ZERO).is_some()));
+            let _ = sender.send((was_free, mounted.wait_for_unmount(Duration::ZERO).is_some()));
         });
         let done = unmounted.recv_timeout(Duration::from_secs(20));
         let is_still = held.is_suspended();

@@ -8,26 +8,26 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fuse::TakenBack;
+use fuse::RollbackOutcome;
 use rustix::io::Errno;
 
-use crate::mounted::can_mount;
-use crate::place::{Dice, Place, seen, step};
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::{MountedPool, Random, apply_step, read_tree};
 
 /// All that is seen of a tree, with numbers and times.
-type All = BTreeMap<PathBuf, (u64, i64, i64, i64, i64, (u32, u64, Vec<u8>))>;
+type TreeState = BTreeMap<PathBuf, (u64, i64, i64, i64, i64, (u32, u64, Vec<u8>))>;
 
-fn all(root: &Path) -> All {
+fn read_tree_state(root: &Path) -> TreeState {
     let with_facts = |(path, seen)| {
         let found = fs::symlink_metadata(root.join(&path)).unwrap();
         let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
         let [a, b, c, d] = times;
         (path, (found.ino(), a, b, c, d, seen))
     };
-    seen(root).into_iter().map(with_facts).collect()
+    read_tree(root).into_iter().map(with_facts).collect()
 }
 
-fn assert_same(now: &All, was: &All) {
+fn assert_same(now: &TreeState, was: &TreeState) {
     assert!(now.keys().eq(was.keys()), "{:?}\n{:?}", now.keys(), was.keys());
     for (path, now) in now {
         assert!(*now == was[path], "{}: {:?}", path.display(), (now.0, now.5.0, now.5.1));
@@ -35,26 +35,26 @@ fn assert_same(now: &All, was: &All) {
 }
 
 /// Whether the kernel asks for attributes before it asks for more differs.
-fn assert_gone(why: &std::io::Error) {
+fn assert_stale(why: &std::io::Error) {
     let why = Errno::from_io_error(why);
     assert!(matches!(why, Some(Errno::STALE | Errno::NOENT)), "{why:?}");
 }
 
-fn snapshot(place: &Place, name: &str) {
-    place.held.create_snapshots_with(&[format!("tank@{name}")], &[]).unwrap();
+fn create_snapshot(place: &MountedPool, name: &str) {
+    place.pool.create_snapshots_with(&[format!("tank@{name}")], &[]).unwrap();
 }
 
-fn take_back(place: &Place, name: &str) {
-    let (_, beside) = place.mounted.as_ref().unwrap();
-    let work = || place.held.rollback_dataset("tank");
-    match beside.take_back(&format!("tank@{name}"), work) {
-        TakenBack::Done(Ok(()), None) => {}
+fn rollback(place: &MountedPool, name: &str) {
+    let (_, beside) = place.mount.as_ref().unwrap();
+    let work = || place.pool.rollback_dataset("tank");
+    match beside.rollback(&format!("tank@{name}"), work) {
+        RollbackOutcome::Done(Ok(()), None) => {}
         other => panic!("{other:?}"),
     }
 }
 
 /// What the snapshot has.
-fn make(dir: &Path) {
+fn create_files(dir: &Path) {
     let at = |name: &str| dir.join(name);
     for name in ["stays", "renamed", "emptied", "emptied/below"] {
         fs::create_dir_all(at(name)).unwrap();
@@ -68,7 +68,7 @@ fn make(dir: &Path) {
 }
 
 /// One of each kind of change.
-fn change(dir: &Path) {
+fn change_files(dir: &Path) {
     let at = |name: &str| dir.join(name);
     fs::write(at("changed"), "changed as it WAS").unwrap();
     OpenOptions::new().append(true).open(at("longer")).unwrap().write_all(b", and more").unwrap();
@@ -88,19 +88,19 @@ fn what_is_in_use_is_taken_back_to_a_snapshot() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("back");
+    let mut place = MountedPool::create("back");
     for way in 0..2 {
-        let dir = place.dir();
+        let dir = place.mountpoint();
         let at = |name: &str| dir.join(name);
-        make(&dir);
+        create_files(&dir);
         let _ = fs::remove_file(at("stays/more"));
         let name = format!("before{way}");
-        snapshot(&place, &name);
-        let before = all(&dir);
+        create_snapshot(&place, &name);
+        let before = read_tree_state(&dir);
 
-        change(&dir);
+        change_files(&dir);
         // what the kernel is asked for it keeps
-        assert_ne!(all(&dir), before);
+        assert_ne!(read_tree_state(&dir), before);
         assert!(!at("gone").exists() && !at("emptied").exists());
 
         let open = |name: &str| OpenOptions::new().read(true).write(true).open(at(name)).unwrap();
@@ -111,18 +111,18 @@ fn what_is_in_use_is_taken_back_to_a_snapshot() {
         let mut within = within.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let listed = File::open(at("stays")).unwrap();
 
-        take_back(&place, &name);
+        rollback(&place, &name);
         // names first: who lists a folder has the kernel look at them anew
         assert_eq!(fs::read(at("gone")).unwrap(), b"gone as it was");
         assert_eq!(fs::read(at("emptied/below/deep")).unwrap(), b"emptied/below/deep as it was");
         assert_eq!(fs::read(at("replaced")).unwrap(), b"the first");
         assert!(!at("otherwise").exists() && at("renamed").exists() && !at("stays/new").exists());
-        assert_same(&all(&dir), &before);
+        assert_same(&read_tree_state(&dir), &before);
         let mut bytes = [0; 64];
         let count = changed.read_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes[..count], b"changed as it was");
-        assert_gone(&new.read_at(&mut bytes, 0).unwrap_err());
-        assert_gone(&new.write_at(b"x", 0).unwrap_err());
+        assert_stale(&new.read_at(&mut bytes, 0).unwrap_err());
+        assert_stale(&new.write_at(b"x", 0).unwrap_err());
         new.set_len(0).unwrap_err();
         kept.write_all_at(b"KEPT", 0).unwrap();
         kept.sync_all().unwrap();
@@ -139,10 +139,10 @@ fn what_is_in_use_is_taken_back_to_a_snapshot() {
         let made = fs::metadata(at("stays/more")).unwrap().ino();
         assert_ne!(number, made);
         drop((changed, new, kept, listed));
-        place = place.again();
-        assert_eq!(fs::read(place.dir().join("kept")).unwrap(), b"KEPT as it was");
+        place = place.remount();
+        assert_eq!(fs::read(place.mountpoint().join("kept")).unwrap(), b"KEPT as it was");
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -150,29 +150,31 @@ fn after_any_changes_the_snapshot_is_what_is_seen() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("back-any");
+    let mut place = MountedPool::create("back-any");
     for name in ["a", "b", "a/c"] {
-        fs::create_dir(place.dir().join(name)).unwrap();
+        fs::create_dir(place.mountpoint().join(name)).unwrap();
     }
     for round in 0..8_u64 {
-        let dir = place.dir();
+        let dir = place.mountpoint();
         let steps = |first: u64, count: u64| {
             for number in first..first + count {
-                step(&dir, &mut Dice(round * 10_000 + number));
+                apply_step(&dir, &mut Random(round * 10_000 + number));
             }
         };
         steps(0, 60);
         let name = format!("s{round}");
-        snapshot(&place, &name);
-        let before = all(&dir);
+        create_snapshot(&place, &name);
+        let before = read_tree_state(&dir);
         steps(1000, 40);
-        all(&dir);
+        read_tree_state(&dir);
         steps(2000, 20);
-        let files = all(&dir).into_iter().filter(|(_, facts)| facts.5.0 & 0o170_000 == 0o100_000);
+        let files = read_tree_state(&dir)
+            .into_iter()
+            .filter(|(_, facts)| facts.5.0 & 0o170_000 == 0o100_000);
         let open: Vec<(PathBuf, File)> =
             files.map(|(path, _)| (path.clone(), File::open(dir.join(path)).unwrap())).collect();
-        take_back(&place, &name);
-        assert_same(&all(&dir), &before);
+        rollback(&place, &name);
+        assert_same(&read_tree_state(&dir), &before);
         for (path, file) in &open {
             let mut bytes = vec![0; 1 << 20];
             let same = before
@@ -183,17 +185,17 @@ fn after_any_changes_the_snapshot_is_what_is_seen() {
                     let was = &facts.5.2[..facts.5.2.len().min(bytes.len())];
                     assert!(bytes[..count] == *was, "{path:?}: {count} of {}", was.len());
                 }
-                (Err(why), None) => assert_gone(&why),
+                (Err(why), None) => assert_stale(&why),
                 other => panic!("{path:?}: {other:?}"),
             }
         }
         steps(3000, 30);
         if round % 3 == 2 {
             drop(open);
-            place = place.again();
+            place = place.remount();
         }
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -201,27 +203,27 @@ fn what_programs_are_in_does_not_become_another_file() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("back-reborn");
-    fs::write(place.dir().join("first"), "of the snapshot").unwrap();
-    let number = fs::metadata(place.dir().join("first")).unwrap().ino();
-    snapshot(&place, "s");
-    fs::remove_file(place.dir().join("first")).unwrap();
+    let place = MountedPool::create("back-reborn");
+    fs::write(place.mountpoint().join("first"), "of the snapshot").unwrap();
+    let number = fs::metadata(place.mountpoint().join("first")).unwrap().ino();
+    create_snapshot(&place, "s");
+    fs::remove_file(place.mountpoint().join("first")).unwrap();
     // numbers are only given again after the pool was taken over
-    let place = place.again();
-    let path = |other: u32| place.dir().join(format!("other{other}"));
+    let place = place.remount();
+    let path = |other: u32| place.mountpoint().join(format!("other{other}"));
     let same = (0..100).find(|other| {
         fs::write(path(*other), "made later").unwrap();
         fs::metadata(path(*other)).unwrap().ino() == number
     });
     let mut reborn = File::open(path(same.expect("a file of that number"))).unwrap();
-    let (_, beside) = place.mounted.as_ref().unwrap();
-    let taken = beside.take_back("tank@s", || place.held.rollback_dataset("tank"));
-    assert!(matches!(taken, TakenBack::NotMounted(_)), "{taken:?}");
+    let (_, beside) = place.mount.as_ref().unwrap();
+    let taken = beside.rollback("tank@s", || place.pool.rollback_dataset("tank"));
+    assert!(matches!(taken, RollbackOutcome::NeedsUnmount(_)), "{taken:?}");
     let mut text = String::new();
     reborn.read_to_string(&mut text).unwrap();
     assert_eq!(text, "made later", "nothing was done");
     drop(reborn);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -229,15 +231,15 @@ fn what_was_removed_while_somebody_was_in_it_is_there_again() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("back-removed");
+    let mut place = MountedPool::create("back-removed");
     for way in 0..2 {
-        let dir = place.dir();
+        let dir = place.mountpoint();
         let (folder, file) = (dir.join("folder"), dir.join("file"));
         fs::create_dir_all(&folder).unwrap();
         fs::write(&file, "of the snapshot").unwrap();
         let name = format!("s{way}");
-        snapshot(&place, &name);
-        let before = all(&dir);
+        create_snapshot(&place, &name);
+        let before = read_tree_state(&dir);
         let (in_folder, mut in_file) = (File::open(&folder).unwrap(), File::open(&file).unwrap());
         for made in fs::read_dir(&folder).unwrap() {
             fs::remove_file(made.unwrap().path()).unwrap();
@@ -245,7 +247,7 @@ fn what_was_removed_while_somebody_was_in_it_is_there_again() {
         fs::remove_dir(&folder).unwrap();
         fs::remove_file(&file).unwrap();
         assert_eq!(in_file.metadata().unwrap().nlink(), 0);
-        take_back(&place, &name);
+        rollback(&place, &name);
         fs::write(folder.join(format!("made{way}")), "there").unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), way + 1);
         assert_eq!(in_file.metadata().unwrap().nlink(), 1);
@@ -255,11 +257,14 @@ fn what_was_removed_while_somebody_was_in_it_is_there_again() {
         drop((in_folder, in_file));
         assert_eq!(fs::read(&file).unwrap(), b"of the snapshot");
         assert!(
-            all(&dir).keys().filter(|path| !path.ends_with(format!("made{way}"))).eq(before.keys())
+            read_tree_state(&dir)
+                .keys()
+                .filter(|path| !path.ends_with(format!("made{way}")))
+                .eq(before.keys())
         );
-        place = place.again();
+        place = place.remount();
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -267,9 +272,9 @@ fn what_was_kept_for_who_looks_at_it_is_there_again() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("back-kept");
+    let mut place = MountedPool::create("back-kept");
     for way in 0..2 {
-        let dir = place.dir();
+        let dir = place.mountpoint();
         let [file, pipe, other] = ["file", "pipe", "other"].map(|name| dir.join(name));
         fs::write(&file, "of the snapshot").unwrap();
         if !pipe.exists() {
@@ -277,7 +282,7 @@ fn what_was_kept_for_who_looks_at_it_is_there_again() {
             rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
                 .unwrap();
         }
-        snapshot(&place, &format!("s{way}"));
+        create_snapshot(&place, &format!("s{way}"));
         let look = |path| {
             let mode = rustix::fs::Mode::empty();
             File::from(rustix::fs::open(path, rustix::fs::OFlags::PATH, mode).unwrap())
@@ -288,14 +293,14 @@ fn what_was_kept_for_who_looks_at_it_is_there_again() {
         fs::remove_file(&pipe).unwrap();
         let links = || looked_at.each_ref().map(|file| file.metadata().unwrap().nlink());
         assert_eq!(links(), [0, 0]);
-        take_back(&place, &format!("s{way}"));
+        rollback(&place, &format!("s{way}"));
         assert_eq!(links(), [1, 1]);
         assert_eq!(fs::read(&file).unwrap(), b"of the snapshot");
         // that nobody has them in use any more takes nothing from what is there now
         drop(looked_at);
-        place = place.again();
-        assert_eq!(fs::read(place.dir().join("file")).unwrap(), b"of the snapshot");
-        assert!(place.dir().join("pipe").exists());
+        place = place.remount();
+        assert_eq!(fs::read(place.mountpoint().join("file")).unwrap(), b"of the snapshot");
+        assert!(place.mountpoint().join("pipe").exists());
     }
-    place.end();
+    place.export_and_verify();
 }

@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 /// Larger files are written down as ranges of data.
-const LARGE: u64 = 8 << 20;
+const MAX_WHOLE_FILE: u64 = 8 << 20;
 /// The inode's part that is the object's number.
-const OBJECT: u64 = (1 << 40) - 1;
+const OBJECT_MASK: u64 = (1 << 40) - 1;
 
 /// What differs, a line each; `covered` are names in `top` over which something else lies.
 pub(crate) fn differences(
@@ -46,7 +46,7 @@ pub(crate) fn differences(
             Some(now) => {
                 // Linux shows the root of a snapshot with another inode
                 let skip = if path == b"." && dataset.contains('@') { "ino" } else { "" };
-                compare(&shown, was, now.as_object().expect("an entry"), skip, &mut out);
+                compare_entries(&shown, was, now.as_object().expect("an entry"), skip, &mut out);
             }
         }
     }
@@ -54,7 +54,7 @@ pub(crate) fn differences(
     out
 }
 
-fn compare(
+fn compare_entries(
     path: &str,
     was: &Map<String, Value>,
     now: &Map<String, Value>,
@@ -83,7 +83,7 @@ fn walk(
 ) -> io::Result<()> {
     let shown = if below.is_empty() { b".".to_vec() } else { below.to_vec() };
     let meta = fs::symlink_metadata(path)?;
-    let entry = describe(path, &shown, &meta);
+    let entry = describe_entry(path, &shown, &meta);
     seen.insert(shown, entry.unwrap_or_else(|why| json!({"error": why.to_string()})));
     if !meta.is_dir() {
         return Ok(());
@@ -102,7 +102,7 @@ fn walk(
     Ok(())
 }
 
-fn describe(path: &Path, shown: &[u8], meta: &Metadata) -> io::Result<Value> {
+fn describe_entry(path: &Path, shown: &[u8], meta: &Metadata) -> io::Result<Value> {
     let mut out = Map::new();
     match std::str::from_utf8(shown) {
         Ok(text) => out.insert("path".to_owned(), json!(text)),
@@ -120,7 +120,7 @@ fn describe(path: &Path, shown: &[u8], meta: &Metadata) -> io::Result<Value> {
     };
     let mtime = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
     out.insert("type".to_owned(), json!(word));
-    out.insert("ino".to_owned(), json!(meta.ino() & OBJECT));
+    out.insert("ino".to_owned(), json!(meta.ino() & OBJECT_MASK));
     out.insert("mode".to_owned(), json!(format!("{:04o}", meta.mode() & 0o7777)));
     out.insert("uid".to_owned(), json!(meta.uid()));
     out.insert("gid".to_owned(), json!(meta.gid()));
@@ -137,7 +137,7 @@ fn describe(path: &Path, shown: &[u8], meta: &Metadata) -> io::Result<Value> {
         out.insert("target".to_owned(), json!(target));
     }
     if word == "file" {
-        content(path, meta.size(), &mut out)?;
+        describe_content(path, meta.size(), &mut out)?;
     }
     if matches!(word, "file" | "dir") {
         let xattrs = xattrs(path)?;
@@ -148,9 +148,9 @@ fn describe(path: &Path, shown: &[u8], meta: &Metadata) -> io::Result<Value> {
     Ok(Value::Object(out))
 }
 
-fn content(path: &Path, size: u64, out: &mut Map<String, Value>) -> io::Result<()> {
+fn describe_content(path: &Path, size: u64, out: &mut Map<String, Value>) -> io::Result<()> {
     let file = File::open(path)?;
-    if size <= LARGE {
+    if size <= MAX_WHOLE_FILE {
         out.insert("sha256".to_owned(), json!(digest(&file, 0..size)?));
         return Ok(());
     }

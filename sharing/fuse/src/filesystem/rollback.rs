@@ -12,68 +12,70 @@ use std::time::Duration;
 use fusedev::Notifier;
 use vfs::{Error, Invalidation};
 
-use super::LiveServer;
+use super::FileSystemServer;
 use super::file_handle::FileHandle;
-use crate::ROOT;
+use crate::ROOT_NODEID;
 
 /// How long those whose questions are being answered are waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const QUIESCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What came of it.
 #[derive(Debug)]
-pub enum TakenBack<E> {
+pub enum RollbackOutcome<E> {
     /// The work was done, or was not, as it says itself; and what the kernel could not be told.
     Done(Result<(), E>, Option<String>),
     /// It was not begun, as what is mounted cannot stay so meanwhile: it is to be unmounted before.
-    NotMounted(String),
+    NeedsUnmount(String),
 }
 
 /// The way to what is mounted, for who changes it from beside. Cheap to clone.
 #[derive(Clone)]
-pub struct Beside {
-    server: Arc<LiveServer>,
+pub struct RollbackHandle {
+    server: Arc<FileSystemServer>,
 }
 
-impl Beside {
-    pub(crate) fn new(server: Arc<LiveServer>, notices: Notifier) -> Self {
+impl RollbackHandle {
+    pub(crate) fn new(server: Arc<FileSystemServer>, notices: Notifier) -> Self {
         // the server is new, and so is the way
-        let _ = server.notices.set(notices);
+        let _ = server.notifier.set(notices);
         Self { server }
     }
 
     /// Has `work` take the file system back to `snapshot`, one of its own by its full name.
-    pub fn take_back<E>(
+    pub fn rollback<E>(
         &self,
         snapshot: &str,
         work: impl FnOnce() -> Result<(), E>,
-    ) -> TakenBack<E> {
+    ) -> RollbackOutcome<E> {
         let server = &self.server;
-        if server.live.is_suspended() {
-            return TakenBack::NotMounted("the pool stands still".to_owned());
+        if server.fs.is_suspended() {
+            return RollbackOutcome::NeedsUnmount("the pool stands still".to_owned());
         }
-        let Some(closed) = server.gate.try_write_for(PATIENCE) else {
-            return TakenBack::NotMounted("somebody's question is not answered yet".to_owned());
+        let Some(closed) = server.rollback_gate.try_write_for(QUIESCE_TIMEOUT) else {
+            return RollbackOutcome::NeedsUnmount(
+                "somebody's question is not answered yet".to_owned(),
+            );
         };
-        let changed = match server.live.rollback_invalidations(snapshot) {
+        let changed = match server.fs.rollback_invalidations(snapshot) {
             Ok(changed) => changed,
-            Err(why) => return TakenBack::NotMounted(why.to_string()),
+            Err(why) => return RollbackOutcome::NeedsUnmount(why.to_string()),
         };
         let done = work();
-        let opened = server.open_again();
+        let opened = server.reopen_after_rollback();
         drop(closed);
         let told = match opened {
-            Ok(true) => self.forget(&changed).map_err(|why| why.to_string()),
+            Ok(true) => self.invalidate_kernel_cache(&changed).map_err(|why| why.to_string()),
             Ok(false) => Ok(()),
             Err(why) => Err(why.to_string()),
         };
-        TakenBack::Done(done, told.err())
+        RollbackOutcome::Done(done, told.err())
     }
 
     /// Tells the kernel of all; gives the first that it could not be told.
-    fn forget(&self, changed: &[Invalidation]) -> io::Result<()> {
-        let root = self.server.live.root_ino();
-        let node = |number: u64| if number == root { ROOT } else { number };
-        let Some(notices) = self.server.notices.get() else { return Ok(()) };
+    fn invalidate_kernel_cache(&self, changed: &[Invalidation]) -> io::Result<()> {
+        let root = self.server.fs.root_ino();
+        let node = |number: u64| if number == root { ROOT_NODEID } else { number };
+        let Some(notices) = self.server.notifier.get() else { return Ok(()) };
         let told = changed.iter().map(|changed| match changed {
             Invalidation::Inode(number) => notices.invalidate_inode(node(*number)),
             Invalidation::Entry { dir, name } => notices.invalidate_entry(node(*dir), name),
@@ -82,16 +84,17 @@ impl Beside {
     }
 }
 
-impl LiveServer {
+impl FileSystemServer {
     /// Opens all anew, if the file system was taken back; gives whether it was.
-    fn open_again(&self) -> Result<bool, Error> {
-        let is_another = self.live.reopen_after_rollback()?;
+    fn reopen_after_rollback(&self) -> Result<bool, Error> {
+        let is_another = self.fs.reopen_after_rollback()?;
         if is_another {
-            self.files.renew(FileHandle::reopen);
-            self.listings.renew(vfs::OpenDir::reopen_after_rollback);
+            self.open_files.replace_where(FileHandle::reopen);
+            self.open_dirs.replace_where(vfs::OpenDir::reopen_after_rollback);
             // these the kernel takes for dead as long as somebody is in them
-            let gone = self.removed.take();
-            self.revived.add(gone.into_iter().filter(|one| self.live.attributes(*one).is_ok()));
+            let gone = self.unlinked.drain();
+            self.restored_dirs
+                .increment(gone.into_iter().filter(|one| self.fs.attributes(*one).is_ok()));
         }
         Ok(is_another)
     }

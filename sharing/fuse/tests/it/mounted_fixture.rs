@@ -9,25 +9,25 @@ use std::time::Duration;
 
 use engine::RescuePool;
 use fixtures::Fixture;
-use fuse::{MountTable, Mounted, Options};
+use fuse::{MountHandle, MountTable, TreeMountOptions};
 use parking_lot::Mutex;
 use serde_json::Value;
 use vfs::DatasetTree;
 
-use crate::seen;
+use crate::manifest;
 
 /// A fixture that is mounted.
-pub(crate) struct Mount {
+pub(crate) struct FixtureMount {
     pub(crate) dir: PathBuf,
-    pub(crate) complaints: Arc<Mutex<Vec<String>>>,
-    mounted: Option<Mounted>,
+    pub(crate) reports: Arc<Mutex<Vec<String>>>,
+    handle: Option<MountHandle>,
 }
 
-impl Drop for Mount {
+impl Drop for FixtureMount {
     fn drop(&mut self) {
-        let Some(mut mounted) = self.mounted.take() else { return };
+        let Some(mut mounted) = self.handle.take() else { return };
         let is_free = mounted.unmount();
-        let end = mounted.wait(Duration::from_secs(10));
+        let end = mounted.wait_for_unmount(Duration::from_secs(10));
         if !std::thread::panicking() {
             assert!(is_free, "{} is in use", self.dir.display());
             assert!(matches!(end, Some(Ok(()))), "the session ended with {end:?}");
@@ -48,7 +48,7 @@ pub(crate) fn can_mount() -> bool {
     opens && has
 }
 
-fn open(fixture: &Fixture) -> RescuePool {
+fn open_pool(fixture: &Fixture) -> RescuePool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
     let pool = search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool");
     for key in fixture.keys() {
@@ -57,19 +57,20 @@ fn open(fixture: &Fixture) -> RescuePool {
     pool
 }
 
-fn mount(name: &str, pool: RescuePool, target: &str) -> Mount {
+fn mount_fixture(name: &str, pool: RescuePool, target: &str) -> FixtureMount {
     let dir = fixtures::scratch(&format!("mount-{name}"));
     let complaints = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&complaints);
     let report = Box::new(move |what: &str| heard.lock().push(what.to_owned()));
-    let options = Options { source: pool.name().to_owned(), ..Options::default() };
+    let options =
+        TreeMountOptions { source: pool.name().to_owned(), ..TreeMountOptions::default() };
     let tree = DatasetTree::open(pool, target, report).expect("a tree");
-    let mounted = fuse::mount(&tree, &dir, &options).expect("a mount");
-    Mount { dir, complaints, mounted: Some(mounted) }
+    let mounted = fuse::mount_tree(&tree, &dir, &options).expect("a mount");
+    FixtureMount { dir, reports: complaints, handle: Some(mounted) }
 }
 
 /// Where a dataset is below the mount point.
-fn place(dir: &Path, pool: &str, name: &str) -> PathBuf {
+fn dataset_path(dir: &Path, pool: &str, name: &str) -> PathBuf {
     let (head, snapshot) = name.split_once('@').map_or((name, None), |(a, b)| (a, Some(b)));
     let below = head.strip_prefix(pool).expect("a name in the pool").trim_start_matches('/');
     let head = dir.join(below);
@@ -80,7 +81,7 @@ fn place(dir: &Path, pool: &str, name: &str) -> PathBuf {
 }
 
 /// The names of the file systems just below a dataset: they lie over what it has there.
-fn covered<'a>(datasets: &'a [Value], name: &str) -> Vec<&'a str> {
+fn covered_names<'a>(datasets: &'a [Value], name: &str) -> Vec<&'a str> {
     let heads = datasets.iter().filter(|each| each["type"] == "filesystem");
     let names = heads.filter_map(|each| each["name"].as_str());
     let inside = format!("{name}/");
@@ -94,49 +95,49 @@ fn differences(fixture: &Fixture, dir: &Path) -> Vec<String> {
     for dataset in datasets {
         let name = dataset["name"].as_str().expect("a name");
         if let Some(entries) = dataset["entries"].as_array() {
-            let top = place(dir, fixture.pool(), name);
-            let found = seen::differences(&top, entries, &covered(datasets, name), name);
+            let top = dataset_path(dir, fixture.pool(), name);
+            let found = manifest::differences(&top, entries, &covered_names(datasets, name), name);
             out.extend(found.into_iter().map(|line| format!("{name}: {line}")));
         }
     }
     out
 }
 
-fn check(name: &str) {
+fn check_fixture(name: &str) {
     if !can_mount() {
         return;
     }
     let fixture = fixtures::load(name);
-    let mount = mount(name, open(&fixture), fixture.pool());
+    let mount = mount_fixture(name, open_pool(&fixture), fixture.pool());
     let out = differences(&fixture, &mount.dir);
     let shown: Vec<&String> = out.iter().take(40).collect();
     assert!(out.is_empty(), "{} differences: {shown:#?}", out.len());
-    assert_eq!(*mount.complaints.lock(), Vec::<String>::new());
+    assert_eq!(*mount.reports.lock(), Vec::<String>::new());
 }
 
 #[test]
 fn compressed_datasets() {
-    check("mirror-2");
+    check_fixture("mirror-2");
 }
 
 #[test]
 fn snapshots_and_clones() {
-    check("snapshots");
+    check_fixture("snapshots");
 }
 
 #[test]
 fn unlocked_datasets() {
-    check("encryption");
+    check_fixture("encryption");
 }
 
 #[test]
 fn an_intent_log() {
-    check("intent-log-slog");
+    check_fixture("intent-log-slog");
 }
 
 #[test]
 fn a_pool_in_trouble() {
-    check("raidz3-8-mixed-trouble");
+    check_fixture("raidz3-8-mixed-trouble");
 }
 
 #[test]
@@ -147,13 +148,14 @@ fn locked_datasets_are_there_but_say_that_a_key_is_wanted() {
     let fixture = fixtures::load("encryption");
     let search = engine::search(std::slice::from_ref(&fixture.dir));
     let pool = search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool");
-    let mount = mount("locked", pool, fixture.pool());
+    let mount = mount_fixture("locked", pool, fixture.pool());
     let keys = fixture.keys();
     let heads = keys.iter().filter(|key| key.dataset != fixture.pool());
     let mut count = 0;
     for key in heads {
-        let dir = place(&mount.dir, fixture.pool(), &key.dataset);
-        let below = covered(fixture.manifest["datasets"].as_array().expect("it"), &key.dataset);
+        let dir = dataset_path(&mount.dir, fixture.pool(), &key.dataset);
+        let below =
+            covered_names(fixture.manifest["datasets"].as_array().expect("it"), &key.dataset);
         assert!(fs::metadata(&dir).expect("it is there").is_dir());
         if below.is_empty() {
             let why = fs::read_dir(&dir).expect_err("it is locked");
@@ -170,7 +172,7 @@ fn control_folders_are_hidden_but_there() {
         return;
     }
     let fixture = fixtures::load("snapshots");
-    let mount = mount("hidden", open(&fixture), fixture.pool());
+    let mount = mount_fixture("hidden", open_pool(&fixture), fixture.pool());
     let names = |dir: &Path| -> Vec<String> {
         let entries = fs::read_dir(dir).expect("a folder");
         let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
@@ -197,15 +199,16 @@ fn what_somebody_else_unmounts_is_not_mounted_any_more() {
     }
     let fixture = fixtures::load("snapshots");
     for round in 0..40 {
-        let mut mount = mount(&format!("gone-{round}"), open(&fixture), fixture.pool());
+        let mut mount =
+            mount_fixture(&format!("gone-{round}"), open_pool(&fixture), fixture.pool());
         let unmount = || Command::new("fusermount3").arg("-u").arg(&mount.dir).output();
         // a program that another test has just started has all files open for a moment
         while !unmount().expect("fusermount3").status.success() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let mounted = mount.mounted.as_mut().expect("it was mounted");
+        let mounted = mount.handle.as_mut().expect("it was mounted");
         if round % 2 == 0 {
-            assert!(!mounted.is_mounted(&MountTable::now()));
+            assert!(!mounted.is_mounted(&MountTable::current()));
         } else {
             assert!(mounted.try_unmount());
         }
@@ -217,7 +220,10 @@ fn only_empty_folders_are_mounted_on() {
     let dir = fixtures::scratch("not-empty");
     let file = dir.join("file");
     fs::write(&file, b"x").expect("a file");
-    assert!(matches!(fuse::check(&dir), Err(fuse::Error::NotEmpty { .. })));
-    assert!(matches!(fuse::check(&file), Err(fuse::Error::NotFolder { .. })));
-    assert!(matches!(fuse::check(&dir.join("none")), Err(fuse::Error::Folder { .. })));
+    assert!(matches!(fuse::check_mountpoint(&dir), Err(fuse::Error::NotEmpty { .. })));
+    assert!(matches!(fuse::check_mountpoint(&file), Err(fuse::Error::NotDirectory { .. })));
+    assert!(matches!(
+        fuse::check_mountpoint(&dir.join("none")),
+        Err(fuse::Error::DirectoryAccess { .. })
+    ));
 }

@@ -8,14 +8,14 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
 
-use crate::mounted::can_mount;
-use crate::place::Place;
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::MountedPool;
 
 /// An operation and what it is to end with.
-type Row = (&'static str, io::Result<()>);
+type Operation = (&'static str, io::Result<()>);
 
 /// Every operation that could give the name to something or take it away, tried in `dir`.
-fn operations(dir: &Path) -> Vec<Row> {
+fn try_operations(dir: &Path) -> Vec<Operation> {
     let [control, file, folder] = [".zfs", "f", "d"].map(|name| dir.join(name));
     let rename = |from: &Path, to: &Path, flags| {
         rustix::fs::renameat_with(CWD, from, CWD, to, flags).map_err(io::Error::from)
@@ -40,7 +40,7 @@ fn operations(dir: &Path) -> Vec<Row> {
     ]
 }
 
-fn names(dir: &Path) -> Vec<String> {
+fn list_names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
     names.sort();
@@ -52,14 +52,14 @@ fn nothing_takes_the_name_of_the_control_directory() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("control");
-    let dir = place.dir();
+    let place = MountedPool::create("control");
+    let dir = place.mountpoint();
     fs::write(dir.join("f"), b"data").unwrap();
     fs::create_dir(dir.join("d")).unwrap();
     fs::write(dir.join("d/x"), b"data").unwrap();
     for snapdir in ["hidden", "visible", "disabled"] {
-        place.held.set_property("tank", "snapdir", snapdir).unwrap();
-        for (name, result) in operations(&dir) {
+        place.pool.set_property("tank", "snapdir", snapdir).unwrap();
+        for (name, result) in try_operations(&dir) {
             let why = result.expect_err(name);
             let makes = !["rename of .zfs", "rmdir", "unlink"].contains(&name);
             // the kernel itself refuses some, as it finds a directory there, or nothing
@@ -73,9 +73,9 @@ fn nothing_takes_the_name_of_the_control_directory() {
                 assert!(known.contains(&Errno::from_io_error(&why)), "{name}, {snapdir}: {why}");
             }
         }
-        let shown: Vec<_> = names(&dir).into_iter().filter(|name| name != ".zfs").collect();
+        let shown: Vec<_> = list_names(&dir).into_iter().filter(|name| name != ".zfs").collect();
         assert_eq!(shown, ["d", "f"], "snapdir={snapdir}");
     }
     fs::create_dir(dir.join("d/.zfs")).expect("a name like any other elsewhere");
-    place.end();
+    place.export_and_verify();
 }

@@ -11,11 +11,11 @@ use std::os::unix::process::CommandExt;
 use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
 use vfs::{FileSystem, Time};
 
-use crate::mounted::can_mount;
-use crate::place::{Dice, Place, seen, step};
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::{MountedPool, Random, apply_step, read_tree};
 
-fn assert_same(place: &Place) {
-    let (ours, model) = (seen(&place.dir()), seen(&place.model()));
+fn assert_same(place: &MountedPool) {
+    let (ours, model) = (read_tree(&place.mountpoint()), read_tree(&place.model_dir()));
     let names: Vec<_> = ours.keys().collect();
     assert_eq!(names, model.keys().collect::<Vec<_>>());
     for (path, ours) in &ours {
@@ -36,8 +36,8 @@ fn what_is_done_through_the_kernel_is_what_is_done_to_any_file_system() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("model");
-    for root in [place.dir(), place.model()] {
+    let mut place = MountedPool::create("model");
+    for root in [place.mountpoint(), place.model_dir()] {
         fs::create_dir(root.join("a")).unwrap();
         fs::create_dir(root.join("b")).unwrap();
         fs::create_dir(root.join("a/c")).unwrap();
@@ -45,31 +45,31 @@ fn what_is_done_through_the_kernel_is_what_is_done_to_any_file_system() {
     for round in 0..3_u64 {
         for number in 0..250 {
             let seed = round * 1000 + number;
-            let ours = step(&place.dir(), &mut Dice(seed));
-            let model = step(&place.model(), &mut Dice(seed));
+            let ours = apply_step(&place.mountpoint(), &mut Random(seed));
+            let model = apply_step(&place.model_dir(), &mut Random(seed));
             assert_eq!(ours, model, "step {seed}");
         }
         assert_same(&place);
-        place = place.again();
+        place = place.remount();
         assert_same(&place);
     }
-    place.end();
+    place.export_and_verify();
 }
 
 /// More than there are threads for.
-const LAST: u8 = 47;
+const LAST_THREAD: u8 = 47;
 
 #[test]
 fn many_do_it_at_a_time_whichever_way_they_are_heard() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("many");
+    let mut place = MountedPool::create("many");
     for way in 0..2_u8 {
-        let dir = place.dir().join(format!("way{way}"));
+        let dir = place.mountpoint().join(format!("way{way}"));
         fs::create_dir(&dir).unwrap();
         std::thread::scope(|scope| {
-            for thread in 0..=LAST {
+            for thread in 0..=LAST_THREAD {
                 let dir = &dir;
                 scope.spawn(move || {
                     let path = dir.join(format!("file{thread}"));
@@ -82,12 +82,12 @@ fn many_do_it_at_a_time_whichever_way_they_are_heard() {
                 });
             }
         });
-        assert_eq!(fs::read_dir(&dir).unwrap().count(), usize::from(LAST) + 1);
-        place = place.again();
-        let read = fs::read(dir.join(format!("file{LAST}"))).unwrap();
-        assert!(read == vec![LAST ^ way; 5 * 70_001]);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), usize::from(LAST_THREAD) + 1);
+        place = place.remount();
+        let read = fs::read(dir.join(format!("file{LAST_THREAD}"))).unwrap();
+        assert!(read == vec![LAST_THREAD ^ way; 5 * 70_001]);
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn files_without_a_name_go_or_are_given_one() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::make("unnamed");
+    let mut place = MountedPool::create("unnamed");
     for way in 0..2 {
-        let dir = place.dir();
+        let dir = place.mountpoint();
         let unnamed = |bytes: &[u8]| {
             let flags = OFlags::TMPFILE | OFlags::RDWR;
             let file = rustix::fs::open(&dir, flags, Mode::from_raw_mode(0o640));
@@ -116,10 +116,10 @@ fn files_without_a_name_go_or_are_given_one() {
         drop((goes, stays, root));
         assert_eq!(fs::read(dir.join(&name)).unwrap(), b"stays");
         assert_eq!(fs::metadata(dir.join(&name)).unwrap().mode() & 0o7777, 0o640);
-        place = place.again();
-        assert_eq!(fs::read_dir(place.dir()).unwrap().count(), way + 1);
+        place = place.remount();
+        assert_eq!(fs::read_dir(place.mountpoint()).unwrap().count(), way + 1);
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn when_a_file_was_made_is_told() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("birth");
-    let path = place.dir().join("file");
+    let place = MountedPool::create("birth");
+    let path = place.mountpoint().join("file");
     fs::write(&path, b"first").unwrap();
     let made = fs::metadata(&path).unwrap().created();
     // kernels before 6.6 do not ask
@@ -138,7 +138,7 @@ fn when_a_file_was_made_is_told() {
         assert_eq!(facts.created().unwrap(), made);
         assert!(facts.modified().unwrap() > made);
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn what_is_only_written_is_seen_by_all_who_read() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("direct");
-    let path = place.dir().join("file");
+    let place = MountedPool::create("direct");
+    let path = place.mountpoint().join("file");
     let mut model: Vec<u8> = (0..700_001_u32).map(|at| at.to_be_bytes()[3]).collect();
     fs::write(&path, &model).unwrap();
     // what a reader has seen is kept by the kernel
@@ -171,7 +171,7 @@ fn what_is_only_written_is_seen_by_all_who_read() {
     assert_eq!(both.metadata().unwrap().len(), model.len() as u64);
     assert!(fs::read(&path).unwrap() == model);
     drop((only, both, end));
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn open_files_outlive_their_names_and_holes_are_found() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("open");
-    let path = place.dir().join("going");
+    let place = MountedPool::create("open");
+    let path = place.mountpoint().join("going");
     let mut file = OpenOptions::new().create_new(true).read(true).write(true).open(&path).unwrap();
     file.write_all(&vec![7; 400_000]).unwrap();
     fs::remove_file(&path).unwrap();
@@ -192,7 +192,7 @@ fn open_files_outlive_their_names_and_holes_are_found() {
     assert!(back.iter().all(|byte| *byte == 7));
     drop(file);
 
-    let path = place.dir().join("holes");
+    let path = place.mountpoint().join("holes");
     // opened to be written only: a handle that could be mapped hides the holes, also for a moment after its
     // close, which the kernel tells in the background
     File::create(&path).unwrap().write_all_at(b"here", 3 << 20).unwrap();
@@ -200,11 +200,11 @@ fn open_files_outlive_their_names_and_holes_are_found() {
     let found = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();
     assert!(found <= 3 << 20 && found > 2 << 20, "{found}");
     assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap(), 0);
-    let copy = File::create(place.dir().join("copy")).unwrap();
+    let copy = File::create(place.mountpoint().join("copy")).unwrap();
     let count = rustix::fs::copy_file_range(&file, None, &copy, None, 10 << 20);
     assert!(count.is_ok());
     drop((file, copy));
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -212,8 +212,8 @@ fn attributes_and_snapshots_are_there() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("snapshots");
-    let path = place.dir().join("file");
+    let place = MountedPool::create("snapshots");
+    let path = place.mountpoint().join("file");
     fs::write(&path, b"before").unwrap();
     rustix::fs::setxattr(&path, "user.colour", b"green", XattrFlags::CREATE).unwrap();
     let again = rustix::fs::setxattr(&path, "user.colour", b"red", XattrFlags::CREATE);
@@ -221,18 +221,20 @@ fn attributes_and_snapshots_are_there() {
     let mut value = [0; 16];
     let count = rustix::fs::getxattr(&path, "user.colour", &mut value[..]).unwrap();
     assert_eq!(&value[..count], b"green");
-    let old = place.dir().join(".zfs/snapshot/one/file");
+    let old = place.mountpoint().join(".zfs/snapshot/one/file");
     assert!(!old.exists(), "there is none yet");
-    place.held.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    place.pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
     fs::write(&path, b"afterwards").unwrap();
     rustix::fs::removexattr(&path, "user.colour").unwrap();
     assert_eq!(fs::read(&old).unwrap(), b"before");
     assert_eq!(fs::read(&path).unwrap(), b"afterwards");
     let refused = fs::write(&old, b"x").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::ROFS.raw_os_error()));
-    assert_eq!(fs::read_dir(place.dir().join(".zfs/snapshot")).unwrap().count(), 1);
-    assert!(fs::read_dir(place.dir()).unwrap().all(|entry| entry.unwrap().file_name() != ".zfs"));
-    place.end();
+    assert_eq!(fs::read_dir(place.mountpoint().join(".zfs/snapshot")).unwrap().count(), 1);
+    assert!(
+        fs::read_dir(place.mountpoint()).unwrap().all(|entry| entry.unwrap().file_name() != ".zfs")
+    );
+    place.export_and_verify();
 }
 
 #[test]
@@ -240,8 +242,8 @@ fn trusted_attributes_are_listed_to_root_only() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let place = Place::make("trusted");
-    let path = place.dir().join("file");
+    let place = MountedPool::create("trusted");
+    let path = place.mountpoint().join("file");
     fs::write(&path, b"").unwrap();
     for name in ["user.colour", "trusted.colour"] {
         rustix::fs::setxattr(&path, name, b"green", XattrFlags::CREATE).unwrap();
@@ -261,7 +263,7 @@ fn trusted_attributes_are_listed_to_root_only() {
     assert!(listed(65534).contains("user.colour"));
     assert!(!listed(65534).contains("trusted.colour"));
     drop(file);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -269,11 +271,11 @@ fn the_kernel_keeps_that_a_name_is_not_there() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("absent");
-    let [file, link, dir] = ["file", "link", "dir"].map(|name| place.dir().join(name));
+    let place = MountedPool::create("absent");
+    let [file, link, dir] = ["file", "link", "dir"].map(|name| place.mountpoint().join(name));
     assert!(!file.exists() && !link.exists() && !dir.exists());
     // beside the kernel, which nobody else does: it would have seen it, had it asked again
-    let live = FileSystem::open(&place.held, "tank", Time::default).unwrap();
+    let live = FileSystem::open(&place.pool, "tank", Time::default).unwrap();
     let by = vfs::Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
     let kind = vfs::FileType::File;
     let new = vfs::NewInode { kind, mode: 0o644, umask: 0, rdev: (0, 0), target: b"" };
@@ -290,7 +292,7 @@ fn the_kernel_keeps_that_a_name_is_not_there() {
     fs::rename(&file, &dir).unwrap();
     assert!(!file.exists() && !link.exists() && dir.is_file());
     drop(live);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -298,8 +300,8 @@ fn a_directory_that_is_gone_is_seen_by_who_is_in_it() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("removed");
-    let [one, other] = ["one", "other"].map(|name| place.dir().join(name));
+    let place = MountedPool::create("removed");
+    let [one, other] = ["one", "other"].map(|name| place.mountpoint().join(name));
     for over in [false, true] {
         fs::create_dir(&one).unwrap();
         let open = File::open(&one).unwrap();
@@ -315,7 +317,7 @@ fn a_directory_that_is_gone_is_seen_by_who_is_in_it() {
         let path = format!("/proc/self/fd/{}", open.as_raw_fd());
         assert_eq!(fs::read_dir(path).unwrap().count(), 0);
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -323,8 +325,8 @@ fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let place = Place::make("set-id");
-    let path = place.dir().join("program");
+    let place = MountedPool::create("set-id");
+    let path = place.mountpoint().join("program");
     fs::write(&path, b"one").unwrap();
     // as the kernel keeps it
     let mode = || {
@@ -342,12 +344,12 @@ fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
     }
     // the kernel leaves it to us where blocks are arranged (fallocate)
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6711)).unwrap();
-    let live = FileSystem::open(&place.held, "tank", Time::default).unwrap();
+    let live = FileSystem::open(&place.pool, "tank", Time::default).unwrap();
     let nobody = vfs::Credentials { uid: 65534, gid: 65534, has_cap_fsetid: false };
     live.clear_setid(nobody, fs::metadata(&path).unwrap().ino()).unwrap();
     assert_eq!(mode(), 0o711);
     drop(live);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -355,8 +357,8 @@ fn a_program_that_is_written_to_keeps_no_capabilities() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let place = Place::make("capabilities");
-    let (path, name) = (place.dir().join("program"), "security.capability");
+    let place = MountedPool::create("capabilities");
+    let (path, name) = (place.mountpoint().join("program"), "security.capability");
     // cap_net_raw, effective
     let mut given = 0x0200_0001_u32.to_le_bytes().to_vec();
     given.extend([0x2000_u32, 0, 0, 0].map(u32::to_le_bytes).concat());
@@ -374,7 +376,7 @@ fn a_program_that_is_written_to_keeps_no_capabilities() {
             assert_eq!(kept, Err(rustix::io::Errno::NODATA), "opened to be read: {reads}, {round}");
         }
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -382,7 +384,7 @@ fn an_access_list_of_who_is_not_of_the_group_takes_set_group_away() {
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;
     }
-    let mut place = Place::make("set-group");
+    let mut place = MountedPool::create("set-group");
     let entries = [(1, 7, u32::MAX), (2, 7, 1000), (4, 5, u32::MAX), (16, 7, 0), (32, 5, 0)];
     let mut list = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -390,7 +392,7 @@ fn an_access_list_of_who_is_not_of_the_group_takes_set_group_away() {
         list.extend(u32::to_le_bytes(id));
     }
     for way in 0..2 {
-        let path = place.dir().join(format!("program{way}"));
+        let path = place.mountpoint().join(format!("program{way}"));
         fs::write(&path, b"one").unwrap();
         let file = File::open(&path).unwrap();
         // user, group: whether it may stay
@@ -412,9 +414,9 @@ fn an_access_list_of_who_is_not_of_the_group_takes_set_group_away() {
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, wanted, "group {group}");
         }
         drop(file);
-        place = place.again();
+        place = place.remount();
     }
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -422,9 +424,9 @@ fn room_is_not_promised_where_there_is_none() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("room");
-    let file = File::create(place.dir().join("file")).unwrap();
-    let free = rustix::fs::statvfs(place.dir()).unwrap();
+    let place = MountedPool::create("room");
+    let file = File::create(place.mountpoint().join("file")).unwrap();
+    let free = rustix::fs::statvfs(place.mountpoint()).unwrap();
     let free = free.f_bavail * free.f_frsize;
     for flags in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE] {
         let why = rustix::fs::fallocate(&file, flags, 0, free).unwrap_err();
@@ -434,7 +436,7 @@ fn room_is_not_promised_where_there_is_none() {
         file.set_len(0).unwrap();
     }
     drop(file);
-    place.end();
+    place.export_and_verify();
 }
 
 #[test]
@@ -442,13 +444,13 @@ fn how_long_names_may_be_is_told() {
     if !can_mount() {
         return;
     }
-    let place = Place::make("longest");
-    let told = || rustix::fs::statvfs(place.dir()).unwrap().f_namemax;
-    let name = |bytes| place.dir().join("n".repeat(bytes));
+    let place = MountedPool::create("longest");
+    let told = || rustix::fs::statvfs(place.mountpoint()).unwrap().f_namemax;
+    let name = |bytes| place.mountpoint().join("n".repeat(bytes));
     assert_eq!(told(), 255);
     assert!(fs::write(name(256), b"").is_err());
-    place.held.set_property("tank", "longname", "on").unwrap();
+    place.pool.set_property("tank", "longname", "on").unwrap();
     assert_eq!(told(), 1023);
     fs::write(name(1023), b"").unwrap();
-    place.end();
+    place.export_and_verify();
 }
