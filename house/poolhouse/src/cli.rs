@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, FromArgMatches};
 
-use crate::outcome::Done;
+use crate::outcome::CommandResult;
 use crate::{bench, daemon, generate, inspect, plan, rescue, zfs, zpool};
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -33,7 +33,7 @@ enum Command {
     /// Look at the structures on disk
     Inspect(inspect::Inspect),
     /// What a layout of drives gives, before they are bought
-    Plan(plan::Plan),
+    Plan(plan::PlanArgs),
     /// Measure what is there, and compare what came out
     Bench(bench::Bench),
     /// Print the completions for a shell
@@ -45,19 +45,19 @@ enum Command {
 }
 
 /// A switch may be given twice, as getopt(3) has it.
-fn repeatable(command: clap::Command) -> clap::Command {
-    command.args_override_self(true).mut_subcommands(repeatable)
+fn allow_repeated_flags(command: clap::Command) -> clap::Command {
+    command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
 
 impl Cli {
     /// What this process was called with; ends it where that cannot be understood.
-    pub(crate) fn of_process() -> Self {
-        let matches = repeatable(Self::command()).get_matches();
+    pub(crate) fn from_args() -> Self {
+        let matches = allow_repeated_flags(Self::command()).get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
     }
 
     /// Does what was asked for.
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> CommandResult {
         match &self.command {
             Command::Zpool(zpool) => zpool.run(),
             Command::Zfs(zfs) => zfs.run(),
@@ -73,7 +73,7 @@ impl Cli {
 
     /// The exit status for one that tells what kind of a failure it was. What goes by the words of
     /// zpool(8) and zfs(8) goes by their statuses, too: scripts ask for 1.
-    pub(crate) fn status(&self, kind: u8) -> u8 {
+    pub(crate) fn exit_status(&self, kind: u8) -> u8 {
         match self.command {
             Command::Zpool(_) | Command::Zfs(_) if kind > 2 => 1,
             _ => kind,

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use ::daemon::{Client, Mode, Mounting, Request, StateDir};
 use serde::de::DeserializeOwned;
 
-use crate::bench::path::size;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::bench::path::parse_size;
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 
 /// The options of all commands that ask a daemon.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct DaemonArgs {
     /// The folder with the daemon's socket, memory and log; without it POOLHOUSE_STATE, or the
     /// usual places
     #[arg(long, value_name = "DIR", global = true, help_heading = "Which daemon")]
@@ -22,9 +22,9 @@ pub(crate) struct Asking {
     pub(crate) json: bool,
 }
 
-impl Asking {
+impl DaemonArgs {
     /// Asks the daemon, and starts one if none runs. What it warns of goes to standard error.
-    pub(crate) fn ask<T: DeserializeOwned>(&self, ask: &Request) -> Result<T, Failure> {
+    pub(crate) fn request<T: DeserializeOwned>(&self, ask: &Request) -> Result<T, Failure> {
         let program = std::env::current_exe()?;
         let client = Client::with_autostart(StateDir::resolve(self.state.as_deref())?, program);
         let (value, warnings) = client.request(ask)?;
@@ -35,54 +35,54 @@ impl Asking {
     }
 
     /// Asks the daemon something by the way; none: it does not run, or does not say.
-    pub(crate) fn peek<T: DeserializeOwned>(&self, ask: &Request) -> Option<T> {
+    pub(crate) fn try_request<T: DeserializeOwned>(&self, ask: &Request) -> Option<T> {
         let place = StateDir::resolve(self.state.as_deref()).ok()?;
         Client::new(place).peek(ask)
     }
 
     /// Has the daemon do something.
-    pub(crate) fn tell(&self, ask: &Request) -> Done {
+    pub(crate) fn execute(&self, ask: &Request) -> CommandResult {
         // what leaves cannot be written to afterwards
         let leaves = matches!(ask, Request::ExportPool { .. } | Request::DestroyPool { .. });
         if leaves {
-            self.note(ask);
+            self.record_command(ask);
         }
-        self.ask::<()>(ask)?;
+        self.request::<()>(ask)?;
         if !leaves {
-            self.note(ask);
+            self.record_command(ask);
         }
         Ok(Outcome::Complete)
     }
 
     /// Has the daemon make something and mount it. What is made stays where that cannot be mounted: `made` says
     /// so.
-    pub(crate) fn tell_mounting(&self, ask: &Request, made: &str) -> Done {
-        let Mounting { failed } = self.ask(ask)?;
-        self.note(ask);
+    pub(crate) fn tell_mounting(&self, ask: &Request, made: &str) -> CommandResult {
+        let Mounting { failed } = self.request(ask)?;
+        self.record_command(ask);
         for why in &failed {
             print::error(why);
         }
         if !failed.is_empty() {
             print::error(&made);
         }
-        Ok(Outcome::unless(!failed.is_empty()))
+        Ok(Outcome::complete_unless(!failed.is_empty()))
     }
 
     /// Has the command written down in the history of the pool that it changes. It is done, whether
     /// that succeeds or not.
-    fn note(&self, ask: &Request) {
+    fn record_command(&self, ask: &Request) {
         if let Some(pool) = ask.changed_pool() {
-            self.note_in(pool);
+            self.record_command_in(pool);
         }
     }
 
     /// The same, in the history of that pool.
-    pub(crate) fn note_in(&self, pool: &str) {
+    pub(crate) fn record_command_in(&self, pool: &str) {
         let pool = pool.to_owned();
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         let line = words.collect::<Vec<_>>().join(" ");
         let user = std::fs::metadata("/proc/self").map_or(0, |myself| myself.uid());
-        let _ = self.peek::<()>(&Request::RecordCommand { pool, command: line, uid: user });
+        let _ = self.try_request::<()>(&Request::RecordCommand { pool, command: line, uid: user });
     }
 }
 
@@ -105,7 +105,7 @@ Examples:
 )]
 pub(crate) struct Serve {
     #[command(flatten)]
-    asking: Asking,
+    daemon: DaemonArgs,
     /// Memory that may be used, such as 2G: half of it for what was read lately, a quarter for
     /// changes that wait to be written; without it, a quarter of what the machine or the cgroup has
     #[arg(long, value_name = "SIZE")]
@@ -118,20 +118,20 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn run(&self) -> Done {
-        let place = StateDir::resolve(self.asking.state.as_deref())?;
+    pub(crate) fn run(&self) -> CommandResult {
+        let place = StateDir::resolve(self.daemon.state.as_deref())?;
         if self.stop {
-            return stop(place);
+            return stop_daemon(place);
         }
         let manner = if self.background { Mode::Background } else { Mode::Foreground };
-        let memory = self.memory.as_deref().map(size).transpose()?;
+        let memory = self.memory.as_deref().map(parse_size).transpose()?;
         ::daemon::serve(&place, manner, memory, heap::return_free_memory)?;
         Ok(Outcome::Complete)
     }
 }
 
 /// Tells the daemon to end, and waits until it has.
-fn stop(place: StateDir) -> Done {
+fn stop_daemon(place: StateDir) -> CommandResult {
     let client = Client::new(place);
     if !client.is_running()? {
         print::warning(&"no daemon runs there");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 
 use crate::cli::Cli;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome};
 
 /// `poolhouse completions SHELL`.
 #[derive(clap::Args, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Man {
 }
 
 impl Completions {
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> CommandResult {
         let mut all = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "poolhouse", &mut all);
         std::io::Write::write_all(&mut std::io::stdout().lock(), &all)?;
@@ -31,24 +31,25 @@ impl Completions {
 }
 
 impl Man {
-    pub(crate) fn run(&self) -> Done {
-        std::fs::create_dir_all(&self.dir).map_err(|error| Failure::file(&self.dir, &error))?;
+    pub(crate) fn run(&self) -> CommandResult {
+        std::fs::create_dir_all(&self.dir)
+            .map_err(|error| Failure::destination(&self.dir, &error))?;
         let mut command = Cli::command();
         command.build();
-        page(&command, "poolhouse", &self.dir)?;
+        write_man_page(&command, "poolhouse", &self.dir)?;
         Ok(Outcome::Complete)
     }
 }
 
 /// Writes the page of a command and those of the commands below it.
-fn page(command: &clap::Command, name: &str, dir: &Path) -> Result<(), Failure> {
+fn write_man_page(command: &clap::Command, name: &str, dir: &Path) -> Result<(), Failure> {
     let path = dir.join(format!("{name}.1"));
     let mut bytes = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut bytes)?;
-    std::fs::write(&path, bytes).map_err(|error| Failure::file(&path, &error))?;
+    std::fs::write(&path, bytes).map_err(|error| Failure::destination(&path, &error))?;
     for below in command.get_subcommands() {
         if !below.is_hide_set() && below.get_name() != "help" {
-            page(below, &format!("{name}-{}", below.get_name()), dir)?;
+            write_man_page(below, &format!("{name}-{}", below.get_name()), dir)?;
         }
     }
     Ok(())

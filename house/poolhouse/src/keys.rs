@@ -10,15 +10,15 @@ use crate::outcome::Failure;
 use crate::print;
 
 /// How often a passphrase may be mistyped.
-const TRIES: usize = 3;
+const MAX_PASSPHRASE_TRIES: usize = 3;
 
 /// Loads the keys of `DATASET=FILE`, as far as they are for this pool.
-pub(crate) fn load_given(pool: &RescuePool, given: &[String]) -> Result<(), Failure> {
+pub(crate) fn load_key_files(pool: &RescuePool, given: &[String]) -> Result<(), Failure> {
     for each in given {
         let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
             Failure::usage(format!("--key {each}: DATASET=FILE is wanted, as in tank/home=key.txt"))
         })?;
-        let secret = read(Path::new(file))?;
+        let secret = read_key_file(Path::new(file))?;
         pool.load_key(dataset, &secret)?;
     }
     Ok(())
@@ -26,12 +26,12 @@ pub(crate) fn load_given(pool: &RescuePool, given: &[String]) -> Result<(), Fail
 
 /// Loads the keys that are still wanted for the dataset `inside` the pool ("" is its root) and
 /// those below. That a key cannot be had is no failure: the dataset stays locked.
-pub(crate) fn load_others(pool: &RescuePool, inside: &str) -> Result<(), Failure> {
+pub(crate) fn load_missing_keys(pool: &RescuePool, inside: &str) -> Result<(), Failure> {
     for root in pool.encryption_roots() {
         let below = root.name.split_once('/').map_or("", |(_, rest)| rest);
         let wanted = is_within(below, inside) || is_within(inside, below);
-        if root.state == KeyState::Locked && wanted && !from_its_place(pool, &root) {
-            ask(pool, &root)?;
+        if root.state == KeyState::Locked && wanted && !load_from_keylocation(pool, &root) {
+            prompt_key(pool, &root)?;
         }
     }
     Ok(())
@@ -44,7 +44,7 @@ fn is_within(name: &str, other: &str) -> bool {
 }
 
 /// Takes the key from where the dataset says that it is.
-fn from_its_place(pool: &RescuePool, root: &engine::EncryptionRoot) -> bool {
+fn load_from_keylocation(pool: &RescuePool, root: &engine::EncryptionRoot) -> bool {
     let Some(path) = root.location.strip_prefix("file://") else { return false };
     let Ok(secret) = std::fs::read(path) else { return false };
     match pool.load_key(&root.name, &secret) {
@@ -57,12 +57,12 @@ fn from_its_place(pool: &RescuePool, root: &engine::EncryptionRoot) -> bool {
 }
 
 /// Asks for it, if somebody is there to be asked.
-fn ask(pool: &RescuePool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
+fn prompt_key(pool: &RescuePool, root: &engine::EncryptionRoot) -> Result<(), Failure> {
     if root.format == "raw" || !std::io::stdin().is_terminal() {
         return Ok(());
     }
     let what = if root.format == "hex" { "Key (64 hexadecimal digits)" } else { "Passphrase" };
-    for _ in 0..TRIES {
+    for _ in 0..MAX_PASSPHRASE_TRIES {
         let prompt = format!("{what} of {} (empty: leave it locked): ", root.name);
         let secret = rpassword::prompt_password(prompt)?;
         if secret.is_empty() {
@@ -76,7 +76,7 @@ fn ask(pool: &RescuePool, root: &engine::EncryptionRoot) -> Result<(), Failure> 
     Ok(())
 }
 
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_key_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: std::io::Error| {
         let (path, reason) = (path.display().to_string(), engine::error::io_error_text(&error));
         Failure::Engine(Error::UnusablePath { path, reason })
@@ -85,7 +85,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// The key of a dataset that is to be, if its properties ask for one of its own.
-pub(crate) fn of_new(
+pub(crate) fn read_new_key(
     name: &str,
     properties: &[(String, String)],
 ) -> Result<Option<Secret>, Failure> {
@@ -94,13 +94,18 @@ pub(crate) fn of_new(
         found.map(|(_, value)| value.as_str())
     };
     let Some(format) = value("keyformat") else { return Ok(None) };
-    from(name, value("keylocation").unwrap_or("prompt"), format, true).map(Some)
+    read_secret(name, value("keylocation").unwrap_or("prompt"), format, true).map(Some)
 }
 
 /// A key from where it is. One that is typed in for the first time (`new`) is typed in twice.
-pub(crate) fn from(name: &str, location: &str, format: &str, new: bool) -> Result<Secret, Failure> {
+pub(crate) fn read_secret(
+    name: &str,
+    location: &str,
+    format: &str,
+    new: bool,
+) -> Result<Secret, Failure> {
     if let Some(path) = location.strip_prefix("file://") {
-        return read(Path::new(path)).map(Secret);
+        return read_key_file(Path::new(path)).map(Secret);
     }
     if location != "prompt" {
         let why = "keys are read from files and prompts only";

@@ -8,22 +8,22 @@
 
 mod bench;
 mod cli;
-mod common;
 mod daemon;
 mod generate;
 mod inspect;
+mod interrupt;
 mod keys;
-mod ordered;
 mod outcome;
+mod parallel;
 mod pictures;
 mod plan;
+mod pool_args;
 mod print;
 mod progress;
+mod property_values;
 mod rescue;
-mod stop;
 mod table;
 mod time;
-mod values;
 mod zfs;
 mod zpool;
 
@@ -35,9 +35,9 @@ use std::process::ExitCode;
 static ALLOCATOR: heap::Allocator = heap::Allocator;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::of_process();
+    let cli = cli::Cli::from_args();
     match cli.run() {
-        Ok(outcome) => outcome.code(),
-        Err(failure) => ExitCode::from(cli.status(failure.report())),
+        Ok(outcome) => outcome.exit_code(),
+        Err(failure) => ExitCode::from(cli.exit_status(failure.report())),
     }
 }

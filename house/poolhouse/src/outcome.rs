@@ -17,12 +17,12 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// Complete unless something is wrong.
-    pub(crate) fn unless(wrong: bool) -> Self {
+    pub(crate) fn complete_unless(wrong: bool) -> Self {
         if wrong { Self::Incomplete } else { Self::Complete }
     }
 
     /// What both together are.
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn combine(self, other: Self) -> Self {
         match (self, other) {
             (Self::Complete, other) => other,
             (Self::Interrupted, _) | (_, Self::Interrupted) => Self::Interrupted,
@@ -31,7 +31,7 @@ impl Outcome {
     }
 
     /// The exit status.
-    pub(crate) fn code(self) -> ExitCode {
+    pub(crate) fn exit_code(self) -> ExitCode {
         match self {
             Self::Complete => ExitCode::SUCCESS,
             Self::Incomplete => ExitCode::from(1),
@@ -54,18 +54,21 @@ pub(crate) enum Failure {
 }
 
 /// What running a command gives.
-pub(crate) type Done = Result<Outcome, Failure>;
+pub(crate) type CommandResult = Result<Outcome, Failure>;
 
 /// Does the same for each of several things. One for which it cannot be done is told of, and keeps no
 /// other from it; of a single one it is the failure.
-pub(crate) fn each<T>(all: impl IntoIterator<Item = T>, mut work: impl FnMut(T) -> Done) -> Done {
+pub(crate) fn run_for_each<T>(
+    all: impl IntoIterator<Item = T>,
+    mut work: impl FnMut(T) -> CommandResult,
+) -> CommandResult {
     let mut all = all.into_iter().peekable();
     let (mut outcome, mut done) = (Outcome::Complete, 0);
     while let Some(one) = all.next() {
         let is_single = done == 0 && all.peek().is_none();
         done += 1;
         match work(one) {
-            Ok(came) => outcome = outcome.and(came),
+            Ok(came) => outcome = outcome.combine(came),
             Err(why) if is_single => return Err(why),
             Err(why) => {
                 why.report();
@@ -119,7 +122,7 @@ impl Failure {
     }
 
     /// A file or folder to be written that could not.
-    pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
+    pub(crate) fn destination(path: &Path, error: &io::Error) -> Self {
         let (path, reason) = (path.display().to_string(), engine::error::io_error_text(error));
         Self::Engine(engine::Error::WriteFailed { path, reason })
     }

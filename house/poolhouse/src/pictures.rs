@@ -7,14 +7,14 @@ use picture::Svg;
 use crate::outcome::Failure;
 
 /// Points for each unit of a picture: letters are sharp on paper too.
-const SCALE: u16 = 3;
+const PNG_SCALE: u16 = 3;
 
 /// Writes pictures as SVG.
 pub(crate) fn write_svg(
     dir: &Path,
     pictures: impl IntoIterator<Item = (String, Svg)>,
 ) -> Result<(), Failure> {
-    write(dir, "svg", pictures, |svg| Ok(svg.file().into_bytes()))
+    write_files(dir, "svg", pictures, |svg| Ok(svg.file().into_bytes()))
 }
 
 /// Writes pictures as PNG.
@@ -22,19 +22,19 @@ pub(crate) fn write_png(
     dir: &Path,
     pictures: impl IntoIterator<Item = (String, Svg)>,
 ) -> Result<(), Failure> {
-    write(dir, "png", pictures, |svg| Ok(raster::png(svg, SCALE)?))
+    write_files(dir, "png", pictures, |svg| Ok(raster::png(svg, PNG_SCALE)?))
 }
 
-fn write(
+fn write_files(
     dir: &Path,
     ending: &str,
     pictures: impl IntoIterator<Item = (String, Svg)>,
     paint: impl Fn(&Svg) -> Result<Vec<u8>, Failure>,
 ) -> Result<(), Failure> {
-    std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
+    std::fs::create_dir_all(dir).map_err(|error| Failure::destination(dir, &error))?;
     for (name, svg) in pictures {
         let path = dir.join(format!("{name}.{ending}"));
-        std::fs::write(&path, paint(&svg)?).map_err(|error| Failure::file(&path, &error))?;
+        std::fs::write(&path, paint(&svg)?).map_err(|error| Failure::destination(&path, &error))?;
     }
     Ok(())
 }

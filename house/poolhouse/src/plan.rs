@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use planner::{Class, Drive, Goal, Mix, Plan as Answer, Prices, Question, Rules, Words};
 use units::Ashift;
 
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::{pictures, print};
 
 /// `poolhouse plan`.
@@ -17,7 +17,7 @@ use crate::{pictures, print};
   poolhouse plan --drives 24x4TB --layout 'raidz2 18 raidz2 6'
   poolhouse plan --drives 6x4000787030016,4x8TB --layout 'raidz2 6 mirror 2 mirror 2' --json
   poolhouse plan --drives 6x8TB --price 8TB=150 --recordsize 16K=20%,1M=80% --html plan.html")]
-pub(crate) struct Plan {
+pub(crate) struct PlanArgs {
     /// The drives: counts and sizes (24x4TB, 2x3TiB,3x2TB); TB is decimal, TiB and T are binary
     #[arg(long, value_name = "LIST")]
     drives: String,
@@ -44,9 +44,9 @@ pub(crate) struct Plan {
     #[arg(value_parser = ["2014", "2015", "2019", "2021"])]
     slop: String,
     #[command(flatten)]
-    drive: DriveFigures,
+    drive_args: DriveArgs,
     #[command(flatten)]
-    use_of: Use,
+    usage: UsageArgs,
     /// Play 5 years of each layout this many times, besides calculating
     #[arg(long, value_name = "TIMES", default_value_t = 0, default_missing_value = "100000")]
     #[arg(num_args = 0..=1, value_parser = clap::value_parser!(u64).range(..=100_000_000))]
@@ -71,7 +71,7 @@ pub(crate) struct Plan {
 /// What a drive is like.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "What a drive is like")]
-struct DriveFigures {
+struct DriveArgs {
     /// The class of drive, which sets the figures below where they are not given
     #[arg(long, default_value = "nas")]
     #[arg(value_parser = ["desktop", "nas", "enterprise", "ssd", "nvme"])]
@@ -96,7 +96,7 @@ struct DriveFigures {
 /// How it is used, and paid for.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Use and money")]
-struct Use {
+struct UsageArgs {
     /// Percent of the pool that is in use, for resilver times and safety
     #[arg(long, value_name = "PERCENT", default_value_t = 80.0)]
     fill: f64,
@@ -111,10 +111,10 @@ struct Use {
     kwh: f64,
 }
 
-impl Plan {
+impl PlanArgs {
     /// Answers.
-    pub(crate) fn run(&self) -> Done {
-        let question = self.question()?;
+    pub(crate) fn run(&self) -> CommandResult {
+        let question = self.build_question()?;
         let answer = if self.layout.is_empty() {
             let goal = self.goal.as_deref().and_then(Goal::by_name);
             Answer::ranked(&question, goal)
@@ -124,7 +124,7 @@ impl Plan {
             words.and_then(|words| Answer::of(&question, &words))
         }?;
         if let Some(path) = &self.html {
-            write(path, &planner::picture::page(&answer, &question))?;
+            write_file(path, &planner::picture::page(&answer, &question))?;
         }
         let pictures = || planner::picture::all(&answer, &question);
         if let Some(dir) = &self.svg {
@@ -142,7 +142,7 @@ impl Plan {
         Ok(Outcome::Complete)
     }
 
-    fn question(&self) -> Result<Question, Failure> {
+    fn build_question(&self) -> Result<Question, Failure> {
         let drives = planner::parse_drives(&self.drives)?;
         let ashift = Ashift::new(self.ashift)
             .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {}", self.ashift)))?;
@@ -150,11 +150,11 @@ impl Plan {
             records: Mix::parse(&self.recordsize)?,
             whole_disks: self.whole_disks,
             rules: Rules::by_year(&self.slop).unwrap_or_default(),
-            drive: self.drive.drive()?,
-            fill: self.use_of.fill / 100.0,
-            wait_hours: self.use_of.wait,
-            prices: self.use_of.price.as_deref().map(Prices::parse).transpose()?,
-            price_per_kwh: self.use_of.kwh,
+            drive: self.drive_args.to_drive()?,
+            fill: self.usage.fill / 100.0,
+            wait_hours: self.usage.wait,
+            prices: self.usage.price.as_deref().map(Prices::parse).transpose()?,
+            price_per_kwh: self.usage.kwh,
             plays: self.simulate,
             seed: self.seed,
             ..Question::new(drives, ashift)
@@ -162,8 +162,8 @@ impl Plan {
     }
 }
 
-impl DriveFigures {
-    fn drive(&self) -> Result<Drive, Failure> {
+impl DriveArgs {
+    fn to_drive(&self) -> Result<Drive, Failure> {
         let usual = Drive::from(Class::by_name(&self.class).unwrap_or_default());
         let speed = match &self.drive_speed {
             None => usual.bytes_per_second,
@@ -180,8 +180,8 @@ impl DriveFigures {
     }
 }
 
-fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::file(path, &error))
+fn write_file(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| Failure::destination(path, &error))
 }
 
 impl From<planner::Error> for Failure {
@@ -194,24 +194,25 @@ impl From<planner::Error> for Failure {
 mod tests {
     use clap::Parser;
 
-    use super::Plan;
+    use super::PlanArgs;
 
     #[derive(Parser, Debug)]
-    struct Line {
+    struct TestCli {
         #[command(flatten)]
-        plan: Plan,
+        plan: PlanArgs,
     }
 
-    fn asked(words: &[&str]) -> Result<planner::Question, String> {
-        let line = Line::try_parse_from(["plan"].iter().chain(words)).map_err(|e| e.to_string())?;
-        line.plan.question().map_err(|error| format!("{error:?}"))
+    fn parse_question(words: &[&str]) -> Result<planner::Question, String> {
+        let line =
+            TestCli::try_parse_from(["plan"].iter().chain(words)).map_err(|e| e.to_string())?;
+        line.plan.build_question().map_err(|error| format!("{error:?}"))
     }
 
     #[test]
     fn the_line_says_what_is_planned() {
         let words =
             "--drives 2x4TB,1x3TB --class enterprise --afr 2 --drive-speed 200MB/s --fill 50";
-        let question = asked(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        let question = parse_question(&words.split(' ').collect::<Vec<_>>()).unwrap();
         assert_eq!(question.drives, [4_000_000_000_000, 4_000_000_000_000, 3_000_000_000_000]);
         let figures = [
             (question.drive.annual_failure_rate, 0.02),
@@ -235,7 +236,7 @@ mod tests {
             &["--drives", "4x4TB", "--drive-speed", "fast"],
             &["--drives", "4x4TB", "--for", "money"],
         ] {
-            assert!(asked(words).is_err(), "{words:?}");
+            assert!(parse_question(words).is_err(), "{words:?}");
         }
     }
 }

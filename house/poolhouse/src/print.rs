@@ -7,20 +7,20 @@ use serde::Serialize;
 
 /// Says what went wrong.
 pub(crate) fn error(what: &dyn Display) {
-    say("error", "31", what);
+    print_message("error", "31", what);
 }
 
 /// Says what the user should know, though the work goes on.
 pub(crate) fn warning(what: &dyn Display) {
-    say("warning", "33", what);
+    print_message("warning", "33", what);
 }
 
 /// Says what goes on, where that may take long.
-pub(crate) fn note(what: &dyn Display) {
-    say("note", "36", what);
+pub(crate) fn info(what: &dyn Display) {
+    print_message("note", "36", what);
 }
 
-fn say(word: &str, colour: &str, what: &dyn Display) {
+fn print_message(word: &str, colour: &str, what: &dyn Display) {
     let mut err = io::stderr().lock();
     let colourful = err.is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // there is nobody left to tell if this fails

@@ -11,8 +11,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
-const KNOWN: &str = "{bar:24} {percent:>3}% {bytes:>11} of {total_bytes:<11} {bytes_per_sec:>13} {eta:>4} left {msg}";
-const UNKNOWN: &str = "{spinner} {bytes:>11} {bytes_per_sec:>13} {elapsed:>4} {msg}";
+const SIZED_TEMPLATE: &str = "{bar:24} {percent:>3}% {bytes:>11} of {total_bytes:<11} {bytes_per_sec:>13} {eta:>4} left {msg}";
+const UNSIZED_TEMPLATE: &str = "{spinner} {bytes:>11} {bytes_per_sec:>13} {elapsed:>4} {msg}";
 
 impl Progress {
     /// A bar for so many bytes; 0: nobody knows how many.
@@ -20,7 +20,7 @@ impl Progress {
         let seen = !quiet && std::io::stderr().is_terminal();
         let target = if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target((total > 0).then_some(total), target);
-        let form = if total > 0 { KNOWN } else { UNKNOWN };
+        let form = if total > 0 { SIZED_TEMPLATE } else { UNSIZED_TEMPLATE };
         if let Ok(style) = ProgressStyle::with_template(form) {
             bar.set_style(style.progress_chars("━━╌"));
         }
@@ -31,12 +31,12 @@ impl Progress {
     }
 
     /// So many bytes more are done.
-    pub(crate) fn add(&self, bytes: u64) {
+    pub(crate) fn add_bytes(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
     /// What the work is at.
-    pub(crate) fn at(&self, what: &str) {
+    pub(crate) fn set_message(&self, what: &str) {
         if !self.bar.is_hidden() {
             let short: String = what.chars().rev().take(40).collect();
             self.bar.set_message(short.chars().rev().collect::<String>());
@@ -44,12 +44,12 @@ impl Progress {
     }
 
     /// Says something in spite of the bar.
-    pub(crate) fn warn(&self, what: &dyn std::fmt::Display) {
+    pub(crate) fn print_warning(&self, what: &dyn std::fmt::Display) {
         self.bar.suspend(|| crate::print::warning(what));
     }
 
     /// Takes the bar away.
-    pub(crate) fn end(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

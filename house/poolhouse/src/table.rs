@@ -26,25 +26,25 @@ impl Table {
     }
 
     /// A table with a head.
-    pub(crate) fn with_head(columns: &[(&str, Align)]) -> Self {
+    pub(crate) fn with_header(columns: &[(&str, Align)]) -> Self {
         let mut table = Self::new(columns.iter().map(|column| column.1).collect::<Vec<_>>());
-        table.row(columns.iter().map(|column| column.0.to_owned()));
+        table.add_row(columns.iter().map(|column| column.0.to_owned()));
         table
     }
 
     /// Spaces before each row.
-    pub(crate) fn indent(mut self, spaces: usize) -> Self {
+    pub(crate) fn with_indent(mut self, spaces: usize) -> Self {
         self.indent = spaces;
         self
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| safe(&cell)).collect());
+    pub(crate) fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| escape_control(&cell)).collect());
     }
 
     /// Prints its rows for programs: cells separated by tabs.
-    pub(crate) fn print_tabs(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print_tab_separated(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in &self.rows {
             writeln!(out, "{}", row.join("\t"))?;
         }
@@ -74,7 +74,7 @@ impl Table {
 }
 
 /// The same without anything that a terminal would obey: names come from disks that others wrote.
-pub(crate) fn safe(text: &str) -> String {
+pub(crate) fn escape_control(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();
     }
@@ -84,19 +84,19 @@ pub(crate) fn safe(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, Table, safe};
+    use super::{Align, Table, escape_control};
 
     #[test]
     fn columns_are_aligned_and_lines_end_with_their_text() {
-        let mut table = Table::with_head(&[("NAME", Align::Left), ("USED", Align::Right)]);
-        table.row(["tank/long".to_owned(), "1K".to_owned()]);
+        let mut table = Table::with_header(&[("NAME", Align::Left), ("USED", Align::Right)]);
+        table.add_row(["tank/long".to_owned(), "1K".to_owned()]);
         let mut out = Vec::new();
-        table.indent(1).print(&mut out).unwrap();
+        table.with_indent(1).print(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), " NAME       USED\n tank/long    1K\n");
     }
 
     #[test]
     fn no_name_can_command_the_terminal() {
-        assert_eq!(safe("a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(escape_control("a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
     }
 }

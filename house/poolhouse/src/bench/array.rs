@@ -10,10 +10,10 @@ use lab::{Heading, Record, System, path};
 use planner::{Kind, Words};
 use units::Ashift;
 
-use super::keep;
-use super::path::{duration, size};
-use super::watch::Watch;
-use crate::outcome::{Done, Failure, Outcome};
+use super::measurement_progress::MeasurementProgress;
+use super::path::{parse_duration, parse_size};
+use super::result;
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 
 /// `poolhouse bench array`.
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=VALUE")]
     property: Vec<String>,
     #[command(flatten)]
-    work: Work,
+    workload: WorkloadArgs,
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 
 /// What is done to each pool.
 #[derive(clap::Args, Debug)]
-struct Work {
+struct WorkloadArgs {
     /// A look of less than a minute, for a few layouts
     #[arg(long, conflicts_with_all = ["seconds", "size"])]
     quick: bool,
@@ -103,40 +103,40 @@ struct Work {
 }
 
 /// A quick look: seconds of all timed runs together, and the least of the large file.
-const QUICK: f64 = 25.0;
-const QUICK_LEAST: u64 = 32 << 20;
-const QUICK_FILES: u32 = 1000;
-const LEAST: u64 = 4 << 30;
+const QUICK_TOTAL_SECONDS: f64 = 25.0;
+const QUICK_MIN_SIZE: u64 = 32 << 20;
+const QUICK_MAX_FILES: u32 = 1000;
+const MIN_SIZE: u64 = 4 << 30;
 /// What is measured where nobody asks for others; those that the drives are too few for are left
 /// out.
-const USUAL: [&str; 4] = ["stripe", "mirror", "raidz", "raidz2"];
+const DEFAULT_LAYOUTS: [&str; 4] = ["stripe", "mirror", "raidz", "raidz2"];
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> CommandResult {
         let system = System::default();
-        let opened = self.wish()?.open(&system)?;
+        let opened = self.options()?.open(&system)?;
         if self.dry_run {
-            return keep::intent(&opened.intent());
+            return result::print_dry_run(&opened.intent());
         }
         if self.output.is_none() && !self.json && !self.quiet {
             print::warning(&"the results are shown, but not kept: -o DIR keeps them");
         }
         if let Some(dir) = &self.output {
-            std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, &error))?;
+            std::fs::create_dir_all(dir).map_err(|error| Failure::destination(dir, &error))?;
         }
-        let watch = Watch::new(self.quiet);
+        let watch = MeasurementProgress::new(self.quiet);
         let course = Course::new(&watch);
         let label = self.label.clone().unwrap_or_default();
-        let heading = Heading { label, started: crate::time::now() };
-        self.finish(&watch.during(|| opened.measure(&heading, &course, &system))?)
+        let heading = Heading { label, started: crate::time::now_rfc3339() };
+        self.save_and_print(&watch.run(|| opened.measure(&heading, &course, &system))?)
     }
 
     /// Keeps and prints the results.
-    fn finish(&self, records: &[Record]) -> Done {
+    fn save_and_print(&self, records: &[Record]) -> CommandResult {
         for record in self.output.iter().flat_map(|_| records) {
             let dir = self.output.clone().unwrap_or_default();
             let text = serde_json::to_string_pretty(record)? + "\n";
-            keep::write(&dir.join(file_name(&record.label)), &text)?;
+            result::write_text(&dir.join(result_file_name(&record.label)), &text)?;
         }
         let mut out = std::io::stdout().lock();
         match records {
@@ -158,32 +158,32 @@ impl Args {
         Ok(if complete { Outcome::Complete } else { Outcome::Interrupted })
     }
 
-    fn wish(&self) -> Result<Wish, Failure> {
-        let layouts = self.layouts()?;
+    fn options(&self) -> Result<Wish, Failure> {
+        let layouts = self.parse_layouts()?;
         Ok(Wish {
             drives: self.drives.clone(),
             overwrite: self.overwrite.clone(),
-            work: self.work.wish(layouts.len())?,
+            work: self.workload.options(layouts.len())?,
             layouts,
             properties: self
                 .property
                 .iter()
-                .map(|text| property(text))
+                .map(|text| parse_property(text))
                 .collect::<Result<_, _>>()?,
         })
     }
 
     /// Layouts by sectors and parts, each once.
-    fn layouts(&self) -> Result<Vec<Layout>, Failure> {
+    fn parse_layouts(&self) -> Result<Vec<Layout>, Failure> {
         let counts =
             if self.disks.is_empty() { vec![self.drives.len()] } else { self.disks.clone() };
         let mut found: Vec<Layout> = Vec::new();
         let asked: Vec<&str> = self.layout.iter().map(String::as_str).collect();
-        for text in if asked.is_empty() { &USUAL[..] } else { &asked } {
+        for text in if asked.is_empty() { &DEFAULT_LAYOUTS[..] } else { &asked } {
             for &count in &counts {
                 for &ashift in &self.ashift {
                     for part in &self.parts {
-                        match layout(text, count, ashift, part) {
+                        match parse_layout(text, count, ashift, part) {
                             Ok(layout) if found.contains(&layout) => {}
                             Ok(layout) => found.push(layout),
                             Err(_) if asked.is_empty() => {}
@@ -198,7 +198,7 @@ impl Args {
 }
 
 /// The layout of these words for so many drives, or for as many as the words name themselves.
-fn layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Layout, Failure> {
+fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Layout, Failure> {
     let words = match Words::parse(text, count) {
         Err(planner::Error::Count { wanted, .. }) => Words::parse(text, wanted)?,
         other => other?,
@@ -220,11 +220,11 @@ fn layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Layout, F
             }
         }
     }
-    let part = if part == "whole" { Part::Whole } else { Part::From(size(part)?) };
+    let part = if part == "whole" { Part::Whole } else { Part::From(parse_size(part)?) };
     Ok(Layout { words: words.to_string(), vdevs, ashift, part })
 }
 
-fn property(text: &str) -> Result<(String, String), Failure> {
+fn parse_property(text: &str) -> Result<(String, String), Failure> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| Failure::usage(format!("'{text}' is no property: write recordsize=1M")))?;
@@ -232,21 +232,21 @@ fn property(text: &str) -> Result<(String, String), Failure> {
 }
 
 /// A file's name made of what heads a column.
-fn file_name(label: &str) -> String {
+fn result_file_name(label: &str) -> String {
     let words = label.split(|letter: char| !letter.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     format!("{}.json", words.join("-"))
 }
 
-impl Work {
-    fn wish(&self, layouts: usize) -> Result<path::Wish, Failure> {
-        let seconds = if self.quick { self.quick_seconds(layouts) } else { self.seconds };
-        let files = if self.quick { self.files.min(QUICK_FILES) } else { self.files };
+impl WorkloadArgs {
+    fn options(&self, layouts: usize) -> Result<path::Wish, Failure> {
+        let seconds = if self.quick { self.quick_run_seconds(layouts) } else { self.seconds };
+        let files = if self.quick { self.files.min(QUICK_MAX_FILES) } else { self.files };
         let mut wish = path::Wish {
             runs: self.runs.into(),
-            time: duration(seconds)?,
-            size: self.size.as_deref().map(size).transpose()?,
-            least_size: if self.quick { QUICK_LEAST } else { LEAST },
+            time: parse_duration(seconds)?,
+            size: self.size.as_deref().map(parse_size).transpose()?,
+            least_size: if self.quick { QUICK_MIN_SIZE } else { MIN_SIZE },
             zeros: self.zeros,
             buffered: false,
             drop_caches: false,
@@ -261,10 +261,10 @@ impl Work {
     }
 
     /// Seconds of a run with which all runs of all layouts are over in less than a minute.
-    fn quick_seconds(&self, layouts: usize) -> f64 {
+    fn quick_run_seconds(&self, layouts: usize) -> f64 {
         let workloads = workload::usual().len() + Files::ALL.len();
         let runs = workloads * layouts.max(1) * usize::from(self.runs);
-        (QUICK / f64::from(u32::try_from(runs).unwrap_or(u32::MAX))).clamp(0.01, 0.3)
+        (QUICK_TOTAL_SECONDS / f64::from(u32::try_from(runs).unwrap_or(u32::MAX))).clamp(0.01, 0.3)
     }
 }
 
@@ -273,38 +273,38 @@ mod tests {
     use clap::Parser;
     use lab::array::{Part, Shape};
 
-    use super::{Args, file_name};
+    use super::{Args, result_file_name};
 
     #[derive(Parser, Debug)]
-    struct Line {
+    struct TestCli {
         #[command(flatten)]
         args: Args,
     }
 
-    fn layouts(words: &str) -> Result<Vec<lab::array::Layout>, String> {
-        let line = Line::try_parse_from(["array"].into_iter().chain(words.split('+')));
+    fn parse(words: &str) -> Result<Vec<lab::array::Layout>, String> {
+        let line = TestCli::try_parse_from(["array"].into_iter().chain(words.split('+')));
         let args = line.map_err(|error| error.to_string())?.args;
-        args.layouts().map_err(|error| format!("{error:?}"))
+        args.parse_layouts().map_err(|error| format!("{error:?}"))
     }
 
     #[test]
     fn layouts_are_by_disks_sectors_and_parts() {
-        let all = layouts("a+b+c+d+--layout+raidz,raidz2+--disks+3,4+--ashift+9,12").unwrap();
+        let all = parse("a+b+c+d+--layout+raidz,raidz2+--disks+3,4+--ashift+9,12").unwrap();
         assert_eq!(all.len(), 8);
         assert_eq!(all[0].to_string(), "raidz1 3, ashift 9");
-        assert_eq!(file_name(&all[7].to_string()), "raidz2-4-ashift-12.json");
-        let all = layouts("a+b+c+d+--layout+mirror 2 mirror 2+--parts+whole,1M").unwrap();
+        assert_eq!(result_file_name(&all[7].to_string()), "raidz2-4-ashift-12.json");
+        let all = parse("a+b+c+d+--layout+mirror 2 mirror 2+--parts+whole,1M").unwrap();
         assert_eq!(all[0].vdevs, [(Shape::Mirror, 2), (Shape::Mirror, 2)]);
         assert_eq!((all[1].part, all[1].drives()), (Part::From(1 << 20), 4));
         // what has counts of its own needs none, and is there once
-        assert_eq!(layouts("a+b+c+d+--layout+mirror 2+--disks+3,4").unwrap().len(), 1);
-        assert_eq!(layouts("a+b").unwrap().len(), 3, "two drives are too few for raidz2");
+        assert_eq!(parse("a+b+c+d+--layout+mirror 2+--disks+3,4").unwrap().len(), 1);
+        assert_eq!(parse("a+b").unwrap().len(), 3, "two drives are too few for raidz2");
     }
 
     #[test]
     fn wrong_lines_are_refused() {
         for words in ["a+b+--layout+raidz3", "a+--ashift+8", "a+--layout+stripe 1+--parts+x"] {
-            assert!(layouts(words).is_err(), "{words}");
+            assert!(parse(words).is_err(), "{words}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::keep;
-use crate::outcome::{Done, Outcome};
+use super::result;
+use crate::outcome::{CommandResult, Outcome};
 use crate::{pictures, print};
 
 /// `poolhouse bench compare`.
@@ -33,8 +33,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
-        let records = keep::read(&self.results)?;
+    pub(crate) fn run(&self) -> CommandResult {
+        let records = result::read_records(&self.results)?;
         let comparison = lab::compare::compare(&records)?;
         let drawn = || {
             let all = lab::plot::of_comparison(&comparison);
@@ -47,7 +47,7 @@ impl Args {
             pictures::write_png(dir, drawn())?;
         }
         if let Some(path) = &self.html {
-            keep::write(path, &lab::page::page(&records)?)?;
+            result::write_text(path, &lab::page::page(&records)?)?;
         }
         if self.json {
             print::json(&comparison)?;

@@ -7,10 +7,10 @@ use lab::System;
 use lab::copy::{Way, Wish};
 use lab::course::Course;
 
-use super::keep::{self, Keep};
-use super::path::duration;
-use super::watch::Watch;
-use crate::outcome::{Done, Failure};
+use super::measurement_progress::MeasurementProgress;
+use super::path::parse_duration;
+use super::result::{self, ResultArgs};
+use crate::outcome::{CommandResult, Failure};
 use crate::print;
 
 /// `poolhouse bench copy`.
@@ -48,36 +48,36 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    keep: Keep,
+    result: ResultArgs,
 }
 
 /// All copies of a quick look take so long.
 const QUICK_SECONDS: u64 = 40;
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> CommandResult {
         let system = System::default();
-        let mut prepared = self.wish()?.prepare(&system)?;
+        let mut prepared = self.options()?.prepare(&system)?;
         if self.quick {
             let copies = u32::try_from(prepared.copies().max(1)).unwrap_or(u32::MAX);
             prepared.set_limit(Duration::from_secs(QUICK_SECONDS) / copies);
         }
         if self.dry_run {
-            return keep::intent(&prepared.intent());
+            return result::print_dry_run(&prepared.intent());
         }
         for old in self.destinations.iter().flat_map(|dir| lab::left_over(dir.as_ref())) {
             let old = old.display();
             print::warning(&format!("'{old}' is left over from a measurement that was killed"));
         }
-        self.keep.warn();
-        let watch = Watch::new(self.keep.quiet);
+        self.result.warn_if_unsaved();
+        let watch = MeasurementProgress::new(self.result.quiet);
         let course = Course::new(&watch);
-        let heading = self.keep.heading(&self.source.display().to_string());
-        let measured = watch.during(|| prepared.measure(heading, &course, &system));
-        self.keep.finish(&measured?)
+        let heading = self.result.heading(&self.source.display().to_string());
+        let measured = watch.run(|| prepared.measure(heading, &course, &system));
+        self.result.save_and_print(&measured?)
     }
 
-    fn wish(&self) -> Result<Wish, Failure> {
+    fn options(&self) -> Result<Wish, Failure> {
         let way = |name: &String| {
             Way::by_id(name).ok_or_else(|| {
                 let known = Way::ALL.map(Way::id).join(", ");
@@ -93,7 +93,7 @@ impl Args {
             destinations: self.destinations.clone(),
             ways,
             runs: self.runs.into(),
-            limit: self.seconds.map(duration).transpose()?,
+            limit: self.seconds.map(parse_duration).transpose()?,
         })
     }
 }

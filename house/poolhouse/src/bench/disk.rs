@@ -6,10 +6,10 @@ use lab::System;
 use lab::course::Course;
 use lab::disk::Wish;
 
-use super::keep::{self, Keep};
-use super::path::duration;
-use super::watch::Watch;
-use crate::outcome::{Done, Failure};
+use super::measurement_progress::MeasurementProgress;
+use super::path::parse_duration;
+use super::result::{self, ResultArgs};
+use crate::outcome::{CommandResult, Failure};
 
 /// `poolhouse bench disk`.
 #[derive(clap::Args, Debug)]
@@ -48,46 +48,46 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    keep: Keep,
+    result: ResultArgs,
 }
 
 /// A quick look has these places, and takes so long for all drives together.
 const QUICK_ZONES: u16 = 3;
 const QUICK_SECONDS: f64 = 45.0;
 /// What is done to each drive besides, each time about as long as a place takes.
-const BESIDES: u16 = 3;
+const EXTRA_STEPS: u16 = 3;
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> CommandResult {
         let system = System::default();
-        let opened = self.wish()?.open(&system)?;
+        let opened = self.options()?.open(&system)?;
         if self.dry_run {
-            return keep::intent(&opened.intent());
+            return result::print_dry_run(&opened.intent());
         }
-        self.keep.warn();
-        let watch = Watch::new(self.keep.quiet);
+        self.result.warn_if_unsaved();
+        let watch = MeasurementProgress::new(self.result.quiet);
         let course = Course::new(&watch);
-        let heading = self.keep.heading("drives");
-        let measured = watch.during(|| opened.measure(heading, &course, &system));
-        self.keep.finish(&measured?)
+        let heading = self.result.heading("drives");
+        let measured = watch.run(|| opened.measure(heading, &course, &system));
+        self.result.save_and_print(&measured?)
     }
 
-    fn wish(&self) -> Result<Wish, Failure> {
+    fn options(&self) -> Result<Wish, Failure> {
         let zones = if self.quick { QUICK_ZONES } else { self.zones };
-        let seconds = if self.quick { self.quick_seconds() } else { self.seconds };
+        let seconds = if self.quick { self.quick_run_seconds() } else { self.seconds };
         Ok(Wish {
             drives: self.drives.clone(),
             overwrite: self.overwrite.clone(),
             runs: self.runs.into(),
-            time: duration(seconds)?,
+            time: parse_duration(seconds)?,
             zones: zones.into(),
         })
     }
 
     /// Seconds of a run with which all runs of all drives are over in less than a minute.
-    fn quick_seconds(&self) -> f64 {
+    fn quick_run_seconds(&self) -> f64 {
         let drives = u32::try_from(self.drives.len() + self.overwrite.len()).unwrap_or(u32::MAX);
-        let steps = f64::from(QUICK_ZONES + BESIDES) * f64::from(self.runs) * f64::from(drives);
+        let steps = f64::from(QUICK_ZONES + EXTRA_STEPS) * f64::from(self.runs) * f64::from(drives);
         (QUICK_SECONDS / steps).clamp(0.02, 0.6)
     }
 }

@@ -4,14 +4,14 @@ mod array;
 mod compare;
 mod copy;
 mod disk;
-mod keep;
+mod measurement_progress;
 mod net;
 pub(crate) mod path;
 mod plan;
 mod report;
-mod watch;
+mod result;
 
-use crate::outcome::Done;
+use crate::outcome::CommandResult;
 
 /// Measure file systems, drives, networks and ways to copy, and compare what came out
 #[derive(clap::Args, Debug)]
@@ -51,7 +51,7 @@ enum Command {
 }
 
 impl Bench {
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> CommandResult {
         match &self.command {
             Command::Path(args) => args.run(),
             Command::Array(args) => args.run(),

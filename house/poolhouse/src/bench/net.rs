@@ -7,11 +7,11 @@ use lab::System;
 use lab::course::Course;
 use lab::net::{self, Listener, PORT, Wish};
 
-use super::keep::{self, Keep};
-use super::path::{duration, size};
-use super::watch::Watch;
-use crate::outcome::{Done, Failure, Outcome};
-use crate::{print, stop};
+use super::measurement_progress::MeasurementProgress;
+use super::path::{parse_duration, parse_size};
+use super::result::{self, ResultArgs};
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::{interrupt, print};
 
 /// `poolhouse bench net`.
 #[derive(clap::Args, Debug)]
@@ -50,55 +50,55 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    keep: Keep,
+    result: ResultArgs,
 }
 
 /// Seconds of a run of a quick look, all runs of which take less than a minute.
-const QUICK: f64 = 0.9;
+const QUICK_RUN_SECONDS: f64 = 0.9;
 /// Socket buffers are no larger.
-const MOST_BUFFER: u64 = 1 << 30;
+const MAX_SOCKET_BUFFER: u64 = 1 << 30;
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
+    pub(crate) fn run(&self) -> CommandResult {
         match &self.host {
-            Some(host) => self.ask(host),
+            Some(host) => self.measure(host),
             None => self.serve(self.listen.as_deref().unwrap_or_default()),
         }
     }
 
-    fn ask(&self, host: &str) -> Done {
-        let wish = self.wish(host)?;
+    fn measure(&self, host: &str) -> CommandResult {
+        let wish = self.options(host)?;
         if self.dry_run {
-            return keep::intent(&wish.intent());
+            return result::print_dry_run(&wish.intent());
         }
-        self.keep.warn();
-        let watch = Watch::new(self.keep.quiet);
+        self.result.warn_if_unsaved();
+        let watch = MeasurementProgress::new(self.result.quiet);
         let course = Course::new(&watch);
-        let heading = self.keep.heading(host);
-        let measured = watch.during(|| net::measure(&wish, heading, &course, &System::default()));
-        self.keep.finish(&measured?)
+        let heading = self.result.heading(host);
+        let measured = watch.run(|| net::measure(&wish, heading, &course, &System::default()));
+        self.result.save_and_print(&measured?)
     }
 
-    fn wish(&self, host: &str) -> Result<Wish, Failure> {
+    fn options(&self, host: &str) -> Result<Wish, Failure> {
         let buffer = |text: &String| {
-            let bytes = size(text)?;
-            let fits = usize::try_from(bytes).ok().filter(|_| bytes <= MOST_BUFFER);
+            let bytes = parse_size(text)?;
+            let fits = usize::try_from(bytes).ok().filter(|_| bytes <= MAX_SOCKET_BUFFER);
             fits.ok_or_else(|| Failure::usage(format!("a socket buffer of {text} is too large")))
         };
         Ok(Wish {
             host: host.to_owned(),
             runs: self.runs.into(),
-            time: duration(if self.quick { QUICK } else { self.seconds })?,
+            time: parse_duration(if self.quick { QUICK_RUN_SECONDS } else { self.seconds })?,
             streams: self.streams.into(),
             buffers: self.buffers.iter().map(buffer).collect::<Result<_, _>>()?,
         })
     }
 
-    fn serve(&self, address: &str) -> Done {
-        let address = (!address.is_empty()).then(|| socket_address(address)).transpose()?;
+    fn serve(&self, address: &str) -> CommandResult {
+        let address = (!address.is_empty()).then(|| parse_socket_address(address)).transpose()?;
         if self.dry_run {
             let at = address.map_or_else(|| format!("any, port {PORT}"), |at| at.to_string());
-            return keep::intent(&[format!("Would listen at {at} until Ctrl-C.")]);
+            return result::print_dry_run(&[format!("Would listen at {at} until Ctrl-C.")]);
         }
         let listener = Listener::bind(address, System::default())?;
         if let Some(at) = listener.address() {
@@ -106,20 +106,20 @@ impl Args {
             writeln!(out, "listening at {at}; Ctrl-C ends it")?;
             out.flush()?;
         }
-        stop::listen();
-        let quiet = self.keep.quiet;
+        interrupt::install_handler();
+        let quiet = self.result.quiet;
         let came = move |from: SocketAddr| {
             if !quiet {
                 print::warning(&format!("{} measures", from.ip().to_canonical()));
             }
         };
-        listener.serve(stop::wanted, came);
+        listener.serve(interrupt::is_interrupted, came);
         Ok(Outcome::Complete)
     }
 }
 
 /// `192.168.1.2`, `192.168.1.2:7476`, `::1`, `[::1]:7476`.
-fn socket_address(text: &str) -> Result<SocketAddr, Failure> {
+fn parse_socket_address(text: &str) -> Result<SocketAddr, Failure> {
     let alone = || text.trim_matches(['[', ']']).parse::<IpAddr>();
     let parsed = text.parse().or_else(|_| alone().map(|ip| SocketAddr::new(ip, PORT)));
     parsed.map_err(|_| Failure::usage(format!("'{text}' is no address: write 192.168.1.2:{PORT}")))
@@ -127,7 +127,7 @@ fn socket_address(text: &str) -> Result<SocketAddr, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::socket_address;
+    use super::parse_socket_address;
 
     #[test]
     fn addresses_have_a_port_or_the_usual_one() {
@@ -137,8 +137,8 @@ mod tests {
             ("::1", "[::1]:7476"),
             ("[::1]:5", "[::1]:5"),
         ] {
-            assert_eq!(socket_address(text).unwrap().to_string(), wanted);
+            assert_eq!(parse_socket_address(text).unwrap().to_string(), wanted);
         }
-        assert!(socket_address("nas").is_err());
+        assert!(parse_socket_address("nas").is_err());
     }
 }

@@ -8,9 +8,9 @@ use lab::path::Wish;
 use lab::workload::{self, Files};
 use lab::{System, path};
 
-use super::keep::{self, Keep};
-use super::watch::Watch;
-use crate::outcome::{Done, Failure};
+use super::measurement_progress::MeasurementProgress;
+use super::result::{self, ResultArgs};
+use crate::outcome::{CommandResult, Failure};
 use crate::print;
 
 /// `poolhouse bench path`.
@@ -63,49 +63,49 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    keep: Keep,
+    result: ResultArgs,
 }
 
 /// Seconds of a run of a quick look: all of its runs together take less than a minute.
-const QUICK: f64 = 0.6;
-const QUICK_LEAST: u64 = 64 << 20;
-const QUICK_FILES: u32 = 2000;
-const LEAST: u64 = 4 << 30;
+const QUICK_RUN_SECONDS: f64 = 0.6;
+const QUICK_MIN_SIZE: u64 = 64 << 20;
+const QUICK_MAX_FILES: u32 = 2000;
+const MIN_SIZE: u64 = 4 << 30;
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
-        let wish = self.wish()?;
+    pub(crate) fn run(&self) -> CommandResult {
+        let wish = self.options()?;
         let system = System::default();
         if self.dry_run {
-            return keep::intent(&wish.intent(&self.dir, &system)?);
+            return result::print_dry_run(&wish.intent(&self.dir, &system)?);
         }
         for old in lab::left_over(&self.dir) {
             let old = old.display();
             print::warning(&format!("'{old}' is left over from a measurement that was killed"));
         }
-        self.keep.warn();
-        let watch = Watch::new(self.keep.quiet);
+        self.result.warn_if_unsaved();
+        let watch = MeasurementProgress::new(self.result.quiet);
         let course = Course::new(&watch);
-        let heading = self.keep.heading(&self.dir.display().to_string());
-        let measured = watch.during(|| path::measure(&self.dir, &wish, heading, &course, &system));
-        self.keep.finish(&measured?)
+        let heading = self.result.heading(&self.dir.display().to_string());
+        let measured = watch.run(|| path::measure(&self.dir, &wish, heading, &course, &system));
+        self.result.save_and_print(&measured?)
     }
 
-    fn wish(&self) -> Result<Wish, Failure> {
-        let size = self.size.as_deref().map(size).transpose()?;
-        let seconds = if self.quick { QUICK } else { self.seconds };
+    fn options(&self) -> Result<Wish, Failure> {
+        let size = self.size.as_deref().map(parse_size).transpose()?;
+        let seconds = if self.quick { QUICK_RUN_SECONDS } else { self.seconds };
         let mut wish = Wish {
             runs: self.runs.into(),
-            time: duration(seconds)?,
+            time: parse_duration(seconds)?,
             size,
-            least_size: if self.quick { QUICK_LEAST } else { LEAST },
+            least_size: if self.quick { QUICK_MIN_SIZE } else { MIN_SIZE },
             zeros: self.zeros,
             buffered: self.buffered,
             drop_caches: self.drop_caches,
             streams: workload::usual(),
             files: Files::ALL.to_vec(),
             most_files: usize::try_from(if self.quick {
-                self.files.min(QUICK_FILES)
+                self.files.min(QUICK_MAX_FILES)
             } else {
                 self.files
             })
@@ -119,14 +119,14 @@ impl Args {
 }
 
 /// A size from the command line.
-pub(crate) fn size(text: &str) -> Result<u64, Failure> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, Failure> {
     units::parse_bytes(text).filter(|bytes| *bytes > 0).ok_or_else(|| {
         Failure::usage(format!("'{text}' is no size: write 4G, 500MB or a number of bytes"))
     })
 }
 
 /// Seconds from the command line: a thousandth to a day.
-pub(crate) fn duration(seconds: f64) -> Result<Duration, Failure> {
+pub(crate) fn parse_duration(seconds: f64) -> Result<Duration, Failure> {
     if (0.001..=86_400.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {

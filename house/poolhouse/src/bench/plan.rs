@@ -10,8 +10,8 @@ use planner::{Class, Drive, LayoutPlan, Mix, Question, Words};
 use serde_json::Value;
 use units::Ashift;
 
-use super::keep;
-use crate::outcome::{Done, Failure, Outcome};
+use super::result;
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 
 /// `poolhouse bench plan`.
@@ -53,14 +53,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
-        let records = keep::read(&self.results)?;
+    pub(crate) fn run(&self) -> CommandResult {
+        let records = result::read_records(&self.results)?;
         let of = |kind| records.iter().find(|record| record.kind == kind);
         let measured = of(Kind::Path)
             .or_else(|| of(Kind::Array))
             .ok_or_else(|| Failure::usage("a result of `bench path` or `bench array` is wanted"))?;
         let disk = of(Kind::Disk);
-        let expected = self.expected(measured, disk)?;
+        let expected = self.expected_performance(measured, disk)?;
         let judgement = bottleneck::judge(&expected, measured, disk, of(Kind::Net))?;
         if self.json {
             print::json(&judgement)?;
@@ -70,7 +70,11 @@ impl Args {
         Ok(Outcome::Complete)
     }
 
-    fn expected(&self, measured: &Record, disk: Option<&Record>) -> Result<Expected, Failure> {
+    fn expected_performance(
+        &self,
+        measured: &Record,
+        disk: Option<&Record>,
+    ) -> Result<Expected, Failure> {
         let fact = |name: &str| measured.facts.get(name);
         let wanted = |what: &str| Failure::usage(format!("--{what} says what was measured"));
         let drives = match (&self.drives, fact("drive_bytes").and_then(Value::as_array)) {
@@ -83,7 +87,7 @@ impl Args {
         let ashift = self.ashift.or_else(|| fact("ashift")?.as_u64()).unwrap_or(12);
         let ashift = Ashift::new(ashift)
             .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {ashift}")))?;
-        let block = super::path::size(&self.recordsize)?;
+        let block = super::path::parse_size(&self.recordsize)?;
         let mut drive = Drive::from(Class::by_name(&self.class).unwrap_or_default());
         if let Some(figures) = disk.map(bottleneck::drive_figures).transpose()? {
             drive.bytes_per_second = figures.bytes_per_second;

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::keep;
-use crate::outcome::{Done, Outcome};
+use super::result;
+use crate::outcome::{CommandResult, Outcome};
 use crate::print;
 
 /// `poolhouse bench report`.
@@ -25,15 +25,15 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Done {
-        let records = keep::read(&self.results)?;
+    pub(crate) fn run(&self) -> CommandResult {
+        let records = result::read_records(&self.results)?;
         if self.json {
             print::json(&records)?;
             return Ok(Outcome::Complete);
         }
         let page = lab::page::page(&records)?;
         match &self.output {
-            Some(path) => keep::write(path, &page)?,
+            Some(path) => result::write_text(path, &page)?,
             None => std::io::stdout().lock().write_all(page.as_bytes())?,
         }
         Ok(Outcome::Complete)

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use engine::inspect::Facts;
 
-use crate::table::{Align, Table, safe};
+use crate::table::{Align, Table, escape_control};
 use crate::time;
 
 /// Columns by which one thing more is told at each level.
-const STEP: usize = 2;
+const INDENT: usize = 2;
 
 /// Prints facts.
 pub(crate) fn print(facts: &Facts) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    tree(&mut out, facts, 0)?;
+    print_tree(&mut out, facts, 0)?;
     out.flush()
 }
 
@@ -24,10 +24,10 @@ pub(crate) fn print_history(facts: &Facts, long: bool) -> io::Result<()> {
     for record in records {
         let text = |name: &str| match &record[name] {
             Facts::Null => None,
-            Facts::String(text) => Some(safe(text)),
+            Facts::String(text) => Some(escape_control(text)),
             other => Some(other.to_string()),
         };
-        let when = record["time"].as_u64().map_or_else(|| "-".to_owned(), time::local);
+        let when = record["time"].as_u64().map_or_else(|| "-".to_owned(), time::format_local);
         write!(out, "{when}  ")?;
         if let Some(error) = text("error") {
             writeln!(out, "cannot be read: {error}")?;
@@ -55,53 +55,53 @@ pub(crate) fn print_history(facts: &Facts, long: bool) -> io::Result<()> {
         for name in ["input", "output"] {
             if let Some(list) = record.get(name) {
                 writeln!(out, "    {name}:")?;
-                tree(&mut out, list, 6)?;
+                print_tree(&mut out, list, 6)?;
             }
         }
     }
     out.flush()
 }
 
-fn tree(out: &mut dyn Write, facts: &Facts, indent: usize) -> io::Result<()> {
+fn print_tree(out: &mut dyn Write, facts: &Facts, indent: usize) -> io::Result<()> {
     match facts {
         Facts::Object(entries) => {
-            let plain = entries.iter().filter(|(_, value)| is_plain(value));
+            let plain = entries.iter().filter(|(_, value)| is_scalar(value));
             let mut table = Table::new([Align::Left, Align::Left]);
             for (name, value) in plain {
-                table.row([format!("{name}:"), plain_text(name, value)]);
+                table.add_row([format!("{name}:"), scalar_text(name, value)]);
             }
-            table.indent(indent).print(out)?;
-            for (name, value) in entries.iter().filter(|(_, value)| !is_plain(value)) {
+            table.with_indent(indent).print(out)?;
+            for (name, value) in entries.iter().filter(|(_, value)| !is_scalar(value)) {
                 if value.as_array().is_some_and(Vec::is_empty) {
-                    writeln!(out, "{:indent$}{}: none", "", safe(name))?;
+                    writeln!(out, "{:indent$}{}: none", "", escape_control(name))?;
                     continue;
                 }
-                writeln!(out, "{:indent$}{}:", "", safe(name))?;
-                tree(out, value, indent + STEP)?;
+                writeln!(out, "{:indent$}{}:", "", escape_control(name))?;
+                print_tree(out, value, indent + INDENT)?;
             }
             Ok(())
         }
-        Facts::Array(all) => match columns(all) {
-            Some(columns) => rows(out, all, &columns, indent),
-            None => each(out, all, indent),
+        Facts::Array(all) => match table_columns(all) {
+            Some(columns) => print_table(out, all, &columns, indent),
+            None => print_list(out, all, indent),
         },
-        other => writeln!(out, "{:indent$}{}", "", plain_text("", other)),
+        other => writeln!(out, "{:indent$}{}", "", scalar_text("", other)),
     }
 }
 
-fn each(out: &mut dyn Write, all: &[Facts], indent: usize) -> io::Result<()> {
+fn print_list(out: &mut dyn Write, all: &[Facts], indent: usize) -> io::Result<()> {
     for (index, each) in all.iter().enumerate() {
-        if is_plain(each) {
-            writeln!(out, "{:indent$}{}", "", plain_text("", each))?;
+        if is_scalar(each) {
+            writeln!(out, "{:indent$}{}", "", scalar_text("", each))?;
         } else {
             writeln!(out, "{:indent$}[{index}]", "")?;
-            tree(out, each, indent + STEP)?;
+            print_tree(out, each, indent + INDENT)?;
         }
     }
     Ok(())
 }
 
-fn is_plain(value: &Facts) -> bool {
+fn is_scalar(value: &Facts) -> bool {
     match value {
         Facts::Object(_) => false,
         Facts::Array(all) => !all.is_empty() && all.len() <= 16 && all.iter().all(Facts::is_number),
@@ -110,11 +110,11 @@ fn is_plain(value: &Facts) -> bool {
 }
 
 /// The columns of a table, if all of a list are things with plain values.
-fn columns(all: &[Facts]) -> Option<Vec<String>> {
+fn table_columns(all: &[Facts]) -> Option<Vec<String>> {
     let mut columns: Vec<String> = Vec::new();
     for each in all {
         for (name, value) in each.as_object()? {
-            if !is_plain(value) {
+            if !is_scalar(value) {
                 return None;
             }
             if !columns.contains(name) {
@@ -125,34 +125,41 @@ fn columns(all: &[Facts]) -> Option<Vec<String>> {
     (!columns.is_empty() && columns.len() <= 12).then_some(columns)
 }
 
-fn rows(out: &mut dyn Write, all: &[Facts], columns: &[String], indent: usize) -> io::Result<()> {
+fn print_table(
+    out: &mut dyn Write,
+    all: &[Facts],
+    columns: &[String],
+    indent: usize,
+) -> io::Result<()> {
     let align = |name: &String| {
         let mut values = all.iter().filter_map(|each| each.get(name));
         let numbers = values.all(|value| value.is_number() || value.is_null());
         if numbers && !name.ends_with("time") { Align::Right } else { Align::Left }
     };
     let mut table = Table::new(columns.iter().map(align).collect::<Vec<_>>());
-    table.row(columns.iter().map(|name| name.to_uppercase().replace('_', " ")));
+    table.add_row(columns.iter().map(|name| name.to_uppercase().replace('_', " ")));
     for each in all {
         let cell = |name: &String| {
-            each.get(name).map_or_else(String::new, |value| plain_text(name, value))
+            each.get(name).map_or_else(String::new, |value| scalar_text(name, value))
         };
-        table.row(columns.iter().map(cell));
+        table.add_row(columns.iter().map(cell));
     }
-    table.indent(indent).print(out)
+    table.with_indent(indent).print(out)
 }
 
-fn plain_text(name: &str, value: &Facts) -> String {
+fn scalar_text(name: &str, value: &Facts) -> String {
     match value {
         Facts::Null => "-".to_owned(),
-        Facts::String(text) => safe(text),
+        Facts::String(text) => escape_control(text),
         Facts::Bool(flag) => if *flag { "yes" } else { "no" }.to_owned(),
         Facts::Number(number) => match number.as_u64() {
-            Some(seconds) if name == "time" || name.ends_with("_time") => time::local(seconds),
+            Some(seconds) if name == "time" || name.ends_with("_time") => {
+                time::format_local(seconds)
+            }
             _ => number.to_string(),
         },
         Facts::Array(all) => {
-            all.iter().map(|each| plain_text(name, each)).collect::<Vec<_>>().join(" ")
+            all.iter().map(|each| scalar_text(name, each)).collect::<Vec<_>>().join(" ")
         }
         Facts::Object(_) => String::new(),
     }
@@ -160,7 +167,7 @@ fn plain_text(name: &str, value: &Facts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, tree};
+    use super::{Facts, print_tree};
 
     #[test]
     fn like_things_are_a_table() {
@@ -170,7 +177,7 @@ mod tests {
         )
         .unwrap();
         let mut out = Vec::new();
-        tree(&mut out, &facts, 0).unwrap();
+        print_tree(&mut out, &facts, 0).unwrap();
         let wanted = "pool:  tank\nrows:\n   N  WHAT\n   1  a\n  20  b\nnone: none\n";
         assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }

@@ -4,8 +4,8 @@ mod facts;
 
 use std::path::PathBuf;
 
-use crate::common::{Common, pool_of};
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::pool_args::{PoolArgs, pool_name};
 use crate::print;
 
 /// Look at the structures on disk
@@ -20,13 +20,13 @@ Examples:
   poolhouse inspect history -d ~/images tank")]
 pub(crate) struct Inspect {
     #[command(flatten)]
-    common: Common,
+    pool_args: PoolArgs,
     #[command(subcommand)]
-    what: What,
+    command: InspectCommand,
 }
 
 #[derive(clap::Subcommand, Debug)]
-enum What {
+enum InspectCommand {
     /// The four copies of a device's label, and what is wrong with each
     #[command(after_help = "Example:\n  poolhouse inspect labels /dev/sdb1")]
     Labels {
@@ -110,39 +110,45 @@ enum What {
 }
 
 impl Inspect {
-    pub(crate) fn run(&self) -> Done {
-        let found = self.facts()?;
-        if self.common.json {
+    pub(crate) fn run(&self) -> CommandResult {
+        let found = self.read_structures()?;
+        if self.pool_args.json {
             print::json(&found)?;
             return Ok(Outcome::Complete);
         }
-        match &self.what {
-            What::History { long, .. } => facts::print_history(&found, *long)?,
+        match &self.command {
+            InspectCommand::History { long, .. } => facts::print_history(&found, *long)?,
             _ => facts::print(&found)?,
         }
         Ok(Outcome::Complete)
     }
 
-    fn facts(&self) -> Result<engine::inspect::Facts, Failure> {
-        let open = |target: &str| self.common.open(pool_of(target));
-        let unlocked = |target: &str| self.common.open_unlocked(target);
-        Ok(match &self.what {
-            What::Labels { device } => engine::inspect::labels(device)?,
-            What::Uberblocks { device } => engine::inspect::uberblocks(device)?,
-            What::Config { pool } => open(pool)?.inspect_config(),
-            What::Objset { target } => unlocked(target)?.inspect_objset(target)?,
-            What::Object { target, object } => unlocked(target)?.inspect_object(target, *object)?,
-            What::Zap { target, object } => unlocked(target)?.inspect_zap(target, *object)?,
-            What::Blkptr { target, object, level: Some(level), block: Some(block) } => {
+    fn read_structures(&self) -> Result<engine::inspect::Facts, Failure> {
+        let open = |target: &str| self.pool_args.open(pool_name(target));
+        let unlocked = |target: &str| self.pool_args.open_unlocked(target);
+        Ok(match &self.command {
+            InspectCommand::Labels { device } => engine::inspect::labels(device)?,
+            InspectCommand::Uberblocks { device } => engine::inspect::uberblocks(device)?,
+            InspectCommand::Config { pool } => open(pool)?.inspect_config(),
+            InspectCommand::Objset { target } => unlocked(target)?.inspect_objset(target)?,
+            InspectCommand::Object { target, object } => {
+                unlocked(target)?.inspect_object(target, *object)?
+            }
+            InspectCommand::Zap { target, object } => {
+                unlocked(target)?.inspect_zap(target, *object)?
+            }
+            InspectCommand::Blkptr { target, object, level: Some(level), block: Some(block) } => {
                 unlocked(target)?.inspect_blkptr(target, *object, *level, *block)?
             }
-            What::Blkptr { target, object, .. } => {
+            InspectCommand::Blkptr { target, object, .. } => {
                 unlocked(target)?.inspect_blkptrs(target, *object)?
             }
-            What::Spacemap { pool, vdev, metaslab } => {
+            InspectCommand::Spacemap { pool, vdev, metaslab } => {
                 open(pool)?.inspect_space(*vdev, *metaslab)?
             }
-            What::History { pool, internal, .. } => open(pool)?.inspect_history(*internal)?,
+            InspectCommand::History { pool, internal, .. } => {
+                open(pool)?.inspect_history(*internal)?
+            }
         })
     }
 }

@@ -13,11 +13,11 @@ use rustix::fs::{
 /// What could not be kept of the files, by its name, with how often and the first reason. Told
 /// once, at the end.
 #[derive(Default)]
-pub(crate) struct NotKept {
+pub(crate) struct LostAttributes {
     counts: Mutex<BTreeMap<&'static str, (u64, String)>>,
 }
 
-impl NotKept {
+impl LostAttributes {
     pub(crate) fn add(&self, what: &'static str, why: &dyn std::fmt::Display) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = counts.entry(what).or_insert_with(|| (0, why.to_string()));
@@ -25,7 +25,7 @@ impl NotKept {
     }
 
     /// What was not kept, how often, and why the first time.
-    pub(crate) fn all(&self) -> Vec<(&'static str, u64, String)> {
+    pub(crate) fn summary(&self) -> Vec<(&'static str, u64, String)> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(what, (count, why))| (*what, *count, why.clone())).collect()
     }
@@ -33,7 +33,7 @@ impl NotKept {
 
 /// What is to be kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keep {
+pub(crate) struct AttributeOptions {
     /// Owners and groups.
     pub(crate) owner: bool,
     /// Extended attributes and ACLs.
@@ -42,10 +42,16 @@ pub(crate) struct Keep {
 
 /// How far off the time of a file is that could not be copied in full, in seconds: by this a later
 /// run knows that it may try again. Coarse file systems keep it.
-pub(crate) const DAMAGED: i64 = 2;
+pub(crate) const DAMAGED_MTIME_SHIFT: i64 = 2;
 
 /// Gives `path` all that belongs to `file`. `shift` is added to the time of its last change.
-pub(crate) fn apply(path: &Path, file: &File, keep: Keep, shift: i64, not_kept: &NotKept) {
+pub(crate) fn apply_attributes(
+    path: &Path,
+    file: &File,
+    keep: AttributeOptions,
+    shift: i64,
+    not_kept: &LostAttributes,
+) {
     let facts = file.stat();
     if keep.owner {
         let (uid, gid) = (Uid::from_raw(facts.uid), Gid::from_raw(facts.gid));
@@ -60,7 +66,7 @@ pub(crate) fn apply(path: &Path, file: &File, keep: Keep, shift: i64, not_kept: 
         not_kept.add("modes", &error);
     }
     if keep.xattrs && matches!(facts.kind, FileType::File | FileType::Directory) {
-        xattrs(path, file, not_kept);
+        set_xattrs(path, file, not_kept);
     }
     let mut modified = facts.mtime;
     modified.seconds = modified.seconds.saturating_add(shift);
@@ -69,7 +75,7 @@ pub(crate) fn apply(path: &Path, file: &File, keep: Keep, shift: i64, not_kept: 
     }
 }
 
-fn xattrs(path: &Path, file: &File, not_kept: &NotKept) {
+fn set_xattrs(path: &Path, file: &File, not_kept: &LostAttributes) {
     let found = match file.xattrs() {
         Ok(found) => found,
         Err(why) => return not_kept.add("extended attributes that cannot be read", &why),
@@ -94,7 +100,7 @@ fn set_times(path: &Path, accessed: Time, modified: Time) -> io::Result<()> {
 }
 
 /// Makes a node that has no content: a device, FIFO or socket.
-pub(crate) fn make_node(path: &Path, facts: &FileStat) -> io::Result<()> {
+pub(crate) fn create_node(path: &Path, facts: &FileStat) -> io::Result<()> {
     let kind = match facts.kind {
         FileType::Fifo => NodeType::Fifo,
         FileType::Socket => NodeType::Socket,

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use engine::Error;
 use engine::files::{Content, ContentChunk, FileType};
 
-use super::hash::{chunks, pieces};
-use super::place::{Opened, Place};
-use crate::common::Common;
-use crate::ordered::{ordered, threads};
-use crate::outcome::{Done, Failure, Outcome};
+use super::hash::{chunks, for_each_piece};
+use super::pool_path::{OpenPools, PoolPath};
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::parallel::{run_ordered, thread_count};
+use crate::pool_args::PoolArgs;
 use crate::print;
 
 /// Print the content of files
@@ -22,12 +22,12 @@ pub(crate) struct Args {
     pub(crate) targets: Vec<String>,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
-    let mut opened = Opened::new(common);
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
+    let mut opened = OpenPools::new(common);
     let (mut wrong, mut out) = (false, io::stdout().lock());
     for target in &args.targets {
-        let place = Place::parse(target)?;
-        let (_, file) = opened.find(&place)?;
+        let place = PoolPath::parse(target)?;
+        let (_, file) = opened.find_file(&place)?;
         match file.stat().kind {
             FileType::File => {}
             FileType::Directory => return Err(Failure::usage(format!("'{target}' is a folder"))),
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         }
     }
     out.flush()?;
-    Ok(Outcome::unless(wrong))
+    Ok(Outcome::complete_unless(wrong))
 }
 
 /// Prints a range, holes as zeros; gives why it ended early, if so.
@@ -55,12 +55,12 @@ pub(crate) fn print_range(
     let read = |((start, end), trash): ((u64, u64), Vec<Vec<ContentChunk>>)| {
         drop(trash);
         let mut found = Vec::new();
-        let done = pieces(content, start, end, &mut |piece| found.push(piece));
+        let done = for_each_piece(content, start, end, &mut |piece| found.push(piece));
         (found, done)
     };
     let (mut failed, mut broken) = (None, None);
-    let count = threads(0);
-    let _ = ordered(count, count * 4, jobs, read, |(found, done)| {
+    let count = thread_count(0);
+    let _ = run_ordered(count, count * 4, jobs, read, |(found, done)| {
         for piece in &found {
             if let Err(error) = print_piece(piece, out) {
                 failed = Some(error);

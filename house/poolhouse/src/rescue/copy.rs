@@ -13,73 +13,78 @@ use std::path::Path;
 use engine::files::{Content, Extent, Time};
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
-use super::hash::{chunks, pieces};
-use crate::ordered::ordered;
+use super::hash::{chunks, for_each_piece};
+use crate::interrupt;
+use crate::parallel::run_ordered;
 use crate::progress::Progress;
-use crate::stop;
 
 /// A range that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bad {
+pub(crate) struct BadRange {
     /// The offset of its first byte.
     pub(crate) start: u64,
     /// The offset behind its last byte.
     pub(crate) end: u64,
     /// Why not.
-    pub(crate) why: String,
+    pub(crate) reason: String,
 }
 
 /// What came of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub(crate) struct CopyResult {
     /// Bytes written.
     pub(crate) bytes: u64,
     /// Bytes that an earlier run had written.
-    pub(crate) before: u64,
+    pub(crate) resumed_bytes: u64,
     /// What could not be read.
-    pub(crate) bad: Vec<Bad>,
+    pub(crate) bad_ranges: Vec<BadRange>,
     /// It was stopped before the end.
-    pub(crate) stopped: bool,
+    pub(crate) interrupted: bool,
 }
 
 /// How a copy is made.
 #[derive(Clone, Copy)]
-pub(crate) struct How<'a> {
+pub(crate) struct CopyOptions<'a> {
     /// Threads for one file.
     pub(crate) threads: usize,
     /// What tells one content from another.
-    pub(crate) mark: Time,
+    pub(crate) resume_mark: Time,
     /// Do not go on where an earlier run stopped.
     pub(crate) restart: bool,
     /// Write zeros where there are holes: into something that holds other bytes.
-    pub(crate) zeros: bool,
+    pub(crate) write_zeros: bool,
     /// Where progress is told.
     pub(crate) progress: &'a Progress,
 }
 
 /// Jobs of one file that may be under way at a time; a resumed copy goes back so far.
-const WINDOW: usize = 8;
+const MAX_IN_FLIGHT: usize = 8;
 /// Smaller content is copied by the thread that asks.
-const SMALL: u64 = 1 << 20;
+const SINGLE_THREAD_MAX: u64 = 1 << 20;
 
 /// Opens the part and finds out where to go on.
-pub(crate) fn open_part(path: &Path, content: &Content, how: &How<'_>) -> io::Result<(File, u64)> {
+pub(crate) fn open_partial(
+    path: &Path,
+    content: &Content,
+    how: &CopyOptions<'_>,
+) -> io::Result<(File, u64)> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     let file = options.open(path)?;
     let facts = file.metadata()?;
-    let is_ours = facts.atime() == how.mark.seconds
-        && (facts.atime_nsec() == i64::from(how.mark.nanoseconds) || facts.atime_nsec() == 0);
+    let is_ours = facts.atime() == how.resume_mark.seconds
+        && (facts.atime_nsec() == i64::from(how.resume_mark.nanoseconds)
+            || facts.atime_nsec() == 0);
     let mut from = 0;
     if is_ours && !how.restart && facts.len() > 0 {
         // what is above may have gaps: blocks are written as they come
         let step = chunks(content, 0, u64::MAX).next().map_or(1, |(_, end)| end);
-        let back = step.saturating_mul(WINDOW as u64 + 1);
+        let back = step.saturating_mul(MAX_IN_FLIGHT as u64 + 1);
         from = (facts.len().saturating_sub(back) / step).saturating_mul(step);
     }
     set_length(&file, from)?;
-    mark(&file, Some(how.mark))?;
+    set_resume_mark(&file, Some(how.resume_mark))?;
     Ok((file, from))
 }
 
@@ -90,7 +95,7 @@ pub(crate) fn set_length(file: &File, length: u64) -> io::Result<()> {
 }
 
 /// Sets or takes away the mark that lets a later run go on.
-fn mark(file: &File, time: Option<Time>) -> io::Result<()> {
+fn set_resume_mark(file: &File, time: Option<Time>) -> io::Result<()> {
     let time = time.unwrap_or_default();
     let last_access = Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
     let last_modification = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -98,20 +103,27 @@ fn mark(file: &File, time: Option<Time>) -> io::Result<()> {
 }
 
 /// Copies content from `from` on. Sets the file's length where it is done.
-pub(crate) fn copy(content: &Content, file: &File, from: u64, how: &How<'_>) -> io::Result<Copied> {
-    let mut copied = Copied { before: from, ..Copied::default() };
+pub(crate) fn copy_content(
+    content: &Content,
+    file: &File,
+    from: u64,
+    how: &CopyOptions<'_>,
+) -> io::Result<CopyResult> {
+    let mut copied = CopyResult { resumed_bytes: from, ..CopyResult::default() };
     let size = content.size();
     let mut outcome = Ok(());
     {
-        let mut take = |result: io::Result<Part>| match result {
+        let mut take = |result: io::Result<JobResult>| match result {
             Ok(part) => {
-                how.progress.add(part.bytes);
+                how.progress.add_bytes(part.bytes);
                 copied.bytes += part.bytes;
-                if !part.bad.is_empty() && copied.bad.is_empty() {
+                if !part.bad_ranges.is_empty() && copied.bad_ranges.is_empty() {
                     // a later run must begin anew to know of this
-                    let _ = mark(file, None);
+                    let _ = set_resume_mark(file, None);
                 }
-                part.bad.into_iter().for_each(|bad| add_bad(&mut copied.bad, bad));
+                part.bad_ranges
+                    .into_iter()
+                    .for_each(|bad| merge_bad_range(&mut copied.bad_ranges, bad));
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -119,83 +131,84 @@ pub(crate) fn copy(content: &Content, file: &File, from: u64, how: &How<'_>) -> 
                 ControlFlow::Break(())
             }
         };
-        let jobs = jobs(content, from, how.zeros).take_while(|_| !stop::wanted());
-        let work = |job: Job| part(content, file, job, how.zeros);
-        if size <= SMALL {
+        let jobs =
+            copy_jobs(content, from, how.write_zeros).take_while(|_| !interrupt::is_interrupted());
+        let work = |job: CopyJob| run_job(content, file, job, how.write_zeros);
+        if size <= SINGLE_THREAD_MAX {
             for job in jobs {
                 if take(work(job)).is_break() {
                     break;
                 }
             }
         } else {
-            let _ = ordered(how.threads, WINDOW, jobs, work, take);
+            let _ = run_ordered(how.threads, MAX_IN_FLIGHT, jobs, work, take);
         }
     }
     outcome?;
-    copied.stopped = stop::wanted();
+    copied.interrupted = interrupt::is_interrupted();
     Ok(copied)
 }
 
 /// Ranges that follow one another are one.
-fn add_bad(all: &mut Vec<Bad>, bad: Bad) {
+fn merge_bad_range(all: &mut Vec<BadRange>, bad: BadRange) {
     match all.last_mut() {
-        Some(last) if last.end == bad.start && last.why == bad.why => last.end = bad.end,
+        Some(last) if last.end == bad.start && last.reason == bad.reason => last.end = bad.end,
         _ => all.push(bad),
     }
 }
 
 /// A range to be copied, or one of which is known that it cannot be.
-enum Job {
+enum CopyJob {
     Range(u64, u64),
-    Bad(Bad),
+    Bad(BadRange),
 }
 
 /// What came of a job.
 #[derive(Default)]
-struct Part {
+struct JobResult {
     bytes: u64,
-    bad: Vec<Bad>,
+    bad_ranges: Vec<BadRange>,
 }
 
-fn jobs(content: &Content, from: u64, all: bool) -> Box<dyn Iterator<Item = Job> + '_> {
+fn copy_jobs(content: &Content, from: u64, all: bool) -> Box<dyn Iterator<Item = CopyJob> + '_> {
     if all {
         let ranges = chunks(content, from, content.size());
-        return Box::new(ranges.map(|(start, end)| Job::Range(start, end)));
+        return Box::new(ranges.map(|(start, end)| CopyJob::Range(start, end)));
     }
     Box::new(content.extents(from).flat_map(move |extent| {
         let (ranges, bad) = match extent {
             Extent::Data { start, end } => (Some(chunks(content, start, end)), None),
             Extent::Unreadable { start, end, why } => {
-                (None, Some(Bad { start, end, why: why.to_string() }))
+                (None, Some(BadRange { start, end, reason: why.to_string() }))
             }
         };
         let ranges = ranges.into_iter().flatten();
-        ranges.map(|(start, end)| Job::Range(start, end)).chain(bad.map(Job::Bad))
+        ranges.map(|(start, end)| CopyJob::Range(start, end)).chain(bad.map(CopyJob::Bad))
     }))
 }
 
 /// Copies one range, on whatever thread.
-fn part(content: &Content, file: &File, job: Job, zeros: bool) -> io::Result<Part> {
-    let mut out = Part::default();
+fn run_job(content: &Content, file: &File, job: CopyJob, zeros: bool) -> io::Result<JobResult> {
+    let mut out = JobResult::default();
     let (start, end) = match job {
-        Job::Range(start, end) => (start, end),
-        Job::Bad(bad) => {
-            out.bad.push(bad);
+        CopyJob::Range(start, end) => (start, end),
+        CopyJob::Bad(bad) => {
+            out.bad_ranges.push(bad);
             return Ok(out);
         }
     };
     let mut at = start;
     while at < end {
         let mut run = Vec::new();
-        let done = pieces(content, at, end, &mut |piece| run.push(piece));
+        let done = for_each_piece(content, at, end, &mut |piece| run.push(piece));
         let behind = run.last().map_or(at, |piece| piece.end);
-        out.bytes += write(file, &run, zeros)?;
+        out.bytes += write_pieces(file, &run, zeros)?;
         at = behind;
         match done {
             Ok(()) => break,
             Err(why) => {
                 let behind = content.error_end(at, &why).min(end).max(at + 1);
-                out.bad.push(Bad { start: at, end: behind, why: why.to_string() });
+                out.bad_ranges.push(BadRange { start: at, end: behind, reason: why.to_string() });
                 at = behind;
             }
         }
@@ -204,7 +217,7 @@ fn part(content: &Content, file: &File, job: Job, zeros: bool) -> io::Result<Par
 }
 
 /// Writes pieces that follow one another, in as few calls as can be.
-fn write(file: &File, run: &[engine::files::ContentChunk], zeros: bool) -> io::Result<u64> {
+fn write_pieces(file: &File, run: &[engine::files::ContentChunk], zeros: bool) -> io::Result<u64> {
     let mut bytes = 0;
     let mut rest = run;
     while let Some(first) = rest.first() {
@@ -213,7 +226,7 @@ fn write(file: &File, run: &[engine::files::ContentChunk], zeros: bool) -> io::R
         rest = later;
         if count == 0 {
             if zeros {
-                fill(file, first.start, first.end)?;
+                write_zeros(file, first.start, first.end)?;
                 bytes += first.end - first.start;
             }
             continue;
@@ -223,7 +236,7 @@ fn write(file: &File, run: &[engine::files::ContentChunk], zeros: bool) -> io::R
         let total: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
         let written = rustix::io::pwritev(file, &slices, first.start)? as u64;
         if written < total {
-            write_rest(file, now, written)?;
+            write_remaining(file, now, written)?;
         }
         bytes += total;
     }
@@ -231,7 +244,7 @@ fn write(file: &File, run: &[engine::files::ContentChunk], zeros: bool) -> io::R
 }
 
 /// What a short write left.
-fn write_rest(
+fn write_remaining(
     file: &File,
     pieces: &[engine::files::ContentChunk],
     mut done: u64,
@@ -245,7 +258,7 @@ fn write_rest(
     Ok(())
 }
 
-fn fill(file: &File, start: u64, end: u64) -> io::Result<()> {
+fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
     static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
     let mut at = start;
     while at < end {

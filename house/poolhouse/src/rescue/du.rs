@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use engine::files::{File, FileSystemReader, FileType};
 
-use super::ls::human;
-use super::place::{Opened, Place, for_output, safe};
-use super::tree::{Step, walk};
-use crate::common::Common;
-use crate::outcome::{Done, Outcome};
+use super::ls::human_size;
+use super::pool_path::{OpenPools, PoolPath, escape_bytes, terminal_bytes};
+use super::tree::{WalkEvent, walk_tree};
+use crate::outcome::{CommandResult, Outcome};
+use crate::pool_args::PoolArgs;
 use crate::print;
 
 /// Print the space that folders take
@@ -46,40 +46,51 @@ pub(crate) struct Args {
     pub(crate) help: Option<bool>,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
-    let mut opened = Opened::new(common);
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
+    let mut opened = OpenPools::new(common);
     let stdout = io::stdout().lock();
     let terminal = stdout.is_terminal();
     let out = BufWriter::new(stdout);
-    let mut counter = Counter { args, out, terminal, linked: HashSet::new(), wrong: false };
+    let mut counter = UsageCounter {
+        args,
+        out,
+        is_terminal: terminal,
+        counted_links: HashSet::new(),
+        has_errors: false,
+    };
     for target in &args.targets {
-        let place = Place::parse(target)?;
-        let (files, top) = opened.find(&place)?;
-        counter.top(&files, &top, &place)?;
+        let place = PoolPath::parse(target)?;
+        let (files, top) = opened.find_file(&place)?;
+        counter.print_usage(&files, &top, &place)?;
     }
     counter.out.flush()?;
-    Ok(Outcome::unless(counter.wrong))
+    Ok(Outcome::complete_unless(counter.has_errors))
 }
 
-struct Counter<'a, W: Write> {
+struct UsageCounter<'a, W: Write> {
     args: &'a Args,
     out: BufWriter<W>,
-    terminal: bool,
+    is_terminal: bool,
     /// Files with several names count once: their dataset and number.
-    linked: HashSet<(String, u64)>,
-    wrong: bool,
+    counted_links: HashSet<(String, u64)>,
+    has_errors: bool,
 }
 
-impl<W: Write> Counter<'_, W> {
-    fn top(&mut self, files: &FileSystemReader, top: &File, place: &Place) -> io::Result<()> {
+impl<W: Write> UsageCounter<'_, W> {
+    fn print_usage(
+        &mut self,
+        files: &FileSystemReader,
+        top: &File,
+        place: &PoolPath,
+    ) -> io::Result<()> {
         let depth = if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
-        let mut sums = vec![self.take(files, top.ino(), place)];
+        let mut sums = vec![self.space_of(files, top.ino(), place)];
         let mut done = Ok(());
         if top.stat().is_directory() {
-            walk(files, top, usize::MAX, &mut |step| {
+            walk_tree(files, top, usize::MAX, &mut |step| {
                 match step {
-                    Step::Entry(name, path) => {
-                        let took = self.take(files, name.ino, place);
+                    WalkEvent::Entry(name, path) => {
+                        let took = self.space_of(files, name.ino, place);
                         if name.kind == FileType::Directory {
                             sums.push(took);
                         } else {
@@ -87,22 +98,25 @@ impl<W: Write> Counter<'_, W> {
                                 *last = last.saturating_add(took);
                             }
                             if self.args.all && sums.len() <= depth {
-                                done = self.line(took, &place.shown(path));
+                                done = self.print_line(took, &place.display_with(path));
                             }
                         }
                     }
-                    Step::Leave(path) => {
+                    WalkEvent::EndOfDirectory(path) => {
                         let sum = sums.pop().unwrap_or(0);
                         if let Some(last) = sums.last_mut() {
                             *last = last.saturating_add(sum);
                         }
                         if sums.len() <= depth {
-                            done = self.line(sum, &place.shown(path));
+                            done = self.print_line(sum, &place.display_with(path));
                         }
                     }
-                    Step::Trouble(path, why) => {
-                        self.wrong = true;
-                        print::warning(&format!("{}: {why}", safe(&place.shown(path))));
+                    WalkEvent::Error(path, why) => {
+                        self.has_errors = true;
+                        print::warning(&format!(
+                            "{}: {why}",
+                            escape_bytes(&place.display_with(path))
+                        ));
                         // no end of it will be told
                         if !path.is_empty() && sums.len() > 1 {
                             let sum = sums.pop().unwrap_or(0);
@@ -116,38 +130,38 @@ impl<W: Write> Counter<'_, W> {
             });
         }
         done?;
-        self.line(sums.into_iter().sum(), &place.shown(b""))
+        self.print_line(sums.into_iter().sum(), &place.display_with(b""))
     }
 
     /// What one file takes.
-    fn take(&mut self, files: &FileSystemReader, id: u64, place: &Place) -> u64 {
+    fn space_of(&mut self, files: &FileSystemReader, id: u64, place: &PoolPath) -> u64 {
         match files.file(id) {
             Ok(file) => {
                 let facts = file.stat();
                 let once = facts.is_directory() || facts.nlink < 2;
-                if !once && !self.linked.insert((place.dataset.clone(), id)) {
+                if !once && !self.counted_links.insert((place.dataset.clone(), id)) {
                     return 0;
                 }
                 if self.args.apparent_size { facts.size } else { file.allocated() }
             }
             Err(why) => {
-                self.wrong = true;
+                self.has_errors = true;
                 print::warning(&format!("{}: object {id}: {why}", place.dataset));
                 0
             }
         }
     }
 
-    fn line(&mut self, bytes: u64, name: &[u8]) -> io::Result<()> {
+    fn print_line(&mut self, bytes: u64, name: &[u8]) -> io::Result<()> {
         let shown = if self.args.human {
-            human(bytes)
+            human_size(bytes)
         } else if self.args.bytes {
             bytes.to_string()
         } else {
             bytes.div_ceil(1024).to_string()
         };
         write!(self.out, "{shown}\t")?;
-        self.out.write_all(&for_output(name, self.terminal))?;
+        self.out.write_all(&terminal_bytes(name, self.is_terminal))?;
         self.out.write_all(b"\n")
     }
 }

@@ -2,10 +2,10 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use super::place::{Opened, Place, for_output, safe};
-use super::tree::{Step, walk};
-use crate::common::Common;
-use crate::outcome::{Done, Failure, Outcome};
+use super::pool_path::{OpenPools, PoolPath, escape_bytes, terminal_bytes};
+use super::tree::{WalkEvent, walk_tree};
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::pool_args::PoolArgs;
 use crate::print;
 
 /// Find files by name, type and size
@@ -38,58 +38,60 @@ pub(crate) struct Args {
 }
 
 /// What is looked for.
-struct Wanted {
+struct FindFilter {
     name: Option<Vec<char>>,
     iname: Option<Vec<char>>,
-    letter: Option<char>,
+    type_letter: Option<char>,
     size: Option<(char, u64)>,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
-    let wanted = Wanted::new(args)?;
-    let mut opened = Opened::new(common);
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
+    let wanted = FindFilter::new(args)?;
+    let mut opened = OpenPools::new(common);
     let stdout = io::stdout().lock();
     let terminal = stdout.is_terminal() && !args.print0;
     let mut out = BufWriter::with_capacity(64 << 10, stdout);
     let end: &[u8] = if args.print0 { b"\0" } else { b"\n" };
     let mut wrong = false;
     for target in &args.targets {
-        let place = Place::parse(target)?;
-        let (files, top) = opened.find(&place)?;
+        let place = PoolPath::parse(target)?;
+        let (files, top) = opened.find_file(&place)?;
         let facts = top.stat();
-        if wanted.fits(place.last().as_bytes(), facts.kind.letter(), &mut || Some(facts.size)) {
-            out.write_all(&for_output(&place.shown(b""), terminal))?;
+        if wanted
+            .matches(place.file_name().as_bytes(), facts.kind.letter(), &mut || Some(facts.size))
+        {
+            out.write_all(&terminal_bytes(&place.display_with(b""), terminal))?;
             out.write_all(end)?;
         }
         if !facts.is_directory() || args.maxdepth == Some(0) {
             continue;
         }
         let mut done = Ok(());
-        walk(&files, &top, args.maxdepth.unwrap_or(usize::MAX), &mut |step| {
+        walk_tree(&files, &top, args.maxdepth.unwrap_or(usize::MAX), &mut |step| {
             match step {
-                Step::Entry(name, path) => {
+                WalkEvent::Entry(name, path) => {
                     let mut size = || files.stat(name.ino).ok().map(|facts| facts.size);
-                    if wanted.fits(&name.name, name.kind.letter(), &mut size) {
+                    if wanted.matches(&name.name, name.kind.letter(), &mut size) {
                         done = out
-                            .write_all(&for_output(&place.shown(path), terminal))
+                            .write_all(&terminal_bytes(&place.display_with(path), terminal))
                             .and_then(|()| out.write_all(end));
                     }
                 }
-                Step::Trouble(path, why) => {
+                WalkEvent::Error(path, why) => {
                     wrong = true;
-                    print::warning(&format!("{}: {why}", safe(&place.shown(path))));
+                    print::warning(&format!("{}: {why}", escape_bytes(&place.display_with(path))));
                 }
-                Step::Leave(_) => {}
+                WalkEvent::EndOfDirectory(_) => {}
             }
             done.is_ok()
         });
         done?;
     }
     out.flush()?;
-    Ok(Outcome::unless(wrong))
+    Ok(Outcome::complete_unless(wrong))
 }
 
-impl Wanted {
+impl FindFilter {
     fn new(args: &Args) -> Result<Self, Failure> {
         let pattern = |text: &String| text.chars().collect::<Vec<_>>();
         let letter = match args.kind {
@@ -101,19 +103,19 @@ impl Wanted {
             }
             None => None,
         };
-        let size = args.size.as_deref().map(size).transpose()?;
+        let size = args.size.as_deref().map(parse_size).transpose()?;
         let iname = args.iname.as_ref().map(|text| pattern(&text.to_lowercase()));
-        Ok(Self { name: args.name.as_ref().map(pattern), iname, letter, size })
+        Ok(Self { name: args.name.as_ref().map(pattern), iname, type_letter: letter, size })
     }
 
-    fn fits(&self, name: &[u8], letter: char, size: &mut dyn FnMut() -> Option<u64>) -> bool {
-        if self.letter.is_some_and(|wanted| wanted != letter) {
+    fn matches(&self, name: &[u8], letter: char, size: &mut dyn FnMut() -> Option<u64>) -> bool {
+        if self.type_letter.is_some_and(|wanted| wanted != letter) {
             return false;
         }
         let text = String::from_utf8_lossy(name);
         let fits = |pattern: &Option<Vec<char>>, text: &str| {
             let text: Vec<char> = text.chars().collect();
-            pattern.as_ref().is_none_or(|pattern| matches(pattern, &text))
+            pattern.as_ref().is_none_or(|pattern| glob_match(pattern, &text))
         };
         fits(&self.name, &text)
             && (self.iname.is_none() || fits(&self.iname, &text.to_lowercase()))
@@ -128,7 +130,7 @@ impl Wanted {
 }
 
 /// "+1M": a sign and bytes.
-fn size(text: &str) -> Result<(char, u64), Failure> {
+fn parse_size(text: &str) -> Result<(char, u64), Failure> {
     let sign = text.chars().next().filter(|sign| matches!(sign, '+' | '-'));
     let rest = text.trim_start_matches(['+', '-']);
     let digits = rest.trim_end_matches(|letter: char| !letter.is_ascii_digit());
@@ -149,7 +151,7 @@ fn size(text: &str) -> Result<(char, u64), Failure> {
 }
 
 /// Whether a name fits a pattern of the shell. Takes no longer than their lengths multiplied.
-fn matches(pattern: &[char], text: &[char]) -> bool {
+fn glob_match(pattern: &[char], text: &[char]) -> bool {
     let (mut p, mut t, mut star) = (0, 0, None);
     loop {
         match pattern.get(p) {
@@ -159,7 +161,7 @@ fn matches(pattern: &[char], text: &[char]) -> bool {
                 continue;
             }
             Some(_) if t < text.len() => {
-                if let Some(next) = one(pattern, p, text[t]) {
+                if let Some(next) = match_one(pattern, p, text[t]) {
                     (p, t) = (next, t + 1);
                     continue;
                 }
@@ -179,7 +181,7 @@ fn matches(pattern: &[char], text: &[char]) -> bool {
 }
 
 /// Where the pattern goes on behind what fits one letter.
-fn one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
+fn match_one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
     match pattern[at] {
         '?' => Some(at + 1),
         '\\' if at + 1 < pattern.len() => (pattern[at + 1] == letter).then_some(at + 2),
@@ -208,11 +210,11 @@ fn one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{matches, size};
+    use super::{glob_match, parse_size};
 
-    fn fits(pattern: &str, text: &str) -> bool {
+    fn glob_fits(pattern: &str, text: &str) -> bool {
         let letters = |text: &str| text.chars().collect::<Vec<_>>();
-        matches(&letters(pattern), &letters(text))
+        glob_match(&letters(pattern), &letters(text))
     }
 
     #[test]
@@ -229,7 +231,7 @@ mod tests {
             ("[", "["),
             ("**a", "ba"),
         ] {
-            assert!(fits(pattern, text), "{pattern} fits {text}");
+            assert!(glob_fits(pattern, text), "{pattern} fits {text}");
         }
         for (pattern, text) in [
             ("*.jpg", "a.jpeg"),
@@ -240,15 +242,19 @@ mod tests {
             ("\\*", "x"),
             ("", "x"),
         ] {
-            assert!(!fits(pattern, text), "{pattern} does not fit {text}");
+            assert!(!glob_fits(pattern, text), "{pattern} does not fit {text}");
         }
     }
 
     #[test]
     fn sizes_have_signs_and_units() {
-        assert_eq!(size("+10M").unwrap(), ('+', 10 << 20));
-        assert_eq!(size("-1k").unwrap(), ('-', 1024));
-        assert_eq!(size("7").unwrap(), ('=', 7));
-        assert!(size("x").is_err() && size("1Q").is_err() && size("99999999999999T").is_err());
+        assert_eq!(parse_size("+10M").unwrap(), ('+', 10 << 20));
+        assert_eq!(parse_size("-1k").unwrap(), ('-', 1024));
+        assert_eq!(parse_size("7").unwrap(), ('=', 7));
+        assert!(
+            parse_size("x").is_err()
+                && parse_size("1Q").is_err()
+                && parse_size("99999999999999T").is_err()
+        );
     }
 }

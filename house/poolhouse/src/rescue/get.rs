@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 
 use engine::files::{File, FileStat, FileSystemReader, FileType};
 
-use super::attributes::{self, DAMAGED, Keep, NotKept};
-use super::copy::{self, Bad, How};
-use super::place::{Opened, Place, safe};
-use super::report::{Damaged, Report};
-use super::tree::{Step, walk};
-use crate::common::Common;
-use crate::ordered::{ordered, threads};
-use crate::outcome::{Done, Failure, Outcome};
+use super::attributes::{self, AttributeOptions, DAMAGED_MTIME_SHIFT, LostAttributes};
+use super::copy::{self, BadRange, CopyOptions};
+use super::pool_path::{OpenPools, PoolPath, escape_bytes};
+use super::report::{CopyReport, DamagedFile};
+use super::tree::{WalkEvent, walk_tree};
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::parallel::{run_ordered, thread_count};
+use crate::pool_args::PoolArgs;
 use crate::progress::Progress;
-use crate::{print, stop};
+use crate::{interrupt, print};
 
 /// Copy files and trees out, with all that belongs to them
 #[derive(clap::Args, Debug)]
@@ -68,74 +68,77 @@ pub(crate) struct Args {
     pub(crate) quiet: bool,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     let Some((dest, sources)) = args.places.split_last() else {
         return Err(Failure::usage("SRC and DEST are wanted"));
     };
     let dest = PathBuf::from(dest);
-    let mut opened = Opened::new(common);
+    let mut opened = OpenPools::new(common);
     let mut trees = Vec::new();
     for source in sources {
-        let place = Place::parse(source)?;
-        let (files, file) = opened.find(&place)?;
+        let place = PoolPath::parse(source)?;
+        let (files, file) = opened.find_file(&place)?;
         let to = if place.path.is_empty() && sources.len() == 1 {
             dest.clone()
         } else {
-            dest.join(place.last())
+            dest.join(place.file_name())
         };
-        trees.push(Tree { place, files, file, to });
+        trees.push(SourceTree { source: place, files, root: file, dest: to });
     }
     if args.recursive {
-        add_children(&mut opened, &mut trees)?;
+        add_child_filesystems(&mut opened, &mut trees)?;
     }
-    std::fs::create_dir_all(&dest).map_err(|error| Failure::file(&dest, &error))?;
-    let total = trees.iter().map(|tree| expected(&mut opened, tree)).sum();
-    stop::listen();
-    let keep = Keep {
+    std::fs::create_dir_all(&dest).map_err(|error| Failure::destination(&dest, &error))?;
+    let total = trees.iter().map(|tree| expected_bytes(&mut opened, tree)).sum();
+    interrupt::install_handler();
+    let keep = AttributeOptions {
         owner: !args.no_owner && rustix::process::geteuid().is_root(),
         xattrs: !args.no_xattrs,
     };
     let copier = Copier {
         args,
-        keep,
+        attribute_options: keep,
         // one more than cores: while some write into the cache of the destination, others read
-        threads: threads(args.jobs) + usize::from(args.jobs == 0),
+        threads: thread_count(args.jobs) + usize::from(args.jobs == 0),
         progress: Progress::new(total, args.quiet),
-        not_kept: NotKept::default(),
+        lost_attributes: LostAttributes::default(),
     };
-    let mut report = Report::default();
+    let mut report = CopyReport::default();
     if !keep.owner && !args.no_owner {
-        report.owners_left_out = true;
+        report.owners_skipped = true;
     }
     for tree in &trees {
-        copier.tree(tree, &mut report);
+        copier.copy_tree(tree, &mut report);
     }
-    copier.progress.end();
-    report.not_kept = copier.not_kept.all();
-    report.stopped = stop::wanted();
+    copier.progress.finish();
+    report.lost_attributes = copier.lost_attributes.summary();
+    report.interrupted = interrupt::is_interrupted();
     report.print();
     if let Some(path) = &args.report {
-        report.write(path).map_err(|error| Failure::file(path, &error))?;
+        report.write_json(path).map_err(|error| Failure::destination(path, &error))?;
     }
-    if report.stopped {
+    if report.interrupted {
         return Err(engine::Error::Interrupted.into());
     }
-    Ok(Outcome::unless(report.is_bad()))
+    Ok(Outcome::complete_unless(report.has_failures()))
 }
 
 /// What is to be copied, and where to.
-struct Tree {
-    place: Place,
+struct SourceTree {
+    source: PoolPath,
     files: FileSystemReader,
-    file: File,
-    to: PathBuf,
+    root: File,
+    dest: PathBuf,
 }
 
 /// Adds the file systems below those whose roots are to be copied, each where it would be mounted.
-fn add_children(opened: &mut Opened<'_>, trees: &mut Vec<Tree>) -> Result<(), Failure> {
+fn add_child_filesystems(
+    opened: &mut OpenPools<'_>,
+    trees: &mut Vec<SourceTree>,
+) -> Result<(), Failure> {
     let mut at = 0;
     while at < trees.len() {
-        let Tree { place, to, .. } = &trees[at];
+        let SourceTree { source: place, dest: to, .. } = &trees[at];
         at += 1;
         if !place.path.is_empty() {
             continue;
@@ -147,11 +150,11 @@ fn add_children(opened: &mut Opened<'_>, trees: &mut Vec<Tree>) -> Result<(), Fa
         };
         for child in opened.pool(&name)?.child_filesystems(&name) {
             let dataset = format!("{child}{snapshot}");
-            let place = Place { dataset, path: String::new() };
-            match opened.find(&place) {
+            let place = PoolPath { dataset, path: String::new() };
+            match opened.find_file(&place) {
                 Ok((files, file)) => {
                     let to = to.join(child.rsplit('/').next().unwrap_or(&child));
-                    trees.push(Tree { place, files, file, to });
+                    trees.push(SourceTree { source: place, files, root: file, dest: to });
                 }
                 // a child need not have the snapshot
                 Err(Failure::Engine(engine::Error::NoSuchDataset { .. }))
@@ -165,242 +168,274 @@ fn add_children(opened: &mut Opened<'_>, trees: &mut Vec<Tree>) -> Result<(), Fa
 }
 
 /// How many bytes a tree has, as far as the pool knows at once.
-fn expected(opened: &mut Opened<'_>, tree: &Tree) -> u64 {
-    if tree.file.stat().kind == FileType::File {
-        return tree.file.stat().size;
+fn expected_bytes(opened: &mut OpenPools<'_>, tree: &SourceTree) -> u64 {
+    if tree.root.stat().kind == FileType::File {
+        return tree.root.stat().size;
     }
-    if !tree.place.path.is_empty() {
+    if !tree.source.path.is_empty() {
         return 0;
     }
-    let number = |pool: engine::RescuePool| pool.logical_size(&tree.place.dataset);
-    opened.pool(&tree.place.dataset).map_or(0, number)
+    let number = |pool: engine::RescuePool| pool.logical_size(&tree.source.dataset);
+    opened.pool(&tree.source.dataset).map_or(0, number)
 }
 
 /// A file to be copied.
-struct Job {
-    id: u64,
-    from: Vec<u8>,
-    to: PathBuf,
+struct FileJob {
+    object: u64,
+    source: Vec<u8>,
+    dest: PathBuf,
 }
 
 /// What came of a file.
-enum Made {
+enum FileResult {
     Copied { bytes: u64, resumed: bool },
     Skipped,
-    Damaged { bytes: u64, bad: Vec<Bad> },
-    Failed { why: String },
-    InTheWay,
-    Stopped,
+    Damaged { bytes: u64, bad_ranges: Vec<BadRange> },
+    Failed { reason: String },
+    Conflict,
+    Interrupted,
 }
 
 struct Copier<'a> {
     args: &'a Args,
-    keep: Keep,
+    attribute_options: AttributeOptions,
     threads: usize,
     progress: Progress,
-    not_kept: NotKept,
+    lost_attributes: LostAttributes,
 }
 
 impl Copier<'_> {
-    fn tree(&self, tree: &Tree, report: &mut Report) {
-        if stop::wanted() {
+    fn copy_tree(&self, tree: &SourceTree, report: &mut CopyReport) {
+        if interrupt::is_interrupted() {
             return;
         }
-        let mut plan = Plan::default();
+        let mut plan = DeferredWork::default();
         // what the walk meets is copied while it goes on: it runs as the source of the jobs
-        let (send, receive) = std::sync::mpsc::sync_channel::<Found>(1024);
+        let (send, receive) = std::sync::mpsc::sync_channel::<WalkItem>(1024);
         std::thread::scope(|scope| {
-            scope.spawn(move || Self::walk(tree, &send));
+            scope.spawn(move || Self::walk_tree(tree, &send));
             let jobs = receive.iter().filter_map(|found| match found {
-                Found::File(job, links) => plan.take(job, links),
-                Found::Folder(id, to) => {
-                    plan.folders.push((id, to));
+                WalkItem::File(job, links) => plan.defer_hard_link(job, links),
+                WalkItem::Directory(id, to) => {
+                    plan.directories.push((id, to));
                     None
                 }
-                Found::Trouble(from, why) => {
-                    plan.troubles.push((from, why));
+                WalkItem::Error(from, why) => {
+                    plan.errors.push((from, why));
                     None
                 }
             });
-            let work = |job: Job| {
-                let made = self.file(&tree.files, &job);
+            let work = |job: FileJob| {
+                let made = self.copy_file(&tree.files, &job);
                 (job, made)
             };
-            let _ = ordered(self.threads, self.threads * 16, jobs, work, |(job, made)| {
-                self.count(&job, made, report);
+            let _ = run_ordered(self.threads, self.threads * 16, jobs, work, |(job, made)| {
+                self.count_result(&job, made, report);
                 ControlFlow::Continue(())
             });
         });
-        for (from, why) in std::mem::take(&mut plan.troubles) {
-            report.failed.push((safe(&from), why));
+        for (from, why) in std::mem::take(&mut plan.errors) {
+            report.failed.push((escape_bytes(&from), why));
         }
-        if stop::wanted() {
+        if interrupt::is_interrupted() {
             return;
         }
-        for (job, first) in std::mem::take(&mut plan.links) {
-            self.link(&job, &first, report);
+        for (job, first) in std::mem::take(&mut plan.hard_links) {
+            self.create_hard_link(&job, &first, report);
         }
-        for (id, to) in plan.folders.iter().rev() {
+        for (id, to) in plan.directories.iter().rev() {
             match tree.files.file(*id) {
-                Ok(file) => attributes::apply(to, &file, self.keep, 0, &self.not_kept),
+                Ok(file) => attributes::apply_attributes(
+                    to,
+                    &file,
+                    self.attribute_options,
+                    0,
+                    &self.lost_attributes,
+                ),
                 Err(why) => report.failed.push((to.display().to_string(), why.to_string())),
             }
         }
     }
 
     /// Walks the tree, makes its folders, and tells what else there is to be made.
-    fn walk(tree: &Tree, send: &std::sync::mpsc::SyncSender<Found>) {
-        let facts = tree.file.stat();
-        let start = tree.place.shown(b"");
+    fn walk_tree(tree: &SourceTree, send: &std::sync::mpsc::SyncSender<WalkItem>) {
+        let facts = tree.root.stat();
+        let start = tree.source.display_with(b"");
         if !facts.is_directory() {
-            let job = Job { id: facts.ino, from: start, to: tree.to.clone() };
-            let _ = send.send(Found::File(job, facts.nlink > 1));
+            let job = FileJob { object: facts.ino, source: start, dest: tree.dest.clone() };
+            let _ = send.send(WalkItem::File(job, facts.nlink > 1));
             return;
         }
-        if let Err(error) = make_folder(&tree.to) {
-            let _ = send.send(Found::Trouble(start, engine::error::io_error_text(&error)));
+        if let Err(error) = create_directory(&tree.dest) {
+            let _ = send.send(WalkItem::Error(start, engine::error::io_error_text(&error)));
             return;
         }
-        let _ = send.send(Found::Folder(facts.ino, tree.to.clone()));
-        walk(&tree.files, &tree.file, usize::MAX, &mut |step| {
+        let _ = send.send(WalkItem::Directory(facts.ino, tree.dest.clone()));
+        walk_tree(&tree.files, &tree.root, usize::MAX, &mut |step| {
             let found = match step {
-                Step::Entry(name, path) => {
-                    let to = tree.to.join(OsStr::from_bytes(path));
-                    let from = tree.place.shown(path);
-                    if !is_plain(&name.name) {
-                        Found::Trouble(from, "no name that a file can have".to_owned())
+                WalkEvent::Entry(name, path) => {
+                    let to = tree.dest.join(OsStr::from_bytes(path));
+                    let from = tree.source.display_with(path);
+                    if !is_valid_name(&name.name) {
+                        WalkItem::Error(from, "no name that a file can have".to_owned())
                     } else if name.kind == FileType::Directory {
-                        match make_folder(&to) {
-                            Ok(()) => Found::Folder(name.ino, to),
+                        match create_directory(&to) {
+                            Ok(()) => WalkItem::Directory(name.ino, to),
                             Err(error) => {
-                                Found::Trouble(from, engine::error::io_error_text(&error))
+                                WalkItem::Error(from, engine::error::io_error_text(&error))
                             }
                         }
                     } else {
                         let links = tree.files.stat(name.ino).map_or(1, |facts| facts.nlink);
-                        Found::File(Job { id: name.ino, from, to }, links > 1)
+                        WalkItem::File(
+                            FileJob { object: name.ino, source: from, dest: to },
+                            links > 1,
+                        )
                     }
                 }
-                Step::Trouble(path, why) => Found::Trouble(tree.place.shown(path), why.to_string()),
-                Step::Leave(_) => return !stop::wanted(),
+                WalkEvent::Error(path, why) => {
+                    WalkItem::Error(tree.source.display_with(path), why.to_string())
+                }
+                WalkEvent::EndOfDirectory(_) => return !interrupt::is_interrupted(),
             };
-            send.send(found).is_ok() && !stop::wanted()
+            send.send(found).is_ok() && !interrupt::is_interrupted()
         });
     }
 
-    fn count(&self, job: &Job, made: Made, report: &mut Report) {
-        let from = safe(&job.from);
+    fn count_result(&self, job: &FileJob, made: FileResult, report: &mut CopyReport) {
+        let from = escape_bytes(&job.source);
         match made {
-            Made::Copied { bytes, resumed } => {
+            FileResult::Copied { bytes, resumed } => {
                 report.copied += 1;
                 report.bytes += bytes;
                 report.resumed += u64::from(resumed);
             }
-            Made::Skipped => report.skipped += 1,
-            Made::Damaged { bytes, bad } => {
+            FileResult::Skipped => report.skipped += 1,
+            FileResult::Damaged { bytes, bad_ranges: bad } => {
                 report.bytes += bytes;
-                self.progress.warn(&format!("{from} cannot be read in full: {}", bad[0].why));
-                let dest = job.to.display().to_string();
-                report.damaged.push(Damaged { path: from, dest, bad });
+                self.progress
+                    .print_warning(&format!("{from} cannot be read in full: {}", bad[0].reason));
+                let dest = job.dest.display().to_string();
+                report.damaged.push(DamagedFile { path: from, dest, bad_ranges: bad });
             }
-            Made::Failed { why } => {
-                self.progress.warn(&format!("{from}: {why}"));
+            FileResult::Failed { reason: why } => {
+                self.progress.print_warning(&format!("{from}: {why}"));
                 report.failed.push((from, why));
             }
-            Made::InTheWay => {
-                let to = job.to.display();
+            FileResult::Conflict => {
+                let to = job.dest.display();
                 let why = format!("{to} is there already and differs; give --overwrite");
-                self.progress.warn(&format!("{from}: {why}"));
+                self.progress.print_warning(&format!("{from}: {why}"));
                 report.failed.push((from, why));
             }
-            Made::Stopped => {}
+            FileResult::Interrupted => {}
         }
     }
 
     /// Makes one file, whatever it is.
-    fn file(&self, files: &FileSystemReader, job: &Job) -> Made {
-        if stop::wanted() {
-            return Made::Stopped;
+    fn copy_file(&self, files: &FileSystemReader, job: &FileJob) -> FileResult {
+        if interrupt::is_interrupted() {
+            return FileResult::Interrupted;
         }
-        let file = match files.file(job.id) {
+        let file = match files.file(job.object) {
             Ok(file) => file,
-            Err(why) => return Made::Failed { why: why.to_string() },
+            Err(why) => return FileResult::Failed { reason: why.to_string() },
         };
         let facts = file.stat();
-        let there = std::fs::symlink_metadata(&job.to).ok();
+        let there = std::fs::symlink_metadata(&job.dest).ok();
         if let Some(there) = &there {
-            if is_complete(there, &facts, &job.to, &file) {
-                self.progress.add(facts.size);
-                return Made::Skipped;
+            if is_complete(there, &facts, &job.dest, &file) {
+                self.progress.add_bytes(facts.size);
+                return FileResult::Skipped;
             }
             if !self.args.overwrite && !is_damaged(there, &facts) {
-                return Made::InTheWay;
+                return FileResult::Conflict;
             }
         }
         let made = match facts.kind {
-            FileType::File => self.content(&file, &facts, job),
-            _ => self.other(&file, &facts, job, there.is_some()),
+            FileType::File => self.copy_content(&file, &facts, job),
+            _ => self.copy_special(&file, &facts, job, there.is_some()),
         };
-        made.unwrap_or_else(|error| Made::Failed { why: engine::error::io_error_text(&error) })
+        made.unwrap_or_else(|error| FileResult::Failed {
+            reason: engine::error::io_error_text(&error),
+        })
     }
 
-    fn content(&self, file: &File, facts: &FileStat, job: &Job) -> io::Result<Made> {
-        self.progress.at(&job.to.to_string_lossy());
-        let part = part_of(&job.to, facts.ino);
+    fn copy_content(&self, file: &File, facts: &FileStat, job: &FileJob) -> io::Result<FileResult> {
+        self.progress.set_message(&job.dest.to_string_lossy());
+        let part = partial_path(&job.dest, facts.ino);
         let content = file.content();
-        let how = How {
+        let how = CopyOptions {
             threads: self.threads,
-            mark: facts.mtime,
+            resume_mark: facts.mtime,
             restart: self.args.restart,
-            zeros: false,
+            write_zeros: false,
             progress: &self.progress,
         };
-        let (out, from) = copy::open_part(&part, &content, &how)?;
-        self.progress.add(from);
-        let copied = copy::copy(&content, &out, from, &how)?;
-        if copied.stopped {
-            return Ok(Made::Stopped);
+        let (out, from) = copy::open_partial(&part, &content, &how)?;
+        self.progress.add_bytes(from);
+        let copied = copy::copy_content(&content, &out, from, &how)?;
+        if copied.interrupted {
+            return Ok(FileResult::Interrupted);
         }
         copy::set_length(&out, facts.size)?;
         drop(out);
-        let shift = if copied.bad.is_empty() { 0 } else { DAMAGED };
-        attributes::apply(&part, file, self.keep, shift, &self.not_kept);
-        std::fs::rename(&part, &job.to)?;
-        if copied.bad.is_empty() {
-            return Ok(Made::Copied { bytes: copied.bytes, resumed: from > 0 });
+        let shift = if copied.bad_ranges.is_empty() { 0 } else { DAMAGED_MTIME_SHIFT };
+        attributes::apply_attributes(
+            &part,
+            file,
+            self.attribute_options,
+            shift,
+            &self.lost_attributes,
+        );
+        std::fs::rename(&part, &job.dest)?;
+        if copied.bad_ranges.is_empty() {
+            return Ok(FileResult::Copied { bytes: copied.bytes, resumed: from > 0 });
         }
-        Ok(Made::Damaged { bytes: copied.bytes, bad: copied.bad })
+        Ok(FileResult::Damaged { bytes: copied.bytes, bad_ranges: copied.bad_ranges })
     }
 
-    fn other(&self, file: &File, facts: &FileStat, job: &Job, there: bool) -> io::Result<Made> {
+    fn copy_special(
+        &self,
+        file: &File,
+        facts: &FileStat,
+        job: &FileJob,
+        there: bool,
+    ) -> io::Result<FileResult> {
         if facts.kind == FileType::Other {
-            return Ok(Made::Failed { why: "it is of no type that is known".to_owned() });
+            return Ok(FileResult::Failed { reason: "it is of no type that is known".to_owned() });
         }
         if there {
-            std::fs::remove_file(&job.to)?;
+            std::fs::remove_file(&job.dest)?;
         }
         if facts.kind == FileType::Symlink {
             let target = match file.read_link() {
                 Ok(target) => target,
-                Err(why) => return Ok(Made::Failed { why: why.to_string() }),
+                Err(why) => return Ok(FileResult::Failed { reason: why.to_string() }),
             };
-            std::os::unix::fs::symlink(OsStr::from_bytes(&target), &job.to)?;
-        } else if let Err(error) = attributes::make_node(&job.to, facts) {
+            std::os::unix::fs::symlink(OsStr::from_bytes(&target), &job.dest)?;
+        } else if let Err(error) = attributes::create_node(&job.dest, facts) {
             if error.kind() == io::ErrorKind::PermissionDenied {
-                self.not_kept.add("device nodes", &error);
-                return Ok(Made::Skipped);
+                self.lost_attributes.add("device nodes", &error);
+                return Ok(FileResult::Skipped);
             }
             return Err(error);
         }
-        attributes::apply(&job.to, file, self.keep, 0, &self.not_kept);
-        Ok(Made::Copied { bytes: 0, resumed: false })
+        attributes::apply_attributes(
+            &job.dest,
+            file,
+            self.attribute_options,
+            0,
+            &self.lost_attributes,
+        );
+        Ok(FileResult::Copied { bytes: 0, resumed: false })
     }
 
     /// Gives a file that was copied a further name.
-    fn link(&self, job: &Job, first: &Path, report: &mut Report) {
+    fn create_hard_link(&self, job: &FileJob, first: &Path, report: &mut CopyReport) {
         let made = || -> io::Result<bool> {
             let original = std::fs::symlink_metadata(first)?;
-            if let Ok(there) = std::fs::symlink_metadata(&job.to) {
+            if let Ok(there) = std::fs::symlink_metadata(&job.dest) {
                 if (there.dev(), there.ino()) == (original.dev(), original.ino()) {
                     return Ok(false);
                 }
@@ -408,9 +443,9 @@ impl Copier<'_> {
                 if !same && !self.args.overwrite {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
-                std::fs::remove_file(&job.to)?;
+                std::fs::remove_file(&job.dest)?;
             }
-            std::fs::hard_link(first, &job.to)?;
+            std::fs::hard_link(first, &job.dest)?;
             Ok(true)
         };
         match made() {
@@ -418,50 +453,50 @@ impl Copier<'_> {
             Ok(false) => report.skipped += 1,
             Err(error) => {
                 let why = format!("no further name of {}: {error}", first.display());
-                report.failed.push((safe(&job.from), why));
+                report.failed.push((escape_bytes(&job.source), why));
             }
         }
     }
 }
 
 /// What the walk meets.
-enum Found {
+enum WalkItem {
     /// A file, and whether it has several names.
-    File(Job, bool),
-    Folder(u64, PathBuf),
-    Trouble(Vec<u8>, String),
+    File(FileJob, bool),
+    Directory(u64, PathBuf),
+    Error(Vec<u8>, String),
 }
 
 /// What is left for the end of a tree.
 #[derive(Default)]
-struct Plan {
-    folders: Vec<(u64, PathBuf)>,
-    links: Vec<(Job, PathBuf)>,
-    first_names: HashMap<u64, PathBuf>,
-    troubles: Vec<(Vec<u8>, String)>,
+struct DeferredWork {
+    directories: Vec<(u64, PathBuf)>,
+    hard_links: Vec<(FileJob, PathBuf)>,
+    first_paths: HashMap<u64, PathBuf>,
+    errors: Vec<(Vec<u8>, String)>,
 }
 
-impl Plan {
+impl DeferredWork {
     /// A file to be copied now, unless it is a further name of one that was met before.
-    fn take(&mut self, job: Job, several: bool) -> Option<Job> {
+    fn defer_hard_link(&mut self, job: FileJob, several: bool) -> Option<FileJob> {
         if several {
-            if let Some(first) = self.first_names.get(&job.id) {
-                self.links.push((job, first.clone()));
+            if let Some(first) = self.first_paths.get(&job.object) {
+                self.hard_links.push((job, first.clone()));
                 return None;
             }
-            self.first_names.insert(job.id, job.to.clone());
+            self.first_paths.insert(job.object, job.dest.clone());
         }
         Some(job)
     }
 }
 
 /// Whether a name, which comes from a disk that nobody vouches for, stays in its folder.
-fn is_plain(name: &[u8]) -> bool {
+fn is_valid_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 
 /// Makes a folder, or finds that it is there. One that is a link is not followed.
-fn make_folder(path: &Path) -> io::Result<()> {
+fn create_directory(path: &Path) -> io::Result<()> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let there = std::fs::symlink_metadata(path)?;
@@ -472,7 +507,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
 }
 
 /// The name of a file that is not whole yet.
-fn part_of(path: &Path, id: u64) -> PathBuf {
+fn partial_path(path: &Path, id: u64) -> PathBuf {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let name = if name.len() + 17 <= 255 {
         [b".", name, b".poolhouse-part"].concat()
@@ -484,7 +519,7 @@ fn part_of(path: &Path, id: u64) -> PathBuf {
 
 /// Whether the time of last change is that of the original, so many seconds off. Some file systems
 /// keep no parts of seconds.
-fn has_time(there: &std::fs::Metadata, facts: &FileStat, shift: i64) -> bool {
+fn has_mtime(there: &std::fs::Metadata, facts: &FileStat, shift: i64) -> bool {
     there.mtime() == facts.mtime.seconds.saturating_add(shift)
         && (there.mtime_nsec() == i64::from(facts.mtime.nanoseconds) || there.mtime_nsec() == 0)
 }
@@ -493,7 +528,7 @@ fn is_complete(there: &std::fs::Metadata, facts: &FileStat, path: &Path, file: &
     use std::os::unix::fs::FileTypeExt;
     let kind = there.file_type();
     match facts.kind {
-        FileType::File => kind.is_file() && there.len() == facts.size && has_time(there, facts, 0),
+        FileType::File => kind.is_file() && there.len() == facts.size && has_mtime(there, facts, 0),
         FileType::Symlink => {
             kind.is_symlink()
                 && std::fs::read_link(path).is_ok_and(|now| {
@@ -510,5 +545,5 @@ fn is_complete(there: &std::fs::Metadata, facts: &FileStat, path: &Path, file: &
 
 /// Whether it is what an earlier run could not copy in full.
 fn is_damaged(there: &std::fs::Metadata, facts: &FileStat) -> bool {
-    there.is_file() && there.len() == facts.size && has_time(there, facts, DAMAGED)
+    there.is_file() && there.len() == facts.size && has_mtime(there, facts, DAMAGED_MTIME_SHIFT)
 }

@@ -6,27 +6,32 @@ use engine::files::{Content, ContentChunk, Error, Extent};
 use engine::hex;
 use sha2::{Digest, Sha256};
 
-use crate::ordered::ordered;
+use crate::parallel::run_ordered;
 
 /// Larger files are told as ranges of data; all else in them is zeros.
-pub(crate) const LARGE: u64 = 8 << 20;
+pub(crate) const MAX_WHOLE_HASH: u64 = 8 << 20;
 /// What one thread reads at a time, at least a block.
-const CHUNK: u64 = 512 << 10;
+const CHUNK_SIZE: u64 = 512 << 10;
 /// Content of this size and more is read ahead by another thread.
-const AHEAD: u64 = 2 << 20;
+const READAHEAD_MIN_SIZE: u64 = 2 << 20;
 
 /// The SHA-256 of a range, as hexadecimal digits. Holes are zeros.
 pub(crate) fn digest(content: &Content, start: u64, end: u64) -> Result<String, Error> {
     let mut sha = Sha256::new();
-    if end.saturating_sub(start) < AHEAD {
-        pieces(content, start, end, &mut |piece| update(&mut sha, &piece))?;
+    if end.saturating_sub(start) < READAHEAD_MIN_SIZE {
+        for_each_piece(content, start, end, &mut |piece| update_digest(&mut sha, &piece))?;
     } else {
-        digest_ahead(content, start, end, &mut sha)?;
+        digest_with_readahead(content, start, end, &mut sha)?;
     }
     Ok(hex(&sha.finalize()))
 }
 
-fn digest_ahead(content: &Content, start: u64, end: u64, sha: &mut Sha256) -> Result<(), Error> {
+fn digest_with_readahead(
+    content: &Content,
+    start: u64,
+    end: u64,
+    sha: &mut Sha256,
+) -> Result<(), Error> {
     // what was hashed goes back to the reading thread, whose store has the memory's next use
     let trash = std::cell::RefCell::new(Vec::new());
     let jobs = chunks(content, start, end).map(|range| (range, trash.take()));
@@ -34,12 +39,12 @@ fn digest_ahead(content: &Content, start: u64, end: u64, sha: &mut Sha256) -> Re
     let read = |((start, end), trash): ((u64, u64), Vec<Vec<ContentChunk>>)| {
         drop(trash);
         let mut found = Vec::new();
-        pieces(content, start, end, &mut |piece| found.push(piece)).map(|()| found)
+        for_each_piece(content, start, end, &mut |piece| found.push(piece)).map(|()| found)
     };
-    let _ = ordered(1, 3, jobs, read, |found| match found {
+    let _ = run_ordered(1, 3, jobs, read, |found| match found {
         Ok(found) => {
             for piece in &found {
-                update(sha, piece);
+                update_digest(sha, piece);
             }
             trash.borrow_mut().push(found);
             ControlFlow::Continue(())
@@ -53,7 +58,7 @@ fn digest_ahead(content: &Content, start: u64, end: u64, sha: &mut Sha256) -> Re
 }
 
 /// The ranges of data of a large file: offset, length, SHA-256.
-pub(crate) fn ranges(content: &Content) -> Result<Vec<(u64, u64, String)>, Error> {
+pub(crate) fn hash_ranges(content: &Content) -> Result<Vec<(u64, u64, String)>, Error> {
     let mut found = Vec::new();
     for extent in content.extents(0) {
         match extent {
@@ -73,7 +78,7 @@ pub(crate) fn chunks(
     end: u64,
 ) -> impl Iterator<Item = (u64, u64)> + use<> {
     let block = content.block_size().max(1);
-    let step = if block >= CHUNK { block } else { CHUNK / block * block };
+    let step = if block >= CHUNK_SIZE { block } else { CHUNK_SIZE / block * block };
     let mut at = start;
     std::iter::from_fn(move || {
         if at >= end {
@@ -86,7 +91,7 @@ pub(crate) fn chunks(
 }
 
 /// Shows the pieces of a range one after the other.
-pub(crate) fn pieces(
+pub(crate) fn for_each_piece(
     content: &Content,
     start: u64,
     end: u64,
@@ -104,7 +109,7 @@ pub(crate) fn pieces(
     Ok(())
 }
 
-fn update(sha: &mut Sha256, piece: &ContentChunk) {
+fn update_digest(sha: &mut Sha256, piece: &ContentChunk) {
     if let Some(bytes) = &piece.bytes {
         sha.update(&**bytes);
         return;

@@ -5,14 +5,14 @@ use std::io::{self, Write};
 use engine::KeyState;
 use engine::dataset::{Dataset, DatasetQuery};
 
-use crate::common::{Common, pool_of};
-use crate::outcome::{Done, Outcome};
+use crate::outcome::{CommandResult, Outcome};
+use crate::pool_args::{PoolArgs, pool_name};
 use crate::print;
+use crate::property_values::{format_value, is_byte_property, parse_types};
 use crate::table::{Align, Table};
-use crate::values::{is_bytes, kinds, readable};
 
 /// What is shown of each dataset if nobody says otherwise.
-const COMMON: [&str; 8] =
+const DEFAULT_COLUMNS: [&str; 8] =
     ["name", "type", "used", "available", "referenced", "compressratio", "origin", "creation"];
 /// List datasets, snapshots, bookmarks and volumes, and their properties
 #[derive(clap::Args, Debug)]
@@ -44,14 +44,14 @@ pub(crate) struct Args {
     properties: bool,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
-    let pool = common.open(pool_of(&args.target))?;
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
+    let pool = common.open(pool_name(&args.target))?;
     let all = args.columns.iter().any(|column| column == "all");
-    let columns = columns(args);
+    let columns = resolve_columns(args);
     let wanted = DatasetQuery {
-        kinds: kinds(&args.types)?,
+        kinds: parse_types(&args.types)?,
         depth: args.depth,
-        properties: if all || columns.is_empty() { Vec::new() } else { asked_for(&columns) },
+        properties: if all || columns.is_empty() { Vec::new() } else { property_columns(&columns) },
     };
     let mut found = Vec::new();
     let mut incomplete = false;
@@ -61,22 +61,25 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     })?;
     if common.json {
         print::json(&serde_json::json!({ "pool": pool.name(), "datasets": found }))?;
-        return Ok(Outcome::unless(incomplete));
+        return Ok(Outcome::complete_unless(incomplete));
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let table =
-        if all || args.properties { long(&found, args) } else { short(&found, &columns, args) };
+    let table = if all || args.properties {
+        property_table(&found, args)
+    } else {
+        dataset_table(&found, &columns, args)
+    };
     if args.scripted {
-        table.print_tabs(&mut out)?;
+        table.print_tab_separated(&mut out)?;
     } else {
         table.print(&mut out)?;
     }
     out.flush()?;
-    Ok(Outcome::unless(incomplete))
+    Ok(Outcome::complete_unless(incomplete))
 }
 
 /// The columns by their full names.
-fn columns(args: &Args) -> Vec<String> {
+fn resolve_columns(args: &Args) -> Vec<String> {
     let full = |column: &String| match column.to_lowercase().as_str() {
         "avail" => "available".to_owned(),
         "refer" => "referenced".to_owned(),
@@ -87,22 +90,22 @@ fn columns(args: &Args) -> Vec<String> {
         return args.columns.iter().map(full).collect();
     }
     match args.columns.as_slice() {
-        [] => COMMON.map(str::to_owned).to_vec(),
+        [] => DEFAULT_COLUMNS.map(str::to_owned).to_vec(),
         chosen => chosen.iter().map(full).collect(),
     }
 }
 
 /// The name is no property, and locked datasets are marked.
-fn asked_for(columns: &[String]) -> Vec<String> {
+fn property_columns(columns: &[String]) -> Vec<String> {
     columns.iter().filter(|column| *column != "name").cloned().collect()
 }
 
-fn short(found: &[Dataset], columns: &[String], args: &Args) -> Table {
-    let heads: Vec<(String, Align)> = columns.iter().map(|column| head(column)).collect();
+fn dataset_table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
+    let heads: Vec<(String, Align)> = columns.iter().map(|column| column_header(column)).collect();
     let aligns: Vec<Align> = heads.iter().map(|head| head.1).collect();
     let mut table = Table::new(aligns);
     if !args.scripted {
-        table.row(heads.into_iter().map(|head| head.0));
+        table.add_row(heads.into_iter().map(|head| head.0));
     }
     for dataset in found {
         let cell = |column: &String| match column.as_str() {
@@ -112,41 +115,41 @@ fn short(found: &[Dataset], columns: &[String], args: &Args) -> Table {
             }
             _ => dataset.property_value(column).map_or_else(
                 || "-".to_owned(),
-                |value| if args.parsable { value.to_owned() } else { readable(column, value) },
+                |value| if args.parsable { value.to_owned() } else { format_value(column, value) },
             ),
         };
-        table.row(columns.iter().map(cell));
+        table.add_row(columns.iter().map(cell));
     }
     table
 }
 
-fn long(found: &[Dataset], args: &Args) -> Table {
+fn property_table(found: &[Dataset], args: &Args) -> Table {
     let mut table = Table::new([Align::Left; 4]);
     if !args.scripted {
-        table.row(["NAME", "PROPERTY", "VALUE", "SOURCE"].map(str::to_owned));
+        table.add_row(["NAME", "PROPERTY", "VALUE", "SOURCE"].map(str::to_owned));
     }
     for dataset in found {
         for property in &dataset.properties {
             let value = if args.parsable {
                 property.value.clone()
             } else {
-                readable(&property.name, &property.value)
+                format_value(&property.name, &property.value)
             };
             let (name, source) = (property.name.clone(), property.source.clone());
-            table.row([dataset.name.clone(), name, value, source]);
+            table.add_row([dataset.name.clone(), name, value, source]);
         }
     }
     table
 }
 
 /// A column's head and alignment.
-fn head(column: &str) -> (String, Align) {
+fn column_header(column: &str) -> (String, Align) {
     let short = match column {
         "available" => "avail",
         "referenced" => "refer",
         "compressratio" => "ratio",
         other => other,
     };
-    let is_number = is_bytes(column) || column.ends_with("ratio");
+    let is_number = is_byte_property(column) || column.ends_with("ratio");
     (short.to_uppercase(), if is_number { Align::Right } else { Align::Left })
 }

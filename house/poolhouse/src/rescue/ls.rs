@@ -4,10 +4,10 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use engine::files::{DirEntry, File, FileStat, FileSystemReader, FileType};
 
-use super::place::{Opened, Place, for_output, safe};
-use super::tree::{Step, walk};
-use crate::common::Common;
-use crate::outcome::{Done, Outcome};
+use super::pool_path::{OpenPools, PoolPath, escape_bytes, terminal_bytes};
+use super::tree::{WalkEvent, walk_tree};
+use crate::outcome::{CommandResult, Outcome};
+use crate::pool_args::PoolArgs;
 use crate::{print, time};
 
 /// List folders and files
@@ -38,19 +38,19 @@ pub(crate) struct Args {
     pub(crate) human: bool,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
-    let mut opened = Opened::new(common);
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
+    let mut opened = OpenPools::new(common);
     let stdout = io::stdout().lock();
     let terminal = stdout.is_terminal();
     let out = BufWriter::with_capacity(64 << 10, stdout);
-    let mut lister = Lister { args, out, terminal, wrong: false };
+    let mut lister = Lister { args, out, is_terminal: terminal, has_errors: false };
     for (index, target) in args.targets.iter().enumerate() {
-        let place = Place::parse(target)?;
-        let (files, file) = opened.find(&place)?;
+        let place = PoolPath::parse(target)?;
+        let (files, file) = opened.find_file(&place)?;
         if args.directory || !file.stat().is_directory() {
             let name =
                 DirEntry { name: target.clone().into(), ino: file.ino(), kind: file.stat().kind };
-            lister.line(&files, &name)?;
+            lister.print_entry(&files, &name)?;
             continue;
         }
         let headed = args.recursive || args.targets.len() > 1;
@@ -58,34 +58,34 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
             let gap = if index > 0 { "\n" } else { "" };
             writeln!(lister.out, "{gap}{target}:")?;
         }
-        lister.folder(&files, &file)?;
+        lister.list_directory(&files, &file)?;
         if args.recursive {
-            lister.below(&files, &file, &place)?;
+            lister.list_recursively(&files, &file, &place)?;
         }
     }
     lister.out.flush()?;
-    Ok(Outcome::unless(lister.wrong))
+    Ok(Outcome::complete_unless(lister.has_errors))
 }
 
 struct Lister<'a, W: Write> {
     args: &'a Args,
     out: BufWriter<W>,
-    terminal: bool,
-    wrong: bool,
+    is_terminal: bool,
+    has_errors: bool,
 }
 
 impl<W: Write> Lister<'_, W> {
-    fn trouble(&mut self, what: &dyn std::fmt::Display) {
-        self.wrong = true;
+    fn report_error(&mut self, what: &dyn std::fmt::Display) {
+        self.has_errors = true;
         print::warning(what);
     }
 
     /// The names in a folder.
-    fn folder(&mut self, files: &FileSystemReader, folder: &File) -> io::Result<()> {
+    fn list_directory(&mut self, files: &FileSystemReader, folder: &File) -> io::Result<()> {
         let names = match files.read_dir_sorted(folder) {
             Ok(names) => names,
             Err(why) => {
-                self.trouble(&why);
+                self.report_error(&why);
                 return Ok(());
             }
         };
@@ -94,40 +94,48 @@ impl<W: Write> Lister<'_, W> {
                 DirEntry { name: b".".to_vec(), ino: folder.ino(), kind: FileType::Directory };
             let above = folder.stat().parent;
             let above = DirEntry { name: b"..".to_vec(), ino: above, kind: FileType::Directory };
-            self.line(files, &here)?;
-            self.line(files, &above)?;
+            self.print_entry(files, &here)?;
+            self.print_entry(files, &above)?;
         }
         for name in names {
             if self.args.all || !name.name.starts_with(b".") {
-                self.line(files, &name)?;
+                self.print_entry(files, &name)?;
             }
         }
         Ok(())
     }
 
     /// The folders below a folder, each with a head.
-    fn below(&mut self, files: &FileSystemReader, top: &File, place: &Place) -> io::Result<()> {
+    fn list_recursively(
+        &mut self,
+        files: &FileSystemReader,
+        top: &File,
+        place: &PoolPath,
+    ) -> io::Result<()> {
         let mut done = Ok(());
-        walk(files, top, usize::MAX, &mut |step| {
+        walk_tree(files, top, usize::MAX, &mut |step| {
             match step {
-                Step::Entry(name, path) if name.kind == FileType::Directory => {
+                WalkEvent::Entry(name, path) if name.kind == FileType::Directory => {
                     if !self.args.all && path.split(|byte| *byte == b'/').any(is_hidden) {
                         return true;
                     }
-                    let head = for_output(&place.shown(path), self.terminal);
+                    let head = terminal_bytes(&place.display_with(path), self.is_terminal);
                     done = self.out.write_all(b"\n").and_then(|()| self.out.write_all(&head));
                     done = std::mem::replace(&mut done, Ok(()))
                         .and_then(|()| self.out.write_all(b":\n"))
                         .and_then(|()| match files.file(name.ino) {
-                            Ok(folder) => self.folder(files, &folder),
+                            Ok(folder) => self.list_directory(files, &folder),
                             Err(why) => {
-                                self.trouble(&why);
+                                self.report_error(&why);
                                 Ok(())
                             }
                         });
                 }
-                Step::Trouble(path, why) => {
-                    self.trouble(&format!("{}: {why}", safe(&place.shown(path))));
+                WalkEvent::Error(path, why) => {
+                    self.report_error(&format!(
+                        "{}: {why}",
+                        escape_bytes(&place.display_with(path))
+                    ));
                 }
                 _ => {}
             }
@@ -136,20 +144,20 @@ impl<W: Write> Lister<'_, W> {
         done
     }
 
-    fn line(&mut self, files: &FileSystemReader, name: &DirEntry) -> io::Result<()> {
+    fn print_entry(&mut self, files: &FileSystemReader, name: &DirEntry) -> io::Result<()> {
         if self.args.inode {
             write!(self.out, "{:>8} ", name.ino)?;
         }
         if !self.args.long {
-            self.out.write_all(&for_output(&name.name, self.terminal))?;
+            self.out.write_all(&terminal_bytes(&name.name, self.is_terminal))?;
             return self.out.write_all(b"\n");
         }
         let facts = match files.stat(name.ino) {
             Ok(facts) => facts,
             Err(why) => {
-                self.trouble(&format!("{}: {why}", safe(&name.name)));
+                self.report_error(&format!("{}: {why}", escape_bytes(&name.name)));
                 write!(self.out, "?????????? ? ? ? ? ? ")?;
-                self.out.write_all(&for_output(&name.name, self.terminal))?;
+                self.out.write_all(&terminal_bytes(&name.name, self.is_terminal))?;
                 return self.out.write_all(b"\n");
             }
         };
@@ -157,25 +165,25 @@ impl<W: Write> Lister<'_, W> {
             FileType::CharDevice | FileType::BlockDevice => {
                 format!("{}, {}", facts.rdev.0, facts.rdev.1)
             }
-            _ if self.args.human => human(facts.size),
+            _ if self.args.human => human_size(facts.size),
             _ => facts.size.to_string(),
         };
         let seconds = u64::try_from(facts.mtime.seconds).unwrap_or(0);
         write!(
             self.out,
             "{} {:>3} {:>5} {:>5} {size:>10} {:<16} ",
-            mode(&facts),
+            mode_string(&facts),
             facts.nlink,
             facts.uid,
             facts.gid,
-            time::short(seconds),
+            time::format_minutes(seconds),
         )?;
-        self.out.write_all(&for_output(&name.name, self.terminal))?;
+        self.out.write_all(&terminal_bytes(&name.name, self.is_terminal))?;
         if facts.kind == FileType::Symlink
             && let Ok(target) = files.file(name.ino).and_then(|link| link.read_link())
         {
             self.out.write_all(b" -> ")?;
-            self.out.write_all(&for_output(&target, self.terminal))?;
+            self.out.write_all(&terminal_bytes(&target, self.is_terminal))?;
         }
         self.out.write_all(b"\n")
     }
@@ -186,7 +194,7 @@ fn is_hidden(part: &[u8]) -> bool {
 }
 
 /// "drwxr-xr-x" and the like.
-pub(crate) fn mode(facts: &FileStat) -> String {
+pub(crate) fn mode_string(facts: &FileStat) -> String {
     let bit = |shift: u32| facts.mode >> shift & 1 == 1;
     let mut out = String::from(facts.kind.letter());
     for (group, special, letters) in [(6, 11, ('s', 'S')), (3, 10, ('s', 'S')), (0, 9, ('t', 'T'))]
@@ -204,7 +212,7 @@ pub(crate) fn mode(facts: &FileStat) -> String {
 }
 
 /// Bytes in short form: 1.5M.
-pub(crate) fn human(bytes: u64) -> String {
+pub(crate) fn human_size(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
     let (mut unit, mut tenths) = (None, u128::from(bytes) * 10);
     for next in UNITS {
@@ -222,15 +230,15 @@ pub(crate) fn human(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::human_size;
 
     #[test]
     fn sizes_in_short_form_are_as_ls_has_them() {
         let cases = [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1536, "1.5K"), (10240, "10K")];
         for (bytes, wanted) in cases {
-            assert_eq!(human(bytes), wanted);
+            assert_eq!(human_size(bytes), wanted);
         }
-        assert_eq!(human((1 << 20) + 1), "1.1M");
-        assert_eq!(human(u64::MAX), "16E");
+        assert_eq!(human_size((1 << 20) + 1), "1.1M");
+        assert_eq!(human_size(u64::MAX), "16E");
     }
 }

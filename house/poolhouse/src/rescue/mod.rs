@@ -12,7 +12,7 @@ pub(crate) mod list;
 pub(crate) mod ls;
 pub(crate) mod manifest;
 pub(crate) mod mount;
-mod place;
+mod pool_path;
 mod report;
 pub(crate) mod scan;
 pub(crate) mod stat;
@@ -20,8 +20,8 @@ mod tree;
 pub(crate) mod verify;
 pub(crate) mod volume;
 
-use crate::common::Common;
-use crate::outcome::Done;
+use crate::outcome::CommandResult;
+use crate::pool_args::PoolArgs;
 
 /// The exit statuses, told by `--help`. Each is that of a kind of `engine::Error`.
 const STATUSES: &str = "Exit status:
@@ -51,7 +51,7 @@ Examples:
 #[command(after_help = STATUSES, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Rescue {
     #[command(flatten)]
-    common: Common,
+    pool_args: PoolArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -85,8 +85,8 @@ enum Command {
 }
 
 impl Rescue {
-    pub(crate) fn run(&self) -> Done {
-        let common = &self.common;
+    pub(crate) fn run(&self) -> CommandResult {
+        let common = &self.pool_args;
         match &self.command {
             Command::Scan(args) => scan::run(args, common),
             Command::List(args) => list::run(args, common),

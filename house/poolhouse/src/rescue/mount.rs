@@ -7,9 +7,9 @@ use std::time::Duration;
 use fuse::{MountHandle, TreeMountOptions};
 use vfs::DatasetTree;
 
-use crate::common::Common;
-use crate::outcome::{Done, Failure, Outcome};
-use crate::{print, stop};
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::pool_args::PoolArgs;
+use crate::{interrupt, print};
 
 /// Mount a pool read-only, its datasets and snapshots in place
 #[derive(clap::Args, Debug)]
@@ -35,13 +35,13 @@ pub(crate) struct Args {
 }
 
 /// How often to look whether the user wants it to end.
-const TICK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long to wait for the kernel to let go.
-const PATIENCE: Duration = Duration::from_secs(2);
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     // said before any passphrase is asked for
-    fuse::check_mountpoint(&args.dir).map_err(|why| failed(&args.dir, &why))?;
+    fuse::check_mountpoint(&args.dir).map_err(|why| to_failure(&args.dir, &why))?;
     let pool = common.open_unlocked(&args.target)?;
     let options = TreeMountOptions {
         allow_other: args.allow_other,
@@ -49,10 +49,10 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         no_io_uring: false,
     };
     let report = Box::new(|what: &str| print::warning(&what));
-    stop::listen();
+    interrupt::install_handler();
     let tree = DatasetTree::open(pool, &args.target, report)?;
     let mounted =
-        fuse::mount_tree(&tree, &args.dir, &options).map_err(|why| failed(&args.dir, &why))?;
+        fuse::mount_tree(&tree, &args.dir, &options).map_err(|why| to_failure(&args.dir, &why))?;
     let dir = args.dir.display();
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -62,30 +62,30 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
     )?;
     out.flush()?;
     drop(out);
-    wait(mounted, &args.dir)?;
-    Ok(Outcome::unless(tree.has_unreadable()))
+    wait_for_unmount(mounted, &args.dir)?;
+    Ok(Outcome::complete_unless(tree.has_unreadable()))
 }
 
 /// Waits until it is unmounted or the user wants it to be.
-fn wait(mut mounted: MountHandle, dir: &Path) -> Result<(), Failure> {
+fn wait_for_unmount(mut mounted: MountHandle, dir: &Path) -> Result<(), Failure> {
     let ended = loop {
-        if let Some(end) = mounted.wait_for_unmount(TICK) {
+        if let Some(end) = mounted.wait_for_unmount(POLL_INTERVAL) {
             break end;
         }
-        if stop::wanted() {
+        if interrupt::is_interrupted() {
             if !mounted.unmount() {
                 let dir = dir.display();
                 print::warning(&format!("programs still use {dir}: they get errors from now on"));
             }
-            break mounted.wait_for_unmount(PATIENCE).unwrap_or(Ok(()));
+            break mounted.wait_for_unmount(UNMOUNT_TIMEOUT).unwrap_or(Ok(()));
         }
     };
-    ended.map_err(|why| Failure::file(dir, &why))
+    ended.map_err(|why| Failure::destination(dir, &why))
 }
 
-fn failed(dir: &Path, why: &fuse::Error) -> Failure {
+fn to_failure(dir: &Path, why: &fuse::Error) -> Failure {
     match why {
-        fuse::Error::DirectoryAccess { why, .. } => Failure::file(dir, why),
+        fuse::Error::DirectoryAccess { why, .. } => Failure::destination(dir, why),
         fuse::Error::Mount { .. } => Failure::Engine(engine::Error::WriteFailed {
             path: dir.display().to_string(),
             reason: why.to_string(),

@@ -5,23 +5,23 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::copy::Bad;
-use super::ls::human;
+use super::copy::BadRange;
+use super::ls::human_size;
 
 /// A file that could not be read in full.
 #[derive(Debug)]
-pub(crate) struct Damaged {
+pub(crate) struct DamagedFile {
     /// Where it is in the pool.
     pub(crate) path: String,
     /// Where the rest of it is now.
     pub(crate) dest: String,
     /// What is missing.
-    pub(crate) bad: Vec<Bad>,
+    pub(crate) bad_ranges: Vec<BadRange>,
 }
 
 /// What came of copying.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct CopyReport {
     /// Files of any kind that were made.
     pub(crate) copied: u64,
     /// Bytes that were written.
@@ -31,29 +31,29 @@ pub(crate) struct Report {
     /// Files that an earlier run had begun.
     pub(crate) resumed: u64,
     /// Files that could not be read in full.
-    pub(crate) damaged: Vec<Damaged>,
+    pub(crate) damaged: Vec<DamagedFile>,
     /// Files that were not made, and why.
     pub(crate) failed: Vec<(String, String)>,
     /// What could not be kept: what, how often, why the first time.
-    pub(crate) not_kept: Vec<(&'static str, u64, String)>,
+    pub(crate) lost_attributes: Vec<(&'static str, u64, String)>,
     /// Owners were not kept, as only root may give files away.
-    pub(crate) owners_left_out: bool,
+    pub(crate) owners_skipped: bool,
     /// It was stopped before the end.
-    pub(crate) stopped: bool,
+    pub(crate) interrupted: bool,
 }
 
 /// So many damaged files and ranges are printed; all of them go into the report's file.
-const SHOWN: usize = 50;
+const MAX_PRINTED: usize = 50;
 
-impl Report {
+impl CopyReport {
     /// Whether anything is missing.
-    pub(crate) fn is_bad(&self) -> bool {
+    pub(crate) fn has_failures(&self) -> bool {
         !self.damaged.is_empty() || !self.failed.is_empty()
     }
 
     /// Tells it on standard error.
     pub(crate) fn print(&self) {
-        let mut text = format!("copied {} files, {}B", self.copied, human(self.bytes));
+        let mut text = format!("copied {} files, {}B", self.copied, human_size(self.bytes));
         if self.skipped > 0 {
             text += &format!("; skipped {} that are complete", self.skipped);
         }
@@ -67,33 +67,38 @@ impl Report {
             text += &format!("; {} could not be copied", self.failed.len());
         }
         text.push('\n');
-        if self.owners_left_out {
+        if self.owners_skipped {
             text += "owners were not kept: only root may give files to others\n";
         }
-        for (what, count, why) in &self.not_kept {
+        for (what, count, why) in &self.lost_attributes {
             text += &format!("{what} were not kept, {count} times: {why}\n");
         }
-        for damaged in self.damaged.iter().take(SHOWN) {
+        for damaged in self.damaged.iter().take(MAX_PRINTED) {
             text += &format!("not in full: {}\n", damaged.path);
-            for bad in damaged.bad.iter().take(SHOWN) {
-                text +=
-                    &format!("  bytes {} to {} are missing: {}\n", bad.start, bad.end - 1, bad.why);
+            for bad in damaged.bad_ranges.iter().take(MAX_PRINTED) {
+                text += &format!(
+                    "  bytes {} to {} are missing: {}\n",
+                    bad.start,
+                    bad.end - 1,
+                    bad.reason
+                );
             }
-            if damaged.bad.len() > SHOWN {
-                text += &format!("  and {} ranges more\n", damaged.bad.len() - SHOWN);
+            if damaged.bad_ranges.len() > MAX_PRINTED {
+                text += &format!("  and {} ranges more\n", damaged.bad_ranges.len() - MAX_PRINTED);
             }
         }
-        if self.damaged.len() > SHOWN {
-            text += &format!("and {} files more (--report FILE)\n", self.damaged.len() - SHOWN);
+        if self.damaged.len() > MAX_PRINTED {
+            text +=
+                &format!("and {} files more (--report FILE)\n", self.damaged.len() - MAX_PRINTED);
         }
         eprint!("{text}");
     }
 
     /// Writes it as JSON.
-    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let range = |bad: &Bad| json!({"start": bad.start, "end": bad.end, "why": bad.why});
-        let damaged = |each: &Damaged| {
-            let ranges: Vec<Value> = each.bad.iter().map(range).collect();
+    pub(crate) fn write_json(&self, path: &Path) -> io::Result<()> {
+        let range = |bad: &BadRange| json!({"start": bad.start, "end": bad.end, "why": bad.reason});
+        let damaged = |each: &DamagedFile| {
+            let ranges: Vec<Value> = each.bad_ranges.iter().map(range).collect();
             json!({"path": each.path, "dest": each.dest, "ranges": ranges})
         };
         let failed = |(path, why): &(String, String)| json!({"path": path, "why": why});
@@ -103,11 +108,11 @@ impl Report {
             "bytes": self.bytes,
             "skipped": self.skipped,
             "resumed": self.resumed,
-            "stopped": self.stopped,
-            "owners_left_out": self.owners_left_out,
+            "stopped": self.interrupted,
+            "owners_left_out": self.owners_skipped,
             "damaged": self.damaged.iter().map(damaged).collect::<Vec<_>>(),
             "failed": self.failed.iter().map(failed).collect::<Vec<_>>(),
-            "not_kept": self.not_kept.iter().map(kept).collect::<Vec<_>>(),
+            "not_kept": self.lost_attributes.iter().map(kept).collect::<Vec<_>>(),
         });
         std::fs::write(path, format!("{report:#}\n"))
     }

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use engine::files::{FileStat, FileType, Time};
 
-use super::ls::mode;
-use super::place::{Opened, Place, safe};
-use crate::common::Common;
-use crate::outcome::{Done, Outcome};
+use super::ls::mode_string;
+use super::pool_path::{OpenPools, PoolPath, escape_bytes};
+use crate::outcome::{CommandResult, Outcome};
+use crate::pool_args::PoolArgs;
 use crate::{print, time};
 
 /// Print all that is known of files
@@ -19,12 +19,12 @@ pub(crate) struct Args {
     pub(crate) targets: Vec<String>,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
-    let mut opened = Opened::new(common);
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
+    let mut opened = OpenPools::new(common);
     let mut out = io::stdout().lock();
     let mut wrong = false;
     for target in &args.targets {
-        let (_, file) = opened.find(&Place::parse(target)?)?;
+        let (_, file) = opened.find_file(&PoolPath::parse(target)?)?;
         let facts = file.stat();
         let xattrs = file.xattrs().unwrap_or_else(|why| {
             wrong = true;
@@ -33,20 +33,20 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         });
         let link = if facts.kind == FileType::Symlink { file.read_link().ok() } else { None };
         if common.json {
-            let line = super::entry::stat_line(target, &facts, link.as_deref(), &xattrs);
+            let line = super::entry::stat_json(target, &facts, link.as_deref(), &xattrs);
             writeln!(out, "{line}")?;
             continue;
         }
-        write!(out, "{}", describe(target, &facts, link.as_deref(), file.allocated()))?;
+        write!(out, "{}", describe_file(target, &facts, link.as_deref(), file.allocated()))?;
         for (name, value) in xattrs {
-            writeln!(out, "     xattr: {} ({} bytes)", safe(&name), value.len())?;
+            writeln!(out, "     xattr: {} ({} bytes)", escape_bytes(&name), value.len())?;
         }
     }
-    Ok(Outcome::unless(wrong))
+    Ok(Outcome::complete_unless(wrong))
 }
 
-fn describe(target: &str, facts: &FileStat, link: Option<&[u8]>, space: u64) -> String {
-    let arrow = link.map(|link| format!(" -> {}", safe(link))).unwrap_or_default();
+fn describe_file(target: &str, facts: &FileStat, link: Option<&[u8]>, space: u64) -> String {
+    let arrow = link.map(|link| format!(" -> {}", escape_bytes(link))).unwrap_or_default();
     let kind = match facts.kind {
         FileType::File => "regular file",
         FileType::Directory => "directory",
@@ -62,7 +62,7 @@ fn describe(target: &str, facts: &FileStat, link: Option<&[u8]>, space: u64) -> 
         out.push_str(&format!("{name:>10}: {value}\n"));
     };
     row("size", format!("{} bytes, {space} on disk", facts.size));
-    row("mode", format!("{:04o} ({})", facts.mode, mode(facts)));
+    row("mode", format!("{:04o} ({})", facts.mode, mode_string(facts)));
     row("owner", format!("{}, group {}", facts.uid, facts.gid));
     row("links", facts.nlink.to_string());
     row("object", format!("{}, made in txg {}", facts.ino, facts.generation));
@@ -75,18 +75,18 @@ fn describe(target: &str, facts: &FileStat, link: Option<&[u8]>, space: u64) -> 
     if facts.project_id != 0 {
         row("project", facts.project_id.to_string());
     }
-    row("accessed", precise(facts.atime));
-    row("modified", precise(facts.mtime));
-    row("changed", precise(facts.ctime));
-    row("created", precise(facts.crtime));
+    row("accessed", format_nanoseconds(facts.atime));
+    row("modified", format_nanoseconds(facts.mtime));
+    row("changed", format_nanoseconds(facts.ctime));
+    row("created", format_nanoseconds(facts.crtime));
     out
 }
 
 /// Local time with nanoseconds.
-fn precise(at: Time) -> String {
+fn format_nanoseconds(at: Time) -> String {
     match u64::try_from(at.seconds) {
         Ok(seconds) if seconds > 0 => {
-            let local = time::local(seconds);
+            let local = time::format_local(seconds);
             let (left, right) = local.split_at_checked(19).unwrap_or((&local, ""));
             format!("{left}.{:09}{right}", at.nanoseconds)
         }

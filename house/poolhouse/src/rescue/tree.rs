@@ -3,35 +3,35 @@
 use engine::files::{DirEntry, Error, File, FileSystemReader};
 
 /// What a walk tells.
-pub(crate) enum Step<'a> {
+pub(crate) enum WalkEvent<'a> {
     /// An entry and its path below the start.
     Entry(&'a DirEntry, &'a [u8]),
     /// The end of a folder, after all that is in it.
-    Leave(&'a [u8]),
+    EndOfDirectory(&'a [u8]),
     /// A folder that cannot be listed.
-    Trouble(&'a [u8], &'a Error),
+    Error(&'a [u8], &'a Error),
 }
 
 /// No path of a sound file system nests deeper; deeper ones are circles.
-const DEEPEST: usize = 4096;
+const MAX_DEPTH: usize = 4096;
 
 /// Shows all that lies below a folder to `visit`, the names of each folder in order, folders
 /// followed by what is in them, not deeper than `depth`; until it says false.
-pub(crate) fn walk(
+pub(crate) fn walk_tree(
     files: &FileSystemReader,
     top: &File,
     depth: usize,
-    visit: &mut dyn FnMut(Step<'_>) -> bool,
+    visit: &mut dyn FnMut(WalkEvent<'_>) -> bool,
 ) -> bool {
     let mut stack: Vec<(std::vec::IntoIter<DirEntry>, Vec<u8>)> = Vec::new();
     match files.read_dir_sorted(top) {
         Ok(names) => stack.push((names.into_iter(), Vec::new())),
-        Err(why) => return visit(Step::Trouble(b"", &why)),
+        Err(why) => return visit(WalkEvent::Error(b"", &why)),
     }
     while let Some((names, path)) = stack.last_mut() {
         let Some(name) = names.next() else {
             let (_, path) = stack.pop().unwrap_or_default();
-            if !path.is_empty() && !visit(Step::Leave(&path)) {
+            if !path.is_empty() && !visit(WalkEvent::EndOfDirectory(&path)) {
                 return false;
             }
             continue;
@@ -41,16 +41,16 @@ pub(crate) fn walk(
             below.push(b'/');
         }
         below.extend_from_slice(&name.name);
-        if !visit(Step::Entry(&name, &below)) {
+        if !visit(WalkEvent::Entry(&name, &below)) {
             return false;
         }
-        if name.kind != engine::files::FileType::Directory || stack.len() >= depth.min(DEEPEST) {
+        if name.kind != engine::files::FileType::Directory || stack.len() >= depth.min(MAX_DEPTH) {
             continue;
         }
         match files.file(name.ino).and_then(|folder| files.read_dir_sorted(&folder)) {
             Ok(names) => stack.push((names.into_iter(), below)),
             Err(why) => {
-                if !visit(Step::Trouble(&below, &why)) {
+                if !visit(WalkEvent::Error(&below, &why)) {
                     return false;
                 }
             }

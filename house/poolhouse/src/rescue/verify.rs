@@ -10,12 +10,12 @@ use job::Job;
 use serde::Serialize;
 use units::human_bytes;
 
-use crate::common::Common;
-use crate::ordered::threads;
-use crate::outcome::{Done, Outcome};
+use crate::outcome::{CommandResult, Outcome};
+use crate::parallel::thread_count;
+use crate::pool_args::PoolArgs;
 use crate::progress::Progress;
-use crate::table::{Align, Table, safe};
-use crate::{print, stop};
+use crate::table::{Align, Table, escape_control};
+use crate::{interrupt, print};
 
 /// Read and check every block, copy and parity
 #[derive(clap::Args, Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 /// Findings, and how long it took.
 #[derive(Serialize)]
-struct Answer {
+struct VerifyResult {
     #[serde(flatten)]
     findings: Findings,
     seconds: f64,
@@ -52,57 +52,57 @@ struct Answer {
 }
 
 /// How often the bar is told how far the work has come.
-const TICK: Duration = Duration::from_millis(100);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 /// So many ranges are printed of each file and each vdev; JSON has more.
-const MOST_RANGES: usize = 10;
+const MAX_RANGES_SHOWN: usize = 10;
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     let pool = common.open(&args.pool)?;
-    let threads = threads(args.jobs);
-    stop::listen();
+    let threads = thread_count(args.jobs);
+    interrupt::install_handler();
     let start = Instant::now();
     let job = Arc::new(Job::default());
     let verify = PoolVerifier::new(&pool, Arc::clone(&job))?;
     let progress = Progress::new(job.progress.bytes_total(), args.quiet);
     loop {
-        round(&verify, threads, &job, &progress);
+        run_round(&verify, threads, &job, &progress);
         if !verify.next_round() {
             break;
         }
     }
-    progress.end();
+    progress.finish();
     let seconds = start.elapsed().as_secs_f64();
     let findings = verify.findings();
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
     let bytes_per_second = findings.examined_bytes as f64 / seconds.max(1e-9);
-    let answer = Answer { findings, seconds, bytes_per_second, threads };
+    let answer = VerifyResult { findings, seconds, bytes_per_second, threads };
     if common.json {
         print::json(&answer)?;
     } else {
         let mut out = BufWriter::new(io::stdout().lock());
-        report(&answer, &mut out)?;
+        print_report(&answer, &mut out)?;
         out.flush()?;
     }
     if !answer.findings.complete {
         return Err(engine::Error::Interrupted.into());
     }
-    Ok(Outcome::unless(!answer.findings.clean))
+    Ok(Outcome::complete_unless(!answer.findings.clean))
 }
 
 /// Works on all threads until they all come back; this one shows how far they are.
-fn round(verify: &PoolVerifier, threads: usize, job: &Job, progress: &Progress) {
+fn run_round(verify: &PoolVerifier, threads: usize, job: &Job, progress: &Progress) {
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| verify.work())).collect();
         let mut shown = job.progress.bytes_done();
         while workers.iter().any(|worker| !worker.is_finished()) {
-            if stop::wanted() {
+            if interrupt::is_interrupted() {
                 job.cancel.cancel();
             }
             let done = job.progress.bytes_done();
-            progress.add(done.saturating_sub(shown));
+            progress.add_bytes(done.saturating_sub(shown));
             shown = done;
             // short work need not wait for a whole tick
-            let until = Instant::now() + TICK;
+            let until = Instant::now() + REFRESH_INTERVAL;
             while Instant::now() < until && workers.iter().any(|worker| !worker.is_finished()) {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -110,27 +110,27 @@ fn round(verify: &PoolVerifier, threads: usize, job: &Job, progress: &Progress) 
     });
 }
 
-fn report(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
+fn print_report(answer: &VerifyResult, out: &mut impl Write) -> io::Result<()> {
     let found = &answer.findings;
-    blocks(found, out)?;
-    summary(answer, out)?;
-    devices(found, out)?;
-    space(found, out)?;
+    print_block_tables(found, out)?;
+    print_summary(answer, out)?;
+    print_devices(found, out)?;
+    print_space(found, out)?;
     for note in &found.notes {
         let word = if note.is_fault { "FAULT" } else { "note" };
-        writeln!(out, "{word}: {}", safe(&note.what))?;
+        writeln!(out, "{word}: {}", escape_control(&note.what))?;
     }
-    damaged(found, out)?;
-    verdict(found, out)
+    print_damaged(found, out)?;
+    print_verdict(found, out)
 }
 
-fn row(name: String, blocks: &BlockTotals) -> [String; 5] {
+fn block_row(name: String, blocks: &BlockTotals) -> [String; 5] {
     let BlockTotals { blocks, logical_bytes, stored_bytes, allocated_bytes } = *blocks;
     let size = human_bytes;
     [name, blocks.to_string(), size(logical_bytes), size(stored_bytes), size(allocated_bytes)]
 }
 
-fn blocks(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+fn print_block_tables(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     let columns = |first| {
         let right = Align::Right;
         [
@@ -141,23 +141,23 @@ fn blocks(found: &Findings, out: &mut impl Write) -> io::Result<()> {
             ("ALLOCATED", right),
         ]
     };
-    let mut table = Table::with_head(&columns("TYPE"));
+    let mut table = Table::with_header(&columns("TYPE"));
     for each in &found.types {
         let level = if each.level == 0 { String::new() } else { format!(" L{}", each.level) };
-        table.row(row(format!("{}{level}", each.kind), &each.blocks));
+        table.add_row(block_row(format!("{}{level}", each.kind), &each.blocks));
     }
-    table.row(row("total".to_owned(), &found.total));
+    table.add_row(block_row("total".to_owned(), &found.total));
     table.print(out)?;
     writeln!(out)?;
-    let mut table = Table::with_head(&columns("SIZE UP TO"));
+    let mut table = Table::with_header(&columns("SIZE UP TO"));
     for each in &found.sizes {
-        table.row(row(human_bytes(each.up_to), &each.blocks));
+        table.add_row(block_row(human_bytes(each.up_to), &each.blocks));
     }
     table.print(out)?;
     writeln!(out)
 }
 
-fn summary(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
+fn print_summary(answer: &VerifyResult, out: &mut impl Write) -> io::Result<()> {
     let found = &answer.findings;
     #[expect(clippy::cast_possible_truncation, reason = "a rate fits")]
     #[expect(clippy::cast_sign_loss, reason = "a rate is not below 0")]
@@ -166,7 +166,7 @@ fn summary(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
         out,
         "{} as of txg {}: {} of {} datasets and snapshots, {} blocks, {} read with all copies and \
          parity in {:.1} s, {rate}/s with {} threads",
-        safe(&found.pool),
+        escape_control(&found.pool),
         found.txg,
         found.datasets_done,
         found.datasets,
@@ -188,7 +188,7 @@ fn summary(answer: &Answer, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn devices(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+fn print_devices(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     for device in &found.devices {
         let facts = [
             (device.checksum_errors, "wrong"),
@@ -203,13 +203,13 @@ fn devices(found: &Findings, out: &mut impl Write) -> io::Result<()> {
         let counted = facts.iter().filter(|(count, _)| *count > 0);
         said.extend(counted.map(|(count, what)| format!("its part of {count} blocks {what}")));
         if !said.is_empty() {
-            writeln!(out, "{}: {}", safe(&device.path), said.join(", "))?;
+            writeln!(out, "{}: {}", escape_control(&device.path), said.join(", "))?;
         }
     }
     Ok(())
 }
 
-fn space(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+fn print_space(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     for space in &found.space {
         let head = format!("vdev {}", space.vdev);
         let facts = [
@@ -219,44 +219,44 @@ fn space(found: &Findings, out: &mut impl Write) -> io::Result<()> {
         ];
         for (bytes, what, ranges) in facts.into_iter().filter(|(bytes, ..)| *bytes > 0) {
             writeln!(out, "{head}: {} {what}", human_bytes(bytes))?;
-            some_ranges(ranges, out)?;
+            print_ranges(ranges, out)?;
         }
     }
     if found.doubly_claimed_bytes > 0 {
         writeln!(out, "{} claimed by two blocks", human_bytes(found.doubly_claimed_bytes))?;
-        some_ranges(&found.double_claims, out)?;
+        print_ranges(&found.double_claims, out)?;
     }
     if found.invalid_dvas > 0 {
         writeln!(out, "{} blocks lie where there is no space", found.invalid_dvas)?;
-        some_ranges(&found.invalid_ranges, out)?;
+        print_ranges(&found.invalid_ranges, out)?;
     }
     Ok(())
 }
 
-fn some_ranges(ranges: &[SpaceRange], out: &mut impl Write) -> io::Result<()> {
-    for range in ranges.iter().take(MOST_RANGES) {
+fn print_ranges(ranges: &[SpaceRange], out: &mut impl Write) -> io::Result<()> {
+    for range in ranges.iter().take(MAX_RANGES_SHOWN) {
         let place = range.claimed_by.as_ref().map(|place| format!("  {place}")).unwrap_or_default();
         let length = range.end.saturating_sub(range.start);
         writeln!(out, "  {}:{:x}:{length:x}{place}", range.vdev, range.start)?;
     }
-    rest(ranges.len(), out)
+    print_omitted(ranges.len(), out)
 }
 
-fn rest(count: usize, out: &mut impl Write) -> io::Result<()> {
-    match count.saturating_sub(MOST_RANGES) {
+fn print_omitted(count: usize, out: &mut impl Write) -> io::Result<()> {
+    match count.saturating_sub(MAX_RANGES_SHOWN) {
         0 => Ok(()),
         more => writeln!(out, "  and {more} more"),
     }
 }
 
-fn damaged(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+fn print_damaged(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     for object in &found.damaged {
         let word = if object.is_lost() { "LOST" } else { "REPAIRABLE" };
-        writeln!(out, "{word}: {}", safe(&object.display_name()))?;
-        for range in object.ranges.iter().take(MOST_RANGES) {
-            writeln!(out, "  {}", safe(&range_line(object, range)))?;
+        writeln!(out, "{word}: {}", escape_control(&object.display_name()))?;
+        for range in object.ranges.iter().take(MAX_RANGES_SHOWN) {
+            writeln!(out, "  {}", escape_control(&describe_range(object, range)))?;
         }
-        rest(object.ranges.len(), out)?;
+        print_omitted(object.ranges.len(), out)?;
     }
     if found.unnamed > 0 {
         writeln!(out, "{} more damaged blocks are not named", found.unnamed)?;
@@ -264,7 +264,7 @@ fn damaged(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn range_line(object: &ObjectDamage, range: &DamagedRange) -> String {
+fn describe_range(object: &ObjectDamage, range: &DamagedRange) -> String {
     let DamagedRange { start, end, lost, devices, why } = range;
     let mut line = match object.part {
         "content" if *end == u64::MAX => "somewhere in it".to_owned(),
@@ -282,7 +282,7 @@ fn range_line(object: &ObjectDamage, range: &DamagedRange) -> String {
     line
 }
 
-fn verdict(found: &Findings, out: &mut impl Write) -> io::Result<()> {
+fn print_verdict(found: &Findings, out: &mut impl Write) -> io::Result<()> {
     let degraded = match found.degraded {
         0 => String::new(),
         count => format!(" ({count} blocks were put together without devices that are missing)"),

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use engine::files::{Content, Time};
 
 use super::cat::print_range;
-use super::copy::{self, Copied, How};
-use super::report::{Damaged, Report};
-use crate::common::Common;
-use crate::ordered::threads;
-use crate::outcome::{Done, Failure, Outcome};
+use super::copy::{self, CopyOptions, CopyResult};
+use super::report::{CopyReport, DamagedFile};
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::parallel::thread_count;
+use crate::pool_args::PoolArgs;
 use crate::progress::Progress;
-use crate::{print, stop};
+use crate::{interrupt, print};
 
 /// Copy a volume to a sparse image
 #[derive(clap::Args, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     pub(crate) quiet: bool,
 }
 
-pub(crate) fn run(args: &Args, common: &Common) -> Done {
+pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     let pool = common.open_unlocked(&args.source)?;
     let (content, log) = pool.open_volume(&args.source)?;
     if let Some(trouble) = log.error {
@@ -59,48 +59,51 @@ pub(crate) fn run(args: &Args, common: &Common) -> Done {
         let path = args.dest.clone();
         return Err(engine::Error::WriteFailed { path, reason }.into());
     }
-    stop::listen();
+    interrupt::install_handler();
     let progress = Progress::new(content.size(), args.quiet);
     // the txg stands for the state of a volume that may have changed since
     let seconds = i64::try_from(pool.txg()).unwrap_or(0);
-    let how = How {
-        threads: threads(0),
-        mark: Time { seconds, nanoseconds: 0 },
+    let how = CopyOptions {
+        threads: thread_count(0),
+        resume_mark: Time { seconds, nanoseconds: 0 },
         restart: args.restart,
-        zeros: device,
+        write_zeros: device,
         progress: &progress,
     };
-    let copied =
-        if device { to_device(&content, &dest, &how) } else { to_file(&content, &dest, &how) };
-    progress.end();
-    let copied = copied.map_err(|error| Failure::file(&dest, &error))?;
-    if copied.stopped {
+    let copied = if device {
+        copy_to_device(&content, &dest, &how)
+    } else {
+        copy_to_image(&content, &dest, &how)
+    };
+    progress.finish();
+    let copied = copied.map_err(|error| Failure::destination(&dest, &error))?;
+    if copied.interrupted {
         return Err(engine::Error::Interrupted.into());
     }
-    let mut report = Report { copied: 1, bytes: copied.bytes, ..Report::default() };
-    report.resumed = u64::from(copied.before > 0);
-    if !copied.bad.is_empty() {
+    let mut report = CopyReport { copied: 1, bytes: copied.bytes, ..CopyReport::default() };
+    report.resumed = u64::from(copied.resumed_bytes > 0);
+    if !copied.bad_ranges.is_empty() {
         let (path, dest) = (args.source.clone(), args.dest.clone());
-        report.damaged.push(Damaged { path, dest, bad: copied.bad });
+        report.damaged.push(DamagedFile { path, dest, bad_ranges: copied.bad_ranges });
     }
     report.print();
-    Ok(Outcome::unless(report.is_bad()))
+    Ok(Outcome::complete_unless(report.has_failures()))
 }
 
-fn to_device(content: &Content, dest: &Path, how: &How<'_>) -> io::Result<Copied> {
+fn copy_to_device(content: &Content, dest: &Path, how: &CopyOptions<'_>) -> io::Result<CopyResult> {
     let file = std::fs::OpenOptions::new().write(true).open(dest)?;
-    let copied = copy::copy(content, &file, 0, how)?;
+    let copied = copy::copy_content(content, &file, 0, how)?;
     file.sync_all()?;
     Ok(copied)
 }
 
-fn to_file(content: &Content, dest: &Path, how: &How<'_>) -> io::Result<Copied> {
+fn copy_to_image(content: &Content, dest: &Path, how: &CopyOptions<'_>) -> io::Result<CopyResult> {
     let name = dest.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let part = dest.with_file_name(format!(".{name}.poolhouse-part"));
-    let (file, from) = copy::open_part(&part, content, how)?;
-    how.progress.add(from);
-    let copied = copy::copy(content, &file, from, how)?;
-    if copied.stopped {
+    let (file, from) = copy::open_partial(&part, content, how)?;
+    how.progress.add_bytes(from);
+    let copied = copy::copy_content(content, &file, from, how)?;
+    if copied.interrupted {
         return Ok(copied);
     }
     copy::set_length(&file, content.size())?;

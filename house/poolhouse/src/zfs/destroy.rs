@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use ::daemon::{DestroyedDatasets, Request};
 
-use crate::daemon::Asking;
-use crate::outcome::{Done, Outcome};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Outcome};
 use crate::print;
-use crate::table::safe;
+use crate::table::escape_control;
 
 /// Destroy file systems, volumes, snapshots or bookmarks
 #[derive(clap::Args, Debug)]
@@ -27,13 +27,13 @@ pub(super) struct Args {
     clones: bool,
     /// Snapshots that are in use as soon as they are not
     #[arg(short = 'd')]
-    later: bool,
+    defer: bool,
     /// Even while somebody uses the files, who then gets errors
     #[arg(short = 'f')]
     force: bool,
     /// Only say what would be destroyed
     #[arg(short = 'n')]
-    dry: bool,
+    dry_run: bool,
     /// Say what is destroyed
     #[arg(short = 'v')]
     verbose: bool,
@@ -45,14 +45,14 @@ pub(super) struct Args {
     name: String,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let gone: DestroyedDatasets = asking.ask(&Request::Destroy {
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    let gone: DestroyedDatasets = asking.request(&Request::Destroy {
         name: args.name.clone(),
         recursive: args.recursive,
         clones: args.clones,
-        defer: args.later,
+        defer: args.defer,
         force: args.force,
-        dry_run: args.dry,
+        dry_run: args.dry_run,
     })?;
     if asking.json {
         print::json(&gone.names)?;
@@ -61,8 +61,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     if args.verbose {
         let mut out = io::stdout().lock();
         for name in &gone.names {
-            let name = safe(name);
-            match (args.parsable, args.dry) {
+            let name = escape_control(name);
+            match (args.parsable, args.dry_run) {
                 (true, _) => writeln!(out, "destroy\t{name}")?,
                 (false, true) => writeln!(out, "would destroy {name}")?,
                 (false, false) => writeln!(out, "will destroy {name}")?,

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use engine::dataset::{Dataset, Property};
 
-use super::select::{Select, full};
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure};
+use super::select::{SelectArgs, expand_property};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure};
 use crate::print;
+use crate::property_values::format_value;
 use crate::table::{Align, Table};
-use crate::values::readable;
 
 /// The columns there are.
 const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
@@ -25,7 +25,7 @@ const SOURCES: [&str; 6] = ["local", "default", "inherited", "received", "tempor
   poolhouse zfs get userused@anna,userquota@anna tank/home")]
 pub(super) struct Args {
     #[command(flatten)]
-    select: Select,
+    select: SelectArgs,
     /// No head, columns separated by tabs
     #[arg(short = 'H')]
     scripted: bool,
@@ -46,33 +46,33 @@ pub(super) struct Args {
     names: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let columns = known("-o", &args.columns, &COLUMNS)?;
-    let sources = known("-s", &args.sources, &SOURCES)?;
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    let columns = check_words("-o", &args.columns, &COLUMNS)?;
+    let sources = check_words("-s", &args.sources, &SOURCES)?;
     let named = || args.properties.split(',');
     let all = named().any(|name| name == "all");
-    let properties: Vec<String> = named().flat_map(full).collect();
+    let properties: Vec<String> = named().flat_map(expand_property).collect();
     let shown = if all { Vec::new() } else { properties };
     let mut asked: Vec<String> = shown.iter().filter(|name| *name != "name").cloned().collect();
     if asked.is_empty() && !all {
         // who asks for nothing gets all
         asked.push("type".to_owned());
     }
-    let (mut found, outcome) = args.select.ask(&args.names, &asked, &[], asking)?;
+    let (mut found, outcome) = args.select.query(&args.names, &asked, &[], asking)?;
     for dataset in &mut found {
         if !all {
-            dataset.properties = shown.iter().map(|name| property(dataset, name)).collect();
+            dataset.properties = shown.iter().map(|name| property_or_dash(dataset, name)).collect();
         }
-        dataset.properties.retain(|property| sources.contains(&source_word(property)));
+        dataset.properties.retain(|property| sources.contains(&source_kind(property)));
     }
     if asking.json {
         print::json(&found)?;
         return Ok(outcome);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let table = table(&found, &columns, args);
+    let table = build_table(&found, &columns, args);
     if args.scripted {
-        table.print_tabs(&mut out)?;
+        table.print_tab_separated(&mut out)?;
     } else {
         table.print(&mut out)?;
     }
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
 }
 
 /// What a dataset does not have is shown as such where it was asked for.
-fn property(dataset: &Dataset, name: &str) -> Property {
+fn property_or_dash(dataset: &Dataset, name: &str) -> Property {
     let found = dataset.properties.iter().find(|property| property.name == name);
     found.cloned().unwrap_or_else(|| {
         let value = if name == "name" { &dataset.name } else { "-" };
@@ -90,7 +90,11 @@ fn property(dataset: &Dataset, name: &str) -> Property {
 }
 
 /// The words that were given, if all are known; all there are, if none was.
-fn known<'a>(switch: &str, given: &[String], words: &[&'a str]) -> Result<Vec<&'a str>, Failure> {
+fn check_words<'a>(
+    switch: &str,
+    given: &[String],
+    words: &[&'a str],
+) -> Result<Vec<&'a str>, Failure> {
     if given.is_empty() || given.iter().any(|word| word == "all") {
         return Ok(words.to_vec());
     }
@@ -102,25 +106,25 @@ fn known<'a>(switch: &str, given: &[String], words: &[&'a str]) -> Result<Vec<&'
     given.iter().map(find).collect()
 }
 
-fn source_word(property: &Property) -> &str {
+fn source_kind(property: &Property) -> &str {
     match property.source.as_str() {
         "-" => "none",
         source => source.split(' ').next().unwrap_or(source),
     }
 }
 
-fn table(found: &[Dataset], columns: &[&str], args: &Args) -> Table {
+fn build_table(found: &[Dataset], columns: &[&str], args: &Args) -> Table {
     let mut table = Table::new(vec![Align::Left; columns.len()]);
     if !args.scripted {
-        table.row(columns.iter().map(|column| column.to_uppercase()));
+        table.add_row(columns.iter().map(|column| column.to_uppercase()));
     }
     for dataset in found {
         for property in &dataset.properties {
-            table.row(columns.iter().map(|column| match *column {
+            table.add_row(columns.iter().map(|column| match *column {
                 "name" => dataset.name.clone(),
                 "property" => property.name.clone(),
                 "value" if args.parsable => property.value.clone(),
-                "value" => readable(&property.name, &property.value),
+                "value" => format_value(&property.name, &property.value),
                 _ => property.source.clone(),
             }));
         }
@@ -130,12 +134,12 @@ fn table(found: &[Dataset], columns: &[&str], args: &Args) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{SOURCES, known};
+    use super::{SOURCES, check_words};
 
     #[test]
     fn only_known_words_are_taken() {
         let words = |text: &str| {
-            known("-s", &[text.to_owned()], &SOURCES).map(|found| found.len()).map_err(|_| ())
+            check_words("-s", &[text.to_owned()], &SOURCES).map(|found| found.len()).map_err(|_| ())
         };
         assert_eq!(words("local"), Ok(1));
         assert_eq!(words("all"), Ok(6));

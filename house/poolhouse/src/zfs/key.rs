@@ -6,10 +6,10 @@ use ::daemon::{ListRequest, Request};
 use engine::KeyState;
 use engine::dataset::{Dataset, DatasetQuery};
 
-use crate::daemon::Asking;
-use crate::keys::from;
-use crate::outcome::{Done, Failure, each};
-use crate::values::setting;
+use crate::daemon::DaemonArgs;
+use crate::keys::read_secret;
+use crate::outcome::{CommandResult, Failure, run_for_each};
+use crate::property_values::parse_assignment;
 
 /// Unlock encrypted datasets
 #[derive(clap::Args, Debug)]
@@ -17,7 +17,7 @@ use crate::values::setting;
   poolhouse zfs load-key tank/private
   poolhouse zfs load-key -L file:///root/key tank/private
   poolhouse zfs load-key -a")]
-pub(super) struct Load {
+pub(super) struct LoadKeyArgs {
     /// Where the key is: prompt, or file:///PATH; without it where the dataset says
     #[arg(short = 'L', value_name = "KEYLOCATION")]
     location: Option<String>,
@@ -32,12 +32,12 @@ pub(super) struct Load {
     name: Option<String>,
 }
 
-impl Load {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl LoadKeyArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let several = self.all || self.recursive;
-        let mut roots = roots(self.name.as_deref(), several, asking)?;
+        let mut roots = encryption_roots(self.name.as_deref(), several, asking)?;
         roots.retain(|root| !several || root.key == KeyState::Locked);
-        each(&roots, |root| load(root, self.location.as_deref(), asking))
+        run_for_each(&roots, |root| load_key(root, self.location.as_deref(), asking))
     }
 }
 
@@ -46,7 +46,7 @@ impl Load {
 #[command(after_help = "Examples:
   poolhouse zfs unload-key tank/private
   poolhouse zfs unload-key -a")]
-pub(super) struct Unload {
+pub(super) struct UnloadKeyArgs {
     /// Of all encryption roots at and below
     #[arg(short = 'r')]
     recursive: bool,
@@ -58,12 +58,12 @@ pub(super) struct Unload {
     name: Option<String>,
 }
 
-impl Unload {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl UnloadKeyArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let several = self.all || self.recursive;
-        let mut roots = roots(self.name.as_deref(), several, asking)?;
+        let mut roots = encryption_roots(self.name.as_deref(), several, asking)?;
         roots.retain(|root| !several || root.key == KeyState::Unlocked);
-        each(roots, |root| asking.tell(&Request::UnloadKey { name: root.name }))
+        run_for_each(roots, |root| asking.execute(&Request::UnloadKey { name: root.name }))
     }
 }
 
@@ -78,7 +78,7 @@ Examples:
   poolhouse zfs change-key -o keyformat=hex -o keylocation=file:///root/key tank/private
   poolhouse zfs change-key -i tank/private/letters           the key of what is above it"
 )]
-pub(super) struct Change {
+pub(super) struct ChangeKeyArgs {
     /// Load its present key first
     #[arg(short = 'l')]
     load: bool,
@@ -86,26 +86,26 @@ pub(super) struct Change {
     #[arg(short = 'i', conflicts_with = "properties")]
     inherit: bool,
     /// keyformat, keylocation or pbkdf2iters
-    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
     /// Its full name
     #[arg(value_name = "DATASET")]
     name: String,
 }
 
-impl Change {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl ChangeKeyArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let name = &self.name;
-        let found = look(Some(name), Some(0), asking)?;
+        let found = query_keys(Some(name), Some(0), asking)?;
         let root = found.first().and_then(|it| it.property_value("encryptionroot")).unwrap_or("-");
         if ["-", "none", ""].contains(&root) {
             return Err(Failure::usage(format!("'{name}' is not encrypted")));
         }
         if self.load {
-            self.load_needed(root, asking)?;
+            self.load_missing_keys(root, asking)?;
         }
         if self.inherit {
-            return asking.tell(&Request::InheritKey { name: name.clone() });
+            return asking.execute(&Request::InheritKey { name: name.clone() });
         }
         let asked = |wanted: &str| {
             let asked = self.properties.iter().rev().find(|(property, _)| property == wanted);
@@ -116,77 +116,87 @@ impl Change {
         // one that has no place of its own as yet is typed in
         let own = now("keylocation").filter(|_| root == name);
         let location = asked("keylocation").or(own).unwrap_or("prompt");
-        let secret = from(&format!("{name} from now on"), location, format, true)?;
+        let secret = read_secret(&format!("{name} from now on"), location, format, true)?;
         let properties = self.properties.clone();
-        asking.tell(&Request::ChangeKey { name: name.clone(), properties, secret })
+        asking.execute(&Request::ChangeKey { name: name.clone(), properties, secret })
     }
 
     /// Loads the keys that are not loaded: the dataset's, and for -i that of what is above it.
-    fn load_needed(&self, root: &str, asking: &Asking) -> Result<(), Failure> {
+    fn load_missing_keys(&self, root: &str, asking: &DaemonArgs) -> Result<(), Failure> {
         let above = self.name.rsplit_once('/').filter(|_| self.inherit);
-        let above = above.map(|(above, _)| look(Some(above), Some(0), asking)).transpose()?;
+        let above = above.map(|(above, _)| query_keys(Some(above), Some(0), asking)).transpose()?;
         let above =
             above.as_ref().and_then(|found| found.first()?.property_value("encryptionroot"));
         let mut wanted = above.into_iter().filter(|name| *name != root).chain([root]);
-        wanted.try_for_each(|name| load_locked(name, asking).map(drop))
+        wanted.try_for_each(|name| load_if_locked(name, asking).map(drop))
     }
 }
 
 /// Loads the key of an encryption root, if it is locked.
-fn load_locked(root: &str, asking: &Asking) -> Done {
-    let found = look(Some(root), Some(0), asking)?;
-    each(found.iter().filter(|it| it.key == KeyState::Locked), |root| load(root, None, asking))
+fn load_if_locked(root: &str, asking: &DaemonArgs) -> CommandResult {
+    let found = query_keys(Some(root), Some(0), asking)?;
+    run_for_each(found.iter().filter(|it| it.key == KeyState::Locked), |root| {
+        load_key(root, None, asking)
+    })
 }
 
 /// Loads the keys that a dataset, and those below it, want; no name: those of all.
-pub(super) fn unlock(name: Option<&str>, below: bool, asking: &Asking) -> Done {
-    let found = look(name, (!below).then_some(0), asking)?;
+pub(super) fn load_keys(name: Option<&str>, below: bool, asking: &DaemonArgs) -> CommandResult {
+    let found = query_keys(name, (!below).then_some(0), asking)?;
     let locked = found.iter().filter(|it| it.key == KeyState::Locked);
     let roots: BTreeSet<&str> =
         locked.filter_map(|it| it.property_value("encryptionroot")).collect();
-    each(roots, |root| load_locked(root, asking))
+    run_for_each(roots, |root| load_if_locked(root, asking))
 }
 
 /// Locks those datasets that have keys of their own, which are not mounted.
-pub(super) fn lock(names: &[String], asking: &Asking) -> Done {
-    each(names, |name| {
-        let mut found = look(Some(name), Some(0), asking)?;
+pub(super) fn unload_keys(names: &[String], asking: &DaemonArgs) -> CommandResult {
+    run_for_each(names, |name| {
+        let mut found = query_keys(Some(name), Some(0), asking)?;
         let own = |root: &Dataset| root.property_value("encryptionroot") == Some(name);
         found.retain(|root| own(root) && root.key == KeyState::Unlocked);
-        each(found, |root| asking.tell(&Request::UnloadKey { name: root.name }))
+        run_for_each(found, |root| asking.execute(&Request::UnloadKey { name: root.name }))
     })
 }
 
 /// Loads the key of an encryption root from where it is.
-fn load(root: &Dataset, location: Option<&str>, asking: &Asking) -> Done {
+fn load_key(root: &Dataset, location: Option<&str>, asking: &DaemonArgs) -> CommandResult {
     let location = location.or(root.property_value("keylocation")).unwrap_or("prompt");
-    let secret =
-        from(&root.name, location, root.property_value("keyformat").unwrap_or("raw"), false)?;
-    asking.tell(&Request::LoadKey { name: root.name.clone(), secret })
+    let secret = read_secret(
+        &root.name,
+        location,
+        root.property_value("keyformat").unwrap_or("raw"),
+        false,
+    )?;
+    asking.execute(&Request::LoadKey { name: root.name.clone(), secret })
 }
 
 /// Datasets, with what they say of their keys.
-fn look(
+fn query_keys(
     name: Option<&str>,
     depth: Option<usize>,
-    asking: &Asking,
+    asking: &DaemonArgs,
 ) -> Result<Vec<Dataset>, Failure> {
     let properties = ["encryptionroot", "keyformat", "keylocation"].map(str::to_owned).to_vec();
     let kinds = vec!["filesystem".to_owned(), "volume".to_owned()];
     let wanted = DatasetQuery { kinds, depth, properties };
     let names = name.map(str::to_owned).into_iter().collect();
-    asking.ask(&Request::Datasets(ListRequest { names, query: wanted }))
+    asking.request(&Request::Datasets(ListRequest { names, query: wanted }))
 }
 
 /// The encryption roots that are meant: the dataset's own, or all at and below it.
-fn roots(name: Option<&str>, several: bool, asking: &Asking) -> Result<Vec<Dataset>, Failure> {
+fn encryption_roots(
+    name: Option<&str>,
+    several: bool,
+    asking: &DaemonArgs,
+) -> Result<Vec<Dataset>, Failure> {
     if several {
-        let mut found = look(name, None, asking)?;
+        let mut found = query_keys(name, None, asking)?;
         found.retain(|it| it.property_value("encryptionroot") == Some(it.name.as_str()));
         return Ok(found);
     }
     let name = name.unwrap_or_default();
-    let found = look(Some(name), Some(0), asking)?;
+    let found = query_keys(Some(name), Some(0), asking)?;
     let root = found.first().and_then(|it| it.property_value("encryptionroot"));
     match root.filter(|root| !["-", "none", ""].contains(root)) {
         Some(root) if root == name => Ok(found),

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use engine::dataset::Dataset;
 
-use super::order::{Key, Order};
-use super::select::{Select, full};
-use crate::daemon::Asking;
-use crate::outcome::Done;
+use super::select::{SelectArgs, expand_property};
+use super::sort_keys::{SortKey, SortKeys};
+use crate::daemon::DaemonArgs;
+use crate::outcome::CommandResult;
 use crate::print;
+use crate::property_values::{format_value, is_byte_property};
 use crate::table::{Align, Table};
-use crate::values::{is_bytes, readable};
 
 /// What is shown if nobody says otherwise.
-const COMMON: [&str; 5] = ["name", "used", "available", "referenced", "mountpoint"];
+const DEFAULT_COLUMNS: [&str; 5] = ["name", "used", "available", "referenced", "mountpoint"];
 
 /// List datasets
 #[derive(clap::Args, Debug)]
@@ -24,7 +24,7 @@ const COMMON: [&str; 5] = ["name", "used", "available", "referenced", "mountpoin
   poolhouse zfs list -o space                     where has all the room gone?")]
 pub(super) struct Args {
     #[command(flatten)]
-    select: Select,
+    select: SelectArgs,
     /// No head, columns separated by tabs
     #[arg(short = 'H')]
     scripted: bool,
@@ -35,19 +35,19 @@ pub(super) struct Args {
     #[arg(short = 'o', value_name = "PROPERTY", value_delimiter = ',')]
     columns: Vec<String>,
     #[command(flatten)]
-    order: Order,
+    sort_keys: SortKeys,
     /// Datasets; none: all
     #[arg(value_name = "DATASET")]
     names: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let columns: Vec<String> = if args.columns.is_empty() {
-        COMMON.map(str::to_owned).to_vec()
+        DEFAULT_COLUMNS.map(str::to_owned).to_vec()
     } else {
-        args.columns.iter().flat_map(|column| full(column)).collect()
+        args.columns.iter().flat_map(|column| expand_property(column)).collect()
     };
-    let keys = &args.order.0;
+    let keys = &args.sort_keys.0;
     let wanted = columns.iter().chain(keys.iter().map(|key| &key.property));
     let mut properties: Vec<String> = wanted.filter(|name| *name != "name").cloned().collect();
     if properties.is_empty() {
@@ -55,8 +55,8 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
         properties.push("type".to_owned());
     }
     let (mut found, outcome) =
-        args.select.ask(&args.names, &properties, &["filesystem", "volume"], asking)?;
-    sort(&mut found, keys);
+        args.select.query(&args.names, &properties, &["filesystem", "volume"], asking)?;
+    sort_datasets(&mut found, keys);
     if asking.json {
         print::json(&found)?;
         return Ok(outcome);
@@ -65,34 +65,34 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     if found.is_empty() && !args.scripted {
         writeln!(out, "no datasets available")?;
     } else {
-        let table = table(&found, &columns, args);
-        if args.scripted { table.print_tabs(&mut out)? } else { table.print(&mut out)? }
+        let table = build_table(&found, &columns, args);
+        if args.scripted { table.print_tab_separated(&mut out)? } else { table.print(&mut out)? }
     }
     out.flush()?;
     Ok(outcome)
 }
 
 /// Sorts by the first key, what is alike in that by the next, and leaves the rest as it is.
-pub(super) fn sort(found: &mut [Dataset], keys: &[Key]) {
+pub(super) fn sort_datasets(found: &mut [Dataset], keys: &[SortKey]) {
     // the last key counts least
     for key in keys.iter().rev() {
         found.sort_by(|one, other| key.compare(one, other));
     }
 }
 
-fn table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
-    let heads: Vec<(String, Align)> = columns.iter().map(|column| head(column)).collect();
+fn build_table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
+    let heads: Vec<(String, Align)> = columns.iter().map(|column| column_header(column)).collect();
     let mut table = Table::new(heads.iter().map(|head| head.1).collect::<Vec<_>>());
     if !args.scripted {
-        table.row(heads.into_iter().map(|head| head.0));
+        table.add_row(heads.into_iter().map(|head| head.0));
     }
     for dataset in found {
-        table.row(columns.iter().map(|column| match column.as_str() {
+        table.add_row(columns.iter().map(|column| match column.as_str() {
             "name" => dataset.name.clone(),
             _ => match dataset.property_value(column) {
                 None | Some("") => "-".to_owned(),
                 Some(value) if args.parsable => value.to_owned(),
-                Some(value) => readable(column, value),
+                Some(value) => format_value(column, value),
             },
         }));
     }
@@ -100,7 +100,7 @@ fn table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
 }
 
 /// A column's head and alignment.
-fn head(column: &str) -> (String, Align) {
+fn column_header(column: &str) -> (String, Align) {
     let short = match column {
         "available" => "avail",
         "referenced" => "refer",
@@ -118,6 +118,6 @@ fn head(column: &str) -> (String, Align) {
         "readonly" => "rdonly",
         other => other,
     };
-    let is_number = is_bytes(column) || column.ends_with("ratio");
+    let is_number = is_byte_property(column) || column.ends_with("ratio");
     (short.to_uppercase(), if is_number { Align::Right } else { Align::Left })
 }

@@ -1,20 +1,20 @@
 //! `poolhouse zfs`: datasets, in the words of zfs(8).
 
-mod change;
+mod create;
 mod destroy;
 mod get;
 mod key;
 mod list;
-mod make;
+mod modify;
 mod mount;
-mod order;
-mod owner;
+mod owner_property;
 mod select;
+mod sort_keys;
 
-pub(crate) use select::of_dataset;
+pub(crate) use select::canonical_properties;
 
-use crate::daemon::Asking;
-use crate::outcome::Done;
+use crate::daemon::DaemonArgs;
+use crate::outcome::CommandResult;
 
 /// Make datasets and look after them, in the words of zfs(8)
 #[derive(clap::Args, Debug)]
@@ -29,7 +29,7 @@ Examples:
 )]
 pub(crate) struct Zfs {
     #[command(flatten)]
-    asking: Asking,
+    daemon: DaemonArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Zfs {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     /// Make a file system or a volume
-    Create(make::Create),
+    Create(create::CreateArgs),
     /// Destroy file systems, volumes, snapshots or bookmarks
     Destroy(destroy::Args),
     /// List datasets
@@ -45,39 +45,39 @@ enum Command {
     /// Show properties
     Get(get::Args),
     /// Set properties
-    Set(change::Set),
+    Set(modify::SetArgs),
     /// Let a property be inherited
-    Inherit(change::Inherit),
+    Inherit(modify::InheritArgs),
     /// Make snapshots
     #[command(visible_alias = "snap")]
-    Snapshot(make::Snapshot),
+    Snapshot(create::SnapshotArgs),
     /// Keep of a snapshot what an increment can be sent from
-    Bookmark(make::Bookmark),
+    Bookmark(create::BookmarkArgs),
     /// Mount file systems, or list those that are
-    Mount(mount::Mount),
+    Mount(mount::MountArgs),
     /// Unmount file systems
     #[command(visible_alias = "umount")]
-    Unmount(mount::Unmount),
+    Unmount(mount::UnmountArgs),
     /// Go back to a snapshot
-    Rollback(change::Rollback),
+    Rollback(modify::RollbackArgs),
     /// Make a file system that begins as a snapshot
-    Clone(make::Clone),
+    Clone(create::CloneArgs),
     /// Make a clone the one that its origin depends on
-    Promote(change::Promote),
+    Promote(modify::PromoteArgs),
     /// Give a dataset or snapshot another name
-    Rename(change::Rename),
+    Rename(modify::RenameArgs),
     /// Unlock encrypted datasets
-    LoadKey(key::Load),
+    LoadKey(key::LoadKeyArgs),
     /// Lock encrypted datasets
-    UnloadKey(key::Unload),
+    UnloadKey(key::UnloadKeyArgs),
     /// Give encrypted datasets other keys
-    ChangeKey(key::Change),
+    ChangeKey(key::ChangeKeyArgs),
 }
 
 impl Zfs {
     /// Does what was asked for.
-    pub(crate) fn run(&self) -> Done {
-        let asking = &self.asking;
+    pub(crate) fn run(&self) -> CommandResult {
+        let asking = &self.daemon;
         match &self.command {
             Command::Create(args) => args.run(asking),
             Command::Destroy(args) => destroy::run(args, asking),

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use ::daemon::{MountOverrides, Request};
 
-use super::key::{lock, unlock};
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome, each};
+use super::key::{load_keys, unload_keys};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome, run_for_each};
 use crate::print;
 use crate::table::{Align, Table};
 
@@ -22,13 +22,13 @@ Examples:
   poolhouse zfs mount -o ro,noexec tank/photos
   poolhouse zfs mount -l tank/private")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
-pub(super) struct Mount {
+pub(super) struct MountArgs {
     /// All that are to be mounted
     #[arg(short = 'a', conflicts_with = "names")]
     all: bool,
     /// And all below that are to be mounted
     #[arg(short = 'R', requires = "names")]
-    below: bool,
+    recursive: bool,
     /// Load the keys of what is locked
     #[arg(short = 'l')]
     load_keys: bool,
@@ -46,41 +46,43 @@ pub(super) struct Mount {
     names: Vec<String>,
 }
 
-impl Mount {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl MountArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         if self.all || !self.names.is_empty() {
-            let unlocked = if self.load_keys { self.unlock(asking)? } else { Outcome::Complete };
+            let unlocked =
+                if self.load_keys { self.load_locked_keys(asking)? } else { Outcome::Complete };
             let wish = MountOverrides { options: self.options.clone(), overlay: self.overlay };
-            let (names, below) = (self.names.clone(), self.below);
-            let before = if self.verbose { mounts(asking)? } else { Vec::new() };
-            let done = asking.tell(&Request::Mount { names, recursive: below, overrides: wish })?;
+            let (names, below) = (self.names.clone(), self.recursive);
+            let before = if self.verbose { list_mounts(asking)? } else { Vec::new() };
+            let done =
+                asking.execute(&Request::Mount { names, recursive: below, overrides: wish })?;
             if self.verbose {
-                let mut now = mounts(asking)?;
+                let mut now = list_mounts(asking)?;
                 now.retain(|mount| !before.contains(mount));
-                show(now, asking)?;
+                print_mounts(now, asking)?;
             }
-            return Ok(done.and(unlocked));
+            return Ok(done.combine(unlocked));
         }
-        show(mounts(asking)?, asking)
+        print_mounts(list_mounts(asking)?, asking)
     }
 
-    fn unlock(&self, asking: &Asking) -> Done {
+    fn load_locked_keys(&self, asking: &DaemonArgs) -> CommandResult {
         if self.all {
-            return unlock(None, true, asking);
+            return load_keys(None, true, asking);
         }
-        each(&self.names, |name| unlock(Some(name), self.below, asking))
+        run_for_each(&self.names, |name| load_keys(Some(name), self.recursive, asking))
     }
 }
 
 /// Shows what is mounted, and where.
-fn show(mounts: Vec<(String, PathBuf)>, asking: &Asking) -> Done {
+fn print_mounts(mounts: Vec<(String, PathBuf)>, asking: &DaemonArgs) -> CommandResult {
     if asking.json {
         print::json(&mounts)?;
         return Ok(Outcome::Complete);
     }
     let mut table = Table::new([Align::Left, Align::Left]);
     for (dataset, dir) in mounts {
-        table.row([dataset, dir.display().to_string()]);
+        table.add_row([dataset, dir.display().to_string()]);
     }
     table.print(&mut io::stdout().lock())?;
     Ok(Outcome::Complete)
@@ -94,7 +96,7 @@ Examples:
   poolhouse zfs unmount tank/photos
   poolhouse zfs unmount -u tank/private       and lock it
   poolhouse zfs unmount -a")]
-pub(super) struct Unmount {
+pub(super) struct UnmountArgs {
     /// All of them
     #[arg(short = 'a', conflicts_with = "name", required_unless_present = "name")]
     all: bool,
@@ -109,23 +111,24 @@ pub(super) struct Unmount {
     name: Option<String>,
 }
 
-impl Unmount {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let before = if self.unload_keys { mounts(asking)? } else { Vec::new() };
+impl UnmountArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let before = if self.unload_keys { list_mounts(asking)? } else { Vec::new() };
         let names = self.name.iter().cloned().collect();
         let (force, locks) = (self.force, self.unload_keys);
-        let done = asking.tell(&Request::Unmount { names, force, unload_keys: locks })?;
+        let done = asking.execute(&Request::Unmount { names, force, unload_keys: locks })?;
         if self.unload_keys {
-            let now = mounts(asking)?;
+            let now = list_mounts(asking)?;
             let gone = before.into_iter().filter(|mount| !now.contains(mount));
-            let locked = lock(&gone.map(|(dataset, _)| dataset).collect::<Vec<_>>(), asking)?;
-            return Ok(done.and(locked));
+            let locked =
+                unload_keys(&gone.map(|(dataset, _)| dataset).collect::<Vec<_>>(), asking)?;
+            return Ok(done.combine(locked));
         }
         Ok(done)
     }
 }
 
 /// What is mounted: datasets and folders.
-fn mounts(asking: &Asking) -> Result<Vec<(String, PathBuf)>, Failure> {
-    asking.ask(&Request::Mounts {})
+fn list_mounts(asking: &DaemonArgs) -> Result<Vec<(String, PathBuf)>, Failure> {
+    asking.request(&Request::Mounts {})
 }

@@ -3,17 +3,17 @@
 use ::daemon::{ListRequest, Request};
 use engine::dataset::{Dataset, DatasetQuery};
 
-use super::owner::numbered;
-use crate::daemon::Asking;
+use super::owner_property::with_owner_id;
+use crate::daemon::DaemonArgs;
 use crate::outcome::{Failure, Outcome};
-use crate::values::{kinds, once};
+use crate::property_values::{check_unique, parse_types};
 
 /// What several are put in order by.
-const AGE: &str = "createtxg";
+const CREATETXG: &str = "createtxg";
 
 /// Which datasets.
 #[derive(clap::Args, Debug)]
-pub(super) struct Select {
+pub(super) struct SelectArgs {
     /// Those below, too
     #[arg(short = 'r')]
     recursive: bool,
@@ -25,34 +25,34 @@ pub(super) struct Select {
     types: Vec<String>,
 }
 
-impl Select {
+impl SelectArgs {
     /// Asks for the datasets `names` or all, with these properties. What is below a dataset comes
     /// with -r and -d, or where no name is given; snapshots and bookmarks with -t, or by name.
-    pub(super) fn ask(
+    pub(super) fn query(
         &self,
         names: &[String],
         properties: &[String],
         usual: &[&str],
-        asking: &Asking,
+        asking: &DaemonArgs,
     ) -> Result<(Vec<Dataset>, Outcome), Failure> {
         let all = names.is_empty();
         let depth = match self.depth {
             Some(depth) => Some(depth),
             // the snapshots of a dataset count as below it
             None if self.recursive || all => None,
-            None if !self.types.is_empty() && self.takes_parts()? => Some(1),
+            None if !self.types.is_empty() && self.is_for_snapshots()? => Some(1),
             None => Some(0),
         };
         let named = |name: &String| name.contains(['@', '#']);
         let kinds = match (self.types.is_empty(), names.iter().any(named)) {
-            (false, _) => kinds(&self.types)?,
+            (false, _) => parse_types(&self.types)?,
             (true, true) => Vec::new(),
             (true, false) => usual.iter().map(|kind| (*kind).to_owned()).collect(),
         };
         let numbered: Vec<String> =
-            properties.iter().map(|name| known(name)).collect::<Result<_, _>>()?;
+            properties.iter().map(|name| check_property(name)).collect::<Result<_, _>>()?;
         let wanted = DatasetQuery { kinds, depth, properties: numbered.clone() };
-        let (mut found, outcome) = ask_each(names, wanted, asking)?;
+        let (mut found, outcome) = query_each(names, wanted, asking)?;
         // owners go by the names that they were asked for by
         for dataset in &mut found {
             let mut asked: Vec<_> = numbered.iter().zip(properties).collect();
@@ -75,26 +75,30 @@ impl Select {
     }
 
     /// Whether snapshots or bookmarks are asked for.
-    fn takes_parts(&self) -> Result<bool, Failure> {
-        let kinds = kinds(&self.types)?;
+    fn is_for_snapshots(&self) -> Result<bool, Failure> {
+        let kinds = parse_types(&self.types)?;
         Ok(kinds.is_empty() || kinds.iter().any(|kind| kind == "snapshot" || kind == "bookmark"))
     }
 }
 
 /// Asks for datasets. Of several, one that cannot be shown keeps no other from it, and why is said.
-fn ask_each(
+fn query_each(
     names: &[String],
     mut wanted: DatasetQuery,
-    asking: &Asking,
+    asking: &DaemonArgs,
 ) -> Result<(Vec<Dataset>, Outcome), Failure> {
     let ask = |names: &[String], wanted: &DatasetQuery| -> Result<Vec<Dataset>, Failure> {
-        asking.ask(&Request::Datasets(ListRequest { names: names.to_vec(), query: wanted.clone() }))
+        asking.request(&Request::Datasets(ListRequest {
+            names: names.to_vec(),
+            query: wanted.clone(),
+        }))
     };
     let [_, _, ..] = names else { return Ok((ask(names, &wanted)?, Outcome::Complete)) };
     let (mut found, mut outcome) = (Vec::new(), Outcome::Complete);
-    let all = wanted.properties.is_empty() || wanted.properties.iter().any(|name| name == AGE);
+    let all =
+        wanted.properties.is_empty() || wanted.properties.iter().any(|name| name == CREATETXG);
     if !all {
-        wanted.properties.push(AGE.to_owned());
+        wanted.properties.push(CREATETXG.to_owned());
     }
     for name in names.chunks(1) {
         match ask(name, &wanted) {
@@ -105,28 +109,28 @@ fn ask_each(
             }
         }
     }
-    in_order(&mut found);
+    sort_and_dedup(&mut found);
     if !all {
         for dataset in &mut found {
-            dataset.properties.retain(|property| property.name != AGE);
+            dataset.properties.retain(|property| property.name != CREATETXG);
         }
     }
     Ok((found, outcome))
 }
 
 /// Each once and by name, as where all are shown; snapshots come behind what they are of.
-fn in_order(found: &mut Vec<Dataset>) {
+fn sort_and_dedup(found: &mut Vec<Dataset>) {
     found.sort_by_cached_key(|dataset| {
         let (head, part) = dataset.name.split_once('@').unwrap_or((&dataset.name, ""));
-        let age = dataset.property_value(AGE).and_then(|txg| txg.parse::<u64>().ok());
+        let age = dataset.property_value(CREATETXG).and_then(|txg| txg.parse::<u64>().ok());
         (head.to_owned(), !part.is_empty(), age, part.to_owned())
     });
     found.dedup_by(|one, other| one.name == other.name);
 }
 
 /// A property that there is, with its owner's number.
-pub(super) fn known(name: &str) -> Result<String, Failure> {
-    let numbered = numbered(name)?;
+pub(super) fn check_property(name: &str) -> Result<String, Failure> {
+    let numbered = with_owner_id(name)?;
     if engine::dataset::is_property(&numbered) {
         return Ok(numbered);
     }
@@ -134,25 +138,25 @@ pub(super) fn known(name: &str) -> Result<String, Failure> {
 }
 
 /// The full name of a property that is set or inherited, which must be in small letters.
-pub(super) fn canonical(name: &str) -> String {
-    match full(name).as_slice() {
+pub(super) fn canonical_name(name: &str) -> String {
+    match expand_property(name).as_slice() {
         [one] if name.bytes().all(|byte| !byte.is_ascii_uppercase()) => one.clone(),
         _ => name.to_owned(),
     }
 }
 
 /// Properties of a dataset by their full names. None may be given twice.
-pub(crate) fn of_dataset(
+pub(crate) fn canonical_properties(
     properties: &[(String, String)],
 ) -> Result<Vec<(String, String)>, Failure> {
-    let full = |(name, value): &(String, String)| (canonical(name), value.clone());
+    let full = |(name, value): &(String, String)| (canonical_name(name), value.clone());
     let all: Vec<_> = properties.iter().map(full).collect();
-    once(&all)?;
+    check_unique(&all)?;
     Ok(all)
 }
 
 /// A property by its full name, or all that a name stands for.
-pub(super) fn full(name: &str) -> Vec<String> {
+pub(super) fn expand_property(name: &str) -> Vec<String> {
     let name = match name.to_lowercase().as_str() {
         "avail" => "available",
         "refer" => "referenced",

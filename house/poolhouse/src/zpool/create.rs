@@ -7,11 +7,11 @@ use ::daemon::{CreatePool, Request};
 use engine::pool::{CreateOptions, NewDataset, check_new_dataset};
 
 use super::vdevs;
-use crate::daemon::Asking;
+use crate::daemon::DaemonArgs;
 use crate::keys;
-use crate::outcome::{Done, Failure, Outcome};
-use crate::values::{once, setting};
-use crate::zfs::of_dataset;
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::property_values::{check_unique, parse_assignment};
+use crate::zfs::canonical_properties;
 
 /// Make a pool
 #[derive(clap::Args, Debug)]
@@ -33,27 +33,27 @@ pub(super) struct Args {
     force: bool,
     /// Only show the layout
     #[arg(short = 'n')]
-    dry: bool,
+    dry_run: bool,
     /// No features but those that -o feature@NAME=enabled names
     #[arg(short = 'd')]
-    bare: bool,
+    no_default_features: bool,
     /// A property of the pool: ashift (9 to 16), altroot, comment, failmode, autoexpand,
     /// autoreplace, autotrim, delegation, listsnapshots, feature@NAME (enabled or disabled),
     /// compatibility (so that other systems can import it: openzfs-2.1-linux, grub2, legacy, ...)
-    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     pool_properties: Vec<(String, String)>,
     /// A property of its root file system
-    #[arg(short = 'O', value_name = "NAME=VALUE", value_parser = setting)]
+    #[arg(short = 'O', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
     /// Where its root file system is mounted: an absolute path, none, legacy
     #[arg(short = 'm', value_name = "MOUNTPOINT")]
     mountpoint: Option<String>,
     /// What stands before all its mountpoints
     #[arg(short = 'R', value_name = "ROOT")]
-    root: Option<PathBuf>,
+    altroot: Option<PathBuf>,
     /// What it is called until it is exported, if that is another name
     #[arg(short = 't', value_name = "NAME")]
-    called: Option<String>,
+    temporary_name: Option<String>,
     /// Its name
     pool: String,
     /// Its vdevs
@@ -61,33 +61,35 @@ pub(super) struct Args {
     vdevs: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let vdevs = vdevs::parse(&args.vdevs)?;
-    let new = wanted(args, vdevs)?;
-    if args.dry {
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    let vdevs = vdevs::parse_vdevs(&args.vdevs)?;
+    let new = build_request(args, vdevs)?;
+    if args.dry_run {
         CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
         let (name, properties) = (new.name.clone(), new.filesystem_properties.clone());
         check_new_dataset(&NewDataset { name, properties }, None)?;
-        write!(std::io::stdout(), "{}", vdevs::shown(&args.pool, &new.vdevs))?;
+        write!(std::io::stdout(), "{}", vdevs::format_vdevs(&args.pool, &new.vdevs))?;
         return Ok(Outcome::Complete);
     }
-    let secret =
-        keys::of_new(new.temporary_name.as_ref().unwrap_or(&new.name), &new.filesystem_properties)?;
+    let secret = keys::read_new_key(
+        new.temporary_name.as_ref().unwrap_or(&new.name),
+        &new.filesystem_properties,
+    )?;
     let made = "the pool was created, but its file system is not mounted";
     asking.tell_mounting(&Request::CreatePool(CreatePool { secret, ..new }), made)
 }
 
-fn wanted(args: &Args, vdevs: Vec<vdevs::Vdev>) -> Result<CreatePool, Failure> {
-    once(&args.pool_properties)?;
+fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool, Failure> {
+    check_unique(&args.pool_properties)?;
     let mut new = CreatePool {
         name: args.pool.clone(),
-        temporary_name: args.called.clone(),
+        temporary_name: args.temporary_name.clone(),
         vdevs,
         ashift: None,
         pool_properties: Vec::new(),
-        no_default_features: args.bare,
-        filesystem_properties: of_dataset(&args.properties)?,
-        altroot: args.root.clone(),
+        no_default_features: args.no_default_features,
+        filesystem_properties: canonical_properties(&args.properties)?,
+        altroot: args.altroot.clone(),
         force: args.force,
         secret: None,
     };

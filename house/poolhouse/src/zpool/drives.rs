@@ -5,8 +5,8 @@ use std::io::Write;
 use ::daemon::{Request, VdevRole};
 
 use super::vdevs;
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
 
 /// Add cache drives and spares to a pool
 #[derive(clap::Args, Debug)]
@@ -18,13 +18,13 @@ Examples:
   poolhouse zpool add tank cache nvme0n1
   poolhouse zpool add tank spare sdg sdh"
 )]
-pub(super) struct Add {
+pub(super) struct AddArgs {
     /// Use drives that hold something
     #[arg(short = 'f')]
     force: bool,
     /// Only show the layout
     #[arg(short = 'n')]
-    dry: bool,
+    dry_run: bool,
     /// The pool
     pool: String,
     /// What they are for, and the drives
@@ -38,7 +38,7 @@ pub(super) struct Add {
 
 Example:
   poolhouse zpool remove tank nvme0n1")]
-pub(super) struct Remove {
+pub(super) struct RemoveArgs {
     /// The pool
     pool: String,
     /// The drives, by path or guid
@@ -46,27 +46,27 @@ pub(super) struct Remove {
     drives: Vec<String>,
 }
 
-impl Add {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let vdevs = vdevs::parse(&self.vdevs)?;
+impl AddArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let vdevs = vdevs::parse_vdevs(&self.vdevs)?;
         if vdevs.iter().any(|(_, role, _)| !matches!(role, VdevRole::Cache | VdevRole::Spare)) {
             let what =
                 "only cache drives and spares can be added to a pool yet: say cache or spare";
             return Err(Failure::usage(what));
         }
-        if self.dry {
-            write!(std::io::stdout(), "{}", vdevs::shown(&self.pool, &vdevs))?;
+        if self.dry_run {
+            write!(std::io::stdout(), "{}", vdevs::format_vdevs(&self.pool, &vdevs))?;
             return Ok(Outcome::Complete);
         }
         let (name, force) = (self.pool.clone(), self.force);
-        asking.tell(&Request::AddDrives { name, vdevs, force })
+        asking.execute(&Request::AddDrives { name, vdevs, force })
     }
 }
 
-impl Remove {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let drives = self.drives.iter().map(|drive| vdevs::named(drive));
+impl RemoveArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let drives = self.drives.iter().map(|drive| vdevs::resolve_drive(drive));
         let (name, drives) = (self.pool.clone(), drives.collect());
-        asking.tell(&Request::RemoveDrives { name, drives })
+        asking.execute(&Request::RemoveDrives { name, drives })
     }
 }

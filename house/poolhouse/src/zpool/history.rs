@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use ::daemon::Request;
 use engine::inspect::Facts;
 
-use crate::daemon::Asking;
-use crate::outcome::{Done, Outcome};
-use crate::table::safe;
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Outcome};
+use crate::table::escape_control;
 use crate::{print, time};
 
 /// What was done to pools, and by which commands
@@ -27,18 +27,22 @@ pub(super) struct Args {
     pools: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let ask = Request::History { names: args.pools.clone(), internal: args.internal };
-    let found: Vec<Facts> = asking.ask(&ask)?;
+    let found: Vec<Facts> = asking.request(&ask)?;
     if asking.json {
         print::json(&found)?;
         return Ok(Outcome::Complete);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     for pool in &found {
-        writeln!(out, "History for '{}':", safe(pool["pool"].as_str().unwrap_or_default()))?;
+        writeln!(
+            out,
+            "History for '{}':",
+            escape_control(pool["pool"].as_str().unwrap_or_default())
+        )?;
         for record in pool["records"].as_array().into_iter().flatten() {
-            writeln!(out, "{}", line(record, args.long))?;
+            writeln!(out, "{}", format_record(record, args.long))?;
         }
         writeln!(out)?;
     }
@@ -47,13 +51,13 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
 }
 
 /// A record as zpool(8) shows it.
-fn line(record: &Facts, long: bool) -> String {
+fn format_record(record: &Facts, long: bool) -> String {
     let text = |name: &str| match &record[name] {
         Facts::Null => None,
-        Facts::String(text) => Some(safe(text)),
+        Facts::String(text) => Some(escape_control(text)),
         other => Some(other.to_string()),
     };
-    let mut line = record["time"].as_u64().map_or_else(|| "-".to_owned(), time::stamp);
+    let mut line = record["time"].as_u64().map_or_else(|| "-".to_owned(), time::format_zpool);
     if let Some(why) = text("error") {
         return format!("{line} cannot be read: {why}");
     }
@@ -65,7 +69,7 @@ fn line(record: &Facts, long: bool) -> String {
         line.push_str(&text);
     }
     if long {
-        let user = record["user"].as_u64().map(|id| match name_of(id) {
+        let user = record["user"].as_u64().map(|id| match user_name(id) {
             Some(name) => format!("user {id} ({name})"),
             None => format!("user {id}"),
         });
@@ -79,7 +83,7 @@ fn line(record: &Facts, long: bool) -> String {
 }
 
 /// A user's name, if the system has it in its table.
-fn name_of(id: u64) -> Option<String> {
+fn user_name(id: u64) -> Option<String> {
     let table = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     table.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -92,18 +96,18 @@ fn name_of(id: u64) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::line;
+    use super::format_record;
 
     #[test]
     fn lines_are_as_zpool_has_them() {
         let command = json!({"time": 1_795_210_986, "what": "zpool create tank sda", "user": 0,
             "host": "here"});
-        let shown = line(&command, true);
+        let shown = format_record(&command, true);
         assert!(shown.ends_with("zpool create tank sda [user 0 (root) on here]"), "{shown}");
-        assert!(line(&command, false).ends_with(" zpool create tank sda"));
+        assert!(format_record(&command, false).ends_with(" zpool create tank sda"));
         let event = json!({"time": 1_795_210_986, "txg": 12, "what": "set",
             "dataset": "tank/a (77)", "detail": "atime=0"});
-        let shown = line(&event, false);
+        let shown = format_record(&event, false);
         assert!(shown.ends_with(" [txg:12] set tank/a (77) atime=0"), "{shown}");
     }
 }

@@ -8,19 +8,19 @@ use ::daemon::{ImportPool, ImportResult, ImportablePool, MountOverrides, Request
 use engine::EncryptionRoot;
 use engine::pool::{Rewind, RewindProgress};
 
-use crate::daemon::Asking;
+use crate::daemon::DaemonArgs;
+use crate::interrupt;
 use crate::keys;
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 use crate::progress::Progress;
-use crate::stop;
-use crate::table::{Align, Table, safe};
+use crate::table::{Align, Table, escape_control};
 use crate::time;
 
 /// How often it is looked how far a reading has come.
-const TICK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Where nobody says where to look.
-const ANYWHERE: &str = "/dev";
+const DEFAULT_SEARCH_PATH: &str = "/dev";
 
 /// Take over a pool that is on drives, or list those that could be
 #[derive(clap::Args, Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Args {
     /// Even if log devices are missing that may hold what was promised in its last seconds: that
     /// is given up
     #[arg(short = 'm')]
-    without_logs: bool,
+    allow_missing_logs: bool,
     /// Look at all drives, as is done without it
     #[arg(short = 's', conflicts_with = "paths")]
     _search: bool,
@@ -77,10 +77,10 @@ pub(super) struct Args {
     rewind: bool,
     /// With -F: change nothing, only say how far back it would be taken
     #[arg(short = 'n', requires = "rewind")]
-    dry: bool,
+    dry_run: bool,
     /// With -F: however far back is needed. What is so old may be overwritten by what came after it
     #[arg(short = 'X', requires = "rewind")]
-    far: bool,
+    extreme_rewind: bool,
     /// Take it back to this transaction group; `rescue scan -v` lists those that still stand
     #[arg(short = 'T', value_name = "TXG", conflicts_with_all = ["rewind", "checkpoint"])]
     txg: Option<u64>,
@@ -95,7 +95,7 @@ pub(super) struct Args {
     properties: Vec<String>,
     /// What stands before all its mountpoints
     #[arg(short = 'R', value_name = "ROOT")]
-    root: Option<PathBuf>,
+    altroot: Option<PathBuf>,
     /// Its name or number
     pool: Option<String>,
     /// What it is called from now on
@@ -103,23 +103,24 @@ pub(super) struct Args {
     new_name: Option<String>,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let paths = places(args)?;
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    let paths = search_paths(args)?;
     if args.pool.is_none() && !args.all {
-        if rewind(args) != Rewind::No {
+        if rewind_policy(args) != Rewind::No {
             return Err(Failure::usage(
                 "-F, -T and --rewind-to-checkpoint are for a pool that is named",
             ));
         }
         let ask = Request::Importable { paths, destroyed: args.destroyed };
-        return show(&asking.ask::<Vec<ImportablePool>>(&ask)?, asking);
+        return print_importable(&asking.request::<Vec<ImportablePool>>(&ask)?, asking);
     }
-    if reads_first(args) && !asking.json {
-        print::note(&"all metadata of the pool are read first: of a large one that takes minutes");
+    if needs_rewind_probe(args) && !asking.json {
+        print::info(&"all metadata of the pool are read first: of a large one that takes minutes");
     }
-    let Said { altroot, read_only, own, wish } = said(args)?;
-    let keys = if args.load_keys { keys_of(args, &paths, asking)? } else { Vec::new() };
-    let imported = watched(
+    let ImportProperties { altroot, read_only, pool_properties: own, overrides: wish } =
+        parse_properties(args)?;
+    let keys = if args.load_keys { read_keys(args, &paths, asking)? } else { Vec::new() };
+    let imported = import_with_progress(
         args,
         asking,
         &Request::ImportPool(ImportPool {
@@ -132,17 +133,17 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
             no_mount: args.unmounted,
             overrides: wish,
             pool_properties: own,
-            allow_missing_logs: args.without_logs,
+            allow_missing_logs: args.allow_missing_logs,
             read_only,
-            rewind: rewind(args),
-            dry_run: args.dry,
+            rewind: rewind_policy(args),
+            dry_run: args.dry_run,
             altroot,
             keys,
         }),
     )?;
     // what it is called is only known now
     for name in &imported.imported {
-        asking.note_in(name);
+        asking.record_command_in(name);
     }
     for why in imported.failures.iter().chain(&imported.not_mounted) {
         print::error(why);
@@ -150,49 +151,54 @@ pub(super) fn run(args: &Args, asking: &Asking) -> Done {
     if !imported.not_mounted.is_empty() {
         print::error(&"Import was successful, but unable to mount some datasets");
     }
-    if asking.json && args.dry {
+    if asking.json && args.dry_run {
         print::json(&imported.rewound)?;
     } else if asking.json {
         print::json(&imported.imported)?;
     } else {
-        tell_rewound(args, &imported)?;
+        print_rewound(args, &imported)?;
     }
     // like OpenZFS, success even if a file system could not be mounted: the pool is imported
-    Ok(Outcome::unless(!imported.failures.is_empty()))
+    Ok(Outcome::complete_unless(!imported.failures.is_empty()))
 }
 
 /// Whether all metadata are read before a pool is taken over.
-const fn reads_first(args: &Args) -> bool {
+const fn needs_rewind_probe(args: &Args) -> bool {
     args.rewind || args.txg.is_some()
 }
 
 /// Asks for it, and shows how far the reading has come that comes before a pool is taken back. Ctrl-C
 /// stops that.
-fn watched(args: &Args, asking: &Asking, ask: &Request) -> Result<ImportResult, Failure> {
-    if !reads_first(args) {
-        return asking.ask(ask);
+fn import_with_progress(
+    args: &Args,
+    asking: &DaemonArgs,
+    ask: &Request,
+) -> Result<ImportResult, Failure> {
+    if !needs_rewind_probe(args) {
+        return asking.request(ask);
     }
-    stop::listen();
+    interrupt::install_handler();
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| asking.ask(ask));
+        let asked = scope.spawn(|| asking.request(ask));
         let mut seen: Option<(RewindProgress, Progress)> = None;
         while !asked.is_finished() {
-            std::thread::sleep(TICK);
-            if stop::wanted() {
-                asking.peek::<()>(&Request::StopRewindProbe {});
+            std::thread::sleep(POLL_INTERVAL);
+            if interrupt::is_interrupted() {
+                asking.try_request::<()>(&Request::StopRewindProbe {});
             }
-            let now: Option<RewindProgress> = asking.peek(&Request::RewindProgress {}).flatten();
-            seen = now.map(|now| show_judged(now, seen.take(), asking.json));
+            let now: Option<RewindProgress> =
+                asking.try_request(&Request::RewindProgress {}).flatten();
+            seen = now.map(|now| show_progress(now, seen.take(), asking.json));
         }
         if let Some((_, bar)) = seen {
-            bar.end();
+            bar.finish();
         }
         asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
 /// A bar for each state that is read.
-fn show_judged(
+fn show_progress(
     now: RewindProgress,
     seen: Option<(RewindProgress, Progress)>,
     quiet: bool,
@@ -200,49 +206,49 @@ fn show_judged(
     let (before, bar) = match seen {
         Some((before, bar)) if before.txg == now.txg => (before.bytes_done, bar),
         Some((_, last)) => {
-            last.end();
+            last.finish();
             (0, Progress::new(now.bytes_total, quiet))
         }
         None => (0, Progress::new(now.bytes_total, quiet)),
     };
-    bar.at(&format!("txg {}", now.txg));
-    bar.add(now.bytes_done.saturating_sub(before));
+    bar.set_message(&format!("txg {}", now.txg));
+    bar.add_bytes(now.bytes_done.saturating_sub(before));
     (now, bar)
 }
 
 /// How far back they may be taken.
-fn rewind(args: &Args) -> Rewind {
+fn rewind_policy(args: &Args) -> Rewind {
     match (args.txg, args.checkpoint, args.rewind) {
         (Some(txg), ..) => Rewind::Txg(txg),
         (None, true, _) => Rewind::Checkpoint,
-        (None, false, true) if args.far => Rewind::Extreme,
+        (None, false, true) if args.extreme_rewind => Rewind::Extreme,
         (None, false, true) => Rewind::Recent,
         (None, false, false) => Rewind::No,
     }
 }
 
-fn tell_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
+fn print_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     for (name, to) in &imported.rewound {
-        let would = if args.dry { "would be" } else { "is" };
+        let would = if args.dry_run { "would be" } else { "is" };
         writeln!(
             out,
             "pool '{}' {would} taken back to how it was at {} (txg {}): about {} seconds of changes \
              {would} given up.",
-            safe(name),
-            time::local(to.time),
+            escape_control(name),
+            time::format_local(to.time),
             to.txg,
             to.lost_seconds,
         )?;
-        if !args.dry && !to.checkpoint {
+        if !args.dry_run && !to.checkpoint {
             writeln!(
                 out,
                 "Its metadata were read; what is in its files was not: run `zpool scrub {}`.",
-                safe(name)
+                escape_control(name)
             )?;
         }
     }
-    if args.dry && imported.rewound.is_empty() && imported.failures.is_empty() {
+    if args.dry_run && imported.rewound.is_empty() && imported.failures.is_empty() {
         writeln!(out, "nothing would be given up: the newest state can be gone on from.")?;
     }
     Ok(())
@@ -250,16 +256,16 @@ fn tell_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
 
 /// The keys of the pools that are to be taken over. One that cannot be had is done without, if the
 /// pool can be.
-fn keys_of(
+fn read_keys(
     args: &Args,
     paths: &[PathBuf],
-    asking: &Asking,
+    asking: &DaemonArgs,
 ) -> Result<Vec<(String, Secret)>, Failure> {
-    let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind(args));
+    let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind_policy(args));
     let ask = Request::EncryptionRoots { paths: paths.to_vec(), name, destroyed, rewind };
     let mut keys = Vec::new();
-    for root in asking.ask::<Vec<EncryptionRoot>>(&ask)? {
-        match keys::from(&root.name, &root.location, &root.format, false) {
+    for root in asking.request::<Vec<EncryptionRoot>>(&ask)? {
+        match keys::read_secret(&root.name, &root.location, &root.format, false) {
             Ok(secret) if secret.0.is_empty() => {
                 print::warning(&format!("no key was given for '{}': it stays locked", root.name));
             }
@@ -275,18 +281,19 @@ fn keys_of(
 
 /// What -o and -R say.
 #[derive(Default)]
-struct Said {
+struct ImportProperties {
     altroot: Option<PathBuf>,
     read_only: bool,
-    own: Vec<(String, String)>,
-    wish: MountOverrides,
+    pool_properties: Vec<(String, String)>,
+    overrides: MountOverrides,
 }
 
-fn said(args: &Args) -> Result<Said, Failure> {
-    let mut said = Said { altroot: args.root.clone(), ..Said::default() };
+fn parse_properties(args: &Args) -> Result<ImportProperties, Failure> {
+    let mut said =
+        ImportProperties { altroot: args.altroot.clone(), ..ImportProperties::default() };
     for words in &args.properties {
         let Some((name, value)) = words.split_once('=') else {
-            said.wish.options.extend(words.split(',').map(str::to_owned));
+            said.overrides.options.extend(words.split(',').map(str::to_owned));
             continue;
         };
         match (name, value) {
@@ -296,7 +303,7 @@ fn said(args: &Args) -> Result<Said, Failure> {
             ("readonly", _) => {
                 return Err(Failure::usage(format!("-o readonly={value}: it is on or off")));
             }
-            _ => said.own.push((name.to_owned(), value.to_owned())),
+            _ => said.pool_properties.push((name.to_owned(), value.to_owned())),
         }
     }
     if let Some(root) = said.altroot.as_ref().filter(|root| !root.is_absolute()) {
@@ -306,11 +313,11 @@ fn said(args: &Args) -> Result<Said, Failure> {
 }
 
 /// Where pools are looked for.
-fn places(args: &Args) -> Result<Vec<PathBuf>, Failure> {
+fn search_paths(args: &Args) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = Vec::new();
     for path in &args.paths {
         let absolute = std::path::absolute(path);
-        paths.push(absolute.map_err(|why| Failure::file(path, &why))?);
+        paths.push(absolute.map_err(|why| Failure::destination(path, &why))?);
     }
     if let Some(file) = &args.cachefile {
         let drives = engine::read_cachefile_drives(file)?;
@@ -321,12 +328,12 @@ fn places(args: &Args) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     if paths.is_empty() {
-        paths.push(ANYWHERE.into());
+        paths.push(DEFAULT_SEARCH_PATH.into());
     }
     Ok(paths)
 }
 
-fn show(found: &[ImportablePool], asking: &Asking) -> Done {
+fn print_importable(found: &[ImportablePool], asking: &DaemonArgs) -> CommandResult {
     if asking.json {
         print::json(&found)?;
         return Ok(Outcome::Complete);
@@ -336,26 +343,26 @@ fn show(found: &[ImportablePool], asking: &Asking) -> Done {
         writeln!(out, "no pools available to import")?;
     }
     for pool in found {
-        describe(pool, &mut out)?;
+        print_pool(pool, &mut out)?;
     }
     Ok(Outcome::Complete)
 }
 
-fn describe(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
+fn print_pool(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "   pool: {}\n     id: {}\n  state: {}",
-        safe(&pool.name),
+        escape_control(&pool.name),
         pool.guid,
         pool.health
     )?;
     let advice = match (&pool.reason, pool.state.as_str()) {
-        (Some(why), _) => safe(why),
+        (Some(why), _) => escape_control(why),
         (None, "active") => {
             let host = pool.host.as_deref().unwrap_or("another host");
             format!(
                 "{} had it and did not export it: if that is gone, import it with -f.",
-                safe(host)
+                escape_control(host)
             )
         }
         (None, "destroyed") => "It was destroyed; import it with -D, and it is back.".to_owned(),
@@ -363,10 +370,10 @@ fn describe(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(out, " action: {advice}\n config:\n")?;
     let mut table = Table::new([Align::Left, Align::Left]);
-    table.row([pool.name.clone(), pool.health.clone()]);
+    table.add_row([pool.name.clone(), pool.health.clone()]);
     for (depth, name, state) in &pool.vdevs {
-        table.row([format!("{}{name}", "  ".repeat(*depth)), state.clone()]);
+        table.add_row([format!("{}{name}", "  ".repeat(*depth)), state.clone()]);
     }
-    table.indent(8).print(out)?;
+    table.with_indent(8).print(out)?;
     writeln!(out)
 }

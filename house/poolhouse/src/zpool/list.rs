@@ -6,14 +6,14 @@ use ::daemon::{PoolReport, Request};
 use engine::pool::{PoolProperty, PoolStatus, VdevStatus};
 use units::human_bytes;
 
-use super::watch::Watch;
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use super::repeat::RepeatArgs;
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table};
 
 /// What is shown if nobody says otherwise.
-const COMMON: [&str; 11] = [
+const DEFAULT_COLUMNS: [&str; 11] = [
     "name",
     "size",
     "allocated",
@@ -56,24 +56,24 @@ pub(super) struct Args {
     #[arg(short = 'P')]
     _paths: bool,
     #[command(flatten)]
-    watch: Watch,
+    repeat: RepeatArgs,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    let columns = columns(&args.columns);
-    args.watch.run(asking, |found, pools, first| {
-        let own = own(&columns, pools, asking)?;
-        show(&found, (&columns, &own), args, first, asking)
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    let columns = resolve_columns(&args.columns);
+    args.repeat.run_repeatedly(asking, |found, pools, first| {
+        let own = query_properties(&columns, pools, asking)?;
+        print_pools(&found, (&columns, &own), args, first, asking)
     })
 }
 
-fn show(
+fn print_pools(
     found: &[PoolReport],
     (columns, own): (&[String], &[(String, Vec<PoolProperty>)]),
     args: &Args,
     first: bool,
-    asking: &Asking,
-) -> Done {
+    asking: &DaemonArgs,
+) -> CommandResult {
     if asking.json {
         print::json(&found)?;
         return Ok(Outcome::Complete);
@@ -83,22 +83,26 @@ fn show(
         writeln!(out, "no pools available")?;
         return Ok(Outcome::Complete);
     }
-    let mut table = Table::new(columns.iter().map(|column| align(column)).collect::<Vec<_>>());
+    let mut table =
+        Table::new(columns.iter().map(|column| column_align(column)).collect::<Vec<_>>());
     if !args.scripted && (first || args.verbose) {
-        table.row(columns.iter().map(|column| head(column)));
+        table.add_row(columns.iter().map(|column| column_header(column)));
     }
     for pool in found {
-        table.row(columns.iter().map(|column| {
+        table.add_row(columns.iter().map(|column| {
             let of = own.iter().find(|(name, _)| *name == pool.status.name);
             let found = of.and_then(|(_, own)| own.iter().find(|it| it.name == *column));
-            found.map_or_else(|| cell(pool, column, args.parsable), |it| shown(it, args.parsable))
+            found.map_or_else(
+                || format_cell(pool, column, args.parsable),
+                |it| format_property(it, args.parsable),
+            )
         }));
         if args.verbose {
-            vdevs(&mut table, columns, &pool.status, args);
+            add_vdevs(&mut table, columns, &pool.status, args);
         }
     }
     if args.scripted {
-        table.print_tabs(&mut out)?;
+        table.print_tab_separated(&mut out)?;
     } else {
         table.print(&mut out)?;
     }
@@ -122,26 +126,26 @@ pub(super) fn full_name(name: &str) -> &str {
 }
 
 /// The columns by their full names.
-fn columns(asked: &[String]) -> Vec<String> {
+fn resolve_columns(asked: &[String]) -> Vec<String> {
     if asked.is_empty() {
-        return COMMON.map(str::to_owned).to_vec();
+        return DEFAULT_COLUMNS.map(str::to_owned).to_vec();
     }
     asked.iter().map(|column| full_name(&column.to_lowercase()).to_owned()).collect()
 }
 
 /// The properties of pools, if a column shows one that is no figure.
-fn own(
+fn query_properties(
     columns: &[String],
     pools: &[String],
-    asking: &Asking,
+    asking: &DaemonArgs,
 ) -> Result<Vec<(String, Vec<PoolProperty>)>, Failure> {
-    let other = |column: &&String| !COMMON.contains(&column.as_str()) && *column != "guid";
+    let other = |column: &&String| !DEFAULT_COLUMNS.contains(&column.as_str()) && *column != "guid";
     let others: Vec<&String> = columns.iter().filter(other).collect();
     if others.is_empty() {
         return Ok(Vec::new());
     }
     let all: Vec<(String, Vec<PoolProperty>)> =
-        asking.ask(&Request::PoolProperties { names: pools.to_vec() })?;
+        asking.request(&Request::PoolProperties { names: pools.to_vec() })?;
     for column in others {
         let known =
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);
@@ -153,7 +157,7 @@ fn own(
 }
 
 /// The value of a property; sizes as people read them, unless a program does.
-pub(super) fn shown(property: &PoolProperty, parsable: bool) -> String {
+pub(super) fn format_property(property: &PoolProperty, parsable: bool) -> String {
     let size = property.value.parse().ok().filter(|_| !parsable);
     match (property.name.as_str(), size) {
         ("freeing" | "leaked" | "bcloneused" | "bclonesaved", Some(size)) => human_bytes(size),
@@ -162,7 +166,7 @@ pub(super) fn shown(property: &PoolProperty, parsable: bool) -> String {
     }
 }
 
-fn head(column: &str) -> String {
+fn column_header(column: &str) -> String {
     match column {
         "allocated" => "ALLOC".to_owned(),
         "checkpoint" => "CKPOINT".to_owned(),
@@ -174,11 +178,11 @@ fn head(column: &str) -> String {
     }
 }
 
-fn align(column: &str) -> Align {
+fn column_align(column: &str) -> Align {
     if matches!(column, "name" | "altroot" | "health") { Align::Left } else { Align::Right }
 }
 
-pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
+pub(super) fn format_cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
     let status = &pool.status;
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
     match column {
@@ -194,7 +198,7 @@ pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
             if parsable { part.to_string() } else { format!("{part}%") }
         }
         "health" => status.state.clone(),
-        "fragmentation" => percent(status.fragmentation, parsable),
+        "fragmentation" => format_percent(status.fragmentation, parsable),
         "dedupratio" => {
             let (whole, part) = (status.dedup_ratio / 100, status.dedup_ratio % 100);
             format!("{whole}.{part:02}{}", if parsable { "" } else { "x" })
@@ -208,7 +212,7 @@ pub(super) fn cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
 }
 
 /// A share of a hundred; none: it is not known.
-fn percent(share: Option<u64>, parsable: bool) -> String {
+fn format_percent(share: Option<u64>, parsable: bool) -> String {
     match share {
         None => "-".to_owned(),
         Some(share) if parsable => share.to_string(),
@@ -217,13 +221,13 @@ fn percent(share: Option<u64>, parsable: bool) -> String {
 }
 
 /// The vdevs, each kind that is not for data below its own head.
-fn vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, args: &Args) {
+fn add_vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, args: &Args) {
     let of = |purpose: Option<&str>| {
         let own = pool.vdevs.iter().filter(|vdev| vdev.class.as_deref() == purpose);
         own.collect::<Vec<_>>()
     };
     for vdev in of(None) {
-        add(table, columns, (vdev, 1), args);
+        add_vdev(table, columns, (vdev, 1), args);
     }
     for (head, all) in [
         ("dedup", of(Some("dedup"))),
@@ -233,29 +237,34 @@ fn vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, args: &Args) 
         ("spare", pool.spares.iter().collect()),
     ] {
         if !all.is_empty() {
-            table.row(columns.iter().map(|column| match column.as_str() {
+            table.add_row(columns.iter().map(|column| match column.as_str() {
                 "name" => head.to_owned(),
                 _ => "-".to_owned(),
             }));
         }
         for vdev in all {
-            add(table, columns, (vdev, 1), args);
+            add_vdev(table, columns, (vdev, 1), args);
         }
     }
 }
 
-fn add(table: &mut Table, columns: &[String], (vdev, depth): (&VdevStatus, usize), args: &Args) {
+fn add_vdev(
+    table: &mut Table,
+    columns: &[String],
+    (vdev, depth): (&VdevStatus, usize),
+    args: &Args,
+) {
     let parsable = args.parsable;
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
     // a spare, or a drive that is not there, has nothing in it that is known
     let is_top = depth == 1 && vdev.size > 0;
-    table.row(columns.iter().map(|column| match column.as_str() {
-        "name" => format!("{}{}", "  ".repeat(depth), args.watch.name(vdev)),
+    table.add_row(columns.iter().map(|column| match column.as_str() {
+        "name" => format!("{}{}", "  ".repeat(depth), args.repeat.vdev_name(vdev)),
         "health" => vdev.state.clone(),
         "size" if vdev.size > 0 => bytes(vdev.size),
         "allocated" if is_top => bytes(vdev.allocated),
         "free" if is_top => bytes(vdev.size.saturating_sub(vdev.allocated)),
-        "fragmentation" if is_top => percent(vdev.fragmentation, parsable),
+        "fragmentation" if is_top => format_percent(vdev.fragmentation, parsable),
         "capacity" if is_top => {
             let part = vdev.allocated.saturating_mul(1000).checked_div(vdev.size).unwrap_or(0);
             let (whole, tenth) = (part / 10, part % 10);
@@ -263,17 +272,17 @@ fn add(table: &mut Table, columns: &[String], (vdev, depth): (&VdevStatus, usize
         }
         _ => "-".to_owned(),
     }));
-    vdev.children.iter().for_each(|child| add(table, columns, (child, depth + 1), args));
+    vdev.children.iter().for_each(|child| add_vdev(table, columns, (child, depth + 1), args));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{columns, head};
+    use super::{column_header, resolve_columns};
 
     #[test]
     fn columns_have_short_names() {
         let asked = ["cap", "ALLOC"].map(str::to_owned);
-        assert_eq!(columns(&asked), ["capacity", "allocated"]);
-        assert_eq!(head("capacity"), "CAP");
+        assert_eq!(resolve_columns(&asked), ["capacity", "allocated"]);
+        assert_eq!(column_header("capacity"), "CAP");
     }
 }

@@ -5,17 +5,17 @@ mod drives;
 mod history;
 mod import;
 mod list;
-mod mend;
 mod properties;
+mod repair;
+mod repeat;
 mod scan;
 mod status;
 mod vdevs;
-mod watch;
 
 use ::daemon::{PoolReport, Request};
 
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, each};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, run_for_each};
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
@@ -30,7 +30,7 @@ Examples:
 )]
 pub(crate) struct Zpool {
     #[command(flatten)]
-    asking: Asking,
+    daemon: DaemonArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -42,33 +42,33 @@ enum Command {
     /// Take over a pool that is on drives, or list those that could be
     Import(import::Args),
     /// Give pools up, so that other hosts can import them
-    Export(Export),
+    Export(ExportArgs),
     /// Destroy a pool and all that is in it
-    Destroy(Destroy),
+    Destroy(DestroyArgs),
     /// List pools and how full they are
     List(list::Args),
     /// How pools and their drives are
     Status(status::Args),
     /// Show properties of pools
-    Get(properties::Get),
+    Get(properties::GetArgs),
     /// Set a property of a pool
-    Set(properties::Set),
+    Set(properties::SetArgs),
     /// Add cache drives and spares to a pool
-    Add(drives::Add),
+    Add(drives::AddArgs),
     /// Remove cache drives and spares from a pool
-    Remove(drives::Remove),
+    Remove(drives::RemoveArgs),
     /// Have another drive take the place of one
-    Replace(mend::Replace),
+    Replace(repair::ReplaceArgs),
     /// Put a drive beside one, so that both hold the same
-    Attach(mend::Attach),
+    Attach(repair::AttachArgs),
     /// Take a drive out of a mirror, or end its being replaced
-    Detach(mend::Detach),
+    Detach(repair::DetachArgs),
     /// Read all that is in pools, and mend what is wrong
-    Scrub(mend::Scrub),
+    Scrub(repair::ScrubArgs),
     /// Have a pool go on whose drives failed, and count their errors anew
-    Clear(Clear),
+    Clear(ClearArgs),
     /// Have all that was changed written
-    Sync(Sync),
+    Sync(SyncArgs),
     /// What was done to pools, and by which commands
     History(history::Args),
 }
@@ -78,7 +78,7 @@ enum Command {
 #[command(after_help = "Examples:
   poolhouse zpool export tank
   poolhouse zpool export -a")]
-struct Export {
+struct ExportArgs {
     /// All pools
     #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
     all: bool,
@@ -99,7 +99,7 @@ whether you mean it.
 Example:
   poolhouse zpool destroy tank"
 )]
-struct Destroy {
+struct DestroyArgs {
     /// Even while somebody uses its files
     #[arg(short = 'f')]
     force: bool,
@@ -117,7 +117,7 @@ Examples:
   poolhouse zpool clear tank
   poolhouse zpool clear tank sdb     count only that drive's errors anew"
 )]
-struct Clear {
+struct ClearArgs {
     /// Its name
     pool: String,
     /// The drive, by path or guid; none: all
@@ -128,7 +128,7 @@ struct Clear {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse zpool sync tank")]
-struct Sync {
+struct SyncArgs {
     /// Even if nothing was changed, as is done without it
     #[arg(short = 'f')]
     _force: bool,
@@ -139,15 +139,15 @@ struct Sync {
 
 impl Zpool {
     /// Does what was asked for.
-    pub(crate) fn run(&self) -> Done {
-        let asking = &self.asking;
+    pub(crate) fn run(&self) -> CommandResult {
+        let asking = &self.daemon;
         match &self.command {
             Command::Create(args) => create::run(args, asking),
             Command::Import(args) => import::run(args, asking),
-            Command::Export(args) => export(args, asking),
+            Command::Export(args) => export_pools(args, asking),
             Command::Destroy(args) => {
                 let (name, force) = (args.pool.clone(), args.force);
-                asking.tell(&Request::DestroyPool { name, force })
+                asking.execute(&Request::DestroyPool { name, force })
             }
             Command::List(args) => list::run(args, asking),
             Command::Status(args) => status::run(args, asking),
@@ -160,26 +160,29 @@ impl Zpool {
             Command::Detach(args) => args.run(asking),
             Command::Scrub(args) => args.run(asking),
             Command::Clear(args) => {
-                let (name, drive) = (args.pool.clone(), args.drive.as_deref().map(vdevs::named));
-                asking.tell(&Request::ClearPool { name, drive })
+                let (name, drive) =
+                    (args.pool.clone(), args.drive.as_deref().map(vdevs::resolve_drive));
+                asking.execute(&Request::ClearPool { name, drive })
             }
             Command::History(args) => history::run(args, asking),
-            Command::Sync(args) => asking.tell(&Request::SyncPools { names: args.pools.clone() }),
+            Command::Sync(args) => {
+                asking.execute(&Request::SyncPools { names: args.pools.clone() })
+            }
         }
     }
 }
 
-fn export(args: &Export, asking: &Asking) -> Done {
+fn export_pools(args: &ExportArgs, asking: &DaemonArgs) -> CommandResult {
     let names = if args.all {
-        let all = reports(asking, &[])?.into_iter();
+        let all = query_reports(asking, &[])?.into_iter();
         all.filter(|pool| !pool.status.is_unavailable()).map(|pool| pool.status.name).collect()
     } else {
         args.pools.clone()
     };
-    each(names, |name| asking.tell(&Request::ExportPool { name, force: args.force }))
+    run_for_each(names, |name| asking.execute(&Request::ExportPool { name, force: args.force }))
 }
 
 /// How pools are; none named: all.
-fn reports(asking: &Asking, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
-    asking.ask(&Request::Pools { names: names.to_vec() })
+fn query_reports(asking: &DaemonArgs, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
+    asking.request(&Request::Pools { names: names.to_vec() })
 }

@@ -6,17 +6,17 @@ use ::daemon::{PoolReport, Request};
 use engine::pool::PoolProperty;
 use serde::Serialize;
 
-use super::{list, reports};
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use super::{list, query_reports};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
+use crate::property_values::parse_assignment;
 use crate::table::{Align, Table};
-use crate::values::setting;
 
 /// The columns there are.
 const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
 /// What pools have besides what is kept in them.
-const FIGURES: [&str; 10] = [
+const STATUS_PROPERTIES: [&str; 10] = [
     "size",
     "capacity",
     "altroot",
@@ -34,7 +34,7 @@ const FIGURES: [&str; 10] = [
 #[command(after_help = "Examples:
   poolhouse zpool get all tank
   poolhouse zpool get -Hp -o value size,free tank")]
-pub(super) struct Get {
+pub(super) struct GetArgs {
     /// No head, columns separated by tabs
     #[arg(short = 'H')]
     scripted: bool,
@@ -61,9 +61,9 @@ Examples:
   poolhouse zpool set failmode=continue tank
   poolhouse zpool set comment='the box in the cellar' tank"
 )]
-pub(super) struct Set {
+pub(super) struct SetArgs {
     /// The property and its value
-    #[arg(value_name = "NAME=VALUE", value_parser = setting)]
+    #[arg(value_name = "NAME=VALUE", value_parser = parse_assignment)]
     property: (String, String),
     /// The pool
     pool: String,
@@ -71,27 +71,27 @@ pub(super) struct Set {
 
 /// A pool and its properties.
 #[derive(Serialize)]
-struct Row {
+struct PoolProperties {
     name: String,
     properties: Vec<PoolProperty>,
 }
 
-impl Set {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl SetArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (property, value) = self.property.clone();
-        asking.tell(&Request::SetPool { name: self.pool.clone(), property, value })
+        asking.execute(&Request::SetPool { name: self.pool.clone(), property, value })
     }
 }
 
-impl Get {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let columns = self.columns()?;
+impl GetArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let columns = self.resolve_columns()?;
         let kept: Vec<(String, Vec<PoolProperty>)> =
-            asking.ask(&Request::PoolProperties { names: self.pools.clone() })?;
+            asking.request(&Request::PoolProperties { names: self.pools.clone() })?;
         let mut rows = Vec::new();
-        for report in reports(asking, &self.pools)? {
+        for report in query_reports(asking, &self.pools)? {
             let own = kept.iter().find(|(name, _)| *name == report.status.name);
-            rows.push(self.row(&report, own.map_or(&[][..], |(_, own)| own))?);
+            rows.push(self.select_properties(&report, own.map_or(&[][..], |(_, own)| own))?);
         }
         if asking.json {
             print::json(&rows)?;
@@ -99,28 +99,28 @@ impl Get {
         }
         let mut table = Table::new(vec![Align::Left; columns.len()]);
         if !self.scripted {
-            table.row(columns.iter().map(|column| column.to_uppercase()));
+            table.add_row(columns.iter().map(|column| column.to_uppercase()));
         }
         for row in &rows {
             for property in &row.properties {
-                table.row(columns.iter().map(|column| match *column {
+                table.add_row(columns.iter().map(|column| match *column {
                     "name" => row.name.clone(),
                     "property" => property.name.clone(),
-                    "value" => list::shown(property, self.parsable),
+                    "value" => list::format_property(property, self.parsable),
                     _ => property.source.clone(),
                 }));
             }
         }
         let mut out = io::stdout().lock();
         if self.scripted {
-            table.print_tabs(&mut out)?;
+            table.print_tab_separated(&mut out)?;
         } else {
             table.print(&mut out)?;
         }
         Ok(Outcome::Complete)
     }
 
-    fn columns(&self) -> Result<Vec<&'static str>, Failure> {
+    fn resolve_columns(&self) -> Result<Vec<&'static str>, Failure> {
         if self.columns.is_empty() || self.columns.iter().any(|column| column == "all") {
             return Ok(COLUMNS.to_vec());
         }
@@ -131,10 +131,14 @@ impl Get {
         self.columns.iter().map(|asked| known(asked).ok_or_else(|| unknown(asked))).collect()
     }
 
-    fn row(&self, report: &PoolReport, own: &[PoolProperty]) -> Result<Row, Failure> {
-        let figures = FIGURES.iter().map(|name| PoolProperty {
+    fn select_properties(
+        &self,
+        report: &PoolReport,
+        own: &[PoolProperty],
+    ) -> Result<PoolProperties, Failure> {
+        let figures = STATUS_PROPERTIES.iter().map(|name| PoolProperty {
             name: (*name).to_owned(),
-            value: list::cell(report, name, self.parsable),
+            value: list::format_cell(report, name, self.parsable),
             source: match (*name, &report.altroot) {
                 ("altroot", Some(_)) => "local",
                 ("altroot", None) => "default",
@@ -160,6 +164,6 @@ impl Get {
             }
             all = chosen;
         }
-        Ok(Row { name: report.status.name.clone(), properties: all })
+        Ok(PoolProperties { name: report.status.name.clone(), properties: all })
     }
 }

@@ -5,20 +5,20 @@ use std::io::{self, Write};
 use engine::pool::{ScanKind, ScanStatus};
 use units::human_bytes;
 
-use crate::table::safe;
-use crate::time::local;
+use crate::table::escape_control;
+use crate::time::format_local;
 
 /// So many damaged files are shown.
-const MOST: usize = 100;
+const MAX_DAMAGED_SHOWN: usize = 100;
 
 /// Says it, on lines of its own.
-pub(super) fn describe(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
     let word = if scan.scan == ScanKind::Scrub { "scrub" } else { "resilver" };
     let written = human_bytes(scan.written);
-    let time = clock(scan.ended.saturating_sub(scan.started));
-    let (errors, ended) = (scan.errors, local(scan.ended));
+    let time = format_duration(scan.ended.saturating_sub(scan.started));
+    let (errors, ended) = (scan.errors, format_local(scan.ended));
     match scan.state.as_str() {
-        "scanning" => return progress(scan, word, out),
+        "scanning" => return print_progress(scan, word, out),
         "finished" if scan.scan == ScanKind::Scrub => writeln!(
             out,
             "  scan: scrub repaired {written} in {time} with {errors} errors on {ended}"
@@ -35,22 +35,22 @@ pub(super) fn describe(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()>
 }
 
 /// Says what is lost, as the walk has found.
-pub(super) fn lost(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn print_damaged(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nerrors: {} blocks cannot be read any more; they are of:\n", scan.errors)?;
-    for name in scan.damage.iter().take(MOST) {
-        writeln!(out, "        {}", safe(name))?;
+    for name in scan.damage.iter().take(MAX_DAMAGED_SHOWN) {
+        writeln!(out, "        {}", escape_control(name))?;
     }
-    if let Some(more) = scan.damage.len().checked_sub(MOST).filter(|more| *more > 0) {
+    if let Some(more) = scan.damage.len().checked_sub(MAX_DAMAGED_SHOWN).filter(|more| *more > 0) {
         writeln!(out, "        and {more} more (--json tells all)")?;
     }
     Ok(())
 }
 
-fn progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()> {
+fn print_progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()> {
     let seconds = scan.ended.saturating_sub(scan.started).max(1);
     let (done, total) = (scan.scanned.min(scan.total), scan.total);
     let rate = done / seconds;
-    writeln!(out, "  scan: {word} in progress since {}", local(scan.started))?;
+    writeln!(out, "  scan: {word} in progress since {}", format_local(scan.started))?;
     writeln!(
         out,
         "\t{} / {} scanned at {}/s, {} read",
@@ -61,7 +61,7 @@ fn progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()
     )?;
     let hundredths = done.saturating_mul(10_000).checked_div(total).unwrap_or(0);
     let left = match total.saturating_sub(done).checked_div(rate) {
-        Some(left) => format!("{} to go", clock(left)),
+        Some(left) => format!("{} to go", format_duration(left)),
         None => "no estimated completion time".to_owned(),
     };
     let verb = if scan.scan == ScanKind::Scrub { "repaired" } else { "resilvered" };
@@ -70,7 +70,7 @@ fn progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()
 }
 
 /// Hours, minutes and seconds, and days before them if there are any.
-fn clock(seconds: u64) -> String {
+fn format_duration(seconds: u64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let time = format!("{:02}:{:02}:{:02}", hours % 24, minutes % 60, seconds % 60);
     match hours / 24 {
@@ -83,7 +83,7 @@ fn clock(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    fn scan(scan: ScanKind, state: &str) -> ScanStatus {
+    fn sample_scan(scan: ScanKind, state: &str) -> ScanStatus {
         ScanStatus {
             scan,
             state: state.to_owned(),
@@ -98,26 +98,29 @@ mod tests {
         }
     }
 
-    fn said(scan: &ScanStatus) -> String {
+    fn printed(scan: &ScanStatus) -> String {
         let mut out = Vec::new();
-        describe(scan, &mut out).unwrap();
+        print_scan(scan, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn how_far_it_is_is_said() {
-        let text = said(&scan(ScanKind::Resilver, "scanning"));
+        let text = printed(&sample_scan(ScanKind::Resilver, "scanning"));
         assert!(text.contains("resilver in progress since "), "{text}");
         assert!(text.contains("25.00% done, 00:00:30 to go"), "{text}");
-        let none = ScanStatus { scanned: 0, ..scan(ScanKind::Scrub, "scanning") };
-        assert!(said(&none).contains("0.00% done, no estimated completion time"));
+        let none = ScanStatus { scanned: 0, ..sample_scan(ScanKind::Scrub, "scanning") };
+        assert!(printed(&none).contains("0.00% done, no estimated completion time"));
     }
 
     #[test]
     fn what_came_of_it_is_said() {
-        let text = said(&scan(ScanKind::Resilver, "finished"));
+        let text = printed(&sample_scan(ScanKind::Resilver, "finished"));
         assert!(text.starts_with("  scan: resilvered 3M in 00:00:10 with 0 errors on "), "{text}");
-        assert!(said(&scan(ScanKind::Scrub, "canceled")).starts_with("  scan: scrub canceled on "));
-        assert_eq!(clock(90_061), "1 days 01:01:01");
+        assert!(
+            printed(&sample_scan(ScanKind::Scrub, "canceled"))
+                .starts_with("  scan: scrub canceled on ")
+        );
+        assert_eq!(format_duration(90_061), "1 days 01:01:01");
     }
 }

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use ::daemon::PoolReport;
 use engine::pool::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 
-use super::watch::Watch;
-use crate::daemon::Asking;
-use crate::outcome::{Done, Outcome};
+use super::repeat::RepeatArgs;
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Outcome};
 use crate::print;
-use crate::table::{Align, Table, safe};
+use crate::table::{Align, Table, escape_control};
 use crate::time;
 
 /// How pools and their drives are
@@ -24,7 +24,7 @@ use crate::time;
 pub(super) struct Args {
     /// Only pools that are not well
     #[arg(short = 'x')]
-    unwell: bool,
+    unhealthy_only: bool,
     /// Exact numbers, as is done without it
     #[arg(short = 'p')]
     _parsable: bool,
@@ -51,19 +51,24 @@ pub(super) struct Args {
     trim: bool,
     /// Of vdevs only those that are not well
     #[arg(short = 'e')]
-    unwell_vdevs: bool,
+    unhealthy_vdevs_only: bool,
     #[command(flatten)]
-    watch: Watch,
+    repeat: RepeatArgs,
 }
 
-pub(super) fn run(args: &Args, asking: &Asking) -> Done {
-    args.watch.run(asking, |found, named, _| show(found, named, args, asking))
+pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    args.repeat.run_repeatedly(asking, |found, named, _| print_pools(found, named, args, asking))
 }
 
-fn show(mut found: Vec<PoolReport>, named: &[String], args: &Args, asking: &Asking) -> Done {
+fn print_pools(
+    mut found: Vec<PoolReport>,
+    named: &[String],
+    args: &Args,
+    asking: &DaemonArgs,
+) -> CommandResult {
     let any = !found.is_empty();
-    if args.unwell {
-        found.retain(|pool| !is_well(&pool.status));
+    if args.unhealthy_only {
+        found.retain(|pool| !is_healthy(&pool.status));
     }
     if asking.json {
         print::json(&found)?;
@@ -73,7 +78,7 @@ fn show(mut found: Vec<PoolReport>, named: &[String], args: &Args, asking: &Aski
     if !any {
         writeln!(out, "no pools available")?;
     } else if let (true, [pool]) = (found.is_empty(), named) {
-        writeln!(out, "pool '{}' is healthy", safe(pool))?;
+        writeln!(out, "pool '{}' is healthy", escape_control(pool))?;
     } else if found.is_empty() {
         writeln!(out, "all pools are healthy")?;
     }
@@ -81,35 +86,35 @@ fn show(mut found: Vec<PoolReport>, named: &[String], args: &Args, asking: &Aski
         if at > 0 {
             writeln!(out)?;
         }
-        describe(&pool.status, args, &mut out)?;
+        print_pool(&pool.status, args, &mut out)?;
     }
     Ok(Outcome::Complete)
 }
 
-fn is_well(pool: &PoolStatus) -> bool {
+fn is_healthy(pool: &PoolStatus) -> bool {
     let vdevs = pool.vdevs.iter().chain(&pool.caches);
-    let is_whole = pool.state == "ONLINE" && lost_caches(pool) == 0 && !pool.needs_resilver;
-    is_whole && vdevs.map(errors).all(|count| count == 0)
+    let is_whole = pool.state == "ONLINE" && unavailable_caches(pool) == 0 && !pool.needs_resilver;
+    is_whole && vdevs.map(error_count).all(|count| count == 0)
 }
 
 /// How many drives of the cache are not in use.
-fn lost_caches(pool: &PoolStatus) -> usize {
+fn unavailable_caches(pool: &PoolStatus) -> usize {
     pool.caches.iter().filter(|cache| cache.state != "ONLINE").count()
 }
 
 /// How often something went wrong on a vdev and those below it.
-fn errors(vdev: &VdevStatus) -> u64 {
+fn error_count(vdev: &VdevStatus) -> u64 {
     let own = vdev.read_errors + vdev.write_errors + vdev.checksum_errors;
-    vdev.children.iter().map(errors).fold(own, u64::saturating_add)
+    vdev.children.iter().map(error_count).fold(own, u64::saturating_add)
 }
 
-fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "  pool: {}\n state: {}", safe(&pool.name), pool.state)?;
-    if let Some((status, action)) = advice(pool) {
-        writeln!(out, "status: {}\naction: {action}", safe(&status))?;
+fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "  pool: {}\n state: {}", escape_control(&pool.name), pool.state)?;
+    if let Some((status, action)) = status_and_action(pool) {
+        writeln!(out, "status: {}\naction: {action}", escape_control(&status))?;
     }
     if let Some(scan) = &pool.scan {
-        super::scan::describe(scan, out)?;
+        super::scan::print_scan(scan, out)?;
     }
     if pool.is_unavailable() {
         return Ok(());
@@ -125,48 +130,50 @@ fn describe(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<(
     head.extend(args.slow.then_some(("SLOW", Align::Right)));
     head.extend(args.direct.then_some(("DIO", Align::Right)));
     head.extend((args.initialize || args.trim).then_some(("", Align::Left)));
-    let mut table = Table::with_head(&head);
+    let mut table = Table::with_header(&head);
     let counts = (0..3 + usize::from(args.slow) + usize::from(args.direct)).map(|_| "0".to_owned());
-    table.row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));
+    table.add_row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));
     for purpose in [None, Some("dedup"), Some("special"), Some("log")] {
-        let vdevs: Vec<&VdevStatus> =
-            shown(args, &pool.vdevs).filter(|vdev| vdev.class.as_deref() == purpose).collect();
+        let vdevs: Vec<&VdevStatus> = visible_vdevs(args, &pool.vdevs)
+            .filter(|vdev| vdev.class.as_deref() == purpose)
+            .collect();
         if let Some(purpose) = purpose.filter(|_| !vdevs.is_empty()) {
             let head = if purpose == "log" { "logs" } else { purpose };
-            header(&mut table, head);
+            add_header(&mut table, head);
         }
         for vdev in vdevs {
-            add(&mut table, vdev, args, 1);
+            add_vdev(&mut table, vdev, args, 1);
         }
     }
-    if shown(args, &pool.caches).next().is_some() {
-        header(&mut table, "cache");
-        shown(args, &pool.caches).for_each(|cache| add(&mut table, cache, args, 1));
+    if visible_vdevs(args, &pool.caches).next().is_some() {
+        add_header(&mut table, "cache");
+        visible_vdevs(args, &pool.caches).for_each(|cache| add_vdev(&mut table, cache, args, 1));
     }
-    if shown(args, &pool.spares).next().is_some() {
-        header(&mut table, "spares");
-        for spare in shown(args, &pool.spares) {
-            let (name, state) = (format!("  {}", args.watch.name(spare)), spare.state.clone());
-            table.row([name, state]);
+    if visible_vdevs(args, &pool.spares).next().is_some() {
+        add_header(&mut table, "spares");
+        for spare in visible_vdevs(args, &pool.spares) {
+            let (name, state) =
+                (format!("  {}", args.repeat.vdev_name(spare)), spare.state.clone());
+            table.add_row([name, state]);
         }
     }
-    table.indent(8).print(out)?;
-    let wrong: u64 = pool.vdevs.iter().map(errors).fold(0, u64::saturating_add);
+    table.with_indent(8).print(out)?;
+    let wrong: u64 = pool.vdevs.iter().map(error_count).fold(0, u64::saturating_add);
     match &pool.scan {
-        Some(scan) if scan.errors > 0 => super::scan::lost(scan, out)?,
+        Some(scan) if scan.errors > 0 => super::scan::print_damaged(scan, out)?,
         _ if wrong == 0 => writeln!(out, "\nerrors: No known data errors")?,
         // there is no log of those that could not be mended yet
         _ => writeln!(
             out,
             "\nerrors: {wrong} on drives; whether all could be mended tells `zpool scrub -w {}`",
-            safe(&pool.name)
+            escape_control(&pool.name)
         )?,
     }
-    if args.dedup { deduplicated(&pool.dedup, out) } else { Ok(()) }
+    if args.dedup { print_dedup(&pool.dedup, out) } else { Ok(()) }
 }
 
 /// What deduplication stores, by how often it is referred to.
-fn deduplicated(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
+fn print_dedup(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     if all.is_empty() {
         return writeln!(out, "\n dedup: no DDT entries");
     }
@@ -179,55 +186,57 @@ fn deduplicated(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n dedup: DDT entries {}\n", allocated[0])?;
     let mut table = Table::new([Align::Right; 9]);
     let words = |head: [&str; 9]| head.map(str::to_owned);
-    table.row(words(["bucket", "", "", "", "allocated", "", "", "", "referenced"]));
+    table.add_row(words(["bucket", "", "", "", "allocated", "", "", "", "referenced"]));
     let kinds = ["blocks", "LSIZE", "PSIZE", "DSIZE"];
     let head = std::iter::once("refcnt").chain(kinds).chain(kinds);
-    table.row(head.map(str::to_owned));
+    table.add_row(head.map(str::to_owned));
     let cells = |[blocks, sizes @ ..]: [u64; 4]| {
         std::iter::once(blocks.to_string()).chain(sizes.map(units::human_bytes))
     };
     for sums in all {
         let name = std::iter::once(sums.references.to_string());
-        table.row(name.chain(cells(sums.allocated)).chain(cells(sums.referenced)));
+        table.add_row(name.chain(cells(sums.allocated)).chain(cells(sums.referenced)));
     }
-    table.row(std::iter::once("Total".to_owned()).chain(cells(allocated)).chain(cells(referenced)));
+    table.add_row(
+        std::iter::once("Total".to_owned()).chain(cells(allocated)).chain(cells(referenced)),
+    );
     table.print(out)
 }
 
 /// The line above the drives for one purpose.
-fn header(table: &mut Table, head: &str) {
-    table.row([head.to_owned()]);
+fn add_header(table: &mut Table, head: &str) {
+    table.add_row([head.to_owned()]);
 }
 
 /// Those vdevs that are to be shown.
-fn shown<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item = &'a VdevStatus> {
-    let only_unwell = args.unwell_vdevs;
+fn visible_vdevs<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item = &'a VdevStatus> {
+    let only_unwell = args.unhealthy_vdevs_only;
     let is_well =
-        |vdev: &VdevStatus| matches!(&*vdev.state, "ONLINE" | "AVAIL") && errors(vdev) == 0;
+        |vdev: &VdevStatus| matches!(&*vdev.state, "ONLINE" | "AVAIL") && error_count(vdev) == 0;
     vdevs.iter().filter(move |vdev| !only_unwell || !is_well(vdev))
 }
 
-fn add(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
+fn add_vdev(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
     let mut row =
-        vec![format!("{}{}", "  ".repeat(depth), args.watch.name(vdev)), vdev.state.clone()];
+        vec![format!("{}{}", "  ".repeat(depth), args.repeat.vdev_name(vdev)), vdev.state.clone()];
     let counts = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors];
     row.extend(counts.map(|errors| errors.to_string()));
     row.extend(args.slow.then(|| vdev.slow_requests.to_string()));
     row.extend(args.direct.then(|| "0".to_owned()));
     let mut notes = Vec::new();
     if args.initialize && vdev.children.is_empty() {
-        notes.push(progress(vdev.initialize.as_ref(), "initialized"));
+        notes.push(format_sweep(vdev.initialize.as_ref(), "initialized"));
     }
     if args.trim && vdev.children.is_empty() {
-        notes.push(progress(vdev.trim.as_ref(), "trimmed"));
+        notes.push(format_sweep(vdev.trim.as_ref(), "trimmed"));
     }
     row.extend((!notes.is_empty()).then(|| notes.join("  ")));
-    table.row(row);
-    shown(args, &vdev.children).for_each(|child| add(table, child, args, depth + 1));
+    table.add_row(row);
+    visible_vdevs(args, &vdev.children).for_each(|child| add_vdev(table, child, args, depth + 1));
 }
 
 /// How far something has come that goes over a drive, in brackets.
-fn progress(sweep: Option<&VdevActivity>, done: &str) -> String {
+fn format_sweep(sweep: Option<&VdevActivity>, done: &str) -> String {
     let Some(sweep) = sweep else { return format!("(un{done})") };
     let (how, since) = match sweep.state.as_str() {
         "complete" => ("", "completed"),
@@ -235,16 +244,16 @@ fn progress(sweep: Option<&VdevActivity>, done: &str) -> String {
         other => (other, "started"),
     };
     let how = if how.is_empty() { String::new() } else { format!(", {how}") };
-    format!("({}% {done}{how}, {since} at {})", sweep.percent, time::date(sweep.time))
+    format!("({}% {done}{how}, {since} at {})", sweep.percent, time::format_date(sweep.time))
 }
 
 /// Whether a vdev, or one below it, is in that state.
-fn has(vdev: &VdevStatus, state: &str) -> bool {
-    vdev.state == state || vdev.children.iter().any(|child| has(child, state))
+fn has_state(vdev: &VdevStatus, state: &str) -> bool {
+    vdev.state == state || vdev.children.iter().any(|child| has_state(child, state))
 }
 
 /// What is wrong, and what to do.
-fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
+fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static str)> {
     if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
         let action = "bring the drives back: it is taken over as soon as they are there. Or import \
                       it from elsewhere, or have it forgotten with `zpool export`.";
@@ -255,7 +264,7 @@ fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
         return Some((format!("it takes no more changes: {why}"), action));
     }
     if pool.state != "ONLINE" {
-        let (what, action) = if pool.vdevs.iter().any(|vdev| has(vdev, "FAULTED")) {
+        let (what, action) = if pool.vdevs.iter().any(|vdev| has_state(vdev, "FAULTED")) {
             (
                 "drives cannot be written",
                 "replace them (`zpool replace`), or mend what they hang on and run `zpool clear`.",
@@ -276,13 +285,13 @@ fn advice(pool: &PoolStatus) -> Option<(String, &'static str)> {
         let what = "drives lack some of what the others have, as they failed when it was written";
         return Some((what.to_owned(), "run `zpool clear`, which has them resilvered."));
     }
-    let lost = lost_caches(pool);
+    let lost = unavailable_caches(pool);
     if lost > 0 {
         let what = format!("{lost} of the cache drives cannot be used; nothing is lost by that");
         let action = "bring it back and run `zpool clear`, or remove it with `zpool remove`.";
         return Some((what, action));
     }
-    (!is_well(pool)).then(|| {
+    (!is_healthy(pool)).then(|| {
         let what = "drives gave errors or wrong data, which were mended from the others";
         (what.to_owned(), "if the counts grow, replace the drive.")
     })

@@ -9,82 +9,82 @@ use crate::outcome::Failure;
 mod draid;
 
 /// A top-level vdev.
-pub(super) type Vdev = (VdevLayout, VdevRole, Vec<PathBuf>);
+pub(super) type VdevSpec = (VdevLayout, VdevRole, Vec<PathBuf>);
 
 /// Where a device is looked for that is named without a path.
-const DEVICES: [&str; 4] = ["/dev", "/dev/disk/by-id", "/dev/disk/by-path", "/dev/mapper"];
+const DEVICE_DIRS: [&str; 4] = ["/dev", "/dev/disk/by-id", "/dev/disk/by-path", "/dev/mapper"];
 
-enum Word {
-    Group(VdevLayout),
+enum Token {
+    Layout(VdevLayout),
     Draid,
     Role(VdevRole),
     Drive,
 }
 
 /// What the words say.
-pub(super) fn parse(words: &[String]) -> Result<Vec<Vdev>, Failure> {
-    let (mut vdevs, mut role): (Vec<Vdev>, _) = (Vec::new(), VdevRole::Data);
+pub(super) fn parse_vdevs(words: &[String]) -> Result<Vec<VdevSpec>, Failure> {
+    let (mut vdevs, mut role): (Vec<VdevSpec>, _) = (Vec::new(), VdevRole::Data);
     let mut seen = Vec::new();
     // the vdev that takes the next drives
     let mut open: Option<VdevLayout> = None;
     let mut draids = Vec::new();
     for word in words {
-        let meaning = meaning(word);
-        let is_group = matches!(meaning, Word::Group(_) | Word::Draid);
+        let meaning = classify(word);
+        let is_group = matches!(meaning, Token::Layout(_) | Token::Draid);
         if is_group && matches!(role, VdevRole::Spare | VdevRole::Cache) {
             // these are plain drives: what comes now is for data again
             role = VdevRole::Data;
         }
         match meaning {
-            Word::Draid => {
+            Token::Draid => {
                 open = Some(VdevLayout::Single);
                 draids.push((vdevs.len(), word));
                 vdevs.push((VdevLayout::Single, role, Vec::new()));
             }
-            Word::Role(next @ (VdevRole::Log | VdevRole::Cache | VdevRole::Spare))
+            Token::Role(next @ (VdevRole::Log | VdevRole::Cache | VdevRole::Spare))
                 if seen.contains(&next) =>
             {
                 return Err(Failure::usage(format!("'{word}' is said twice")));
             }
-            Word::Role(next) => {
+            Token::Role(next) => {
                 seen.push(next);
                 (role, open) = (next, None);
             }
-            Word::Group(group) => {
+            Token::Layout(group) => {
                 vdevs.push((group, role, Vec::new()));
                 open = Some(group);
             }
-            Word::Drive => match vdevs.last_mut().filter(|_| open.is_some()) {
-                Some((_, _, drives)) => drives.push(place(word)),
-                None => vdevs.push((VdevLayout::Single, role, vec![place(word)])),
+            Token::Drive => match vdevs.last_mut().filter(|_| open.is_some()) {
+                Some((_, _, drives)) => drives.push(resolve_path(word)),
+                None => vdevs.push((VdevLayout::Single, role, vec![resolve_path(word)])),
             },
         }
     }
     // what a dRAID is made of depends on how many drives it has
     for (at, word) in draids {
-        vdevs[at].0 = draid::group(word, vdevs[at].2.len())?;
+        vdevs[at].0 = draid::parse_layout(word, vdevs[at].2.len())?;
     }
-    vdevs.iter().try_for_each(check)?;
+    vdevs.iter().try_for_each(check_vdev)?;
     Ok(vdevs)
 }
 
-fn meaning(word: &str) -> Word {
+fn classify(word: &str) -> Token {
     match word {
-        "mirror" => Word::Group(VdevLayout::Mirror),
-        "raidz" | "raidz1" => Word::Group(VdevLayout::Raidz(1)),
-        "raidz2" => Word::Group(VdevLayout::Raidz(2)),
-        "raidz3" => Word::Group(VdevLayout::Raidz(3)),
-        "log" => Word::Role(VdevRole::Log),
-        "special" => Word::Role(VdevRole::Special),
-        "dedup" => Word::Role(VdevRole::Dedup),
-        "spare" => Word::Role(VdevRole::Spare),
-        "cache" => Word::Role(VdevRole::Cache),
-        _ if draid::is(word) => Word::Draid,
-        _ => Word::Drive,
+        "mirror" => Token::Layout(VdevLayout::Mirror),
+        "raidz" | "raidz1" => Token::Layout(VdevLayout::Raidz(1)),
+        "raidz2" => Token::Layout(VdevLayout::Raidz(2)),
+        "raidz3" => Token::Layout(VdevLayout::Raidz(3)),
+        "log" => Token::Role(VdevRole::Log),
+        "special" => Token::Role(VdevRole::Special),
+        "dedup" => Token::Role(VdevRole::Dedup),
+        "spare" => Token::Role(VdevRole::Spare),
+        "cache" => Token::Role(VdevRole::Cache),
+        _ if draid::is_draid(word) => Token::Draid,
+        _ => Token::Drive,
     }
 }
 
-fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
+fn check_vdev((group, role, drives): &VdevSpec) -> Result<(), Failure> {
     let (least, name) = match group {
         VdevLayout::Single => (1, "a drive".to_owned()),
         VdevLayout::Mirror => (2, "mirror".to_owned()),
@@ -106,16 +106,16 @@ fn check((group, role, drives): &Vdev) -> Result<(), Failure> {
 }
 
 /// A drive by guid, or by its path.
-pub(super) fn named(drive: &str) -> String {
+pub(super) fn resolve_drive(drive: &str) -> String {
     let is_guid = drive.parse::<u64>().is_ok();
-    if is_guid { drive.to_owned() } else { place(drive).display().to_string() }
+    if is_guid { drive.to_owned() } else { resolve_path(drive).display().to_string() }
 }
 
 /// Where a drive is: a path, or the name of a device.
-pub(super) fn place(word: &str) -> PathBuf {
+pub(super) fn resolve_path(word: &str) -> PathBuf {
     let path = Path::new(word);
     if !word.contains('/') && !path.exists() {
-        let named = DEVICES.iter().map(|folder| Path::new(folder).join(word));
+        let named = DEVICE_DIRS.iter().map(|folder| Path::new(folder).join(word));
         if let Some(found) = named.into_iter().find(|path| path.exists()) {
             return found;
         }
@@ -124,7 +124,7 @@ pub(super) fn place(word: &str) -> PathBuf {
 }
 
 /// The layout as `-n` shows it.
-pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
+pub(super) fn format_vdevs(pool: &str, vdevs: &[VdevSpec]) -> String {
     let mut text = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
     let mut last = VdevRole::Data;
     for (group, role, drives) in vdevs {
@@ -151,7 +151,7 @@ pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
                 "    "
             }
             VdevLayout::Draid { .. } => {
-                text += &format!("\t  {}\n", draid::shown(*group, drives.len()));
+                text += &format!("\t  {}\n", draid::format_layout(*group, drives.len()));
                 "    "
             }
         };
@@ -166,16 +166,16 @@ pub(super) fn shown(pool: &str, vdevs: &[Vdev]) -> String {
 mod tests {
     use ::daemon::{VdevLayout, VdevRole};
 
-    use super::{parse, shown};
+    use super::{format_vdevs, parse_vdevs};
 
-    fn words(text: &str) -> Result<Vec<super::Vdev>, String> {
+    fn parse(text: &str) -> Result<Vec<super::VdevSpec>, String> {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        parse(&words).map_err(|why| format!("{why:?}"))
+        parse_vdevs(&words).map_err(|why| format!("{why:?}"))
     }
 
     #[test]
     fn words_are_vdevs() {
-        let found = words("mirror /a /b raidz2 /c /d /e log /f /g special mirror /h /i").unwrap();
+        let found = parse("mirror /a /b raidz2 /c /d /e log /f /g special mirror /h /i").unwrap();
         let shapes: Vec<_> = found.iter().map(|vdev| (vdev.0, vdev.1, vdev.2.len())).collect();
         assert_eq!(
             shapes,
@@ -187,8 +187,8 @@ mod tests {
                 (VdevLayout::Mirror, VdevRole::Special, 2),
             ]
         );
-        assert_eq!(words("/a /b").unwrap().len(), 2);
-        let found = words("draid:1s /a /b /c /d spare /e cache /f").unwrap();
+        assert_eq!(parse("/a /b").unwrap().len(), 2);
+        let found = parse("draid:1s /a /b /c /d spare /e cache /f").unwrap();
         let draid = VdevLayout::Draid { parity: 1, data: 2, spares: 1 };
         let shapes: Vec<_> = found.iter().map(|vdev| (vdev.0, vdev.1, vdev.2.len())).collect();
         let single = |role| (VdevLayout::Single, role, 1);
@@ -207,14 +207,14 @@ mod tests {
             ("/a spare /b cache /c spare /d", "'spare' is said twice"),
             ("draid2:4d:11c:1s /a", "1 drives are named"),
         ] {
-            assert!(words(text).unwrap_err().contains(why), "{text}");
+            assert!(parse(text).unwrap_err().contains(why), "{text}");
         }
     }
 
     #[test]
     fn the_layout_is_shown() {
-        let vdevs = words("mirror /a /b log /c").unwrap();
-        let text = shown("tank", &vdevs);
+        let vdevs = parse("mirror /a /b log /c").unwrap();
+        let text = format_vdevs("tank", &vdevs);
         assert!(
             text.ends_with("\ttank\n\t  mirror\n\t    /a\n\t    /b\n\tlogs\n\t  /c\n"),
             "{text}"

@@ -7,33 +7,34 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::poolhouse::{arg, good, json, run};
+use crate::command::{path_arg, run, run_json, run_ok};
 
 /// Short runs on little data: what comes out means nothing, but all of it is done.
-const SHORT: [&str; 8] = ["--seconds", "0.02", "--size", "4M", "--files", "40", "--runs", "2"];
+const SHORT_RUN_ARGS: [&str; 8] =
+    ["--seconds", "0.02", "--size", "4M", "--files", "40", "--runs", "2"];
 
-fn scratch(name: &str) -> PathBuf {
+fn scratch_dir(name: &str) -> PathBuf {
     fixtures::scratch(&format!("bench-{name}"))
 }
 
-fn is_empty(dir: &Path) -> bool {
+fn is_empty_dir(dir: &Path) -> bool {
     std::fs::read_dir(dir).expect("a folder").next().is_none()
 }
 
-fn path(dir: &Path, more: &[&str]) -> Value {
-    let words = ["bench", "path", arg(dir), "--json", "-q"];
-    json(&[&words[..], &SHORT, more].concat())
+fn bench_path(dir: &Path, more: &[&str]) -> Value {
+    let words = ["bench", "path", path_arg(dir), "--json", "-q"];
+    run_json(&[&words[..], &SHORT_RUN_ARGS, more].concat())
 }
 
-fn strings(value: &Value) -> Vec<String> {
+fn string_list(value: &Value) -> Vec<String> {
     let items = value.as_array().expect("a list").iter();
     items.map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
 }
 
 #[test]
 fn a_folder_is_measured_and_left_as_it_was() {
-    let dir = scratch("path");
-    let record = path(&dir, &[]);
+    let dir = scratch_dir("path");
+    let record = bench_path(&dir, &[]);
     assert_eq!((record["kind"].as_str(), record["complete"].as_bool()), (Some("path"), Some(true)));
     let measures = record["measures"].as_array().expect("a list");
     assert_eq!(measures.len(), 22);
@@ -49,55 +50,55 @@ fn a_folder_is_measured_and_left_as_it_was() {
     for known in ["/machine/kernel", "/machine/memory_bytes", "/facts/mount/kind"] {
         assert!(!record.pointer(known).unwrap_or(&Value::Null).is_null(), "{known}");
     }
-    assert!(is_empty(&dir), "nothing is left behind");
+    assert!(is_empty_dir(&dir), "nothing is left behind");
 }
 
 #[test]
 fn zeros_and_caches_are_marked_where_they_are_asked_for() {
-    let dir = scratch("zeros");
-    let record = path(&dir, &["--zeros", "--buffered", "--only", "write-1m-q1,read-1m-q1"]);
+    let dir = scratch_dir("zeros");
+    let record = bench_path(&dir, &["--zeros", "--buffered", "--only", "write-1m-q1,read-1m-q1"]);
     assert_eq!(record["settings"]["data"], "zeros");
     assert_eq!(record["settings"]["direct"], false);
     assert_eq!(record["measures"].as_array().map(Vec::len), Some(2));
-    let notes = strings(&record["notes"]).join(" ");
+    let notes = string_list(&record["notes"]).join(" ");
     assert!(notes.contains("Zeros were written") && notes.contains("page cache, as was asked"));
-    let wrong = run(&["bench", "path", arg(&dir), "--only", "read-2m"]);
+    let wrong = run(&["bench", "path", path_arg(&dir), "--only", "read-2m"]);
     assert_eq!(wrong.status, 2);
-    assert!(wrong.err.contains("there is no workload 'read-2m'; there are: write-1m-q1"));
+    assert!(wrong.stderr.contains("there is no workload 'read-2m'; there are: write-1m-q1"));
 }
 
 #[test]
 fn a_dry_run_says_what_would_be_touched() {
-    let dir = scratch("dry");
-    let said = good(&["bench", "path", arg(&dir), "--dry-run"]);
-    assert!(said.contains(arg(&dir)) && said.contains("Nothing was touched"), "{said}");
-    assert!(is_empty(&dir));
+    let dir = scratch_dir("dry");
+    let said = run_ok(&["bench", "path", path_arg(&dir), "--dry-run"]);
+    assert!(said.contains(path_arg(&dir)) && said.contains("Nothing was touched"), "{said}");
+    assert!(is_empty_dir(&dir));
     let drive = dir.join("drive");
     std::fs::write(&drive, vec![1; 8 << 20]).expect("a file");
-    let said = good(&["bench", "disk", arg(&drive), "--dry-run"]);
+    let said = run_ok(&["bench", "disk", path_arg(&drive), "--dry-run"]);
     assert!(said.contains("would be read."), "{said}");
-    let said = good(&["bench", "net", "nowhere", "--dry-run"]);
+    let said = run_ok(&["bench", "net", "nowhere", "--dry-run"]);
     assert!(said.contains("'nowhere'") && said.contains("Nothing is written"), "{said}");
 }
 
 #[test]
 fn what_does_not_fit_or_does_not_exist_is_refused() {
-    let dir = scratch("refused");
-    let large = run(&["bench", "path", arg(&dir), "--size", "1E"]);
-    assert_eq!(large.status, 13, "{}", large.err);
-    assert!(large.err.contains("free, and 1E are wanted"), "{}", large.err);
-    assert!(is_empty(&dir));
-    let nowhere = run(&["bench", "path", arg(&dir.join("nowhere"))]);
-    assert_eq!(nowhere.status, 10, "{}", nowhere.err);
+    let dir = scratch_dir("refused");
+    let large = run(&["bench", "path", path_arg(&dir), "--size", "1E"]);
+    assert_eq!(large.status, 13, "{}", large.stderr);
+    assert!(large.stderr.contains("free, and 1E are wanted"), "{}", large.stderr);
+    assert!(is_empty_dir(&dir));
+    let nowhere = run(&["bench", "path", path_arg(&dir.join("nowhere"))]);
+    assert_eq!(nowhere.status, 10, "{}", nowhere.stderr);
 }
 
 #[test]
 fn an_interrupted_measurement_keeps_what_it_has_and_cleans_up() {
-    let dir = scratch("interrupted");
-    let kept = scratch("kept").join("result.json");
+    let dir = scratch_dir("interrupted");
+    let kept = scratch_dir("kept").join("result.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
-    command.args(["bench", "path", arg(&dir), "--size", "4M", "--seconds", "60", "-q"]);
-    command.args(["-o", arg(&kept)]).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(["bench", "path", path_arg(&dir), "--size", "4M", "--seconds", "60", "-q"]);
+    command.args(["-o", path_arg(&kept)]).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.process_group(0).spawn().expect("it starts");
     // the first workloads go through 4 MiB and are over at once, the next takes a minute
     let number = child.id();
@@ -110,7 +111,7 @@ fn an_interrupted_measurement_keeps_what_it_has_and_cleans_up() {
     assert!(kill.expect("kill").success());
     let status = child.wait().expect("it ends");
     assert_eq!(status.code(), Some(130));
-    assert!(is_empty(&dir), "its files are gone");
+    assert!(is_empty_dir(&dir), "its files are gone");
     let text = std::fs::read_to_string(&kept).expect("the result is kept");
     let record: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(record["complete"], false);
@@ -118,14 +119,14 @@ fn an_interrupted_measurement_keeps_what_it_has_and_cleans_up() {
 
 #[test]
 fn drives_are_read_alone_and_together() {
-    let dir = scratch("disk");
+    let dir = scratch_dir("disk");
     let drives = ["a", "b"].map(|name| dir.join(name));
     for drive in &drives {
         std::fs::write(drive, vec![7; 8 << 20]).expect("a file");
     }
     let words = ["--seconds", "0.02", "--runs", "2", "--zones", "3", "--json", "-q"];
-    let names = drives.each_ref().map(|drive| arg(drive));
-    let record = json(&[&["bench", "disk"], &names[..], &words].concat());
+    let names = drives.each_ref().map(|drive| path_arg(drive));
+    let record = run_json(&[&["bench", "disk"], &names[..], &words].concat());
     assert_eq!(record["kind"], "disk");
     let ids: Vec<&str> = record["measures"]
         .as_array()
@@ -147,24 +148,24 @@ fn drives_are_read_alone_and_together() {
 
 #[test]
 fn drives_that_hold_anything_are_never_written_to() {
-    let drive = scratch("overwrite").join("drive");
+    let drive = scratch_dir("overwrite").join("drive");
     let words = ["--seconds", "0.02", "--runs", "2", "--zones", "2", "--json", "-q"];
-    let name = arg(&drive);
+    let name = path_arg(&drive);
     let overwrite = |name: &str| {
-        run(&[&["bench", "disk", arg(&drive), "--overwrite", name], &words[..]].concat())
+        run(&[&["bench", "disk", path_arg(&drive), "--overwrite", name], &words[..]].concat())
     };
     let mut bytes = vec![0; 8 << 20];
     bytes[100_000] = 1;
     std::fs::write(&drive, &bytes).expect("a file");
     let refused = overwrite("drive");
-    assert_eq!(refused.status, 11, "{}", refused.err);
-    assert!(refused.err.contains("its first MiB is not empty"), "{}", refused.err);
+    assert_eq!(refused.status, 11, "{}", refused.stderr);
+    assert!(refused.stderr.contains("its first MiB is not empty"), "{}", refused.stderr);
     assert_eq!(std::fs::read(&drive).expect("a file"), bytes);
     assert_eq!(overwrite("other").status, 2, "another name was typed");
     std::fs::write(&drive, vec![0; 8 << 20]).expect("a file");
     let done = overwrite("drive");
-    assert_eq!(done.status, 0, "{}", done.err);
-    assert!(done.out.contains(&format!("{name}/write-1m-outer")), "{}", done.out);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    assert!(done.stdout.contains(&format!("{name}/write-1m-outer")), "{}", done.stdout);
     let after = std::fs::read(&drive).expect("a file");
     let (ends, inside) = ([&after[..1 << 20], &after[7 << 20..]], &after[1 << 20..7 << 20]);
     assert!(ends.iter().all(|end| end.iter().all(|byte| *byte == 0)));
@@ -198,7 +199,7 @@ impl Drop for Listener {
 fn the_network_is_measured_both_ways() {
     let listener = Listener::start();
     let words = ["--seconds", "0.3", "--runs", "2", "--streams", "2", "--buffers", "64K"];
-    let record = json(&[&["bench", "net", &listener.1, "--json", "-q"], &words[..]].concat());
+    let record = run_json(&[&["bench", "net", &listener.1, "--json", "-q"], &words[..]].concat());
     assert_eq!((record["kind"].as_str(), record["complete"].as_bool()), (Some("net"), Some(true)));
     let measures = record["measures"].as_array().expect("a list");
     let wanted = [
@@ -220,15 +221,19 @@ fn the_network_is_measured_both_ways() {
         assert!(runs.is_some_and(|runs| runs.len() == 2), "{id}: {measures:?}");
     }
     assert!(record["facts"]["path"]["mtu"].as_u64().is_some_and(|mtu| mtu > 500));
-    assert!(strings(&record["findings"])[0].contains("the same machine"));
+    assert!(string_list(&record["findings"])[0].contains("the same machine"));
     let nobody = run(&["bench", "net", "127.0.0.1:1", "-q"]);
     assert_eq!(nobody.status, 10);
-    assert!(nobody.err.contains("start `poolhouse bench net --listen` there"), "{}", nobody.err);
+    assert!(
+        nobody.stderr.contains("start `poolhouse bench net --listen` there"),
+        "{}",
+        nobody.stderr
+    );
 }
 
 #[test]
 fn arrays_are_measured_compared_and_held_against_the_plan() {
-    let dir = scratch("array");
+    let dir = scratch_dir("array");
     let drives = ["d1", "d2", "d3"].map(|name| dir.join(name));
     for drive in &drives {
         let file = std::fs::File::create_new(drive).expect("a file");
@@ -236,75 +241,83 @@ fn arrays_are_measured_compared_and_held_against_the_plan() {
     }
     let results = dir.join("results");
     let mut words = vec!["bench", "array"];
-    words.extend(drives.iter().map(|drive| arg(drive)));
+    words.extend(drives.iter().map(|drive| path_arg(drive)));
     words.extend(["--layout", "raidz,mirror 2", "--ashift", "9,12", "-q"]);
     words.extend(["--only", "write-1m-q1,read-1m-q1,random-read-128k-q32,file-create"]);
-    let dry = good(&[&words[..], &SHORT[..], &["--dry-run"]].concat());
+    let dry = run_ok(&[&words[..], &SHORT_RUN_ARGS[..], &["--dry-run"]].concat());
     assert!(dry.contains("raidz1 3, ashift 9") && dry.contains("Nothing was touched"), "{dry}");
-    let text = good(&[&words[..], &SHORT[..], &["-o", arg(&results)]].concat());
+    let text = run_ok(&[&words[..], &SHORT_RUN_ARGS[..], &["-o", path_arg(&results)]].concat());
     assert!(text.contains("sequential write 1M") && text.contains("mirror 2, ashift 12"), "{text}");
     let kept =
         ["raidz1-3-ashift-9", "raidz1-3-ashift-12", "mirror-2-ashift-9", "mirror-2-ashift-12"];
     let kept = kept.map(|name| results.join(format!("{name}.json")));
-    let all: Vec<&str> = kept.iter().map(|path| arg(path)).collect();
-    let comparison = json(&[&["bench", "compare"], &all[..], &["--json"]].concat());
+    let all: Vec<&str> = kept.iter().map(|path| path_arg(path)).collect();
+    let comparison = run_json(&[&["bench", "compare"], &all[..], &["--json"]].concat());
     assert_eq!(comparison["columns"].as_array().map(Vec::len), Some(4));
     assert_eq!(comparison["rows"].as_array().map(Vec::len), Some(4 + 4));
-    let judged = json(&["bench", "plan", all[0], "--json"]);
+    let judged = run_json(&["bench", "plan", all[0], "--json"]);
     assert_eq!(judged["layout"], "raidz1 3");
     assert_eq!(judged["rows"].as_array().map(Vec::len), Some(3));
     std::fs::write(&drives[0], vec![1; 256 << 20]).expect("a file");
-    let refused = run(&[&words[..], &SHORT[..]].concat());
-    assert_eq!(refused.status, 11, "{}", refused.err);
+    let refused = run(&[&words[..], &SHORT_RUN_ARGS[..]].concat());
+    assert_eq!(refused.status, 11, "{}", refused.stderr);
 }
 
 #[test]
 fn results_are_compared_and_reported() {
-    let dir = scratch("compare");
+    let dir = scratch_dir("compare");
     let only = ["--only", "write-1m-q1,read-1m-q1,random-read-4k-q1", "-q"];
     let results = ["a", "b"].map(|name| dir.join(format!("{name}.json")));
     for result in &results {
-        let output = ["-o", arg(result)];
-        good(&[&["bench", "path", arg(&dir)], &SHORT[..], &only, &output].concat());
+        let output = ["-o", path_arg(result)];
+        run_ok(&[&["bench", "path", path_arg(&dir)], &SHORT_RUN_ARGS[..], &only, &output].concat());
     }
-    let [a, b] = results.each_ref().map(|result| arg(result));
-    let text = good(&["bench", "compare", a, b]);
+    let [a, b] = results.each_ref().map(|result| path_arg(result));
+    let text = run_ok(&["bench", "compare", a, b]);
     assert!(text.contains("change") && text.contains("sequential write 1M"), "{text}");
     let pictures = dir.join("pictures");
     let page = dir.join("page.html");
-    let words = ["--svg", arg(&pictures), "--png", arg(&pictures), "--html", arg(&page), "--json"];
-    let comparison = json(&[&["bench", "compare", a, b], &words[..]].concat());
+    let words = [
+        "--svg",
+        path_arg(&pictures),
+        "--png",
+        path_arg(&pictures),
+        "--html",
+        path_arg(&page),
+        "--json",
+    ];
+    let comparison = run_json(&[&["bench", "compare", a, b], &words[..]].concat());
     assert_eq!(comparison["rows"].as_array().map(Vec::len), Some(3));
     assert!(comparison["rows"][0]["cells"][1]["change"]["is_noise"].is_boolean());
     assert!(pictures.join("sequential.svg").exists());
     let painted = std::fs::read(pictures.join("sequential.png")).expect("a picture");
     assert!(painted.starts_with(b"\x89PNG"));
-    let one = good(&["bench", "report", a]);
+    let one = run_ok(&["bench", "report", a]);
     for html in [one, std::fs::read_to_string(&page).expect("a page")] {
         assert!(html.contains("<svg") && html.contains("</html>"), "{html}");
         assert!(!html.contains("<script") && !html.contains("http://"));
     }
     std::fs::write(&page, "{}").expect("a file");
-    let wrong = run(&["bench", "compare", a, arg(&page)]);
+    let wrong = run(&["bench", "compare", a, path_arg(&page)]);
     assert_eq!(wrong.status, 10);
-    assert!(wrong.err.contains("no result of `poolhouse bench`"), "{}", wrong.err);
+    assert!(wrong.stderr.contains("no result of `poolhouse bench`"), "{}", wrong.stderr);
 }
 
 #[test]
 fn ways_to_copy_are_compared_and_every_copy_is_removed() {
-    let root = scratch("copy");
+    let root = scratch_dir("copy");
     let (source, target) = (root.join("source"), root.join("target"));
     std::fs::create_dir_all(source.join("a/b")).expect("a folder");
     std::fs::create_dir(&target).expect("a folder");
     for number in 0..20 {
         std::fs::write(source.join(format!("a/b/{number}")), vec![number; 50_000]).expect("a file");
     }
-    let words = ["bench", "copy", arg(&source), arg(&target), "--runs", "2", "-q"];
-    let record = json(&[&words[..], &["--json"]].concat());
+    let words = ["bench", "copy", path_arg(&source), path_arg(&target), "--runs", "2", "-q"];
+    let record = run_json(&[&words[..], &["--json"]].concat());
     assert_eq!((record["kind"].as_str(), record["complete"].as_bool()), (Some("copy"), Some(true)));
     assert_eq!(record["settings"]["files"], 20);
     assert_eq!(record["settings"]["size_bytes"], 1_000_000);
-    let notes = strings(&record["notes"]).join("\n");
+    let notes = string_list(&record["notes"]).join("\n");
     let mut ways = vec!["poolhouse", "cp"];
     for way in ["rsync", "rsync-ssh"] {
         let name = way.replace("-ssh", " over ssh");
@@ -315,35 +328,39 @@ fn ways_to_copy_are_compared_and_every_copy_is_removed() {
         }
     }
     for way in ways {
-        let id = format!("{}/{way}", arg(&target));
+        let id = format!("{}/{way}", path_arg(&target));
         let measures = record["measures"].as_array().expect("a list");
         let measure = measures.iter().find(|measure| measure["id"] == id.as_str());
         let runs = measure.and_then(|measure| measure["runs"].as_array());
         assert!(runs.is_some_and(|runs| runs.len() == 2), "{way}: {record}");
     }
-    assert!(is_empty(&target), "no copy is left");
+    assert!(is_empty_dir(&target), "no copy is left");
     let only = run(&[&words[..], &["--ways", "teleport"]].concat());
-    assert!(only.status == 2 && only.err.contains("there are: poolhouse, cp, rsync, rsync-ssh"));
-    let into_itself = run(&["bench", "copy", arg(&source), arg(&source.join("a"))]);
-    assert!(into_itself.status == 2 && into_itself.err.contains("lies in what is to be copied"));
-    let said = good(&[&words[..], &["--dry-run"]].concat());
+    assert!(only.status == 2 && only.stderr.contains("there are: poolhouse, cp, rsync, rsync-ssh"));
+    let into_itself = run(&["bench", "copy", path_arg(&source), path_arg(&source.join("a"))]);
+    assert!(into_itself.status == 2 && into_itself.stderr.contains("lies in what is to be copied"));
+    let said = run_ok(&[&words[..], &["--dry-run"]].concat());
     assert!(said.contains("20 files with 977K") && said.contains("Nothing was touched"), "{said}");
-    assert!(is_empty(&target));
+    assert!(is_empty_dir(&target));
 }
 
 #[test]
 fn what_was_planned_is_held_against_what_was_measured() {
-    let dir = scratch("judged");
+    let dir = scratch_dir("judged");
     let kept = dir.join("path.json");
-    good(&[&["bench", "path", arg(&dir), "-q", "-o", arg(&kept)], &SHORT[..]].concat());
-    let plan = ["bench", "plan", arg(&kept), "--drives", "6x4TB", "--layout", "raidz2 6"];
-    let judged = json(&[&plan[..], &["--json"]].concat());
+    run_ok(
+        &[&["bench", "path", path_arg(&dir), "-q", "-o", path_arg(&kept)], &SHORT_RUN_ARGS[..]]
+            .concat(),
+    );
+    let plan = ["bench", "plan", path_arg(&kept), "--drives", "6x4TB", "--layout", "raidz2 6"];
+    let judged = run_json(&[&plan[..], &["--json"]].concat());
     assert_eq!(judged["layout"], "raidz2 6");
     assert_eq!(judged["rows"].as_array().map(Vec::len), Some(4));
     assert!(judged["rows"][0]["expected"].as_f64().is_some_and(|rate| rate > 7e8), "{judged}");
     // sentences are broken where the line ends
-    let text = good(&plan).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = run_ok(&plan).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("expected") && text.contains("that the drives should give"), "{text}");
-    let wrong = run(&["bench", "plan", arg(&kept), "--drives", "6x4TB", "--layout", "raidz2 5"]);
-    assert_eq!(wrong.status, 2, "{}", wrong.err);
+    let wrong =
+        run(&["bench", "plan", path_arg(&kept), "--drives", "6x4TB", "--layout", "raidz2 5"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::poolhouse::{arg, good};
+use crate::command::{path_arg, run_ok};
 
 /// Browsers that may be installed, all of one family.
 const BROWSERS: [&str; 5] =
@@ -34,7 +34,7 @@ window.addEventListener("load", () => {
 });
 </script>"#;
 
-fn browser() -> Option<&'static str> {
+fn find_browser() -> Option<&'static str> {
     let found = BROWSERS.into_iter().find(|name| {
         let mut command = Command::new(name);
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
@@ -47,7 +47,7 @@ fn browser() -> Option<&'static str> {
 }
 
 /// Opens a page and says what is seen of it.
-fn seen(browser: &str, page: &Path) -> Value {
+fn probe_page(browser: &str, page: &Path) -> Value {
     let html = std::fs::read_to_string(page).expect("a page");
     assert!(!html.contains("<script"), "the page itself has no script");
     let probed = page.with_extension("probed.html");
@@ -70,8 +70,8 @@ fn seen(browser: &str, page: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-fn check(browser: &str, page: &Path, pictures: u64) {
-    let found = seen(browser, page);
+fn check_page(browser: &str, page: &Path, pictures: u64) {
+    let found = probe_page(browser, page);
     let number = |name: &str| found[name].as_u64().unwrap_or_default();
     assert_eq!(number("pictures"), pictures, "{found}");
     assert!(number("marks") > 10 && number("text") > 200, "{found}");
@@ -85,43 +85,50 @@ fn check(browser: &str, page: &Path, pictures: u64) {
     assert!(number("wide") <= number("screen"), "nothing is wider than a phone: {found}");
 }
 
-fn scratch(name: &str) -> PathBuf {
+fn scratch_dir(name: &str) -> PathBuf {
     fixtures::scratch(&format!("browser-{name}"))
 }
 
 #[test]
 fn a_plan_is_shown() {
-    let Some(browser) = browser() else { return };
-    let page = scratch("plan").join("plan.html");
-    good(&["plan", "--drives", "6x4TB,2x8TB", "--for", "balance", "--html", arg(&page)]);
+    let Some(browser) = find_browser() else { return };
+    let page = scratch_dir("plan").join("plan.html");
+    run_ok(&["plan", "--drives", "6x4TB,2x8TB", "--for", "balance", "--html", path_arg(&page)]);
     // where bytes go, room against safety, three parities at three sectors
-    check(browser, &page, 2 + 9);
+    check_page(browser, &page, 2 + 9);
 }
 
 #[test]
 fn results_are_shown() {
-    let Some(browser) = browser() else { return };
-    let dir = scratch("bench");
+    let Some(browser) = find_browser() else { return };
+    let dir = scratch_dir("bench");
     let results = ["raidz2-6", "mirror"].map(|name| dir.join(format!("{name}.json")));
     for result in &results {
         let words = ["--seconds", "0.02", "--size", "4M", "--files", "40", "--runs", "2", "-q"];
-        good(&[&["bench", "path", arg(&dir), "-o", arg(result)], &words[..]].concat());
+        run_ok(&[&["bench", "path", path_arg(&dir), "-o", path_arg(result)], &words[..]].concat());
     }
     let one = dir.join("one.html");
-    good(&["bench", "report", arg(&results[0]), "-o", arg(&one)]);
+    run_ok(&["bench", "report", path_arg(&results[0]), "-o", path_arg(&one)]);
     // sequential, random reads, random writes, small files
-    check(browser, &one, 4);
+    check_page(browser, &one, 4);
     let both = dir.join("both.html");
     let drives = ["a", "b"].map(|name| dir.join(name));
     for drive in &drives {
         std::fs::write(drive, vec![7; 8 << 20]).expect("a file");
     }
     let disk = dir.join("disk.json");
-    let words = ["--seconds", "0.02", "--runs", "2", "--zones", "3", "-q", "-o", arg(&disk)];
-    good(&[&["bench", "disk", arg(&drives[0]), arg(&drives[1])], &words[..]].concat());
-    good(&["bench", "report", arg(&results[0]), arg(&results[1]), "-o", arg(&both)]);
-    check(browser, &both, 4 + 2 * 4);
-    good(&["bench", "report", arg(&disk), "-o", arg(&both)]);
+    let words = ["--seconds", "0.02", "--runs", "2", "--zones", "3", "-q", "-o", path_arg(&disk)];
+    run_ok(&[&["bench", "disk", path_arg(&drives[0]), path_arg(&drives[1])], &words[..]].concat());
+    run_ok(&[
+        "bench",
+        "report",
+        path_arg(&results[0]),
+        path_arg(&results[1]),
+        "-o",
+        path_arg(&both),
+    ]);
+    check_page(browser, &both, 4 + 2 * 4);
+    run_ok(&["bench", "report", path_arg(&disk), "-o", path_arg(&both)]);
     // sequential, random reads, zones
-    check(browser, &both, 3);
+    check_page(browser, &both, 3);
 }

@@ -1,22 +1,22 @@
 //! A test for each fixture, by its name: what it holds is what OpenZFS told, and an examination
 //! finds the damage that was put there and nothing else. COMPAT.md names these tests.
 
-use crate::manifest::check;
-use crate::poolhouse::{arg, key_files, run};
+use crate::command::{key_files, path_arg, run};
+use crate::rescue_manifest::check_manifest;
 
 /// Everything about a fixture.
-fn holds(name: &str) {
+fn check_fixture(name: &str) {
     let fixture = fixtures::load(name);
-    check(&fixture, &[], "fixtures");
+    check_manifest(&fixture, &[], "fixtures");
     let keys = key_files(&fixture, "fixtures-verify");
     let mut args =
-        vec!["rescue", "verify", "-q", "--json", "-d", arg(&fixture.dir), fixture.pool()];
+        vec!["rescue", "verify", "-q", "--json", "-d", path_arg(&fixture.dir), fixture.pool()];
     args.extend(keys.iter().map(String::as_str));
     let run = run(&args);
-    let found: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    let found: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
     let damaged = fixture.damaged();
-    assert_eq!(found["clean"], damaged.is_empty(), "{name}: {}\n{}", run.out, run.err);
-    assert_eq!(run.status, i32::from(!damaged.is_empty()), "{name}: {}", run.err);
+    assert_eq!(found["clean"], damaged.is_empty(), "{name}: {}\n{}", run.stdout, run.stderr);
+    assert_eq!(run.status, i32::from(!damaged.is_empty()), "{name}: {}", run.stderr);
     for device in found["devices"].as_array().expect("a list") {
         let path = device["path"].as_str().unwrap_or_default();
         let hurt = damaged.iter().any(|image| path.ends_with(image));
@@ -24,7 +24,7 @@ fn holds(name: &str) {
         let missing = fixture.missing().iter().any(|image| path.ends_with(image));
         assert_eq!(device["missing"], missing, "{name}: {device}");
     }
-    assert_eq!(found["lost"], 0, "{name}: {}", run.out);
+    assert_eq!(found["lost"], 0, "{name}: {}", run.stdout);
 }
 
 macro_rules! fixture_tests {
@@ -32,7 +32,7 @@ macro_rules! fixture_tests {
         $(
             #[test]
             fn $test() {
-                holds($name);
+                check_fixture($name);
             }
         )*
 
@@ -41,7 +41,7 @@ macro_rules! fixture_tests {
             let tested = [$($name),*];
             for name in fixtures::names() {
                 if std::env::var_os("POOLHOUSE_FIXTURES").is_some() && !tested.contains(&&*name) {
-                    holds(&name);
+                    check_fixture(&name);
                 } else {
                     assert!(tested.contains(&&*name), "{name} has no test");
                 }

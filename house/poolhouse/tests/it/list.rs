@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::poolhouse::{arg, good, json, key_files};
+use crate::command::{key_files, path_arg, run_json, run_ok};
 
 /// What depends on the system that has the pool imported, not on the pool.
-const NOT_IN_THE_POOL: [&str; 2] = ["mounted", "keystatus"];
+const IMPORT_PROPERTIES: [&str; 2] = ["mounted", "keystatus"];
 
 /// A value as a manifest has it: a list is value and source where the source is not the common one.
-fn value_of(recorded: &Value) -> (&str, Option<&str>) {
+fn value_and_source(recorded: &Value) -> (&str, Option<&str>) {
     match recorded {
         Value::Array(both) => {
             (both[0].as_str().unwrap_or_default(), both.get(1).and_then(Value::as_str))
@@ -18,7 +18,7 @@ fn value_of(recorded: &Value) -> (&str, Option<&str>) {
 }
 
 /// The list in a token that tells how far a receive came: any gzip of it is as good as another.
-pub(crate) fn list_of(token: &str) -> Vec<u8> {
+pub(crate) fn decode_resume_token(token: &str) -> Vec<u8> {
     let parts: Vec<&str> = token.split('-').collect();
     let ["1", _, size, hex] = parts[..] else { panic!("{token}") };
     let pairs = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
@@ -36,14 +36,16 @@ fn differences(
 ) -> Vec<String> {
     let mut wrong = Vec::new();
     for (property, recorded) in recorded {
-        let (wanted, source) = value_of(recorded);
+        let (wanted, source) = value_and_source(recorded);
         // an import for reading only sets properties for as long as it lasts
-        if source == Some("temporary") || NOT_IN_THE_POOL.contains(&property.as_str()) {
+        if source == Some("temporary") || IMPORT_PROPERTIES.contains(&property.as_str()) {
             continue;
         }
         let found = found.get(property).and_then(Value::as_str);
         let alike = match property.as_str() {
-            "receive_resume_token" => found.map(list_of) == Some(list_of(wanted)),
+            "receive_resume_token" => {
+                found.map(decode_resume_token) == Some(decode_resume_token(wanted))
+            }
             _ => found == Some(wanted),
         };
         if !alike {
@@ -54,7 +56,7 @@ fn differences(
 }
 
 /// Name and properties of each dataset in the list.
-fn listed(list: &Value) -> Vec<(&str, Map<String, Value>)> {
+fn dataset_properties(list: &Value) -> Vec<(&str, Map<String, Value>)> {
     let datasets = list["datasets"].as_array().expect("a list of datasets");
     let plain = |dataset: &'_ Value| -> Map<String, Value> {
         let all = dataset["properties"].as_array().expect("a list of properties");
@@ -72,11 +74,11 @@ fn every_figure_is_that_of_zfs_get() {
     let mut wrong = Vec::new();
     for fixture in fixtures::all() {
         let keys = key_files(&fixture, "list-keys");
-        let dir = arg(&fixture.dir);
+        let dir = path_arg(&fixture.dir);
         let mut args = vec!["rescue", "list", "-d", dir, fixture.pool(), "--properties", "--json"];
         args.extend(keys.iter().map(String::as_str));
-        let list = json(&args);
-        let listed = listed(&list);
+        let list = run_json(&args);
+        let listed = dataset_properties(&list);
         let datasets = fixture.manifest["datasets"].as_array().expect("it has datasets");
         for dataset in datasets {
             let name = dataset["name"].as_str().expect("it has a name");
@@ -103,9 +105,9 @@ fn every_figure_is_that_of_zfs_get() {
 fn columns_are_those_asked_for() {
     let fixture = fixtures::load("mirror-2");
     let list = |more: &[&str]| {
-        let mut args = vec!["rescue", "list", "-d", arg(&fixture.dir), "tank"];
+        let mut args = vec!["rescue", "list", "-d", path_arg(&fixture.dir), "tank"];
         args.extend(more);
-        good(&args)
+        run_ok(&args)
     };
     let used = fixture.manifest["datasets"][0]["properties"]["used"].as_str().unwrap_or_default();
     let first = list(&["-Hp", "-o", "name,used", "--depth", "0"]);
@@ -124,7 +126,7 @@ fn columns_are_those_asked_for() {
 #[test]
 fn locked_datasets_are_listed_as_locked() {
     let fixture = fixtures::load("encryption");
-    let out = good(&["rescue", "list", "-d", arg(&fixture.dir), "tank"]);
+    let out = run_ok(&["rescue", "list", "-d", path_arg(&fixture.dir), "tank"]);
     let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     assert!(line("tank/pass ").contains("filesystem (locked)"), "{out}");
     assert!(!line("tank/plain ").contains("locked"), "{out}");

@@ -10,34 +10,36 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 
-use crate::nas::{Nas, cannot_mount, kill, noise, options, source};
-use crate::poolhouse::arg;
+use crate::command::path_arg;
+use crate::test_nas::{
+    TestNas, cannot_mount, kill_daemon, mount_options, mount_source, random_bytes,
+};
 
 #[test]
 fn file_systems_are_mounted_while_their_pool_is_there() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("mounted", 6);
-    nas.create("tank raidz2", 6);
-    let (tank, media) = (nas.root().join("tank"), nas.root().join("tank/media"));
-    nas.good("zfs create tank/media");
-    assert_eq!(source(&tank).as_deref(), Some("tank"));
-    assert_eq!(source(&media).as_deref(), Some("tank/media"));
-    assert_eq!(nas.good("zfs get -Ho value mounted tank/media"), "yes\n");
-    let shown = nas.good("zfs mount");
-    assert!(shown.contains("tank/media") && shown.contains(arg(&media)), "{shown}");
+    let nas = TestNas::new("mounted", 6);
+    nas.create_pool("tank raidz2", 6);
+    let (tank, media) = (nas.altroot().join("tank"), nas.altroot().join("tank/media"));
+    nas.run_ok("zfs create tank/media");
+    assert_eq!(mount_source(&tank).as_deref(), Some("tank"));
+    assert_eq!(mount_source(&media).as_deref(), Some("tank/media"));
+    assert_eq!(nas.run_ok("zfs get -Ho value mounted tank/media"), "yes\n");
+    let shown = nas.run_ok("zfs mount");
+    assert!(shown.contains("tank/media") && shown.contains(path_arg(&media)), "{shown}");
     std::fs::write(media.join("letter"), "dear grandma").unwrap();
-    nas.good("zfs snapshot tank/media@sent");
+    nas.run_ok("zfs snapshot tank/media@sent");
     std::fs::write(media.join("letter"), "all wrong").unwrap();
 
     // the daemon ends, two drives die, and whoever asks next starts it again
-    nas.good("serve --stop");
-    assert_eq!(source(&media), None);
-    for drive in nas.drives(2) {
+    nas.run_ok("serve --stop");
+    assert_eq!(mount_source(&media), None);
+    for drive in nas.drive_paths(2) {
         std::fs::remove_file(drive).unwrap();
     }
-    nas.good("zpool status tank");
+    nas.run_ok("zpool status tank");
     assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "all wrong");
     let before = media.join(".zfs/snapshot/sent/letter");
     assert_eq!(std::fs::read_to_string(before).unwrap(), "dear grandma");
@@ -47,38 +49,38 @@ fn file_systems_are_mounted_while_their_pool_is_there() {
     last.write_all(b"synced").unwrap();
     last.sync_all().unwrap();
     drop(last);
-    kill(&nas.state());
-    nas.good("zpool status tank");
+    kill_daemon(&nas.state_dir());
+    nas.run_ok("zpool status tank");
     assert_eq!(std::fs::read_to_string(media.join("last")).unwrap(), "synced");
 
     // the snapshot has no folder for what is mounted in it now
-    nas.good("zfs create tank/media/film");
+    nas.run_ok("zfs create tank/media/film");
     let film = media.join("film");
     let within = File::create(film.join("reel")).unwrap();
-    nas.refused("zfs rollback tank/media@sent", 1);
+    nas.run_failing("zfs rollback tank/media@sent", 1);
     drop(within);
-    nas.good("zfs rollback tank/media@sent");
+    nas.run_ok("zfs rollback tank/media@sent");
     assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "dear grandma");
     assert!(!media.join("last").exists());
-    assert_eq!(source(&film).as_deref(), Some("tank/media/film"));
+    assert_eq!(mount_source(&film).as_deref(), Some("tank/media/film"));
     assert!(film.join("reel").exists());
 
     // where it has one, who is in it stays there, and so does who is in what is taken back
-    nas.good("zfs snapshot tank/media@later");
+    nas.run_ok("zfs snapshot tank/media@later");
     std::fs::write(media.join("letter"), "all wrong").unwrap();
     let (there, within) = (File::open(&media).unwrap(), File::create(film.join("more")).unwrap());
-    nas.good("zfs rollback tank/media@later");
+    nas.run_ok("zfs rollback tank/media@later");
     assert_eq!(std::fs::read_to_string(media.join("letter")).unwrap(), "dear grandma");
     assert_eq!(there.metadata().unwrap().ino(), std::fs::metadata(&media).unwrap().ino());
     assert_eq!(within.metadata().unwrap().ino(), film.join("more").metadata().unwrap().ino());
     drop((there, within));
-    nas.good("zpool export tank");
-    assert_eq!((source(&tank), source(&media)), (None, None));
+    nas.run_ok("zpool export tank");
+    assert_eq!((mount_source(&tank), mount_source(&media)), (None, None));
     assert!(!media.exists(), "folders made for it go with it");
 }
 
 /// Runs `poolhouse` as somebody who is not root; none: that cannot be done here.
-fn as_user(state: &Path, words: &str) -> Option<(bool, String)> {
+fn run_as_user(state: &Path, words: &str) -> Option<(bool, String)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
     command.args(words.split_whitespace()).arg("--state").arg(state).stdin(Stdio::null());
     let output = of_user(&mut command).output().ok()?;
@@ -95,33 +97,33 @@ fn of_user(command: &mut Command) -> &mut Command {
 
 #[test]
 fn users_have_file_systems_of_their_own() {
-    let nas = Nas::new("user", 1);
-    let drive = nas.drives(1).remove(0);
+    let nas = TestNas::new("user", 1);
+    let drive = nas.drive_paths(1).remove(0);
     for path in [&nas.0, &drive, &nas.0.join("drives")] {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
         }
     }
-    let (state, root) = (nas.state(), nas.root());
-    let user = |words: &str| as_user(&state, words);
+    let (state, root) = (nas.state_dir(), nas.altroot());
+    let user = |words: &str| run_as_user(&state, words);
     if cannot_mount() || !user("zpool list").is_some_and(|(good, _)| good) {
         eprintln!("nothing is tried as an ordinary user: this program is out of their reach");
         return;
     }
-    let create = format!("zpool create -R {} tank {}", arg(&root), arg(&drive));
+    let create = format!("zpool create -R {} tank {}", path_arg(&root), path_arg(&drive));
     let (good, said) = user(&create).unwrap();
     assert_eq!(good, said.is_empty(), "{said}");
     if good {
         // the root of each belongs to the user
         let (good, said) = user("zfs create -o mountpoint=/beside tank/x").unwrap();
         assert_eq!((good, said.as_str()), (true, ""));
-        assert_eq!(source(&root.join("beside")).as_deref(), Some("tank/x"));
+        assert_eq!(mount_source(&root.join("beside")).as_deref(), Some("tank/x"));
     } else {
         eprintln!("nothing is mounted by an ordinary user: {said}");
     }
     assert_eq!(user("zpool export tank"), Some((true, String::new())));
     assert_eq!(user("serve --stop"), Some((true, String::new())));
-    assert_eq!(source(&root.join("tank")), None);
+    assert_eq!(mount_source(&root.join("tank")), None);
 }
 
 /// Whether /etc/fuse.conf lets an ordinary user mount one file system within another.
@@ -132,21 +134,21 @@ fn may_allow_others() -> bool {
 
 #[test]
 fn command_fails_if_file_system_cannot_be_mounted() {
-    let nas = Nas::new("stock", 2);
-    let drives = nas.drives(2);
+    let nas = TestNas::new("stock", 2);
+    let drives = nas.drive_paths(2);
     for path in drives.iter().chain([&nas.0, &nas.0.join("drives")]) {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
         }
     }
-    let (state, root) = (nas.state(), nas.root());
-    let user = |words: &str| as_user(&state, words);
+    let (state, root) = (nas.state_dir(), nas.altroot());
+    let user = |words: &str| run_as_user(&state, words);
     if cannot_mount() || may_allow_others() || !user("zpool list").is_some_and(|(good, _)| good) {
         eprintln!("left out: it takes FUSE, and /etc/fuse.conf without user_allow_other");
         return;
     }
     let create = |at: &Path, name: &str, drive: &Path| {
-        user(&format!("zpool create -R {} {name} {}", arg(at), arg(drive))).unwrap()
+        user(&format!("zpool create -R {} {name} {}", path_arg(at), path_arg(drive))).unwrap()
     };
     let (good, said) = create(&root, "tank", &drives[0]);
     if !good {
@@ -176,7 +178,8 @@ fn command_fails_if_file_system_cannot_be_mounted() {
     fails(create(&root.join("tank/deep/below"), "second", &drives[1]), "is not mounted");
     assert_eq!(user("zpool export second"), Some((true, String::new())));
     assert_eq!(user("zpool export tank"), Some((true, String::new())));
-    let import = format!("zpool import -R {} -d {} tank", arg(&root), arg(&nas.0.join("drives")));
+    let import =
+        format!("zpool import -R {} -d {} tank", path_arg(&root), path_arg(&nas.0.join("drives")));
     let (good, said) = user(&import).unwrap();
     // as with OpenZFS
     assert!(good, "{said}");
@@ -190,30 +193,31 @@ fn pools_may_be_mounted_within_each_other() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("nested", 2);
-    let [first, second] = &nas.drives(2)[..] else { panic!("two drives") };
-    let root = nas.root();
+    let nas = TestNas::new("nested", 2);
+    let [first, second] = &nas.drive_paths(2)[..] else { panic!("two drives") };
+    let root = nas.altroot();
     // the inner one is first by name, and both begin with more than one slash
     for (name, place, drive) in [("outer", "//o", first), ("inner", "//o/i", second)] {
-        let words = format!("zpool create -R {} -m {place} {name} {}", arg(&root), arg(drive));
-        nas.good(&words);
+        let words =
+            format!("zpool create -R {} -m {place} {name} {}", path_arg(&root), path_arg(drive));
+        nas.run_ok(&words);
     }
     std::fs::write(root.join("o/i/file"), "inner").unwrap();
     let is_there = || {
-        assert_eq!(source(&root.join("o")).as_deref(), Some("outer"));
-        assert_eq!(source(&root.join("o/i")).as_deref(), Some("inner"));
+        assert_eq!(mount_source(&root.join("o")).as_deref(), Some("outer"));
+        assert_eq!(mount_source(&root.join("o/i")).as_deref(), Some("inner"));
         assert_eq!(std::fs::read(root.join("o/i/file")).unwrap(), b"inner");
     };
     is_there();
-    nas.good("serve --stop");
-    nas.good("zpool list");
+    nas.run_ok("serve --stop");
+    nas.run_ok("zpool list");
     is_there();
-    nas.good("zfs unmount -a");
-    nas.good("zfs mount -a");
+    nas.run_ok("zfs unmount -a");
+    nas.run_ok("zfs mount -a");
     is_there();
-    nas.good("zpool export -a");
+    nas.run_ok("zpool export -a");
     let drives = nas.0.join("drives");
-    nas.good(&format!("zpool import -a -R {} -d {}", arg(&root), arg(&drives)));
+    nas.run_ok(&format!("zpool import -a -R {} -d {}", path_arg(&root), path_arg(&drives)));
     is_there();
 }
 
@@ -222,64 +226,68 @@ fn properties_say_where_file_systems_are_mounted() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("places", 2);
-    nas.create("-m /pool tank mirror", 2);
-    let root = nas.root();
-    nas.good("zfs create -p tank/a/b");
-    assert_eq!(source(&root.join("pool/a/b")).as_deref(), Some("tank/a/b"));
-    nas.good("zfs set mountpoint=/elsewhere tank/a");
-    assert_eq!(source(&root.join("pool/a")), None);
-    assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"));
-    assert_eq!(source(&root.join("elsewhere/b")).as_deref(), Some("tank/a/b"));
-    let shown = nas.good("zfs get -Ho value mountpoint tank/a tank");
-    let wanted = format!("{0}/pool\n{0}/elsewhere\n", arg(&root));
+    let nas = TestNas::new("places", 2);
+    nas.create_pool("-m /pool tank mirror", 2);
+    let root = nas.altroot();
+    nas.run_ok("zfs create -p tank/a/b");
+    assert_eq!(mount_source(&root.join("pool/a/b")).as_deref(), Some("tank/a/b"));
+    nas.run_ok("zfs set mountpoint=/elsewhere tank/a");
+    assert_eq!(mount_source(&root.join("pool/a")), None);
+    assert_eq!(mount_source(&root.join("elsewhere")).as_deref(), Some("tank/a"));
+    assert_eq!(mount_source(&root.join("elsewhere/b")).as_deref(), Some("tank/a/b"));
+    let shown = nas.run_ok("zfs get -Ho value mountpoint tank/a tank");
+    let wanted = format!("{0}/pool\n{0}/elsewhere\n", path_arg(&root));
     assert_eq!(shown, wanted, "as zfs(8) shows them behind an altroot");
-    nas.good("zfs rename tank/a/b tank/c");
-    assert_eq!(source(&root.join("pool/c")).as_deref(), Some("tank/c"));
+    nas.run_ok("zfs rename tank/a/b tank/c");
+    assert_eq!(mount_source(&root.join("pool/c")).as_deref(), Some("tank/c"));
 
     // what is open stays, unless by force
     let open = File::create(root.join("pool/c/open")).unwrap();
-    assert!(nas.refused("zfs unmount tank/c", 1).contains("in use"));
-    assert!(nas.refused("zpool export tank", 1).contains("in use"));
-    assert_eq!(source(&root.join("elsewhere")).as_deref(), Some("tank/a"), "all stay mounted");
-    nas.good("zfs unmount -f tank/c");
+    assert!(nas.run_failing("zfs unmount tank/c", 1).contains("in use"));
+    assert!(nas.run_failing("zpool export tank", 1).contains("in use"));
+    assert_eq!(
+        mount_source(&root.join("elsewhere")).as_deref(),
+        Some("tank/a"),
+        "all stay mounted"
+    );
+    nas.run_ok("zfs unmount -f tank/c");
     drop(open);
-    assert_eq!(source(&root.join("pool/c")), None);
-    nas.good("zfs mount tank/c");
-    assert!(nas.refused("zfs mount tank/c", 1).contains("mounted already"));
+    assert_eq!(mount_source(&root.join("pool/c")), None);
+    nas.run_ok("zfs mount tank/c");
+    assert!(nas.run_failing("zfs mount tank/c", 1).contains("mounted already"));
 
-    nas.good("zfs set readonly=on tank/c");
+    nas.run_ok("zfs set readonly=on tank/c");
     let refused = std::fs::write(root.join("pool/c/more"), "x").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    nas.good("zfs set canmount=off tank/c");
-    assert_eq!(source(&root.join("pool/c")), None);
-    assert!(nas.refused("zfs mount tank/c", 1).contains("canmount=off"));
-    nas.good("zfs set mountpoint=none tank/a");
-    assert_eq!(source(&root.join("elsewhere")), None);
-    nas.good("zfs unmount -a");
-    assert_eq!(nas.good("zfs mount"), "");
-    nas.good("zfs mount -a");
-    assert_eq!(source(&root.join("pool")).as_deref(), Some("tank"));
+    nas.run_ok("zfs set canmount=off tank/c");
+    assert_eq!(mount_source(&root.join("pool/c")), None);
+    assert!(nas.run_failing("zfs mount tank/c", 1).contains("canmount=off"));
+    nas.run_ok("zfs set mountpoint=none tank/a");
+    assert_eq!(mount_source(&root.join("elsewhere")), None);
+    nas.run_ok("zfs unmount -a");
+    assert_eq!(nas.run_ok("zfs mount"), "");
+    nas.run_ok("zfs mount -a");
+    assert_eq!(mount_source(&root.join("pool")).as_deref(), Some("tank"));
     // what is mounted in a folder goes even if something was mounted over that later
-    nas.good("zfs create -u tank/up");
-    nas.good("zfs create tank/up/down");
+    nas.run_ok("zfs create -u tank/up");
+    nas.run_ok("zfs create tank/up/down");
     let down = root.join("pool/up/down");
-    assert_eq!(source(&down).as_deref(), Some("tank/up/down"));
-    nas.good("zfs mount tank/up");
-    nas.good("zfs unmount -a");
-    assert_eq!((nas.good("zfs mount"), source(&down)), (String::new(), None));
-    nas.good("zfs mount -a");
+    assert_eq!(mount_source(&down).as_deref(), Some("tank/up/down"));
+    nas.run_ok("zfs mount tank/up");
+    nas.run_ok("zfs unmount -a");
+    assert_eq!((nas.run_ok("zfs mount"), mount_source(&down)), (String::new(), None));
+    nas.run_ok("zfs mount -a");
     // what is mounted only if somebody says so stays until somebody says so
-    nas.good("zfs create -o canmount=noauto -o mountpoint=/apart tank/apart");
-    nas.good("zfs mount tank/apart");
-    nas.good("zfs unmount -a");
-    assert_eq!(nas.good("zfs mount").split_whitespace().next(), Some("tank/apart"));
-    nas.good("zfs destroy tank/apart");
-    nas.good("zfs mount -a");
-    nas.good("zfs create -u tank/quiet");
-    assert_eq!(source(&root.join("pool/quiet")), None);
-    nas.good("zfs destroy tank/quiet");
-    nas.good("zpool destroy tank");
+    nas.run_ok("zfs create -o canmount=noauto -o mountpoint=/apart tank/apart");
+    nas.run_ok("zfs mount tank/apart");
+    nas.run_ok("zfs unmount -a");
+    assert_eq!(nas.run_ok("zfs mount").split_whitespace().next(), Some("tank/apart"));
+    nas.run_ok("zfs destroy tank/apart");
+    nas.run_ok("zfs mount -a");
+    nas.run_ok("zfs create -u tank/quiet");
+    assert_eq!(mount_source(&root.join("pool/quiet")), None);
+    nas.run_ok("zfs destroy tank/quiet");
+    nas.run_ok("zpool destroy tank");
 }
 
 #[test]
@@ -287,28 +295,28 @@ fn what_is_in_use_follows_its_properties() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("follows", 1);
-    nas.create("tank", 1);
-    nas.good("zfs create tank/a");
-    let dir = nas.root().join("tank/a");
+    let nas = TestNas::new("follows", 1);
+    nas.create_pool("tank", 1);
+    nas.run_ok("zfs create tank/a");
+    let dir = nas.altroot().join("tank/a");
     let mut open = File::create(dir.join("open")).unwrap();
     open.write_all(b"one").unwrap();
-    nas.good("zfs set readonly=on tank");
+    nas.run_ok("zfs set readonly=on tank");
     let refused = open.write_all(b"two").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     drop(open);
     let mut open = File::open(dir.join("open")).unwrap();
-    nas.good("zfs set readonly=on exec=off tank/a");
-    nas.good("zfs set readonly=off devices=off tank/a");
+    nas.run_ok("zfs set readonly=on exec=off tank/a");
+    nas.run_ok("zfs set readonly=off devices=off tank/a");
     let is_root = std::fs::metadata(&nas.0).unwrap().uid() == 0;
     if is_root {
-        let options = options(&dir);
+        let options = mount_options(&dir);
         for wanted in ["rw", "noexec", "nodev", "nosuid"] {
             let is_wanted = wanted != "nosuid";
             assert_eq!(options.iter().any(|it| it == wanted), is_wanted, "{wanted}: {options:?}");
         }
         std::fs::write(dir.join("more"), "three").unwrap();
-        nas.good("zfs inherit readonly tank/a");
+        nas.run_ok("zfs inherit readonly tank/a");
         assert!(std::fs::write(dir.join("more"), "four").is_err());
     }
     let mut read = String::new();
@@ -321,31 +329,31 @@ fn only_what_was_mounted_is_mounted_again() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("again", 1);
-    nas.create("tank", 1);
-    nas.good("zfs create -p tank/a/b");
-    nas.good("zfs create tank/a/c");
-    nas.good("zfs unmount tank/a/b");
+    let nas = TestNas::new("again", 1);
+    nas.create_pool("tank", 1);
+    nas.run_ok("zfs create -p tank/a/b");
+    nas.run_ok("zfs create tank/a/c");
+    nas.run_ok("zfs unmount tank/a/b");
     let mounted = |now: &str, wanted: [&str; 3]| {
-        let shown = nas.good(&format!("zfs list -rHo name,mounted {now}"));
+        let shown = nas.run_ok(&format!("zfs list -rHo name,mounted {now}"));
         let shown: Vec<_> = shown.lines().map(|line| line.split('\t').nth(1).unwrap()).collect();
         assert_eq!(shown, wanted, "{now} and what is in it");
     };
-    nas.good("zfs set exec=off tank/a");
+    nas.run_ok("zfs set exec=off tank/a");
     mounted("tank/a", ["yes", "no", "yes"]);
-    nas.good("zfs set canmount=noauto tank/a");
-    nas.good("zfs set canmount=on tank/a/b");
+    nas.run_ok("zfs set canmount=noauto tank/a");
+    nas.run_ok("zfs set canmount=on tank/a/b");
     mounted("tank/a", ["yes", "no", "yes"]);
-    nas.good("zfs rename tank/a tank/d");
+    nas.run_ok("zfs rename tank/a tank/d");
     mounted("tank/d", ["yes", "no", "yes"]);
-    nas.good("zfs snapshot tank/d@before");
-    nas.good("zfs rollback tank/d@before");
-    nas.good("zfs inherit exec tank/d");
+    nas.run_ok("zfs snapshot tank/d@before");
+    nas.run_ok("zfs rollback tank/d@before");
+    nas.run_ok("zfs inherit exec tank/d");
     mounted("tank/d", ["yes", "no", "yes"]);
-    nas.good("zfs set canmount=off tank/d");
+    nas.run_ok("zfs set canmount=off tank/d");
     mounted("tank/d", ["no", "no", "yes"]);
     // whoever says where it is to be wants to see it there
-    nas.good("zfs set mountpoint=/elsewhere tank/d/b");
+    nas.run_ok("zfs set mountpoint=/elsewhere tank/d/b");
     mounted("tank/d", ["no", "yes", "yes"]);
 }
 
@@ -354,35 +362,35 @@ fn who_mounts_may_say_how() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("how", 1);
-    nas.create("tank", 1);
-    nas.good("zfs create -p tank/a/b");
-    let dir = nas.root().join("tank/a");
+    let nas = TestNas::new("how", 1);
+    nas.create_pool("tank", 1);
+    nas.run_ok("zfs create -p tank/a/b");
+    let dir = nas.altroot().join("tank/a");
     std::fs::write(dir.join("letter"), "dear grandma").unwrap();
-    nas.good("zfs unmount tank/a");
-    nas.refused("zfs mount -o ro,nonsense tank/a", 2);
-    nas.refused("zfs mount -o lazytime tank/a", 2);
-    nas.good("zfs mount -R -o nosuid,noexec tank/a");
+    nas.run_ok("zfs unmount tank/a");
+    nas.run_failing("zfs mount -o ro,nonsense tank/a", 2);
+    nas.run_failing("zfs mount -o lazytime tank/a", 2);
+    nas.run_ok("zfs mount -R -o nosuid,noexec tank/a");
     for dir in [&dir, &dir.join("b")] {
-        let options = options(dir);
+        let options = mount_options(dir);
         assert!(["nosuid", "noexec"].iter().all(|word| options.iter().any(|it| it == word)));
     }
-    nas.good("zfs unmount tank/a");
-    nas.good("zfs mount -o ro tank/a");
+    nas.run_ok("zfs unmount tank/a");
+    nas.run_ok("zfs mount -o ro tank/a");
     let refused = std::fs::write(dir.join("more"), "x").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    nas.good("zfs set devices=off tank/a");
-    assert!(options(&dir).contains(&"ro".to_owned()), "until it is unmounted");
-    nas.good("zfs unmount tank/a");
-    nas.good("zfs mount -a");
+    nas.run_ok("zfs set devices=off tank/a");
+    assert!(mount_options(&dir).contains(&"ro".to_owned()), "until it is unmounted");
+    nas.run_ok("zfs unmount tank/a");
+    nas.run_ok("zfs mount -a");
     std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
 
     // what lies in the folder itself is covered only if it may be
-    nas.good("zfs unmount tank/a");
+    nas.run_ok("zfs unmount tank/a");
     std::fs::create_dir_all(dir.join("mine")).unwrap();
-    nas.good("zfs set overlay=off tank/a");
-    assert!(nas.refused("zfs mount tank/a", 1).contains("overlay=off"));
-    nas.good("zfs mount -O tank/a");
+    nas.run_ok("zfs set overlay=off tank/a");
+    assert!(nas.run_failing("zfs mount tank/a", 1).contains("overlay=off"));
+    nas.run_ok("zfs mount -O tank/a");
     assert_eq!(std::fs::read_to_string(dir.join("letter")).unwrap(), "dear grandpa");
 }
 
@@ -391,60 +399,62 @@ fn what_was_mounted_some_way_comes_back_so() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("comes-back", 1);
-    nas.create("tank", 1);
-    nas.good("zfs create -p tank/a/b");
-    let root = nas.root().join("tank");
-    nas.good("zfs unmount tank/a");
-    nas.good("zfs mount -R -o ro tank/a");
+    let nas = TestNas::new("comes-back", 1);
+    nas.create_pool("tank", 1);
+    nas.run_ok("zfs create -p tank/a/b");
+    let root = nas.altroot().join("tank");
+    nas.run_ok("zfs unmount tank/a");
+    nas.run_ok("zfs mount -R -o ro tank/a");
     let read_only = |wanted: [(&str, &str); 2]| {
         for (name, source) in wanted {
-            let told = nas.good(&format!("zfs get -Ho value,source readonly tank/{name}"));
+            let told = nas.run_ok(&format!("zfs get -Ho value,source readonly tank/{name}"));
             assert_eq!(told, format!("on\t{source}\n"), "{name}");
-            assert!(options(&root.join(name)).contains(&"ro".to_owned()), "{name}");
+            assert!(mount_options(&root.join(name)).contains(&"ro".to_owned()), "{name}");
         }
     };
     read_only([("a", "temporary"), ("a/b", "temporary")]);
-    assert!(nas.good("zfs get -rHo name -s temporary all tank").lines().eq(["tank/a", "tank/a/b"]));
-    nas.good("zfs rename tank/a tank/c");
-    nas.good("zfs snapshot -r tank/c@before");
-    nas.good("zfs rollback tank/c@before");
+    assert!(
+        nas.run_ok("zfs get -rHo name -s temporary all tank").lines().eq(["tank/a", "tank/a/b"])
+    );
+    nas.run_ok("zfs rename tank/a tank/c");
+    nas.run_ok("zfs snapshot -r tank/c@before");
+    nas.run_ok("zfs rollback tank/c@before");
     read_only([("c", "temporary"), ("c/b", "temporary")]);
     let stays = File::open(root.join("c")).unwrap();
-    nas.good("zfs snapshot tank/c@later");
-    nas.refused("zfs unmount tank/c", 1);
+    nas.run_ok("zfs snapshot tank/c@later");
+    nas.run_failing("zfs unmount tank/c", 1);
     // who is in what is taken back may stay, but not who is in a clone that is destroyed
-    nas.good("zfs clone tank/c@later tank/clone");
-    let within = File::open(nas.root().join("tank/clone")).unwrap();
-    nas.refused("zfs rollback -R tank/c@before", 1);
-    nas.good("zfs list tank/c@later");
+    nas.run_ok("zfs clone tank/c@later tank/clone");
+    let within = File::open(nas.altroot().join("tank/clone")).unwrap();
+    nas.run_failing("zfs rollback -R tank/c@before", 1);
+    nas.run_ok("zfs list tank/c@later");
     drop(within);
-    nas.good("zfs rollback -R tank/c@before");
-    nas.refused("zfs list tank/c@later", 1);
-    nas.refused("zfs list tank/clone", 1);
+    nas.run_ok("zfs rollback -R tank/c@before");
+    nas.run_failing("zfs list tank/c@later", 1);
+    nas.run_failing("zfs list tank/clone", 1);
     assert!(stays.metadata().unwrap().is_dir());
     drop(stays);
     read_only([("c", "temporary"), ("c/b", "temporary")]);
     // what is said of the property counts from then on, but not below where it is said otherwise
-    nas.good("zfs set readonly=on tank/c/b");
-    nas.good("zfs set readonly=off exec=off tank/c");
+    nas.run_ok("zfs set readonly=on tank/c/b");
+    nas.run_ok("zfs set readonly=off exec=off tank/c");
     std::fs::write(root.join("c/letter"), "dear grandma").unwrap();
     read_only([("c/b", "local"); 2]);
-    nas.good("zfs inherit readonly tank/c/b");
+    nas.run_ok("zfs inherit readonly tank/c/b");
     std::fs::write(root.join("c/b/letter"), "dear grandpa").unwrap();
     // what is mounted can be mounted otherwise
-    nas.good("zfs mount -o remount,ro tank/c");
+    nas.run_ok("zfs mount -o remount,ro tank/c");
     read_only([("c", "temporary"); 2]);
-    nas.good("zfs mount -o remount,rw tank/c");
+    nas.run_ok("zfs mount -o remount,rw tank/c");
     std::fs::write(root.join("c/letter"), "dear grandma").unwrap();
-    nas.refused("zfs mount -o remount,colour tank/c", 2);
+    nas.run_failing("zfs mount -o remount,colour tank/c", 2);
     // and stay where it is, whatever its properties say
-    nas.good("zfs set -u mountpoint=/elsewhere tank/c");
-    assert_eq!(source(&root.join("c")).as_deref(), Some("tank/c"));
-    nas.good("zfs unmount tank/c");
-    nas.refused("zfs mount -o remount,ro tank/c", 1);
-    nas.good("zfs mount -R tank/c tank");
-    assert_eq!(source(&nas.root().join("elsewhere/b")).as_deref(), Some("tank/c/b"));
+    nas.run_ok("zfs set -u mountpoint=/elsewhere tank/c");
+    assert_eq!(mount_source(&root.join("c")).as_deref(), Some("tank/c"));
+    nas.run_ok("zfs unmount tank/c");
+    nas.run_failing("zfs mount -o remount,ro tank/c", 1);
+    nas.run_ok("zfs mount -R tank/c tank");
+    assert_eq!(mount_source(&nas.altroot().join("elsewhere/b")).as_deref(), Some("tank/c/b"));
 }
 
 #[test]
@@ -452,9 +462,9 @@ fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("noted", 1);
-    nas.create("tank", 1);
-    let letter = nas.root().join("tank/letter");
+    let nas = TestNas::new("noted", 1);
+    nas.create_pool("tank", 1);
+    let letter = nas.altroot().join("tank/letter");
     std::fs::write(&letter, "dear grandma").unwrap();
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let is_noted = || {
@@ -465,7 +475,7 @@ fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
         std::fs::metadata(&letter).unwrap().accessed().unwrap() > old
     };
     for words in ["atime=on relatime=off", "relatime=on"] {
-        nas.good(&format!("zfs set {words} tank"));
+        nas.run_ok(&format!("zfs set {words} tank"));
         assert!((0..3).all(|_| is_noted()), "{words}");
     }
     // a backup that asks for it leaves no trace
@@ -478,20 +488,20 @@ fn reading_is_noted_though_the_kernel_keeps_what_was_read() {
     drop(secretly);
     assert_eq!(text, "dear grandma");
     assert_eq!(std::fs::metadata(&letter).unwrap().accessed().unwrap(), old);
-    nas.good("zfs set atime=off tank");
+    nas.run_ok("zfs set atime=off tank");
     assert!(!is_noted());
-    assert!(options(&nas.root().join("tank")).contains(&"noatime".to_owned()));
-    nas.good("zfs set atime=on tank");
+    assert!(mount_options(&nas.altroot().join("tank")).contains(&"noatime".to_owned()));
+    nas.run_ok("zfs set atime=on tank");
     assert!(is_noted());
-    nas.good("zfs mount -o remount,noatime tank");
+    nas.run_ok("zfs mount -o remount,noatime tank");
     assert!(!is_noted());
-    assert_eq!(nas.good("zfs get -Ho value,source atime tank"), "off\ttemporary\n");
-    nas.good("zfs mount -o remount,atime tank");
+    assert_eq!(nas.run_ok("zfs get -Ho value,source atime tank"), "off\ttemporary\n");
+    nas.run_ok("zfs mount -o remount,atime tank");
     assert!(is_noted());
     // who may only look leaves no trace
     let before = std::fs::metadata(&letter).unwrap().accessed().unwrap();
-    nas.good("zfs set relatime=off tank");
-    nas.good("zfs mount -o remount,ro tank");
+    nas.run_ok("zfs set relatime=off tank");
+    nas.run_ok("zfs mount -o remount,ro tank");
     std::fs::read_to_string(&letter).unwrap();
     assert_eq!(std::fs::metadata(&letter).unwrap().accessed().unwrap(), before);
 }
@@ -501,21 +511,21 @@ fn a_quota_can_be_used_up() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("used-up", 1);
-    nas.create("tank", 1);
+    let nas = TestNas::new("used-up", 1);
+    nas.create_pool("tank", 1);
     for property in ["quota", "refquota"] {
-        nas.good(&format!("zfs create -o {property}=10M tank/{property}"));
-        let dir = nas.root().join("tank").join(property);
-        let left = nas.good(&format!("zfs get -Hp -o value available tank/{property}"));
+        nas.run_ok(&format!("zfs create -o {property}=10M tank/{property}"));
+        let dir = nas.altroot().join("tank").join(property);
+        let left = nas.run_ok(&format!("zfs get -Hp -o value available tank/{property}"));
         let left: usize = left.trim().parse().unwrap();
         let mut file = File::create(dir.join("film")).unwrap();
         // what leads to the blocks takes some room as well
-        file.write_all(&noise(left - (256 << 10))).unwrap();
-        let more = noise(64 << 10);
+        file.write_all(&random_bytes(left - (256 << 10))).unwrap();
+        let more = random_bytes(64 << 10);
         let refused =
             (0..16).find_map(|_| file.write_all(&more).and_then(|()| file.sync_all()).err());
         assert_eq!(refused.unwrap().kind(), std::io::ErrorKind::QuotaExceeded);
-        let used = nas.good(&format!("zfs get -Hp -o value used tank/{property}"));
+        let used = nas.run_ok(&format!("zfs get -Hp -o value used tank/{property}"));
         let used: u64 = used.trim().parse().unwrap();
         assert!(((10 << 20)..(12 << 20)).contains(&used), "{used}");
         drop(file);
@@ -529,20 +539,20 @@ fn a_snapshot_that_is_destroyed_is_gone_from_its_folder() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("gone", 1);
-    nas.create("tank", 1);
-    let dir = nas.root().join("tank");
+    let nas = TestNas::new("gone", 1);
+    nas.create_pool("tank", 1);
+    let dir = nas.altroot().join("tank");
     std::fs::write(dir.join("letter"), "dear grandma").unwrap();
-    nas.good("zfs snapshot tank@one");
+    nas.run_ok("zfs snapshot tank@one");
     let letter = dir.join(".zfs/snapshot/one/letter");
     assert_eq!(std::fs::read_to_string(&letter).unwrap(), "dear grandma");
     // what lists it looks at each
     let listed = Command::new("ls").arg("-l").arg(dir.join(".zfs/snapshot")).output().unwrap();
     assert!(String::from_utf8_lossy(&listed.stdout).contains("one"));
-    nas.good("zfs destroy tank@one");
+    nas.run_ok("zfs destroy tank@one");
     assert!(!letter.exists() && !dir.join(".zfs/snapshot/one").exists());
     std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
-    nas.good("zfs snapshot tank@one");
+    nas.run_ok("zfs snapshot tank@one");
     assert_eq!(std::fs::read_to_string(&letter).unwrap(), "dear grandpa");
 }
 
@@ -551,37 +561,37 @@ fn what_is_encrypted_is_unlocked_to_be_mounted() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("unlock", 1);
-    nas.create("tank", 1);
+    let nas = TestNas::new("unlock", 1);
+    nas.create_pool("tank", 1);
     let key = nas.0.join("key");
     std::fs::write(&key, "correct horse battery staple").unwrap();
-    let place = format!("-o keylocation=file://{}", arg(&key));
+    let place = format!("-o keylocation=file://{}", path_arg(&key));
     let words = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
-    nas.good(&format!("zfs create {words} {place} tank/private"));
-    nas.good("zfs create tank/private/letters");
-    let letters = nas.root().join("tank/private/letters");
+    nas.run_ok(&format!("zfs create {words} {place} tank/private"));
+    nas.run_ok("zfs create tank/private/letters");
+    let letters = nas.altroot().join("tank/private/letters");
     let facts = "zfs get -Ho value keystatus,mounted tank/private/letters";
-    nas.good(&format!("zfs unmount -u {}", arg(&nas.root().join("tank/private"))));
-    assert_eq!(nas.good(facts), "unavailable\nno\n");
-    nas.refused("zfs mount tank/private/letters", 1);
-    nas.good("zfs mount -l tank/private/letters");
-    assert_eq!(nas.good(facts), "available\nyes\n");
-    assert_eq!(source(&letters).as_deref(), Some("tank/private/letters"));
+    nas.run_ok(&format!("zfs unmount -u {}", path_arg(&nas.altroot().join("tank/private"))));
+    assert_eq!(nas.run_ok(facts), "unavailable\nno\n");
+    nas.run_failing("zfs mount tank/private/letters", 1);
+    nas.run_ok("zfs mount -l tank/private/letters");
+    assert_eq!(nas.run_ok(facts), "available\nyes\n");
+    assert_eq!(mount_source(&letters).as_deref(), Some("tank/private/letters"));
     // its key is another's, which is not mounted
-    nas.good("zfs unmount -u tank/private/letters");
-    assert_eq!(nas.good(facts), "available\nno\n");
-    nas.good("zfs unload-key tank/private");
-    nas.good("zfs mount -l -a");
-    assert_eq!(nas.good(facts), "available\nyes\n");
+    nas.run_ok("zfs unmount -u tank/private/letters");
+    assert_eq!(nas.run_ok(facts), "available\nno\n");
+    nas.run_ok("zfs unload-key tank/private");
+    nas.run_ok("zfs mount -l -a");
+    assert_eq!(nas.run_ok(facts), "available\nyes\n");
     // what else has its key stays as it is, and so does that
-    nas.good("zfs snapshot tank/private@one");
-    nas.good("zfs clone tank/private@one tank/copy");
-    let why = nas.refused("zfs unmount -u tank/private", 1);
+    nas.run_ok("zfs snapshot tank/private@one");
+    nas.run_ok("zfs clone tank/private@one tank/copy");
+    let why = nas.run_failing("zfs unmount -u tank/private", 1);
     assert!(why.contains("tank/copy"), "{why}");
-    assert_eq!(nas.good(facts), "available\nyes\n");
-    nas.good("zfs unmount tank/copy");
-    nas.good("zfs unmount -u -a");
-    assert_eq!(nas.good(facts), "unavailable\nno\n");
+    assert_eq!(nas.run_ok(facts), "available\nyes\n");
+    nas.run_ok("zfs unmount tank/copy");
+    nas.run_ok("zfs unmount -u -a");
+    assert_eq!(nas.run_ok(facts), "unavailable\nno\n");
 }
 
 #[test]
@@ -589,21 +599,21 @@ fn volumes_that_are_open_are_not_destroyed() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("busy-volume", 1);
-    nas.create("tank", 1);
-    nas.good("zfs create tank/a");
-    nas.good("zfs create -V 8M tank/a/disk");
-    let path = nas.root().join("tank/a/.zfs/volume/disk");
+    let nas = TestNas::new("busy-volume", 1);
+    nas.create_pool("tank", 1);
+    nas.run_ok("zfs create tank/a");
+    nas.run_ok("zfs create -V 8M tank/a/disk");
+    let path = nas.altroot().join("tank/a/.zfs/volume/disk");
     let open = File::open(&path).unwrap();
     for words in ["tank/a/disk", "-f tank/a/disk", "-r tank/a"] {
-        let why = nas.refused(&format!("zfs destroy {words}"), 1);
+        let why = nas.run_failing(&format!("zfs destroy {words}"), 1);
         assert!(why.contains("busy") || why.contains("in use"), "{words}: {why}");
     }
     drop(open);
-    nas.good("zfs destroy tank/a/disk");
+    nas.run_ok("zfs destroy tank/a/disk");
     // who forces goes on, as the way to the volume goes with what is unmounted
-    nas.good("zfs create -V 8M tank/a/disk");
+    nas.run_ok("zfs create -V 8M tank/a/disk");
     let mut open = File::open(&path).unwrap();
-    nas.good("zfs destroy -rf tank/a");
+    nas.run_ok("zfs destroy -rf tank/a");
     assert!(open.read(&mut [0]).is_err());
 }

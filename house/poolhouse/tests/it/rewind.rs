@@ -2,38 +2,42 @@
 
 use std::path::Path;
 
-use crate::nas::{Nas, cannot_mount, kill};
-use crate::poolhouse::arg;
+use crate::command::path_arg;
+use crate::test_nas::{TestNas, cannot_mount, kill_daemon};
 
 /// The last txg that is on the drives.
-fn synced(nas: &Nas) -> u64 {
-    nas.good("zpool sync tank");
+fn sync_txg(nas: &TestNas) -> u64 {
+    nas.run_ok("zpool sync tank");
     let status: serde_json::Value =
-        serde_json::from_str(&nas.good("zpool status --json tank")).unwrap();
+        serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
     status[0]["txg"].as_u64().unwrap()
 }
 
-fn import(nas: &Nas, words: &str) -> String {
-    let (root, drives) = (nas.root(), nas.0.join("drives"));
-    nas.good(&format!("zpool import -R {} -d {} {words} tank", arg(&root), arg(&drives)))
+fn import_pool(nas: &TestNas, words: &str) -> String {
+    let (root, drives) = (nas.altroot(), nas.0.join("drives"));
+    nas.run_ok(&format!(
+        "zpool import -R {} -d {} {words} tank",
+        path_arg(&root),
+        path_arg(&drives)
+    ))
 }
 
-fn letter(dir: &Path) -> String {
+fn read_letter(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("letter")).unwrap()
 }
 
 /// A pool whose host died after its letter was written twice; the txg of the first.
-fn killed(name: &str) -> (Nas, u64) {
-    let nas = Nas::new(name, 2);
-    nas.create("tank mirror", 2);
-    nas.good("zfs create tank/a");
-    let dir = nas.root().join("tank/a");
+fn create_crashed_pool(name: &str) -> (TestNas, u64) {
+    let nas = TestNas::new(name, 2);
+    nas.create_pool("tank mirror", 2);
+    nas.run_ok("zfs create tank/a");
+    let dir = nas.altroot().join("tank/a");
     std::fs::write(dir.join("letter"), "dear grandma").unwrap();
-    let then = synced(&nas);
+    let then = sync_txg(&nas);
     std::fs::write(dir.join("letter"), "dear grandpa").unwrap();
-    assert!(synced(&nas) > then);
-    kill(&nas.state());
-    std::fs::remove_file(nas.state().join("pools.json")).unwrap();
+    assert!(sync_txg(&nas) > then);
+    kill_daemon(&nas.state_dir());
+    std::fs::remove_file(nas.state_dir().join("pools.json")).unwrap();
     (nas, then)
 }
 
@@ -42,38 +46,38 @@ fn a_pool_is_taken_back_for_good() {
     if cannot_mount() {
         return;
     }
-    let (nas, then) = killed("rewind");
-    let dir = nas.root().join("tank/a");
-    assert!(import(&nas, "-Fn").contains("nothing would be given up"));
-    assert_eq!(nas.good("zpool list -H"), "", "nothing is taken over");
-    let would = import(&nas, &format!("-T {then} -o readonly=on"));
+    let (nas, then) = create_crashed_pool("rewind");
+    let dir = nas.altroot().join("tank/a");
+    assert!(import_pool(&nas, "-Fn").contains("nothing would be given up"));
+    assert_eq!(nas.run_ok("zpool list -H"), "", "nothing is taken over");
+    let would = import_pool(&nas, &format!("-T {then} -o readonly=on"));
     assert!(would.contains(&format!("(txg {then})")), "{would}");
-    assert_eq!(letter(&dir), "dear grandma");
+    assert_eq!(read_letter(&dir), "dear grandma");
     // as which it comes back when somebody asks for it
-    nas.good("serve --stop");
-    nas.good("zpool status tank");
-    assert_eq!(letter(&dir), "dear grandma");
-    nas.good("zpool export tank");
+    nas.run_ok("serve --stop");
+    nas.run_ok("zpool status tank");
+    assert_eq!(read_letter(&dir), "dear grandma");
+    nas.run_ok("zpool export tank");
 
-    assert_eq!(import(&nas, "-F"), "", "nothing is wrong with it");
-    assert_eq!(letter(&dir), "dear grandpa", "that was to be looked at only");
-    kill(&nas.state());
-    std::fs::remove_file(nas.state().join("pools.json")).unwrap();
-    let said = import(&nas, &format!("-T {then}"));
+    assert_eq!(import_pool(&nas, "-F"), "", "nothing is wrong with it");
+    assert_eq!(read_letter(&dir), "dear grandpa", "that was to be looked at only");
+    kill_daemon(&nas.state_dir());
+    std::fs::remove_file(nas.state_dir().join("pools.json")).unwrap();
+    let said = import_pool(&nas, &format!("-T {then}"));
     assert!(said.contains("is taken back to how it was at"), "{said}");
     assert!(said.contains("`zpool scrub tank`"), "{said}");
-    assert_eq!(letter(&dir), "dear grandma");
-    kill(&nas.state());
-    nas.good("zpool status tank");
-    assert_eq!(letter(&dir), "dear grandma");
-    nas.good("zpool scrub -w tank");
-    assert!(nas.good("zpool status tank").contains("errors: No known data errors"));
+    assert_eq!(read_letter(&dir), "dear grandma");
+    kill_daemon(&nas.state_dir());
+    nas.run_ok("zpool status tank");
+    assert_eq!(read_letter(&dir), "dear grandma");
+    nas.run_ok("zpool scrub -w tank");
+    assert!(nas.run_ok("zpool status tank").contains("errors: No known data errors"));
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let nas = Nas::new("rewind-refused", 0);
+    let nas = TestNas::new("rewind-refused", 0);
     for words in ["-n tank", "-X tank", "-F -T 5 tank", "-T 5 --rewind-to-checkpoint tank", "-F"] {
-        nas.refused(&format!("zpool import {words}"), 2);
+        nas.run_failing(&format!("zpool import {words}"), 2);
     }
 }

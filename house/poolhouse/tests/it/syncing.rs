@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::nas::{Nas, cannot_mount, noise, source};
-use crate::poolhouse::arg;
+use crate::command::path_arg;
+use crate::test_nas::{TestNas, cannot_mount, mount_source, random_bytes};
 
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -23,12 +23,12 @@ fn ends(child: &mut Child, limit: Duration) -> bool {
 }
 
 /// Runs sync(1), which cannot be killed while it waits: it ends when the daemon does.
-fn sync(nas: &Nas, words: &[&str]) {
+fn sync(nas: &TestNas, words: &[&str]) {
     let mut command = Command::new("sync");
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     if !ends(&mut child, LIMIT) {
-        let log = nas.log();
+        let log = nas.read_log();
         let pid = log.lines().filter_map(|line| line.split(" as process ").nth(1)).next_back();
         let _ = Command::new("kill").args(["-9", pid.unwrap_or_default()]).status();
         panic!("sync {words:?} did not end: {log}");
@@ -40,24 +40,24 @@ fn sync_ends_with_pools_inside_pools() {
     if cannot_mount() {
         return;
     }
-    let nas = Nas::new("sync", 1);
-    nas.create("outer", 1);
-    let (outer, inner) = (nas.root().join("outer"), nas.root().join("inner"));
+    let nas = TestNas::new("sync", 1);
+    nas.create_pool("outer", 1);
+    let (outer, inner) = (nas.altroot().join("outer"), nas.altroot().join("inner"));
     let drive = outer.join("drive.img");
     File::create(&drive).unwrap().set_len(128 << 20).unwrap();
-    nas.good(&format!("zpool create -R {} inner {}", arg(&nas.root()), arg(&drive)));
-    assert_eq!(source(&inner).as_deref(), Some("inner"));
-    nas.good("zfs create inner/below");
+    nas.run_ok(&format!("zpool create -R {} inner {}", path_arg(&nas.altroot()), path_arg(&drive)));
+    assert_eq!(mount_source(&inner).as_deref(), Some("inner"));
+    nas.run_ok("zfs create inner/below");
     for round in 0..4 {
         for dir in [&outer, &inner, &inner.join("below")] {
-            fs::write(dir.join(format!("file{round}")), noise(300_000)).unwrap();
+            fs::write(dir.join(format!("file{round}")), random_bytes(300_000)).unwrap();
         }
-        sync(&nas, &["-f", arg(&inner), arg(&outer)]);
+        sync(&nas, &["-f", path_arg(&inner), path_arg(&outer)]);
     }
-    fs::write(inner.join("last"), noise(300_000)).unwrap();
+    fs::write(inner.join("last"), random_bytes(300_000)).unwrap();
     // of the whole machine
     sync(&nas, &[]);
-    nas.good("zpool export inner");
-    nas.good("zpool export outer");
-    assert_eq!((source(&inner), source(&outer)), (None, None));
+    nas.run_ok("zpool export inner");
+    nas.run_ok("zpool export outer");
+    assert_eq!((mount_source(&inner), mount_source(&outer)), (None, None));
 }

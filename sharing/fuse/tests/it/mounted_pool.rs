@@ -55,9 +55,10 @@ pub(crate) struct MountedPool {
 impl MountedPool {
     fn mount_pool(root: PathBuf, pool: Pool, no_io_uring: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, pool) = (Arc::clone(&stop), pool.clone());
+        let (stopped, syncing) = (Arc::clone(&stop), pool.clone());
         let writing = std::thread::spawn(move || {
-            pool.run_txg_sync(Duration::from_millis(200), &told)
+            syncing
+                .run_txg_sync(Duration::from_millis(200), &stopped)
                 .expect("a pool that can be written");
         });
         let seconds = AtomicU64::new(1_700_000_000);

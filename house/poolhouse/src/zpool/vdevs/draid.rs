@@ -5,19 +5,19 @@ use ::daemon::VdevLayout;
 use crate::outcome::Failure;
 
 /// Data columns of a row where nothing else is said and there are drives enough.
-const USUAL_DATA: u32 = 8;
-const MOST_CHILDREN: usize = 255;
-const MOST_SPARES: u32 = 100;
+const DEFAULT_DATA: u32 = 8;
+const MAX_CHILDREN: usize = 255;
+const MAX_SPARES: u32 = 100;
 
 /// Whether a word is one for dRAID.
-pub(super) fn is(word: &str) -> bool {
+pub(super) fn is_draid(word: &str) -> bool {
     let Some(rest) = word.strip_prefix("draid") else { return false };
     let parity = rest.split(':').next().unwrap_or(rest);
     ["", "1", "2", "3"].contains(&parity)
 }
 
 /// What it asks for, of so many drives.
-pub(super) fn group(word: &str, drives: usize) -> Result<VdevLayout, Failure> {
+pub(super) fn parse_layout(word: &str, drives: usize) -> Result<VdevLayout, Failure> {
     let refuse = |why: String| Err(Failure::usage(format!("'{word}': {why}")));
     let mut parts = word.split(':');
     let parity = parts.next().and_then(|first| first.strip_prefix("draid")).unwrap_or("");
@@ -36,11 +36,11 @@ pub(super) fn group(word: &str, drives: usize) -> Result<VdevLayout, Failure> {
     if children.is_some_and(|wanted| wanted != there) {
         return refuse(format!("{drives} drives are named"));
     }
-    if drives > MOST_CHILDREN || spares > MOST_SPARES {
-        return refuse(format!("it has {MOST_CHILDREN} drives and {MOST_SPARES} spares at most"));
+    if drives > MAX_CHILDREN || spares > MAX_SPARES {
+        return refuse(format!("it has {MAX_CHILDREN} drives and {MAX_SPARES} spares at most"));
     }
     let left = there.saturating_sub(spares).saturating_sub(parity);
-    let data = data.unwrap_or(left.min(USUAL_DATA));
+    let data = data.unwrap_or(left.min(DEFAULT_DATA));
     if data == 0 || data > left {
         let wanted = data.max(1).saturating_add(parity).saturating_add(spares);
         return refuse(format!("it needs {wanted} drives at least, not {drives}"));
@@ -49,7 +49,7 @@ pub(super) fn group(word: &str, drives: usize) -> Result<VdevLayout, Failure> {
 }
 
 /// Its name in full.
-pub(super) fn shown(group: VdevLayout, drives: usize) -> String {
+pub(super) fn format_layout(group: VdevLayout, drives: usize) -> String {
     match group {
         VdevLayout::Draid { parity, data, spares } => {
             format!("draid{parity}:{data}d:{drives}c:{spares}s")
@@ -62,7 +62,7 @@ pub(super) fn shown(group: VdevLayout, drives: usize) -> String {
 mod tests {
     use ::daemon::VdevLayout;
 
-    use super::{group, is, shown};
+    use super::{format_layout, is_draid, parse_layout};
 
     #[test]
     fn words_for_draid_are_read() {
@@ -73,15 +73,15 @@ mod tests {
             ("draid2:4d:11c:1s", 11, of(2, 4, 1)),
             ("draid3:2s", 9, of(3, 4, 2)),
         ] {
-            assert!(is(word));
-            assert_eq!(group(word, drives).unwrap(), wanted, "{word}");
+            assert!(is_draid(word));
+            assert_eq!(parse_layout(word, drives).unwrap(), wanted, "{word}");
         }
-        assert_eq!(shown(of(2, 4, 1), 11), "draid2:4d:11c:1s");
+        assert_eq!(format_layout(of(2, 4, 1), 11), "draid2:4d:11c:1s");
         for (word, drives) in
             [("draid2:4d:11c:1s", 10), ("draid3:6d", 8), ("draid:4x", 9), ("draid1:101s", 200)]
         {
-            assert!(group(word, drives).is_err(), "{word}");
+            assert!(parse_layout(word, drives).is_err(), "{word}");
         }
-        assert!(!is("draid4") && !is("draidx"));
+        assert!(!is_draid("draid4") && !is_draid("draidx"));
     }
 }

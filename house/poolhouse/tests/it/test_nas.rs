@@ -5,79 +5,80 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::poolhouse::{Run, arg, run};
+use crate::command::{CommandOutput, path_arg, run};
 
 /// A daemon's folder, with sparse files for drives. In the end the daemon ends, and all goes.
-pub(crate) struct Nas(pub(crate) PathBuf);
+pub(crate) struct TestNas(pub(crate) PathBuf);
 
-impl Nas {
+impl TestNas {
     pub(crate) fn new(name: &str, drives: usize) -> Self {
         // short: a socket has a path of 107 bytes at most
         let path = std::env::temp_dir().join(format!("ph-{name}-{}", std::process::id()));
         let nas = Self(path);
         std::fs::create_dir_all(nas.0.join("drives")).unwrap();
-        for drive in nas.drives(drives) {
+        for drive in nas.drive_paths(drives) {
             File::create(drive).unwrap().set_len(256 << 20).unwrap();
         }
         nas
     }
 
-    pub(crate) fn drives(&self, count: usize) -> Vec<PathBuf> {
+    pub(crate) fn drive_paths(&self, count: usize) -> Vec<PathBuf> {
         (0..count).map(|index| self.0.join(format!("drives/d{index}.img"))).collect()
     }
 
-    pub(crate) fn state(&self) -> PathBuf {
+    pub(crate) fn state_dir(&self) -> PathBuf {
         self.0.join("state")
     }
 
     /// Runs `poolhouse` with the daemon of this folder.
-    pub(crate) fn run(&self, words: &str) -> Run {
-        let state = self.state();
+    pub(crate) fn run(&self, words: &str) -> CommandOutput {
+        let state = self.state_dir();
         let mut args: Vec<&str> = words.split_whitespace().collect();
-        args.extend(["--state", arg(&state)]);
+        args.extend(["--state", path_arg(&state)]);
         run(&args)
     }
 
-    pub(crate) fn good(&self, words: &str) -> String {
+    pub(crate) fn run_ok(&self, words: &str) -> String {
         let run = self.run(words);
         // where there is no FUSE, what is made is not mounted, and the command says so
-        let is_not_mounted = !has_fuse() && run.status == 1 && run.err.contains("cannot mount");
-        assert!(run.status == 0 || is_not_mounted, "{words}: {}{}", run.err, self.log());
-        run.out
+        let is_not_mounted = !has_fuse() && run.status == 1 && run.stderr.contains("cannot mount");
+        assert!(run.status == 0 || is_not_mounted, "{words}: {}{}", run.stderr, self.read_log());
+        run.stdout
     }
 
-    pub(crate) fn refused(&self, words: &str, status: i32) -> String {
+    pub(crate) fn run_failing(&self, words: &str, status: i32) -> String {
         let run = self.run(words);
-        assert_eq!(run.status, status, "{words}: {}{}", run.out, run.err);
-        run.err
+        assert_eq!(run.status, status, "{words}: {}{}", run.stdout, run.stderr);
+        run.stderr
     }
 
     /// Waits for something that comes without being asked for.
-    pub(crate) fn until(&self, is_so: impl Fn() -> bool) {
+    pub(crate) fn wait_until(&self, is_so: impl Fn() -> bool) {
         let last = Instant::now() + Duration::from_mins(1);
         while !is_so() {
-            assert!(Instant::now() < last, "{}", self.log());
+            assert!(Instant::now() < last, "{}", self.read_log());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.state().join("log")).unwrap_or_default()
+    pub(crate) fn read_log(&self) -> String {
+        std::fs::read_to_string(self.state_dir().join("log")).unwrap_or_default()
     }
 
-    pub(crate) fn create(&self, words: &str, count: usize) {
-        let drives: Vec<_> = self.drives(count).iter().map(|path| arg(path).to_owned()).collect();
-        let root = self.root();
-        self.good(&format!("zpool create -R {} {words} {}", arg(&root), drives.join(" ")));
+    pub(crate) fn create_pool(&self, words: &str, count: usize) {
+        let drives: Vec<_> =
+            self.drive_paths(count).iter().map(|path| path_arg(path).to_owned()).collect();
+        let root = self.altroot();
+        self.run_ok(&format!("zpool create -R {} {words} {}", path_arg(&root), drives.join(" ")));
     }
 
     /// What stands before the mountpoints.
-    pub(crate) fn root(&self) -> PathBuf {
+    pub(crate) fn altroot(&self) -> PathBuf {
         self.0.join("root")
     }
 }
 
-impl Drop for Nas {
+impl Drop for TestNas {
     fn drop(&mut self) {
         self.run("serve --stop");
         let _ = std::fs::remove_dir_all(&self.0);
@@ -85,7 +86,7 @@ impl Drop for Nas {
 }
 
 /// Kills whoever answers there, as a power cut would.
-pub(crate) fn kill(state: &Path) {
+pub(crate) fn kill_daemon(state: &Path) {
     let log = std::fs::read_to_string(state.join("log")).unwrap();
     let pid = log.lines().filter_map(|line| line.split(" as process ").nth(1)).next_back().unwrap();
     let killed = Command::new("kill").args(["-9", pid]).stdin(Stdio::null()).status().unwrap();
@@ -96,7 +97,7 @@ pub(crate) fn kill(state: &Path) {
 }
 
 /// What the kernel says of what is mounted at a folder: its source, the folder, its kind, its options.
-fn mount(dir: &Path) -> Option<Vec<String>> {
+fn mount_entry(dir: &Path) -> Option<Vec<String>> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let at = |line: &str| line.split(' ').nth(1) == dir.to_str();
     let line = mounts.lines().rfind(|line| at(line))?;
@@ -104,13 +105,13 @@ fn mount(dir: &Path) -> Option<Vec<String>> {
 }
 
 /// The source of what is mounted at a folder.
-pub(crate) fn source(dir: &Path) -> Option<String> {
-    mount(dir)?.into_iter().next()
+pub(crate) fn mount_source(dir: &Path) -> Option<String> {
+    mount_entry(dir)?.into_iter().next()
 }
 
 /// How it is mounted: `rw`, `noexec` and the like.
-pub(crate) fn options(dir: &Path) -> Vec<String> {
-    mount(dir).unwrap()[3].split(',').map(str::to_owned).collect()
+pub(crate) fn mount_options(dir: &Path) -> Vec<String> {
+    mount_entry(dir).unwrap()[3].split(',').map(str::to_owned).collect()
 }
 
 fn has_fuse() -> bool {
@@ -127,7 +128,7 @@ pub(crate) fn cannot_mount() -> bool {
 }
 
 /// Bytes without a pattern, the same each time.
-pub(crate) fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn random_bytes(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         state ^= state << 13;

@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-static STOP: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C asks the work to stop; a second one ends the program at once.
-pub(crate) fn listen() {
+pub(crate) fn install_handler() {
     // where no handler can be set, Ctrl-C ends the program as ever
     let _ = ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::SeqCst) {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
     });
 }
 
 /// Whether the work should stop.
-pub(crate) fn wanted() -> bool {
-    STOP.load(Ordering::Relaxed)
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
 }

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::poolhouse::{arg, good, json, run};
+use crate::command::{path_arg, run, run_json, run_ok};
 
 #[test]
 fn every_fixture_can_be_read_and_has_its_devices() {
     for fixture in fixtures::all() {
-        let found = json(&["rescue", "scan", "-d", arg(&fixture.dir), "--json"]);
+        let found = run_json(&["rescue", "scan", "-d", path_arg(&fixture.dir), "--json"]);
         let pools = found["pools"].as_array().expect("a list of pools");
         assert_eq!(pools.len(), 1, "{}", fixture.name);
         let pool = &pools[0];
@@ -18,7 +18,7 @@ fn every_fixture_can_be_read_and_has_its_devices() {
         let guid = fixture.manifest["pool_properties"]["guid"].as_str().unwrap_or_default();
         assert_eq!(pool["guid"].to_string(), guid, "{}", fixture.name);
         let mut missing = Vec::new();
-        gather(&pool["vdevs"], &mut missing);
+        collect_missing(&pool["vdevs"], &mut missing);
         let mut wanted = fixture.missing();
         // a disk that was taken away may have been replaced since
         wanted.retain(|name| missing.iter().any(|known| known == name));
@@ -27,96 +27,96 @@ fn every_fixture_can_be_read_and_has_its_devices() {
 }
 
 /// The names of missing devices.
-fn gather(vdevs: &Value, missing: &mut Vec<String>) {
+fn collect_missing(vdevs: &Value, missing: &mut Vec<String>) {
     for vdev in vdevs.as_array().map_or(&[][..], Vec::as_slice) {
         let is_device = vdev["kind"] == "file" || vdev["kind"] == "disk";
         if is_device && vdev["state"] == "missing" {
             missing.push(vdev["name"].as_str().unwrap_or_default().to_owned());
         }
-        gather(&vdev["children"], missing);
+        collect_missing(&vdev["children"], missing);
     }
 }
 
 #[test]
 fn scan_tells_people_the_same() {
     let fixture = fixtures::load("raidz3-8-mixed-trouble");
-    let out = good(&["rescue", "scan", "-d", arg(&fixture.dir)]);
+    let out = run_ok(&["rescue", "scan", "-d", path_arg(&fixture.dir)]);
     for wanted in ["pool:  tank", "readable:  yes", "raidz3-0", "degraded", "missing", "features:"]
     {
         assert!(out.contains(wanted), "{wanted}: {out}");
     }
-    let more = good(&["rescue", "scan", "-v", "-d", arg(&fixture.dir)]);
+    let more = run_ok(&["rescue", "scan", "-v", "-d", path_arg(&fixture.dir)]);
     assert!(more.contains("states that can be read with --txg"), "{more}");
 }
 
 #[test]
 fn older_states_can_be_read_while_they_stand() {
     let fixture = fixtures::load("mirror-2");
-    let dir = arg(&fixture.dir);
-    let found = json(&["rescue", "scan", "-d", dir, "--json"]);
+    let dir = path_arg(&fixture.dir);
+    let found = run_json(&["rescue", "scan", "-d", dir, "--json"]);
     let states = found["pools"][0]["uberblocks"].as_array().expect("a list").clone();
     assert!(states.len() > 1);
     let txg = states[1]["txg"].to_string();
     let older = run(&["rescue", "list", "-d", dir, "tank", "--txg", &txg]);
-    assert_eq!(older.status, 0, "{}", older.err);
-    assert!(older.err.contains(&format!("as of txg {txg}")), "{}", older.err);
+    assert_eq!(older.status, 0, "{}", older.stderr);
+    assert!(older.stderr.contains(&format!("as of txg {txg}")), "{}", older.stderr);
 }
 
 #[test]
 fn labels_and_uberblocks_of_a_device() {
     let fixture = fixtures::load("mirror-2");
     let image = &fixture.images()[0];
-    let labels = json(&["inspect", "labels", arg(image), "--json"]);
+    let labels = run_json(&["inspect", "labels", path_arg(image), "--json"]);
     let copies = labels["copies"].as_array().expect("a list");
     assert_eq!(copies.len(), 4);
     assert!(copies.iter().all(|copy| copy["state"] == "good"), "{copies:?}");
     assert_eq!(labels["config"]["name"], "tank");
-    let blocks = json(&["inspect", "uberblocks", arg(image), "--json"]);
+    let blocks = run_json(&["inspect", "uberblocks", path_arg(image), "--json"]);
     assert_eq!(blocks["uberblocks"][0]["txg"], labels["newest_txg"]);
-    let text = good(&["inspect", "labels", arg(image)]);
+    let text = run_ok(&["inspect", "labels", path_arg(image)]);
     assert!(text.contains("  COPY     OFFSET  TXG"), "{text}");
 }
 
 #[test]
 fn structures_of_a_pool() {
     let fixture = fixtures::load("snapshots");
-    let dir = arg(&fixture.dir);
-    let directory = json(&["inspect", "zap", "-d", dir, "tank", "1", "--json"]);
+    let dir = path_arg(&fixture.dir);
+    let directory = run_json(&["inspect", "zap", "-d", dir, "tank", "1", "--json"]);
     let entries = directory["entries"].as_array().expect("a list");
     let root = entries.iter().find(|entry| entry["name"] == "root_dataset").expect("it has one");
     let object = root["value"].to_string();
-    let found = json(&["inspect", "object", "-d", dir, "tank", &object, "--json"]);
+    let found = run_json(&["inspect", "object", "-d", dir, "tank", &object, "--json"]);
     assert_eq!(found["bonus"], "DSL directory");
-    let config = json(&["inspect", "config", "-d", dir, "tank", "--json"]);
+    let config = run_json(&["inspect", "config", "-d", dir, "tank", "--json"]);
     assert_eq!(config["vdev_tree"]["type"], "root");
-    let objset = json(&["inspect", "objset", "-d", dir, "tank/", "--json"]);
+    let objset = run_json(&["inspect", "objset", "-d", dir, "tank/", "--json"]);
     assert_eq!(objset["kind"], "filesystem");
-    let blocks = json(&["inspect", "blkptr", "-d", dir, "tank", "1", "--json"]);
+    let blocks = run_json(&["inspect", "blkptr", "-d", dir, "tank", "1", "--json"]);
     assert!(!blocks["pointers"].as_array().expect("a list").is_empty());
-    let block = json(&["inspect", "blkptr", "-d", dir, "tank", "1", "0", "0", "--json"]);
+    let block = run_json(&["inspect", "blkptr", "-d", dir, "tank", "1", "0", "0", "--json"]);
     assert_eq!(block["type"], "object directory");
-    let space = json(&["inspect", "spacemap", "-d", dir, "tank", "--json"]);
+    let space = run_json(&["inspect", "spacemap", "-d", dir, "tank", "--json"]);
     assert!(space["vdevs"][0]["allocated"].as_u64().is_some_and(|bytes| bytes > 0), "{space}");
-    good(&["inspect", "spacemap", "-d", dir, "tank", "0"]);
-    good(&["inspect", "spacemap", "-d", dir, "tank", "0", "0"]);
+    run_ok(&["inspect", "spacemap", "-d", dir, "tank", "0"]);
+    run_ok(&["inspect", "spacemap", "-d", dir, "tank", "0", "0"]);
 }
 
 #[test]
 fn history_has_the_commands_that_made_the_pool() {
     let fixture = fixtures::load("snapshots");
-    let dir = arg(&fixture.dir);
-    let out = good(&["inspect", "history", "-d", dir, "tank"]);
+    let dir = path_arg(&fixture.dir);
+    let out = run_ok(&["inspect", "history", "-d", dir, "tank"]);
     assert!(out.lines().next().is_some_and(|line| line.contains("zpool create")), "{out}");
     assert!(!out.contains("[txg "), "nobody asked for internal records: {out}");
-    let internal = good(&["inspect", "history", "-il", "-d", dir, "tank"]);
+    let internal = run_ok(&["inspect", "history", "-il", "-d", dir, "tank"]);
     assert!(internal.contains("[txg ") && internal.contains("user 0"), "{internal}");
 }
 
 #[test]
 fn completions_and_man_pages_are_made() {
-    assert!(good(&["completions", "bash"]).contains("poolhouse"));
+    assert!(run_ok(&["completions", "bash"]).contains("poolhouse"));
     let dir = fixtures::scratch("man");
-    good(&["man", arg(&dir)]);
+    run_ok(&["man", path_arg(&dir)]);
     let page = std::fs::read_to_string(dir.join("poolhouse-rescue-scan.1")).expect("a page");
     assert!(page.contains("scan"), "{page}");
 }

@@ -3,13 +3,13 @@
 use units::human_bytes;
 
 use crate::outcome::Failure;
-use crate::table::safe;
+use crate::table::escape_control;
 use crate::time;
 
 /// The kinds there are.
-const KINDS: [&str; 4] = ["filesystem", "volume", "snapshot", "bookmark"];
+const DATASET_TYPES: [&str; 4] = ["filesystem", "volume", "snapshot", "bookmark"];
 /// Properties that are bytes, which people read in short form.
-const BYTES: [&str; 19] = [
+const BYTE_PROPERTIES: [&str; 19] = [
     "used",
     "available",
     "referenced",
@@ -31,10 +31,10 @@ const BYTES: [&str; 19] = [
     "dnodesize",
 ];
 /// Of those, where 0 means that there is none.
-const NONE_IF_ZERO: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
+const ZERO_IS_NONE: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
 
 /// Refuses properties that are given twice.
-pub(crate) fn once(properties: &[(String, String)]) -> Result<(), Failure> {
+pub(crate) fn check_unique(properties: &[(String, String)]) -> Result<(), Failure> {
     let twice = |(at, (name, _)): &(usize, &(String, String))| {
         properties.iter().take(*at).any(|(other, _)| other == name)
     };
@@ -45,7 +45,7 @@ pub(crate) fn once(properties: &[(String, String)]) -> Result<(), Failure> {
 }
 
 /// `NAME=VALUE`, as -o and -O take it.
-pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+pub(crate) fn parse_assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("NAME=VALUE is wanted".to_owned()),
@@ -53,12 +53,12 @@ pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 /// Whether a property is bytes.
-pub(crate) fn is_bytes(property: &str) -> bool {
-    BYTES.contains(&property)
+pub(crate) fn is_byte_property(property: &str) -> bool {
+    BYTE_PROPERTIES.contains(&property)
 }
 
 /// The kinds of datasets that are named, in full; none: all.
-pub(crate) fn kinds(types: &[String]) -> Result<Vec<String>, Failure> {
+pub(crate) fn parse_types(types: &[String]) -> Result<Vec<String>, Failure> {
     let mut kinds = Vec::new();
     for name in types {
         let short = |kind: &&&str| kind.starts_with(name.trim_end_matches('s')) || name == "snap";
@@ -67,10 +67,10 @@ pub(crate) fn kinds(types: &[String]) -> Result<Vec<String>, Failure> {
             "fs" => kinds.push("filesystem".to_owned()),
             "vol" => kinds.push("volume".to_owned()),
             "snap" => kinds.push("snapshot".to_owned()),
-            _ => match KINDS.iter().find(short) {
+            _ => match DATASET_TYPES.iter().find(short) {
                 Some(kind) if !name.is_empty() => kinds.push((**kind).to_owned()),
                 _ => {
-                    let known = KINDS.join(", ");
+                    let known = DATASET_TYPES.join(", ");
                     let what = format!("-t {name}: there is no such type; {known}, all");
                     return Err(Failure::usage(what));
                 }
@@ -81,50 +81,50 @@ pub(crate) fn kinds(types: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 /// A value as people read it.
-pub(crate) fn readable(property: &str, value: &str) -> String {
+pub(crate) fn format_value(property: &str, value: &str) -> String {
     if property.ends_with("ratio") && value.parse::<f64>().is_ok() {
         return format!("{value}x");
     }
-    let Ok(number) = value.parse::<u64>() else { return safe(value) };
+    let Ok(number) = value.parse::<u64>() else { return escape_control(value) };
     match property {
-        "creation" | "snapshots_changed" => time::short(number),
-        _ if number == 0 && (NONE_IF_ZERO.contains(&property) || is_quota(property)) => {
+        "creation" | "snapshots_changed" => time::format_minutes(number),
+        _ if number == 0 && (ZERO_IS_NONE.contains(&property) || is_owner_quota(property)) => {
             "none".to_owned()
         }
-        _ if is_of_owner(property) && !property.contains("obj") => human_bytes(number),
-        _ if BYTES.contains(&property) => human_bytes(number),
+        _ if is_owner_property(property) && !property.contains("obj") => human_bytes(number),
+        _ if BYTE_PROPERTIES.contains(&property) => human_bytes(number),
         _ if property.starts_with("written@") => human_bytes(number),
         _ => value.to_owned(),
     }
 }
 
 /// Whether it is what an owner may use.
-fn is_quota(property: &str) -> bool {
+fn is_owner_quota(property: &str) -> bool {
     property.contains("quota@")
 }
 
 /// Whether it is what an owner uses, or may use.
-fn is_of_owner(property: &str) -> bool {
-    is_quota(property) || property.contains("used@")
+fn is_owner_property(property: &str) -> bool {
+    is_owner_quota(property) || property.contains("used@")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{kinds, readable};
+    use super::{format_value, parse_types};
 
     #[test]
     fn values_are_in_short_form() {
-        assert_eq!(readable("used", "1536"), "1.50K");
-        assert_eq!(readable("compressratio", "1.20"), "1.20x");
-        assert_eq!(readable("quota", "0"), "none");
-        assert_eq!(readable("guid", "12345678901"), "12345678901");
-        assert_eq!(readable("org:note", "a\x1bb"), "a\\u{1b}b");
+        assert_eq!(format_value("used", "1536"), "1.50K");
+        assert_eq!(format_value("compressratio", "1.20"), "1.20x");
+        assert_eq!(format_value("quota", "0"), "none");
+        assert_eq!(format_value("guid", "12345678901"), "12345678901");
+        assert_eq!(format_value("org:note", "a\x1bb"), "a\\u{1b}b");
     }
 
     #[test]
     fn kinds_have_short_names() {
         let of = |names: &[&str]| {
-            kinds(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).ok()
+            parse_types(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).ok()
         };
         let all = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
         assert_eq!(of(&["fs", "vol"]), all(&["filesystem", "volume"]));

@@ -8,12 +8,12 @@ use crate::outcome::Failure;
 use crate::{keys, print};
 
 /// Where nobody says where to look.
-const ANYWHERE: &str = "/dev";
+const DEFAULT_SEARCH_PATH: &str = "/dev";
 
 /// The options of all commands that read pools.
 #[derive(clap::Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
-pub(crate) struct Common {
+pub(crate) struct PoolArgs {
     /// Where to look for pools: a folder, an image file, a disk or a partition; may be repeated
     #[arg(short = 'd', value_name = "PATH", global = true, help_heading = "Which pool")]
     paths: Vec<PathBuf>,
@@ -39,7 +39,7 @@ pub(crate) struct Common {
     pub(crate) json: bool,
 }
 
-impl Common {
+impl PoolArgs {
     /// Looks for pools where the user says.
     pub(crate) fn search(&self) -> Search {
         engine::search(&self.paths())
@@ -47,11 +47,15 @@ impl Common {
 
     /// Where the user says to look.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        if self.paths.is_empty() { vec![PathBuf::from(ANYWHERE)] } else { self.paths.clone() }
+        if self.paths.is_empty() {
+            vec![PathBuf::from(DEFAULT_SEARCH_PATH)]
+        } else {
+            self.paths.clone()
+        }
     }
 
     /// How pools are to be opened.
-    pub(crate) fn options(&self) -> OpenOptions {
+    pub(crate) fn open_options(&self) -> OpenOptions {
         let moment = match (self.txg, self.rewind, self.checkpoint) {
             (Some(txg), _, _) => ImportPoint::Txg(txg),
             (None, true, _) => ImportPoint::Rewind,
@@ -64,11 +68,11 @@ impl Common {
     /// Opens the pool of that name or guid, and loads the keys that were given for it. What is
     /// missing, though it can be done without, is said on standard error.
     pub(crate) fn open(&self, pool: &str) -> Result<RescuePool, Failure> {
-        let pool = self.search().open(pool, &self.options())?;
+        let pool = self.search().open(pool, &self.open_options())?;
         for event in pool.events() {
             print::warning(event);
         }
-        keys::load_given(&pool, &self.key)?;
+        keys::load_key_files(&pool, &self.key)?;
         Ok(pool)
     }
 
@@ -77,27 +81,27 @@ impl Common {
     /// far as there are keys: those given, those whose place the pool knows, those that the user
     /// types in.
     pub(crate) fn open_unlocked(&self, target: &str) -> Result<RescuePool, Failure> {
-        let pool = self.open(pool_of(target))?;
+        let pool = self.open(pool_name(target))?;
         let dataset = target.split([':', '@']).next().unwrap_or(target);
         let inside = dataset.split_once('/').map_or("", |(_, rest)| rest);
-        keys::load_others(&pool, inside)?;
+        keys::load_missing_keys(&pool, inside)?;
         Ok(pool)
     }
 }
 
 /// The pool's name or guid in the name of something in it.
-pub(crate) fn pool_of(target: &str) -> &str {
+pub(crate) fn pool_name(target: &str) -> &str {
     target.split(['/', '@', '#', ':']).next().unwrap_or(target)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::pool_of;
+    use super::pool_name;
 
     #[test]
     fn a_target_begins_with_the_pool() {
         for target in ["tank", "tank/a", "tank@s", "tank:/x", "tank/a@s:/b:c", "tank#m"] {
-            assert_eq!(pool_of(target), "tank");
+            assert_eq!(pool_name(target), "tank");
         }
     }
 }

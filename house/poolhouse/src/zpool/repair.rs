@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ::daemon::Request;
 
-use super::{reports, vdevs};
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use super::{query_reports, vdevs};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
 
 /// How often it is asked whether the pool is mended.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Have another drive take the place of one
 #[derive(clap::Args, Debug)]
@@ -22,7 +22,7 @@ Examples:
   poolhouse zpool replace tank sdb sdg
   poolhouse zpool replace -w tank 8435651852292359418 /dev/sdg"
 )]
-pub(super) struct Replace {
+pub(super) struct ReplaceArgs {
     /// Use a drive that holds something
     #[arg(short = 'f')]
     force: bool,
@@ -43,7 +43,7 @@ pub(super) struct Replace {
 
 Example:
   poolhouse zpool attach tank sda sdb")]
-pub(super) struct Attach {
+pub(super) struct AttachArgs {
     /// Use a drive that holds something
     #[arg(short = 'f')]
     force: bool,
@@ -62,7 +62,7 @@ pub(super) struct Attach {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse zpool detach tank sdb")]
-pub(super) struct Detach {
+pub(super) struct DetachArgs {
     /// The pool
     pool: String,
     /// The drive, by path or guid
@@ -78,7 +78,7 @@ Examples:
   poolhouse zpool scrub tank
   poolhouse zpool scrub -s tank      end it"
 )]
-pub(super) struct Scrub {
+pub(super) struct ScrubArgs {
     /// End it
     #[arg(short = 's', conflicts_with = "wait")]
     stop: bool,
@@ -90,56 +90,57 @@ pub(super) struct Scrub {
     pools: Vec<String>,
 }
 
-impl Replace {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let (name, old, force) = (self.pool.clone(), vdevs::named(&self.old), self.force);
-        let new: Option<PathBuf> = self.new.as_deref().map(vdevs::place);
-        asking.tell(&Request::ReplaceDrive { name, old, new, force })?;
-        wait(self.wait, asking, &self.pool)
+impl ReplaceArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let (name, old, force) = (self.pool.clone(), vdevs::resolve_drive(&self.old), self.force);
+        let new: Option<PathBuf> = self.new.as_deref().map(vdevs::resolve_path);
+        asking.execute(&Request::ReplaceDrive { name, old, new, force })?;
+        wait_for_scan(self.wait, asking, &self.pool)
     }
 }
 
-impl Attach {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let (name, beside, force) = (self.pool.clone(), vdevs::named(&self.drive), self.force);
-        let new = vdevs::place(&self.new);
-        asking.tell(&Request::AttachDrive { name, existing: beside, new, force })?;
-        wait(self.wait, asking, &self.pool)
+impl AttachArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let (name, beside, force) =
+            (self.pool.clone(), vdevs::resolve_drive(&self.drive), self.force);
+        let new = vdevs::resolve_path(&self.new);
+        asking.execute(&Request::AttachDrive { name, existing: beside, new, force })?;
+        wait_for_scan(self.wait, asking, &self.pool)
     }
 }
 
-impl Detach {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Request::DetachDrive {
+impl DetachArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        asking.execute(&Request::DetachDrive {
             name: self.pool.clone(),
-            drive: vdevs::named(&self.drive),
+            drive: vdevs::resolve_drive(&self.drive),
         })
     }
 }
 
-impl Scrub {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl ScrubArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         for name in &self.pools {
-            asking.tell(&Request::ScrubPool { name: name.clone(), stop: self.stop })?;
+            asking.execute(&Request::ScrubPool { name: name.clone(), stop: self.stop })?;
         }
         for name in &self.pools {
-            wait(self.wait, asking, name)?;
+            wait_for_scan(self.wait, asking, name)?;
         }
         Ok(Outcome::Complete)
     }
 }
 
 /// Waits, if that is wanted, until a pool is not walked over any more.
-fn wait(wanted: bool, asking: &Asking, pool: &str) -> Done {
+fn wait_for_scan(wanted: bool, asking: &DaemonArgs, pool: &str) -> CommandResult {
     let names = [pool.to_owned()];
     let is_over = || {
-        let found = reports(asking, &names)?;
+        let found = query_reports(asking, &names)?;
         let scan = found.first().and_then(|pool| pool.status.scan.as_ref());
         Ok::<_, Failure>(scan.is_none_or(|scan| scan.state != "scanning"))
     };
     if wanted {
         while !is_over()? {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(Outcome::Complete)

@@ -6,44 +6,44 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// What a run gave.
-pub(crate) struct Run {
+pub(crate) struct CommandOutput {
     pub(crate) status: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs `poolhouse` with the arguments, with nobody to be asked.
-pub(crate) fn run(args: &[&str]) -> Run {
+pub(crate) fn run(args: &[&str]) -> CommandOutput {
     run_in(Path::new("."), args)
 }
 
 /// Runs it in a folder.
-pub(crate) fn run_in(dir: &Path, args: &[&str]) -> Run {
+pub(crate) fn run_in(dir: &Path, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
     command.current_dir(dir);
     command.args(args).env("TZ", "UTC").stdin(Stdio::null());
     let Output { status, stdout, stderr } = command.output().expect("the command starts");
-    Run {
+    CommandOutput {
         status: status.code().unwrap_or(-1),
-        out: String::from_utf8(stdout).expect("it prints text"),
-        err: String::from_utf8(stderr).expect("it prints text"),
+        stdout: String::from_utf8(stdout).expect("it prints text"),
+        stderr: String::from_utf8(stderr).expect("it prints text"),
     }
 }
 
 /// Runs it and wants it to do all of its work.
-pub(crate) fn good(args: &[&str]) -> String {
+pub(crate) fn run_ok(args: &[&str]) -> String {
     let run = run(args);
-    assert_eq!(run.status, 0, "{args:?}: {}", run.err);
-    run.out
+    assert_eq!(run.status, 0, "{args:?}: {}", run.stderr);
+    run.stdout
 }
 
 /// The same, and its output is JSON.
-pub(crate) fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&good(args)).expect("it prints JSON")
+pub(crate) fn run_json(args: &[&str]) -> Value {
+    serde_json::from_str(&run_ok(args)).expect("it prints JSON")
 }
 
 /// A path as an argument.
-pub(crate) fn arg(path: &Path) -> &str {
+pub(crate) fn path_arg(path: &Path) -> &str {
     path.to_str().expect("paths of tests are text")
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn key_files(fixture: &fixtures::Fixture, scratch: &str) -> Vec<Strin
     for (index, key) in keys.iter().enumerate() {
         let path = dir.join(format!("key{index}"));
         std::fs::write(&path, key.file_content()).expect("a file");
-        args.extend(["--key".to_owned(), format!("{}={}", key.dataset, arg(&path))]);
+        args.extend(["--key".to_owned(), format!("{}={}", key.dataset, path_arg(&path))]);
     }
     args
 }

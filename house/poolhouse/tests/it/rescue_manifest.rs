@@ -6,26 +6,27 @@ use std::path::Path;
 use fixtures::Fixture;
 use serde_json::{Map, Value};
 
-use crate::list::list_of;
-use crate::poolhouse::{arg, key_files, run};
+use crate::command::{key_files, path_arg, run};
+use crate::list::decode_resume_token;
 
 /// What is an import's and not the images'.
-const PASSING: [&str; 5] = ["mounted", "readonly", "snapshots_changed", "keystatus", "altroot"];
+const IMPORT_PROPERTIES: [&str; 5] =
+    ["mounted", "readonly", "snapshots_changed", "keystatus", "altroot"];
 
 /// The manifest of a fixture from images given one by one, as arguments.
-fn manifest(fixture: &Fixture, images: &[&Path], scratch: &str) -> Value {
+fn read_manifest(fixture: &Fixture, images: &[&Path], scratch: &str) -> Value {
     let keys = key_files(fixture, scratch);
     let mut args = vec!["rescue", "manifest", fixture.pool()];
     for image in images {
-        args.extend(["-d", arg(image)]);
+        args.extend(["-d", path_arg(image)]);
     }
     args.extend(keys.iter().map(String::as_str));
     let run = run(&args);
-    assert_eq!(run.status, 0, "{}: {}", fixture.name, run.err);
-    serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{}: {error}", fixture.name))
+    assert_eq!(run.status, 0, "{}: {}", fixture.name, run.stderr);
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{}: {error}", fixture.name))
 }
 
-fn list(value: &Value) -> &[Value] {
+fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -33,23 +34,23 @@ fn list(value: &Value) -> &[Value] {
 fn differences(was: &Value, now: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let names = |manifest: &Value| {
-        list(&manifest["datasets"]).iter().map(|each| each["name"].clone()).collect::<Vec<_>>()
+        as_list(&manifest["datasets"]).iter().map(|each| each["name"].clone()).collect::<Vec<_>>()
     };
     if names(was) != names(now) {
         out.push(format!("datasets: {:?} became {:?}", names(was), names(now)));
     }
     let known: BTreeMap<_, _> =
-        list(&now["datasets"]).iter().map(|each| (each["name"].to_string(), each)).collect();
-    for was in list(&was["datasets"]) {
+        as_list(&now["datasets"]).iter().map(|each| (each["name"].to_string(), each)).collect();
+    for was in as_list(&was["datasets"]) {
         let name = was["name"].to_string();
         if let Some(now) = known.get(&name) {
-            dataset(&name, was, now, &mut out);
+            compare_dataset(&name, was, now, &mut out);
         }
     }
     out
 }
 
-fn dataset(name: &str, was: &Value, now: &Value, out: &mut Vec<String>) {
+fn compare_dataset(name: &str, was: &Value, now: &Value, out: &mut Vec<String>) {
     for part in ["type", "space", "holds", "volume", "refused"] {
         if was[part] != now[part] {
             out.push(format!("{name}: {part}: {} became {}", was[part], now[part]));
@@ -57,12 +58,12 @@ fn dataset(name: &str, was: &Value, now: &Value, out: &mut Vec<String>) {
     }
     let kept = |properties: &Value| {
         let mut kept = properties.as_object().cloned().unwrap_or_default();
-        kept.retain(|property, _| !PASSING.contains(&property.as_str()));
+        kept.retain(|property, _| !IMPORT_PROPERTIES.contains(&property.as_str()));
         kept
     };
-    compare(name, &kept(&was["properties"]), &kept(&now["properties"]), out);
+    compare_fields(name, &kept(&was["properties"]), &kept(&now["properties"]), out);
     let path = |entry: &Value| (entry["path"].clone(), entry["path_hex"].clone());
-    let (before, after) = (list(&was["entries"]), list(&now["entries"]));
+    let (before, after) = (as_list(&was["entries"]), as_list(&now["entries"]));
     if !before.iter().map(path).eq(after.iter().map(path)) {
         out.push(format!("{name}: other entries, or another order"));
         return;
@@ -76,13 +77,18 @@ fn dataset(name: &str, was: &Value, now: &Value, out: &mut Vec<String>) {
             now.remove("mtime_ns"); // a replay sets its own time
         }
         let path = was.get("path").or(was.get("path_hex")).map(Value::to_string);
-        compare(&format!("{name}: {}", path.unwrap_or_default()), was, &now, out);
+        compare_fields(&format!("{name}: {}", path.unwrap_or_default()), was, &now, out);
     }
 }
 
-fn compare(place: &str, was: &Map<String, Value>, now: &Map<String, Value>, out: &mut Vec<String>) {
+fn compare_fields(
+    place: &str,
+    was: &Map<String, Value>,
+    now: &Map<String, Value>,
+    out: &mut Vec<String>,
+) {
     let keys: BTreeSet<_> = was.keys().chain(now.keys()).collect();
-    let token = |value: Option<&Value>| value.and_then(Value::as_str).map(list_of);
+    let token = |value: Option<&Value>| value.and_then(Value::as_str).map(decode_resume_token);
     for key in keys {
         let words = key == "error" && was.contains_key(key) && now.contains_key(key);
         if key == "receive_resume_token" && token(was.get(key)) == token(now.get(key)) {
@@ -94,7 +100,7 @@ fn compare(place: &str, was: &Map<String, Value>, now: &Map<String, Value>, out:
     }
 }
 
-pub(crate) fn check(fixture: &Fixture, left_out: &[usize], scratch: &str) {
+pub(crate) fn check_manifest(fixture: &Fixture, left_out: &[usize], scratch: &str) {
     let images = fixture.images();
     let there: Vec<&Path> = images
         .iter()
@@ -102,13 +108,13 @@ pub(crate) fn check(fixture: &Fixture, left_out: &[usize], scratch: &str) {
         .filter(|(index, _)| !left_out.contains(index))
         .map(|(_, path)| path.as_path())
         .collect();
-    let found = differences(&fixture.manifest, &manifest(fixture, &there, scratch));
+    let found = differences(&fixture.manifest, &read_manifest(fixture, &there, scratch));
     let shown: Vec<_> = found.iter().take(20).collect();
     assert!(found.is_empty(), "{} without {left_out:?}: {shown:#?}", fixture.name);
 }
 
 /// All sets of at most `most` of so many images, but the empty one.
-fn sets(images: usize, most: usize) -> Vec<Vec<usize>> {
+fn subsets(images: usize, most: usize) -> Vec<Vec<usize>> {
     let all = (1_u32..1 << images).filter(|set| set.count_ones() as usize <= most);
     all.map(|set| (0..images).filter(|image| set >> image & 1 == 1).collect()).collect()
 }
@@ -142,8 +148,8 @@ fn devices_may_be_missing_as_far_as_the_redundancy_goes() {
     let mut count = 0;
     for (name, most) in redundancies.into_iter().filter(|(name, _)| fixtures::has(name)) {
         let fixture = fixtures::load(name);
-        for set in sets(fixture.images().len(), most) {
-            check(&fixture, &set, "manifest-missing");
+        for set in subsets(fixture.images().len(), most) {
+            check_manifest(&fixture, &set, "manifest-missing");
             count += 1;
         }
     }
@@ -156,24 +162,24 @@ fn one_device_more_than_the_redundancy_is_told_and_not_made_up_for() {
     let images = fixture.images();
     let mut args = vec!["rescue", "manifest", fixture.pool()];
     for image in &images[2..] {
-        args.extend(["-d", arg(image)]);
+        args.extend(["-d", path_arg(image)]);
     }
     let run = run(&args);
-    assert!(matches!(run.status, 1 | 5 | 6), "{}: {}", run.status, run.err);
-    assert!(run.err.contains("missing"), "{}", run.err);
+    assert!(matches!(run.status, 1 | 5 | 6), "{}: {}", run.status, run.stderr);
+    assert!(run.stderr.contains("missing"), "{}", run.stderr);
 }
 
 #[test]
 fn a_target_is_what_it_names_and_what_lies_below() {
     let fixture = fixtures::load("snapshots");
     let names = |target: &str, more: &[&str]| -> Vec<String> {
-        let mut args = vec!["rescue", "manifest", target, "-d", arg(&fixture.dir)];
+        let mut args = vec!["rescue", "manifest", target, "-d", path_arg(&fixture.dir)];
         args.extend(more);
         let run = run(&args);
-        assert_eq!(run.status, 0, "{}", run.err);
-        let all: Value = serde_json::from_str(&run.out).expect("JSON");
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let all: Value = serde_json::from_str(&run.stdout).expect("JSON");
         let name = |each: &Value| each["name"].as_str().unwrap_or_default().to_owned();
-        list(&all["datasets"]).iter().map(name).collect()
+        as_list(&all["datasets"]).iter().map(name).collect()
     };
     assert_eq!(names("tank/a/b@one", &[]), ["tank/a/b@one"]);
     let below = names("tank/a", &[]);

@@ -4,15 +4,15 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::nas::Nas;
-use crate::poolhouse::arg;
+use crate::command::path_arg;
+use crate::test_nas::TestNas;
 
 /// A loop device, detached in the end.
-struct Loop(String);
+struct LoopDevice(String);
 
-impl Loop {
+impl LoopDevice {
     /// Attaches an image, write-protected; none where that is not possible.
-    fn protected(image: &Path) -> Option<Self> {
+    fn attach_read_only(image: &Path) -> Option<Self> {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show", "--read-only"]).arg(image).stdin(Stdio::null());
         let attached = command.output().ok().filter(|output| output.status.success())?;
@@ -20,7 +20,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for LoopDevice {
     fn drop(&mut self) {
         let detach = Command::new("losetup").args(["--detach", &self.0]).status();
         assert!(detach.is_ok_and(|status| status.success()) || std::thread::panicking());
@@ -29,23 +29,23 @@ impl Drop for Loop {
 
 #[test]
 fn a_write_protected_drive_is_imported_to_be_read_only() {
-    let nas = Nas::new("protected", 1);
-    let image = &nas.drives(1)[0];
-    nas.create("-O canmount=off tank", 1);
-    nas.good("zfs create -V 8M tank/volume");
-    nas.good("zpool export tank");
+    let nas = TestNas::new("protected", 1);
+    let image = &nas.drive_paths(1)[0];
+    nas.create_pool("-O canmount=off tank", 1);
+    nas.run_ok("zfs create -V 8M tank/volume");
+    nas.run_ok("zpool export tank");
     let before = std::fs::read(image).unwrap();
-    let Some(device) = Loop::protected(image) else {
+    let Some(device) = LoopDevice::attach_read_only(image) else {
         eprintln!("no write-protected drive is tried: losetup takes root and loop devices");
         return;
     };
-    let err = nas.refused(&format!("zpool import -d {} tank", device.0), 1);
+    let err = nas.run_failing(&format!("zpool import -d {} tank", device.0), 1);
     assert!(err.contains(&format!("'{}' is write-protected", device.0)), "{err}");
     assert!(err.contains("readonly=on"), "{err}");
-    assert_eq!(nas.good("zpool list -H -o name"), "");
-    nas.refused(&format!("zpool create -f other {}", device.0), 1);
-    nas.good(&format!("zpool import -o readonly=on -d {} tank", device.0));
-    assert!(nas.good("zfs list -H -o name").contains("tank/volume"));
-    nas.good("zpool export tank");
-    assert!(before == std::fs::read(arg(image)).unwrap(), "something was written");
+    assert_eq!(nas.run_ok("zpool list -H -o name"), "");
+    nas.run_failing(&format!("zpool create -f other {}", device.0), 1);
+    nas.run_ok(&format!("zpool import -o readonly=on -d {} tank", device.0));
+    assert!(nas.run_ok("zfs list -H -o name").contains("tank/volume"));
+    nas.run_ok("zpool export tank");
+    assert!(before == std::fs::read(path_arg(image)).unwrap(), "something was written");
 }

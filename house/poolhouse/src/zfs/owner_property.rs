@@ -3,7 +3,7 @@
 use crate::outcome::Failure;
 
 /// A property with its owner's number in place of a name; others as they are.
-pub(super) fn numbered(property: &str) -> Result<String, Failure> {
+pub(super) fn with_owner_id(property: &str) -> Result<String, Failure> {
     let Some((kind, owner)) = property.split_once('@') else { return Ok(property.to_owned()) };
     let known = ["used", "quota"].iter().any(|end| kind.ends_with(end));
     if !known || owner.parse::<u64>().is_ok() {
@@ -28,11 +28,11 @@ pub(super) fn numbered(property: &str) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::numbered;
+    use super::with_owner_id;
 
     #[test]
     fn owners_are_found_by_name() {
-        let number = |text| numbered(text).map_err(|_| ());
+        let number = |text| with_owner_id(text).map_err(|_| ());
         assert_eq!(number("userused@root").unwrap(), "userused@0");
         assert_eq!(number("groupobjquota@root").unwrap(), "groupobjquota@0");
         assert_eq!(number("userquota@1000").unwrap(), "userquota@1000");

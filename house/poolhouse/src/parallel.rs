@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError, mpsc};
 
 /// How many threads suit this machine; `wanted` if that is not 0.
-pub(crate) fn threads(wanted: usize) -> usize {
+pub(crate) fn thread_count(wanted: usize) -> usize {
     let own = || std::thread::available_parallelism().map_or(2, NonZero::get).clamp(2, 16);
     if wanted == 0 { own() } else { wanted.min(64) }
 }
@@ -14,7 +14,7 @@ pub(crate) fn threads(wanted: usize) -> usize {
 /// Does `work` for each of `jobs` on so many threads, and gives the results to `sink` in the order
 /// of the jobs, until it breaks. At most `window` jobs are under way or wait for their turn, so
 /// that memory stays flat.
-pub(crate) fn ordered<J: Send, R: Send>(
+pub(crate) fn run_ordered<J: Send, R: Send>(
     threads: usize,
     window: usize,
     mut jobs: impl Iterator<Item = J>,
@@ -68,7 +68,7 @@ pub(crate) fn ordered<J: Send, R: Send>(
 mod tests {
     use std::ops::ControlFlow;
 
-    use super::ordered;
+    use super::run_ordered;
 
     #[test]
     fn results_come_in_the_order_of_the_jobs() {
@@ -79,7 +79,7 @@ mod tests {
             }
             job * 2
         };
-        let end = ordered(3, 8, 0..100, slow_start, |result| {
+        let end = run_ordered(3, 8, 0..100, slow_start, |result| {
             seen.push(result);
             ControlFlow::Continue(())
         });
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_sink_that_has_enough_ends_it() {
         let mut seen = 0;
-        let end = ordered(
+        let end = run_ordered(
             2,
             4,
             0..,

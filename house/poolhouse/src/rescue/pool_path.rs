@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use engine::files::{File, FileSystemReader};
 use engine::{Error, RescuePool};
 
-use crate::common::{Common, pool_of};
 use crate::outcome::Failure;
+use crate::pool_args::{PoolArgs, pool_name};
 use crate::print;
 
 /// A file in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PoolPath {
     /// The file system or snapshot, by its full name.
     pub(crate) dataset: String,
     /// The path in it, its parts split by `/`; empty for the root.
     pub(crate) path: String,
 }
 
-impl Place {
+impl PoolPath {
     /// From what the user typed. Names of datasets may have colons, but none before a `/`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let (dataset, path) = match text.split_once(":/") {
@@ -35,13 +35,13 @@ impl Place {
     }
 
     /// The last part of the path; of a root the last part of the dataset's name.
-    pub(crate) fn last(&self) -> &str {
+    pub(crate) fn file_name(&self) -> &str {
         let of = if self.path.is_empty() { &self.dataset } else { &self.path };
         of.rsplit('/').next().unwrap_or(of)
     }
 
     /// How the place is shown with `below` behind it.
-    pub(crate) fn shown(&self, below: &[u8]) -> Vec<u8> {
+    pub(crate) fn display_with(&self, below: &[u8]) -> Vec<u8> {
         let mut out = format!("{}:/{}", self.dataset, self.path).into_bytes();
         if !below.is_empty() {
             if !self.path.is_empty() {
@@ -54,46 +54,49 @@ impl Place {
 }
 
 /// The pools and file systems that a command line names, each opened once.
-pub(crate) struct Opened<'a> {
-    common: &'a Common,
+pub(crate) struct OpenPools<'a> {
+    pool_args: &'a PoolArgs,
     pools: HashMap<String, RescuePool>,
-    files: HashMap<String, FileSystemReader>,
+    filesystems: HashMap<String, FileSystemReader>,
 }
 
-impl<'a> Opened<'a> {
-    pub(crate) fn new(common: &'a Common) -> Self {
-        Self { common, pools: HashMap::new(), files: HashMap::new() }
+impl<'a> OpenPools<'a> {
+    pub(crate) fn new(pool_args: &'a PoolArgs) -> Self {
+        Self { pool_args, pools: HashMap::new(), filesystems: HashMap::new() }
     }
 
     /// The pool that a dataset is of.
     pub(crate) fn pool(&mut self, dataset: &str) -> Result<RescuePool, Failure> {
-        let name = pool_of(dataset);
+        let name = pool_name(dataset);
         if let Some(pool) = self.pools.get(name) {
             return Ok(pool.clone());
         }
-        let pool = self.common.open_unlocked(dataset)?;
+        let pool = self.pool_args.open_unlocked(dataset)?;
         self.pools.insert(name.to_owned(), pool.clone());
         Ok(pool)
     }
 
     /// A file system or snapshot by its full name.
-    pub(crate) fn files(&mut self, dataset: &str) -> Result<FileSystemReader, Failure> {
-        if let Some(files) = self.files.get(dataset) {
+    pub(crate) fn filesystem(&mut self, dataset: &str) -> Result<FileSystemReader, Failure> {
+        if let Some(files) = self.filesystems.get(dataset) {
             return Ok(files.clone());
         }
         let (files, log) = self.pool(dataset)?.open_filesystem(dataset)?;
         if let Some(trouble) = log.error {
             print::warning(&format!("{dataset}: {trouble}"));
         }
-        self.files.insert(dataset.to_owned(), files.clone());
+        self.filesystems.insert(dataset.to_owned(), files.clone());
         Ok(files)
     }
 
     /// The file at a place.
-    pub(crate) fn find(&mut self, place: &Place) -> Result<(FileSystemReader, File), Failure> {
-        let files = self.files(&place.dataset)?;
+    pub(crate) fn find_file(
+        &mut self,
+        place: &PoolPath,
+    ) -> Result<(FileSystemReader, File), Failure> {
+        let files = self.filesystem(&place.dataset)?;
         let found = files.find(place.path.as_bytes()).map_err(|why| Error::Unreadable {
-            subject: String::from_utf8_lossy(&place.shown(b"")).into_owned(),
+            subject: String::from_utf8_lossy(&place.display_with(b"")).into_owned(),
             why: why.to_string(),
         })?;
         let missing = || Error::NoSuchFile {
@@ -105,7 +108,7 @@ impl<'a> Opened<'a> {
 }
 
 /// Bytes of a name or path as they may be shown on a terminal: what would steer it is replaced.
-pub(crate) fn safe(bytes: &[u8]) -> String {
+pub(crate) fn escape_bytes(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     if !text.chars().any(char::is_control) {
         return text.into_owned();
@@ -114,16 +117,16 @@ pub(crate) fn safe(bytes: &[u8]) -> String {
 }
 
 /// The same, but untouched if nobody looks at it on a terminal.
-pub(crate) fn for_output(bytes: &[u8], terminal: bool) -> Vec<u8> {
-    if terminal { safe(bytes).into_bytes() } else { bytes.to_vec() }
+pub(crate) fn terminal_bytes(bytes: &[u8], terminal: bool) -> Vec<u8> {
+    if terminal { escape_bytes(bytes).into_bytes() } else { bytes.to_vec() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::PoolPath;
 
     fn parse(text: &str) -> (String, String) {
-        let place = Place::parse(text).unwrap();
+        let place = PoolPath::parse(text).unwrap();
         (place.dataset, place.path)
     }
 
@@ -134,15 +137,15 @@ mod tests {
         assert_eq!(parse("tank:"), pair("tank", ""));
         assert_eq!(parse("tank/a@s:/"), pair("tank/a@s", ""));
         assert_eq!(parse("tank/a@auto:12:/x//y:/z/"), pair("tank/a@auto:12", "x/y:/z"));
-        assert!(Place::parse("/tank").is_err() && Place::parse(":/x").is_err());
+        assert!(PoolPath::parse("/tank").is_err() && PoolPath::parse(":/x").is_err());
     }
 
     #[test]
     fn places_are_shown_as_they_are_typed() {
-        let place = Place::parse("tank/a:/x").unwrap();
-        assert_eq!(place.shown(b"y"), b"tank/a:/x/y");
-        assert_eq!(Place::parse("tank").unwrap().shown(b"y"), b"tank:/y");
-        assert_eq!(place.last(), "x");
-        assert_eq!(Place::parse("tank/a@s").unwrap().last(), "a@s");
+        let place = PoolPath::parse("tank/a:/x").unwrap();
+        assert_eq!(place.display_with(b"y"), b"tank/a:/x/y");
+        assert_eq!(PoolPath::parse("tank").unwrap().display_with(b"y"), b"tank:/y");
+        assert_eq!(place.file_name(), "x");
+        assert_eq!(PoolPath::parse("tank/a@s").unwrap().file_name(), "a@s");
     }
 }

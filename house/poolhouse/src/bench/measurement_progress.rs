@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::course::Onlooker;
 
-use crate::stop;
+use crate::interrupt;
 
 /// Watches a measurement on a terminal; where there is none, it only hears of Ctrl-C.
-pub(crate) struct Watch {
+pub(crate) struct MeasurementProgress {
     bar: ProgressBar,
-    step: Mutex<Step>,
+    step: Mutex<StepProgress>,
 }
 
 /// The step under way, by the plan.
 #[derive(Clone, Copy)]
-struct Step {
-    since: Instant,
-    takes: Duration,
-    done: Duration,
-    all: Duration,
+struct StepProgress {
+    started: Instant,
+    duration: Duration,
+    elapsed_before: Duration,
+    total: Duration,
 }
 
 /// How often the bar moves on within a step.
-const TICK: Duration = Duration::from_millis(250);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
-impl Watch {
+impl MeasurementProgress {
     /// From now on Ctrl-C brings the measurement to a clean end.
     pub(crate) fn new(quiet: bool) -> Self {
-        stop::listen();
+        interrupt::install_handler();
         let seen = !quiet && std::io::stderr().is_terminal();
         let target = if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(1000), target);
@@ -40,19 +40,25 @@ impl Watch {
             bar.set_style(style.progress_chars("━━╌"));
         }
         let now = Instant::now();
-        let step = Step { since: now, takes: TICK, done: TICK, all: TICK };
+        let step = StepProgress {
+            started: now,
+            duration: REFRESH_INTERVAL,
+            elapsed_before: REFRESH_INTERVAL,
+            total: REFRESH_INTERVAL,
+        };
         Self { bar, step: Mutex::new(step) }
     }
 
     /// Does `work` while the bar moves on with the time.
-    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let (ended, wait) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
             if !self.bar.is_hidden() {
                 scope.spawn(move || {
-                    while wait.recv_timeout(TICK) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+                    while wait.recv_timeout(REFRESH_INTERVAL)
+                        == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
                     {
-                        self.show();
+                        self.refresh();
                     }
                 });
             }
@@ -63,18 +69,18 @@ impl Watch {
         })
     }
 
-    fn show(&self) {
+    fn refresh(&self) {
         let step = *self.step.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let within = step.since.elapsed().min(step.takes);
-        let (done, all) = (step.done + within, step.all.max(TICK));
+        let within = step.started.elapsed().min(step.duration);
+        let (done, all) = (step.elapsed_before + within, step.total.max(REFRESH_INTERVAL));
         let thousandths = done.as_millis() * 1000 / all.as_millis().max(1);
         self.bar.set_position(u64::try_from(thousandths).unwrap_or(1000).min(1000));
-        self.bar.set_prefix(left(all.saturating_sub(done)));
+        self.bar.set_prefix(format_remaining(all.saturating_sub(done)));
     }
 }
 
 /// `1:05 min`, `12 s`.
-fn left(time: Duration) -> String {
+fn format_remaining(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3600 => format!("{}:{:02} min", seconds / 60, seconds % 60),
@@ -82,17 +88,21 @@ fn left(time: Duration) -> String {
     }
 }
 
-impl Onlooker for Watch {
+impl Onlooker for MeasurementProgress {
     fn wants_stop(&self) -> bool {
-        stop::wanted()
+        interrupt::is_interrupted()
     }
 
     fn begins(&self, step: &str, takes: Duration, done: Duration, all: Duration) {
-        *self.step.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-            Step { since: Instant::now(), takes, done, all };
+        *self.step.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = StepProgress {
+            started: Instant::now(),
+            duration: takes,
+            elapsed_before: done,
+            total: all,
+        };
         if !self.bar.is_hidden() {
             self.bar.set_message(step.to_owned());
-            self.show();
+            self.refresh();
         }
     }
 }
@@ -101,11 +111,11 @@ impl Onlooker for Watch {
 mod tests {
     use std::time::Duration;
 
-    use super::left;
+    use super::format_remaining;
 
     #[test]
     fn time_left_is_short() {
-        let text = |seconds| left(Duration::from_secs(seconds));
+        let text = |seconds| format_remaining(Duration::from_secs(seconds));
         assert_eq!(
             (text(7), text(65), text(3725)),
             ("7 s".into(), "1:05 min".into(), "1:02 h".into())

@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ::daemon::PoolReport;
 use engine::pool::VdevStatus;
 
-use super::reports;
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
+use super::query_reports;
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::time;
 
 /// Which pools, and how often.
 #[derive(clap::Args, Debug)]
-pub(super) struct Watch {
+pub(super) struct RepeatArgs {
     /// With the time before it: u as seconds since 1970, d as a date
     #[arg(short = 'T', value_name = "u|d", value_parser = ["u", "d"])]
     time: Option<String>,
@@ -31,19 +31,19 @@ pub(super) struct Watch {
 }
 
 /// Which pools; how long it is waited from one time to the next, and how many times there are.
-type Plan<'a> = (&'a [String], Option<Duration>, Option<u64>);
+type RepeatPlan<'a> = (&'a [String], Option<Duration>, Option<u64>);
 
-impl Watch {
+impl RepeatArgs {
     /// Has the pools shown, which `show` does; it is told whether that is for the first time.
-    pub(super) fn run(
+    pub(super) fn run_repeatedly(
         &self,
-        asking: &Asking,
-        mut show: impl FnMut(Vec<PoolReport>, &[String], bool) -> Done,
-    ) -> Done {
-        let (pools, wait, count) = plan(&self.words)?;
+        asking: &DaemonArgs,
+        mut show: impl FnMut(Vec<PoolReport>, &[String], bool) -> CommandResult,
+    ) -> CommandResult {
+        let (pools, wait, count) = parse_words(&self.words)?;
         for turn in 0.. {
-            let found = reports(asking, pools)?;
-            self.tell_time()?;
+            let found = query_reports(asking, pools)?;
+            self.print_time()?;
             show(found, pools, turn == 0)?;
             io::stdout().flush()?;
             let Some(wait) = wait.filter(|_| count.is_none_or(|count| turn + 1 < count)) else {
@@ -54,17 +54,17 @@ impl Watch {
         Ok(Outcome::Complete)
     }
 
-    fn tell_time(&self) -> io::Result<()> {
+    fn print_time(&self) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         match self.time.as_deref() {
             Some("u") => writeln!(io::stdout(), "{now}"),
-            Some(_) => writeln!(io::stdout(), "{}", time::date(now)),
+            Some(_) => writeln!(io::stdout(), "{}", time::format_date(now)),
             None => Ok(()),
         }
     }
 
     /// What a vdev is called.
-    pub(super) fn name(&self, vdev: &VdevStatus) -> String {
+    pub(super) fn vdev_name(&self, vdev: &VdevStatus) -> String {
         if self.guids {
             return vdev.guid.to_string();
         }
@@ -75,7 +75,7 @@ impl Watch {
 }
 
 /// Pools' names begin with a letter: what is a number in the end is no name.
-fn plan(words: &[String]) -> Result<Plan<'_>, Failure> {
+fn parse_words(words: &[String]) -> Result<RepeatPlan<'_>, Failure> {
     let number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
     let names = words.iter().rposition(|word| !number(word)).map_or(0, |last| last + 1);
     let (pools, numbers) = words.split_at(names);
@@ -98,14 +98,16 @@ fn plan(words: &[String]) -> Result<Plan<'_>, Failure> {
 mod tests {
     use std::time::Duration;
 
-    use super::plan;
+    use super::parse_words;
 
     #[test]
     fn numbers_behind_the_pools_are_how_often() {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let of = |text: &str| {
             let words = words(text);
-            plan(&words).map(|(pools, wait, count)| (pools.join(" "), wait, count)).map_err(|_| ())
+            parse_words(&words)
+                .map(|(pools, wait, count)| (pools.join(" "), wait, count))
+                .map_err(|_| ())
         };
         let seconds = |seconds| Some(Duration::from_secs_f64(seconds));
         assert_eq!(of(""), Ok((String::new(), None, None)));

@@ -5,10 +5,10 @@ use std::io::Write;
 use ::daemon::Request;
 use engine::pool::NewDataset;
 
-use super::select::of_dataset;
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure, Outcome};
-use crate::values::setting;
+use super::select::canonical_properties;
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::property_values::parse_assignment;
 
 /// Make a file system or a volume
 #[derive(clap::Args, Debug)]
@@ -19,16 +19,16 @@ use crate::values::setting;
   poolhouse zfs create -p -o compression=zstd -o recordsize=1M tank/media/films")]
 #[command(disable_version_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
-pub(super) struct Create {
+pub(super) struct CreateArgs {
     /// Make those above that are not there, too; one that is there is no error
     #[arg(short = 'p')]
     parents: bool,
     /// Do not mount it
     #[arg(short = 'u', conflicts_with = "volume")]
-    unmounted: bool,
+    no_mount: bool,
     /// Make nothing: is all that is said right?
     #[arg(short = 'n')]
-    dry: bool,
+    dry_run: bool,
     /// Show what is made, or would be with -n
     #[arg(short = 'v')]
     verbose: bool,
@@ -36,13 +36,13 @@ pub(super) struct Create {
     #[arg(short = 'P')]
     parsable: bool,
     /// A property
-    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
     /// A volume of this size
-    #[arg(short = 'V', value_name = "SIZE", value_parser = bytes)]
+    #[arg(short = 'V', value_name = "SIZE", value_parser = parse_size)]
     volume: Option<u64>,
     /// Of a volume: the size of its blocks (16K)
-    #[arg(short = 'b', value_name = "SIZE", value_parser = bytes, requires = "volume")]
+    #[arg(short = 'b', value_name = "SIZE", value_parser = parse_size, requires = "volume")]
     block_size: Option<u64>,
     /// Of a volume: reserve no space for it
     #[arg(short = 's', requires = "volume")]
@@ -53,13 +53,13 @@ pub(super) struct Create {
 }
 
 /// A size as people write it.
-fn bytes(text: &str) -> Result<u64, String> {
+fn parse_size(text: &str) -> Result<u64, String> {
     units::parse_binary(text).ok_or_else(|| "a size is wanted, as 512, 16K or 1.5T".to_owned())
 }
 
 /// A volume that is to be.
 #[derive(Clone, Copy, Debug)]
-struct Volume {
+struct VolumeSpec {
     size: u64,
     block_size: u32,
 }
@@ -68,27 +68,27 @@ struct Volume {
 const CREATED: &str = "filesystem successfully created, but not mounted";
 
 /// What the blocks of a volume have, if nobody says otherwise.
-const BLOCK: u64 = 16 << 10;
+const DEFAULT_VOLBLOCKSIZE: u64 = 16 << 10;
 
-impl Create {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let mut properties = of_dataset(&self.properties)?;
-        let volume = self.take_volume(&mut properties)?;
+impl CreateArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let mut properties = canonical_properties(&self.properties)?;
+        let volume = self.extract_volume(&mut properties)?;
         let new = NewDataset { name: self.name.clone(), properties };
         engine::pool::check_new_dataset(
             &new,
             volume.map(|volume| (volume.size, volume.block_size)),
         )?;
         if self.verbose || self.parsable {
-            self.show(&new, volume, &mut std::io::stdout().lock())?;
+            self.print_plan(&new, volume, &mut std::io::stdout().lock())?;
         }
-        if self.dry {
+        if self.dry_run {
             return Ok(Outcome::Complete);
         }
-        let secret = crate::keys::of_new(&self.name, &new.properties)?;
+        let secret = crate::keys::read_new_key(&self.name, &new.properties)?;
         let NewDataset { name, properties } = new;
-        let (parents, unmounted) = (self.parents, self.unmounted);
-        let Some(Volume { size, block_size }) = volume else {
+        let (parents, unmounted) = (self.parents, self.no_mount);
+        let Some(VolumeSpec { size, block_size }) = volume else {
             let ask = Request::CreateFilesystem {
                 name,
                 properties,
@@ -99,7 +99,7 @@ impl Create {
             return asking.tell_mounting(&ask, CREATED);
         };
         let sparse = self.sparse;
-        asking.tell(&Request::CreateVolume {
+        asking.execute(&Request::CreateVolume {
             name,
             size,
             block_size,
@@ -111,29 +111,29 @@ impl Create {
     }
 
     /// The volume that is asked for; what the properties say of it is taken from them.
-    fn take_volume(
+    fn extract_volume(
         &self,
         properties: &mut Vec<(String, String)>,
-    ) -> Result<Option<Volume>, Failure> {
+    ) -> Result<Option<VolumeSpec>, Failure> {
         let Some(size) = self.volume else { return Ok(None) };
-        let mut block_size = self.block_size.unwrap_or(BLOCK);
+        let mut block_size = self.block_size.unwrap_or(DEFAULT_VOLBLOCKSIZE);
         if let Some(at) = properties.iter().position(|(name, _)| name == "volblocksize") {
-            block_size = bytes(&properties.swap_remove(at).1).map_err(Failure::usage)?;
+            block_size = parse_size(&properties.swap_remove(at).1).map_err(Failure::usage)?;
         }
         // volumes have whole blocks: the size is rounded up to them
         let size = size.checked_next_multiple_of(block_size.max(1)).unwrap_or(size);
-        Ok(Some(Volume { size, block_size: u32::try_from(block_size).unwrap_or(u32::MAX) }))
+        Ok(Some(VolumeSpec { size, block_size: u32::try_from(block_size).unwrap_or(u32::MAX) }))
     }
 
-    fn show(
+    fn print_plan(
         &self,
         new: &NewDataset,
-        volume: Option<Volume>,
+        volume: Option<VolumeSpec>,
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
         let mut facts = new.properties.clone();
         let mut fact = |name: &str, value: u64| facts.push((name.to_owned(), value.to_string()));
-        if let Some(Volume { size, block_size }) = volume {
+        if let Some(VolumeSpec { size, block_size }) = volume {
             fact("volsize", size);
             if self.block_size.is_some() {
                 fact("volblocksize", block_size.into());
@@ -148,7 +148,7 @@ impl Create {
                 .iter()
                 .try_for_each(|(name, value)| writeln!(out, "property\t{name}\t{value}"));
         }
-        let word = if self.dry { "would create" } else { "create" };
+        let word = if self.dry_run { "would create" } else { "create" };
         writeln!(out, "{word} {}", self.name)?;
         facts.iter().try_for_each(|(name, value)| writeln!(out, "\t{name}={value}"))
     }
@@ -161,24 +161,24 @@ impl Create {
 Examples:
   poolhouse zfs snapshot tank/photos@monday
   poolhouse zfs snapshot -r tank@monday         of all below, too")]
-pub(super) struct Snapshot {
+pub(super) struct SnapshotArgs {
     /// Of all datasets below, too
     #[arg(short = 'r')]
     recursive: bool,
     /// A property
-    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
     /// FS@NAME
     #[arg(value_name = "SNAPSHOT", required = true)]
     names: Vec<String>,
 }
 
-impl Snapshot {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Request::Snapshot {
+impl SnapshotArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        asking.execute(&Request::Snapshot {
             names: self.names.clone(),
             recursive: self.recursive,
-            properties: of_dataset(&self.properties)?,
+            properties: canonical_properties(&self.properties)?,
         })
     }
 }
@@ -190,27 +190,27 @@ impl Snapshot {
 Examples:
   poolhouse zfs bookmark tank/photos@monday tank/photos#monday
   poolhouse zfs bookmark tank/photos@monday '#monday'")]
-pub(super) struct Bookmark {
+pub(super) struct BookmarkArgs {
     /// FS@NAME
     snapshot: String,
     /// FS#NAME, or #NAME
     #[arg(value_name = "BOOKMARK")]
-    mark: String,
+    bookmark: String,
 }
 
-impl Bookmark {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl BookmarkArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let Some((head, _)) = self.snapshot.split_once('@') else {
             return Err(Failure::usage(format!("'{}' is no snapshot: FS@NAME", self.snapshot)));
         };
-        let mark = match self.mark.split_once('#') {
-            Some(("", _)) => format!("{head}{}", self.mark),
-            Some(_) => self.mark.clone(),
+        let mark = match self.bookmark.split_once('#') {
+            Some(("", _)) => format!("{head}{}", self.bookmark),
+            Some(_) => self.bookmark.clone(),
             None => {
-                return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.mark)));
+                return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.bookmark)));
             }
         };
-        asking.tell(&Request::Bookmark { snapshot: self.snapshot.clone(), bookmark: mark })
+        asking.execute(&Request::Bookmark { snapshot: self.snapshot.clone(), bookmark: mark })
     }
 }
 
@@ -218,12 +218,12 @@ impl Bookmark {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse zfs clone tank/photos@monday tank/trial")]
-pub(super) struct Clone {
+pub(super) struct CloneArgs {
     /// Make those above that are not there, too
     #[arg(short = 'p')]
     parents: bool,
     /// A property
-    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = setting)]
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
     /// FS@NAME
     snapshot: String,
@@ -232,12 +232,12 @@ pub(super) struct Clone {
     name: String,
 }
 
-impl Clone {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl CloneArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let ask = Request::Clone {
             snapshot: self.snapshot.clone(),
             name: self.name.clone(),
-            properties: of_dataset(&self.properties)?,
+            properties: canonical_properties(&self.properties)?,
             parents: self.parents,
         };
         asking.tell_mounting(&ask, CREATED)

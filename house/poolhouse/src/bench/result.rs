@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use lab::{Heading, Record};
 
-use crate::outcome::{Done, Failure, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 
 /// Where a result goes.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "The result")]
-pub(crate) struct Keep {
+pub(crate) struct ResultArgs {
     /// Keep the result in a file, for compare and report; what is there is overwritten
     #[arg(short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -26,28 +26,28 @@ pub(crate) struct Keep {
     pub(crate) quiet: bool,
 }
 
-impl Keep {
+impl ResultArgs {
     /// What heads the result of measuring `subject`.
     pub(crate) fn heading(&self, subject: &str) -> Heading {
         let stem = self.output.as_deref().and_then(Path::file_stem);
         let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
         let label = self.label.clone().or(stem).unwrap_or_else(|| subject.to_owned());
-        Heading { label, started: crate::time::now() }
+        Heading { label, started: crate::time::now_rfc3339() }
     }
 
     /// Says before long work that its result will not be kept.
-    pub(crate) fn warn(&self) {
+    pub(crate) fn warn_if_unsaved(&self) {
         if self.output.is_none() && !self.json && !self.quiet {
             print::warning(&"the result is shown, but not kept: -o FILE keeps it");
         }
     }
 
     /// Keeps and prints a result.
-    pub(crate) fn finish(&self, record: &Record) -> Done {
+    pub(crate) fn save_and_print(&self, record: &Record) -> CommandResult {
         if let Some(path) = &self.output {
             let mut text = serde_json::to_string_pretty(record)?;
             text.push('\n');
-            std::fs::write(path, text).map_err(|error| Failure::file(path, &error))?;
+            std::fs::write(path, text).map_err(|error| Failure::destination(path, &error))?;
         }
         if self.json {
             print::json(record)?;
@@ -60,7 +60,7 @@ impl Keep {
 }
 
 /// Prints what would be done.
-pub(crate) fn intent(sentences: &[String]) -> Done {
+pub(crate) fn print_dry_run(sentences: &[String]) -> CommandResult {
     let mut out = std::io::stdout().lock();
     for sentence in sentences {
         writeln!(out, "{sentence}")?;
@@ -70,7 +70,7 @@ pub(crate) fn intent(sentences: &[String]) -> Done {
 }
 
 /// Reads results.
-pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Record>, Failure> {
+pub(crate) fn read_records(paths: &[PathBuf]) -> Result<Vec<Record>, Failure> {
     let one = |path: &PathBuf| {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::unreadable(path, &engine::error::io_error_text(&error)))?;
@@ -80,6 +80,6 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Record>, Failure> {
 }
 
 /// Writes a text to a file.
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::file(path, &error))
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| Failure::destination(path, &error))
 }

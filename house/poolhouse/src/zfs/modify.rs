@@ -2,11 +2,11 @@
 
 use ::daemon::Request;
 
-use super::owner::numbered;
-use super::select::{canonical, known};
-use crate::daemon::Asking;
-use crate::outcome::{Done, Failure};
-use crate::values::{once, setting};
+use super::owner_property::with_owner_id;
+use super::select::{canonical_name, check_property};
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure};
+use crate::property_values::{check_unique, parse_assignment};
 
 /// Set properties
 #[derive(clap::Args, Debug)]
@@ -14,35 +14,35 @@ use crate::values::{once, setting};
   poolhouse zfs set compression=zstd recordsize=1M tank/media
   poolhouse zfs set userquota@anna=200G tank/home
   poolhouse zfs set org.example:owner=grandma tank/photos tank/letters")]
-pub(super) struct Set {
+pub(super) struct SetArgs {
     /// Mount nothing, and leave what is mounted where it is
     #[arg(short = 'u')]
-    stays: bool,
+    keep_mounts: bool,
     /// NAME=VALUE..., then the datasets
     #[arg(value_name = "NAME=VALUE... DATASET", required = true, num_args = 2..)]
     words: Vec<String>,
 }
 
 /// Names and values.
-type Properties = Vec<(String, String)>;
+type PropertyList = Vec<(String, String)>;
 
-impl Set {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let (properties, names) = self.parts()?;
-        once(&properties)?;
-        asking.tell(&Request::Set { names, properties, keep_mounts: self.stays })
+impl SetArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let (properties, names) = self.split_words()?;
+        check_unique(&properties)?;
+        asking.execute(&Request::Set { names, properties, keep_mounts: self.keep_mounts })
     }
 
     /// Properties have a =, and no dataset's name has one.
-    fn parts(&self) -> Result<(Properties, Vec<String>), Failure> {
+    fn split_words(&self) -> Result<(PropertyList, Vec<String>), Failure> {
         let first = self.words.iter().position(|word| !word.contains('='));
         let (settings, names) = self.words.split_at(first.unwrap_or(self.words.len()));
         if settings.is_empty() || names.is_empty() {
             return Err(Failure::usage("NAME=VALUE and a dataset are wanted"));
         }
         let settings = settings.iter().map(|text| {
-            let (property, value) = setting(text).map_err(Failure::usage)?;
-            Ok((numbered(&canonical(&property))?, value))
+            let (property, value) = parse_assignment(text).map_err(Failure::usage)?;
+            Ok((with_owner_id(&canonical_name(&property))?, value))
         });
         Ok((settings.collect::<Result<_, Failure>>()?, names.to_vec()))
     }
@@ -52,7 +52,7 @@ impl Set {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse zfs inherit -r compression tank/media")]
-pub(super) struct Inherit {
+pub(super) struct InheritArgs {
     /// In the datasets below, too
     #[arg(short = 'r')]
     recursive: bool,
@@ -66,12 +66,12 @@ pub(super) struct Inherit {
     names: Vec<String>,
 }
 
-impl Inherit {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let property = canonical(&self.property);
-        asking.tell(&Request::Inherit {
+impl InheritArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let property = canonical_name(&self.property);
+        asking.execute(&Request::Inherit {
             names: self.names.clone(),
-            property: known(&property)?,
+            property: check_property(&property)?,
             recursive: self.recursive,
             received: self.received,
         })
@@ -87,13 +87,13 @@ are newer. Programs may stay in what is mounted: open files become what the snap
 Example:
   poolhouse zfs rollback tank/photos@monday"
 )]
-pub(super) struct Rollback {
+pub(super) struct RollbackArgs {
     /// Destroy newer snapshots and bookmarks
     #[arg(short = 'r')]
-    newer: bool,
+    destroy_newer: bool,
     /// And their clones
     #[arg(short = 'R')]
-    clones: bool,
+    destroy_clones: bool,
     /// Even while somebody uses clones that are destroyed, who then gets errors
     #[arg(short = 'f')]
     force: bool,
@@ -101,10 +101,11 @@ pub(super) struct Rollback {
     snapshot: String,
 }
 
-impl Rollback {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        let (snapshot, newer, clones) = (self.snapshot.clone(), self.newer, self.clones);
-        asking.tell(&Request::Rollback {
+impl RollbackArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let (snapshot, newer, clones) =
+            (self.snapshot.clone(), self.destroy_newer, self.destroy_clones);
+        asking.execute(&Request::Rollback {
             snapshot,
             destroy_newer: newer,
             destroy_clones: clones,
@@ -117,14 +118,14 @@ impl Rollback {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse zfs promote tank/trial")]
-pub(super) struct Promote {
+pub(super) struct PromoteArgs {
     /// The clone
     name: String,
 }
 
-impl Promote {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
-        asking.tell(&Request::Promote { name: self.name.clone() })
+impl PromoteArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        asking.execute(&Request::Promote { name: self.name.clone() })
     }
 }
 
@@ -133,7 +134,7 @@ impl Promote {
 #[command(after_help = "Examples:
   poolhouse zfs rename tank/photos tank/pictures
   poolhouse zfs rename -r tank@monday @tuesday")]
-pub(super) struct Rename {
+pub(super) struct RenameArgs {
     /// Make those above the new name that are not there
     #[arg(short = 'p', conflicts_with = "recursive")]
     parents: bool,
@@ -149,14 +150,14 @@ pub(super) struct Rename {
     to: String,
 }
 
-impl Rename {
-    pub(super) fn run(&self, asking: &Asking) -> Done {
+impl RenameArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (from, recursive) = (self.from.clone(), self.recursive);
         if recursive && !from.contains('@') {
             return Err(Failure::usage("-r is for snapshots"));
         }
-        let to = new_name(&from, &self.to)?;
-        asking.tell(&Request::Rename {
+        let to = resolve_new_name(&from, &self.to)?;
+        asking.execute(&Request::Rename {
             from,
             to,
             recursive,
@@ -168,7 +169,7 @@ impl Rename {
 
 /// What something is to be called, or of a snapshot what stands behind the @: people write the
 /// whole name, @NAME or NAME.
-fn new_name(from: &str, to: &str) -> Result<String, Failure> {
+fn resolve_new_name(from: &str, to: &str) -> Result<String, Failure> {
     let Some((head, _)) = from.split_once('@') else { return Ok(to.to_owned()) };
     match to.split_once('@') {
         None => Ok(to.to_owned()),
@@ -182,11 +183,11 @@ fn new_name(from: &str, to: &str) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Set, new_name};
+    use super::{SetArgs, resolve_new_name};
 
     #[test]
     fn a_snapshot_is_renamed_within_its_dataset() {
-        let name = |from, to| new_name(from, to).map_err(|_| ());
+        let name = |from, to| resolve_new_name(from, to).map_err(|_| ());
         for to in ["tank@b", "@b", "b"] {
             assert_eq!(name("tank@a", to), Ok("b".to_owned()), "{to}");
         }
@@ -198,7 +199,7 @@ mod tests {
     fn properties_come_first_then_datasets() {
         let parts = |text: &str| {
             let words = text.split(' ').map(str::to_owned).collect();
-            Set { stays: false, words }.parts().map_err(|_| ())
+            SetArgs { keep_mounts: false, words }.split_words().map_err(|_| ())
         };
         let (settings, names) = parts("a=b c=d=e tank tank/x").unwrap();
         assert_eq!(settings[1], ("c".to_owned(), "d=e".to_owned()));

@@ -8,14 +8,14 @@ use fixtures::{Fixture, hex};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::poolhouse::{arg, good, json, key_files, run};
+use crate::command::{key_files, path_arg, run, run_json, run_ok};
 
-fn sum(path: &Path) -> String {
+fn file_sha256(path: &Path) -> String {
     hex(&Sha256::digest(std::fs::read(path).expect("a file")))
 }
 
 /// The path of an entry below the copy of its dataset.
-fn place(below: &Path, entry: &Value) -> PathBuf {
+fn entry_path(below: &Path, entry: &Value) -> PathBuf {
     if let Some(path) = entry["path"].as_str() {
         return below.join(path);
     }
@@ -25,7 +25,7 @@ fn place(below: &Path, entry: &Value) -> PathBuf {
     below.join(std::ffi::OsStr::from_bytes(&bytes))
 }
 
-fn compare(path: &Path, entry: &Value) {
+fn compare_entry(path: &Path, entry: &Value) {
     let shown = path.display();
     let facts = std::fs::symlink_metadata(path).unwrap_or_else(|why| panic!("{shown}: {why}"));
     let kind = facts.file_type();
@@ -46,7 +46,11 @@ fn compare(path: &Path, entry: &Value) {
     let ours = rustix::process::geteuid().as_raw();
     if ours == 0 {
         assert_eq!(facts.mode() & 0o7777, mode, "{shown}");
-        assert_eq!((facts.uid(), facts.gid()), (id(&entry["uid"]), id(&entry["gid"])), "{shown}");
+        assert_eq!(
+            (facts.uid(), facts.gid()),
+            (to_id(&entry["uid"]), to_id(&entry["gid"])),
+            "{shown}"
+        );
     }
     let time = i128::from(facts.mtime()) * 1_000_000_000 + i128::from(facts.mtime_nsec());
     if let (true, Some(recorded)) = (kind.is_file(), entry["mtime_ns"].as_i64()) {
@@ -54,22 +58,23 @@ fn compare(path: &Path, entry: &Value) {
     }
     if let Some(recorded) = entry["sha256"].as_str() {
         assert_eq!(facts.len(), entry["size"].as_u64().expect("a size"), "{shown}");
-        assert_eq!(sum(path), recorded, "{shown}");
+        assert_eq!(file_sha256(path), recorded, "{shown}");
     }
 }
 
-fn id(value: &Value) -> u32 {
+fn to_id(value: &Value) -> u32 {
     u32::try_from(value.as_u64().expect("an id")).expect("32 bits")
 }
 
 /// Copies all of a fixture's pool and gives the folder.
-fn get_all(fixture: &Fixture, to: &Path, test: &str) {
+fn copy_pool(fixture: &Fixture, to: &Path, test: &str) {
     let keys = key_files(fixture, &format!("keys-{test}"));
     let root = format!("{}:/", fixture.pool());
-    let mut args = vec!["rescue", "get", "-r", "-q", "-d", arg(&fixture.dir), &root, arg(to)];
+    let mut args =
+        vec!["rescue", "get", "-r", "-q", "-d", path_arg(&fixture.dir), &root, path_arg(to)];
     args.extend(keys.iter().map(String::as_str));
     let run = run(&args);
-    assert_eq!(run.status, 0, "{}: {}", fixture.name, run.err);
+    assert_eq!(run.status, 0, "{}: {}", fixture.name, run.stderr);
 }
 
 #[test]
@@ -77,7 +82,7 @@ fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
     for name in ["snapshots", "encryption", "version-28-upgraded", "raidz3-8-mixed-trouble"] {
         let fixture = fixtures::load(name);
         let to = fixtures::scratch(&format!("copied-{name}"));
-        get_all(&fixture, &to, "trees");
+        copy_pool(&fixture, &to, "trees");
         let (mut files, mut numbers) = (0, Vec::new());
         for dataset in fixture.manifest["datasets"].as_array().expect("a list") {
             if dataset["type"] != "filesystem" || dataset.get("refused").is_some() {
@@ -86,8 +91,8 @@ fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
             let path = dataset["name"].as_str().expect("a name");
             let below = path.split_once('/').map_or(to.clone(), |(_, rest)| to.join(rest));
             for entry in dataset["entries"].as_array().expect("a list") {
-                let path = place(&below, entry);
-                compare(&path, entry);
+                let path = entry_path(&below, entry);
+                compare_entry(&path, entry);
                 if entry["type"] == "file" {
                     files += 1;
                     numbers.push((path.clone(), std::fs::metadata(&path).expect("it").ino()));
@@ -95,7 +100,7 @@ fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
             }
         }
         assert!(files > 10, "{name}: only {files} files");
-        get_all(&fixture, &to, "trees");
+        copy_pool(&fixture, &to, "trees");
         for (path, number) in numbers {
             assert_eq!(
                 std::fs::metadata(&path).expect("it").ino(),
@@ -110,7 +115,7 @@ fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
 fn names_of_one_file_stay_names_of_one_file() {
     let fixture = fixtures::load("encryption");
     let to = fixtures::scratch("copied-links");
-    get_all(&fixture, &to, "links");
+    copy_pool(&fixture, &to, "links");
     let number = |name: &str| {
         std::fs::metadata(to.join("pass/d").join(name)).expect("a file of the recipe").ino()
     };
@@ -123,33 +128,40 @@ fn a_volume_that_is_copied_out_is_as_recorded() {
     let fixture = fixtures::load("encryption");
     let image = fixtures::scratch("volume").join("vol.img");
     let keys = key_files(&fixture, "keys-volume");
-    let mut args =
-        vec!["rescue", "volume", "-q", "-d", arg(&fixture.dir), "tank/pass/vol", arg(&image)];
+    let mut args = vec![
+        "rescue",
+        "volume",
+        "-q",
+        "-d",
+        path_arg(&fixture.dir),
+        "tank/pass/vol",
+        path_arg(&image),
+    ];
     args.extend(keys.iter().map(String::as_str));
-    good(&args);
+    run_ok(&args);
     let datasets = fixture.manifest["datasets"].as_array().expect("a list");
     let recorded = datasets.iter().find(|each| each["name"] == "tank/pass/vol").expect("it");
-    assert_eq!(sum(&image), recorded["volume"]["sha256"].as_str().expect("a sum"));
+    assert_eq!(file_sha256(&image), recorded["volume"]["sha256"].as_str().expect("a sum"));
 }
 
 #[test]
 fn the_small_commands_are_as_their_namesakes() {
     let fixture = fixtures::load("snapshots");
-    let dir = arg(&fixture.dir);
+    let dir = path_arg(&fixture.dir);
     let datasets = fixture.manifest["datasets"].as_array().expect("a list");
     let heir = datasets.iter().find(|each| each["name"] == "tank/heir").expect("it");
     let entries = heir["entries"].as_array().expect("a list");
     let words = entries.iter().find(|each| each["path"] == "mixed/words").expect("it");
-    let text = good(&["rescue", "cat", "-d", dir, "tank/heir:/mixed/words"]);
+    let text = run_ok(&["rescue", "cat", "-d", dir, "tank/heir:/mixed/words"]);
     assert_eq!(hex(&Sha256::digest(text)), words["sha256"].as_str().expect("a sum"));
-    let found = good(&["rescue", "find", "-d", dir, "tank/heir:/"]);
+    let found = run_ok(&["rescue", "find", "-d", dir, "tank/heir:/"]);
     assert_eq!(found.lines().count(), entries.len());
-    let listed = good(&["rescue", "ls", "-d", dir, "tank/heir:/mixed"]);
+    let listed = run_ok(&["rescue", "ls", "-d", dir, "tank/heir:/mixed"]);
     assert!(listed.lines().any(|line| line == "words"), "{listed}");
-    let facts = json(&["rescue", "stat", "--json", "-d", dir, "tank/heir:/mixed/words"]);
+    let facts = run_json(&["rescue", "stat", "--json", "-d", dir, "tank/heir:/mixed/words"]);
     assert!(facts.to_string().contains(&words["size"].to_string()), "{facts}");
-    let used = good(&["rescue", "du", "-s", "-d", dir, "tank/heir:/"]);
+    let used = run_ok(&["rescue", "du", "-s", "-d", dir, "tank/heir:/"]);
     assert!(used.split_whitespace().next().is_some_and(|n| n.parse::<u64>().is_ok()), "{used}");
     let missing = run(&["rescue", "cat", "-d", dir, "tank/heir:/no/such/file"]);
-    assert_eq!(missing.status, 12, "{}", missing.err);
+    assert_eq!(missing.status, 12, "{}", missing.stderr);
 }

@@ -5,32 +5,32 @@ use std::cmp::Ordering;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use engine::dataset::Dataset;
 
-use super::select::full;
+use super::select::expand_property;
 
 /// What datasets are sorted by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct SortKey {
     pub(super) property: String,
     /// The greatest come first.
-    pub(super) falling: bool,
+    pub(super) descending: bool,
 }
 
 /// The keys in the order in which they were given. (Derived, there would be one list for each letter.)
 #[derive(Clone, Debug, Default)]
-pub(super) struct Order(pub(super) Vec<Key>);
+pub(super) struct SortKeys(pub(super) Vec<SortKey>);
 
 /// The two letters: the name inside, and whether the greatest come first.
-const LETTERS: [(&str, bool); 2] = [("up", false), ("down", true)];
+const SORT_ARGS: [(&str, bool); 2] = [("up", false), ("down", true)];
 
-impl Key {
+impl SortKey {
     /// Numbers by size, words by letters. What has no value comes last, whichever way it goes.
     pub(super) fn compare(&self, one: &Dataset, other: &Dataset) -> Ordering {
         match (self.value(one), self.value(other)) {
             (None, None) => Ordering::Equal,
             (None, Some(_)) => Ordering::Greater,
             (Some(_), None) => Ordering::Less,
-            (Some(one), Some(other)) if self.falling => compare(other, one),
-            (Some(one), Some(other)) => compare(one, other),
+            (Some(one), Some(other)) if self.descending => compare_values(other, one),
+            (Some(one), Some(other)) => compare_values(one, other),
         }
     }
 
@@ -42,14 +42,14 @@ impl Key {
     }
 }
 
-fn compare(one: &str, other: &str) -> Ordering {
+fn compare_values(one: &str, other: &str) -> Ordering {
     match (one.parse::<u64>(), other.parse::<u64>()) {
         (Ok(one), Ok(other)) => one.cmp(&other),
         _ => one.cmp(other),
     }
 }
 
-impl clap::Args for Order {
+impl clap::Args for SortKeys {
     fn augment_args(command: Command) -> Command {
         let arg = |(name, falling): (&'static str, bool)| {
             let (letter, help) = if falling {
@@ -60,7 +60,7 @@ impl clap::Args for Order {
             let arg = Arg::new(name).short(letter).value_name("PROPERTY").help(help);
             arg.action(ArgAction::Append)
         };
-        command.args(LETTERS.map(arg))
+        command.args(SORT_ARGS.map(arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -68,7 +68,7 @@ impl clap::Args for Order {
     }
 }
 
-impl FromArgMatches for Order {
+impl FromArgMatches for SortKeys {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut order = Self::default();
         order.update_from_arg_matches(matches)?;
@@ -77,7 +77,7 @@ impl FromArgMatches for Order {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let mut given: Vec<(usize, &String, bool)> = Vec::new();
-        for (name, falling) in LETTERS {
+        for (name, falling) in SORT_ARGS {
             let (Some(places), Some(words)) =
                 (matches.indices_of(name), matches.get_many::<String>(name))
             else {
@@ -87,7 +87,9 @@ impl FromArgMatches for Order {
         }
         given.sort_by_key(|each| each.0);
         let keys = given.into_iter().flat_map(|(_, word, falling)| {
-            full(word).into_iter().map(move |property| Key { property, falling })
+            expand_property(word)
+                .into_iter()
+                .map(move |property| SortKey { property, descending: falling })
         });
         self.0 = keys.collect();
         Ok(())
@@ -100,13 +102,13 @@ mod tests {
     use engine::KeyState;
     use engine::dataset::{Dataset, Property};
 
-    use super::Order;
+    use super::SortKeys;
 
     /// What the letters make of datasets that are given with `used` and `quota`.
     fn sorted(words: &str, datasets: &[(&str, &str, &str)]) -> String {
-        let command = Order::augment_args(clap::Command::new("list"));
+        let command = SortKeys::augment_args(clap::Command::new("list"));
         let words = std::iter::once("list").chain(words.split_whitespace());
-        let order = Order::from_arg_matches(&command.get_matches_from(words)).unwrap();
+        let order = SortKeys::from_arg_matches(&command.get_matches_from(words)).unwrap();
         let property = |name: &str, value: &str| Property {
             name: name.to_owned(),
             value: value.to_owned(),
@@ -119,7 +121,7 @@ mod tests {
             properties: vec![property("used", used), property("quota", quota)],
         };
         let mut found: Vec<_> = datasets.iter().map(dataset).collect();
-        super::super::list::sort(&mut found, &order.0);
+        super::super::list::sort_datasets(&mut found, &order.0);
         found.iter().map(|it| it.name.as_str()).collect()
     }
 
