@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::pool::{Environment, Memory};
+use engine::pool::{Environment, MemoryBudget};
 
 use crate::{Error, Result};
 
@@ -32,7 +32,7 @@ pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
         }),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
         max_dirty: (memory / DIRTY_DIVISOR).clamp(least, most),
-        cache: Memory::of(cache),
+        cache: MemoryBudget::with_bytes(cache),
         host: host_id(),
     })
 }

@@ -7,7 +7,7 @@ use units::Txg;
 /// whole checksum, since a block born in the syncing txg may be written there again. (The first
 /// word alone is a plain sum: compressed, two versions of a table may well have the same.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct BlockIdentity {
     vdev: u32,
     offset: u64,
     birth: u64,
@@ -15,9 +15,9 @@ pub(crate) struct Identity {
     sum: [u64; 4],
 }
 
-impl Identity {
+impl BlockIdentity {
     /// None for pointers that need no reading.
-    pub(crate) fn of(pointer: &Blkptr) -> Option<Self> {
+    pub(crate) fn from_pointer(pointer: &Blkptr) -> Option<Self> {
         let Blkptr::Regular(block) = pointer else { return None };
         let dva = block.dvas[0]?;
         Some(Self {
@@ -34,7 +34,7 @@ impl Identity {
         Txg::new(self.birth)
     }
 
-    pub(crate) fn shard(self, shards: usize) -> usize {
+    pub(crate) fn shard_index(self, shards: usize) -> usize {
         // addresses are multiples of some sector size: spread them
         let mixed = (self.offset >> 9 ^ u64::from(self.vdev)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         usize::try_from(mixed >> 40).unwrap_or(0) % shards

@@ -10,11 +10,11 @@
 //! [`L2arc`] is what comes second: drives that keep blocks below the memory, beside the pool's own.
 #![forbid(unsafe_code)]
 
+mod caching_sink;
 mod identity;
 mod l2;
-mod memory;
+mod memory_budget;
 mod shard;
-mod written;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,24 +22,24 @@ use std::sync::{Arc, Weak};
 use ondisk::Blkptr;
 use parking_lot::Mutex;
 use units::Place;
-use zio::{Block, Error, Key, Sought, Source, Trimmed};
+use zio::{Block, BlockRead, Error, Key, Source, Trimmed};
 
-use identity::Identity;
-pub use l2::{Kept, L2Counts, L2Drive, L2arc};
-pub use memory::Memory;
-use memory::{Holder, Share};
+pub use caching_sink::CachingSink;
+use identity::BlockIdentity;
+pub use l2::{L2DeviceStats, L2Stats, L2arc, SecondaryCachePolicy};
+pub use memory_budget::MemoryBudget;
+use memory_budget::{MemoryShare, MemoryUser};
 use shard::Shard;
-pub use written::Written;
 
 /// So many parts, each behind a lock of its own, share the load.
-const SHARDS: usize = 16;
+const MAX_SHARDS: usize = 16;
 /// A part that is smaller could not hold the largest blocks.
-const SMALLEST_SHARD: usize = 40 << 20;
+const MIN_SHARD_SIZE: usize = 40 << 20;
 
 /// A cache before another source of blocks.
 pub struct Cache {
-    below: Arc<dyn Source>,
-    share: Share,
+    source: Arc<dyn Source>,
+    share: MemoryShare,
     shards: Arc<Shards>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -48,7 +48,7 @@ pub struct Cache {
 /// The parts of a cache.
 struct Shards(Vec<Mutex<Shard>>);
 
-impl Holder for Shards {
+impl MemoryUser for Shards {
     fn shrink(&self, bytes: usize) {
         for shard in &self.0 {
             let evicted = shard.lock().shrink(bytes / self.0.len());
@@ -59,13 +59,13 @@ impl Holder for Shards {
 
 impl Cache {
     /// Before `below`, with a share of `memory`.
-    pub fn new(below: Arc<dyn Source>, memory: &Memory) -> Self {
-        let count = (memory.bytes() / SMALLEST_SHARD).clamp(1, SHARDS);
+    pub fn new(source: Arc<dyn Source>, memory: &MemoryBudget) -> Self {
+        let count = (memory.bytes() / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
         let shards = Arc::new(Shards((0..count).map(|_| Mutex::default()).collect()));
         let holder: Weak<Shards> = Arc::downgrade(&shards);
         Self {
-            below,
-            share: memory.share(holder),
+            source,
+            share: memory.add_user(holder),
             shards,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -73,7 +73,7 @@ impl Cache {
     }
 
     /// How many reads it answered, and how many it passed on.
-    pub fn counts(&self) -> (u64, u64) {
+    pub fn hit_counts(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
@@ -82,39 +82,44 @@ impl Cache {
         self.shards.0.iter().map(|shard| shard.lock().bytes()).sum()
     }
 
-    fn shard(&self, identity: Identity) -> &Mutex<Shard> {
-        &self.shards.0[identity.shard(self.shards.0.len())]
+    fn shard(&self, identity: BlockIdentity) -> &Mutex<Shard> {
+        &self.shards.0[identity.shard_index(self.shards.0.len())]
     }
 
     /// What each part may hold.
-    fn limit(&self) -> usize {
+    fn shard_limit(&self) -> usize {
         self.share.bytes() / self.shards.0.len()
     }
 
     /// A block that is not held, and is from now on.
-    fn taken_in(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
-        let block = self.below.read(pointer, place, key)?;
-        if let Some(identity) = Identity::of(pointer) {
-            self.hold(identity, Trimmed::of(&block));
+    fn read_and_insert(
+        &self,
+        pointer: &Blkptr,
+        place: Place,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
+        let block = self.source.read(pointer, place, key)?;
+        if let Some(identity) = BlockIdentity::from_pointer(pointer) {
+            self.insert(identity, Trimmed::of(&block));
         }
         Ok(block)
     }
 
-    fn hold(&self, identity: Identity, block: Trimmed) {
+    fn insert(&self, identity: BlockIdentity, block: Trimmed) {
         // dropped outside of the lock, since that gives memory back
-        let evicted = self.shard(identity).lock().insert(identity, block, self.limit());
+        let evicted = self.shard(identity).lock().insert(identity, block, self.shard_limit());
         drop(evicted);
     }
 
-    fn forget(&self, identity: Identity) {
-        let forgotten = self.shard(identity).lock().forget(identity);
+    fn remove(&self, identity: BlockIdentity) {
+        let forgotten = self.shard(identity).lock().remove(identity);
         drop(forgotten);
     }
 
     /// The block, if it is held; none for pointers that need no reading.
-    fn held(&self, pointer: &Blkptr) -> Option<Trimmed> {
-        let identity = Identity::of(pointer)?;
-        let found = self.shard(identity).lock().find(identity);
+    fn lookup(&self, pointer: &Blkptr) -> Option<Trimmed> {
+        let identity = BlockIdentity::from_pointer(pointer)?;
+        let found = self.shard(identity).lock().lookup(identity);
         let count = if found.is_some() { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
         found
@@ -123,10 +128,10 @@ impl Cache {
 
 impl Source for Cache {
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
-        if let Some(block) = self.held(pointer) {
+        if let Some(block) = self.lookup(pointer) {
             return Ok(block.to_block());
         }
-        self.taken_in(pointer, place, key)
+        self.read_and_insert(pointer, place, key)
     }
 
     fn read_into(
@@ -136,51 +141,56 @@ impl Source for Cache {
         key: Option<&Key>,
         into: &mut [u8],
     ) -> Result<usize, Error> {
-        if let Some(block) = self.held(pointer) {
+        if let Some(block) = self.lookup(pointer) {
             return Ok(block.copy_to(into));
         }
-        match Identity::of(pointer) {
-            Some(identity) if !self.shard(identity).lock().knows(identity) => {
-                let length = self.below.read_into(pointer, place, key, into)?;
-                self.shard(identity).lock().note(identity, length, self.limit());
+        match BlockIdentity::from_pointer(pointer) {
+            Some(identity) if !self.shard(identity).lock().is_ghost(identity) => {
+                let length = self.source.read_into(pointer, place, key, into)?;
+                self.shard(identity).lock().insert_ghost(identity, length, self.shard_limit());
                 Ok(length)
             }
-            _ => self.taken_in(pointer, place, key).map(|block| block.copy_to(into)),
+            _ => self.read_and_insert(pointer, place, key).map(|block| block.copy_to(into)),
         }
     }
 
     /// What comes by again is left: it is to be taken in.
-    fn read_run(&self, blocks: &mut [Sought<'_>]) {
+    fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
         let (mut dones, mut new) = (Vec::new(), Vec::new());
         for wanted in blocks.iter_mut() {
-            let Some(identity) = Identity::of(wanted.pointer) else { continue };
-            let Sought { pointer, place, into, done } = wanted;
+            let Some(identity) = BlockIdentity::from_pointer(wanted.pointer) else { continue };
+            let BlockRead { pointer, zbookmark: place, into, is_done: done } = wanted;
             let mut shard = self.shard(identity).lock();
-            if let Some(block) = shard.find(identity) {
+            if let Some(block) = shard.lookup(identity) {
                 drop(shard);
                 self.hits.fetch_add(1, Ordering::Relaxed);
                 *done = block.copy_to(into) == into.len();
                 continue;
             }
-            if shard.knows(identity) {
+            if shard.is_ghost(identity) {
                 continue;
             }
             drop(shard);
-            new.push(Sought { pointer, place: *place, into, done: false });
+            new.push(BlockRead { pointer, zbookmark: *place, into, is_done: false });
             dones.push((done, identity));
         }
-        self.below.read_run(&mut new);
-        for (wanted, (done, identity)) in new.iter().zip(dones).filter(|(wanted, _)| wanted.done) {
+        self.source.read_blocks(&mut new);
+        for (wanted, (done, identity)) in new.iter().zip(dones).filter(|(wanted, _)| wanted.is_done)
+        {
             *done = true;
             self.misses.fetch_add(1, Ordering::Relaxed);
-            self.shard(identity).lock().note(identity, wanted.into.len(), self.limit());
+            self.shard(identity).lock().insert_ghost(
+                identity,
+                wanted.into.len(),
+                self.shard_limit(),
+            );
         }
     }
 
     fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
-        match self.held(pointer) {
+        match self.lookup(pointer) {
             Some(block) => Ok(block.to_block()),
-            None => self.below.read_once(pointer, place, key),
+            None => self.source.read_once(pointer, place, key),
         }
     }
 }
@@ -192,13 +202,13 @@ mod tests {
 
     use ondisk::{Blkptr, Order};
     use units::Place;
-    use zio::{Block, Error, Key, Sought, Source};
+    use zio::{Block, BlockRead, Error, Key, Source};
 
-    use super::{Cache, Memory};
+    use super::{Cache, MemoryBudget};
 
-    struct Counting(AtomicU64);
+    struct CountingSource(AtomicU64);
 
-    impl Source for Counting {
+    impl Source for CountingSource {
         fn read(&self, pointer: &Blkptr, _: Place, _: Option<&Key>) -> Result<Block, Error> {
             self.0.fetch_add(1, Ordering::Relaxed);
             let Blkptr::Regular(block) = pointer else { panic!("only blocks are asked for") };
@@ -206,10 +216,10 @@ mod tests {
             Ok(Block::new(vec![mark; 4096], Order::Little))
         }
 
-        fn read_run(&self, blocks: &mut [Sought<'_>]) {
+        fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
             for wanted in blocks {
-                wanted.done =
-                    self.read_into(wanted.pointer, wanted.place, None, wanted.into).is_ok();
+                wanted.is_done =
+                    self.read_into(wanted.pointer, wanted.zbookmark, None, wanted.into).is_ok();
             }
         }
     }
@@ -226,8 +236,8 @@ mod tests {
 
     #[test]
     fn a_block_written_again_in_its_place_is_another_one() {
-        let below = Arc::new(Counting(AtomicU64::new(0)));
-        let cache = Cache::new(below.clone(), &Memory::default());
+        let below = Arc::new(CountingSource(AtomicU64::new(0)));
+        let cache = Cache::new(below.clone(), &MemoryBudget::default());
         let Blkptr::Regular(first) = pointer(8) else { panic!("a block") };
         for word in 0..4 {
             let mut again = first.clone();
@@ -240,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_block_is_read_once_and_the_limit_holds() {
-        let below = Arc::new(Counting(AtomicU64::new(0)));
-        let memory = Memory::of(1 << 20);
+        let below = Arc::new(CountingSource(AtomicU64::new(0)));
+        let memory = MemoryBudget::with_bytes(1 << 20);
         let cache = Cache::new(below.clone(), &memory);
         for round in 0..3 {
             for sector in 1..100 {
@@ -283,16 +293,16 @@ mod tests {
         let (held, new) = (pointer(30_000 * 8), pointer(40_000 * 8));
         for wanted in [[true, true], [true, false]] {
             let mut into = [vec![0; 4096], vec![0; 4096]];
-            let mut run: Vec<Sought<'_>> = ([&held, &new].into_iter().zip(&mut into))
-                .map(|(pointer, into)| Sought {
+            let mut run: Vec<BlockRead<'_>> = ([&held, &new].into_iter().zip(&mut into))
+                .map(|(pointer, into)| BlockRead {
                     pointer,
-                    place: Place::default(),
+                    zbookmark: Place::default(),
                     into,
-                    done: false,
+                    is_done: false,
                 })
                 .collect();
-            cache.read_run(&mut run);
-            assert_eq!([run[0].done, run[1].done], wanted);
+            cache.read_blocks(&mut run);
+            assert_eq!([run[0].is_done, run[1].is_done], wanted);
         }
         // nothing is asked of the first one any more
         let other = Cache::new(below, &memory);

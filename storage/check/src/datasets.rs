@@ -170,7 +170,7 @@ impl Inner {
         }
         if block.is_gang() {
             // its pieces are known only from its header
-            if let Ok(examined) = self.reader.examine(block, place) {
+            if let Ok(examined) = self.reader.verify_block(block, place) {
                 let piece = |dva| self.space.extent(tree, dva, block.birth_physical, place);
                 tally.extents.extend(examined.pieces.iter().copied().map(piece));
             }

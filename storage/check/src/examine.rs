@@ -8,7 +8,7 @@ use ondisk::blkptr::Regular;
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
 use units::Place;
-use vdev::LeafFault;
+use vdev::LeafError;
 use zio::{Block, Error, Key, Reader, Source};
 
 use crate::Inner;
@@ -55,7 +55,7 @@ impl Inner {
                 return;
             }
             if let Some(bytes) = self.inspect(&item, tally) {
-                Reader::give_back(bytes);
+                Reader::recycle(bytes);
             }
         }
     }
@@ -85,7 +85,7 @@ impl Inner {
     pub(crate) fn inspect(&self, item: &Item, tally: &mut Tally) -> Option<Vec<u8>> {
         let Item { place, block, shared } = item;
         tally.count(block);
-        let examined = match self.reader.examine(block, *place) {
+        let examined = match self.reader.verify_block(block, *place) {
             Ok(examined) => examined,
             Err(error) => {
                 self.own(item, &[], tally);
@@ -94,7 +94,7 @@ impl Inner {
             }
         };
         self.own(item, &examined.pieces, tally);
-        let faults: Vec<LeafFault> = examined.faults().collect();
+        let faults: Vec<LeafError> = examined.faults().collect();
         let failed = examined.copies.iter().find_map(|copy| copy.2.as_ref().err());
         let lost = failed.filter(|_| examined.bytes.is_none()).map(ToString::to_string);
         tally.judge(block, *place, faults, lost);
@@ -156,8 +156,8 @@ impl Source for Examiner {
             return self.inner.reader.read(pointer, place, key);
         };
         let bytes = self.inner.inspect(&item, &mut self.tally.lock());
-        let bytes = bytes.ok_or(Error::Unreadable { place, faults: Vec::new() })?;
-        let content = self.inner.reader.content(block, bytes, place, key)?;
+        let bytes = bytes.ok_or(Error::Unreadable { zbookmark: place, faults: Vec::new() })?;
+        let content = self.inner.reader.decode(block, bytes, place, key)?;
         if block.kind == ObjectType::DNODE && place.level.get() == 0 {
             let used = FeatureSet::of_dnodes(&content);
             self.tally.lock().features.use_in(place.objset, used);

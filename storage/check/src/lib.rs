@@ -41,7 +41,7 @@ use ondisk::uberblock::Uberblock;
 use parking_lot::Mutex;
 use spa::{FeatureState, Pool};
 use units::{Guid, Txg};
-use vdev::{Tree, Trouble};
+use vdev::{DeviceError, VdevTree};
 use zio::Reader;
 
 pub use error::Error;
@@ -89,7 +89,7 @@ pub(crate) struct Facts {
     allocated: Txg,
     root: Blkptr,
     mos: Objset,
-    tree: Arc<Tree>,
+    tree: Arc<VdevTree>,
     checkpoint: Result<Option<Uberblock>, spa::Error>,
     features: Vec<FeatureState>,
 }
@@ -214,10 +214,10 @@ impl Inner {
                 guid: leaf.guid(),
                 missing: device.is_none(),
                 path: device.unwrap_or_else(|| leaf.path().to_owned()),
-                wrong: count(Trouble::Wrong),
-                unreadable: count(Trouble::Unreadable),
-                absent: count(Trouble::Missing),
-                stale: count(Trouble::Stale),
+                wrong: count(DeviceError::Corrupt),
+                unreadable: count(DeviceError::ReadFailed),
+                absent: count(DeviceError::Missing),
+                stale: count(DeviceError::Stale),
             }
         };
         leaves.iter().map(report).collect()

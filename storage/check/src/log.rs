@@ -71,7 +71,7 @@ impl Inner {
         if self.is_log_known(block) {
             return None;
         }
-        let written = self.reader.stored(block, *place).ok();
+        let written = self.reader.read_stored(block, *place).ok();
         let bytes = if promised || written.is_some() {
             self.inspect_promised(item, promised, tally)?
         } else {
@@ -80,7 +80,7 @@ impl Inner {
             return None;
         };
         if let Some(written) = written {
-            Reader::give_back(written);
+            Reader::recycle(written);
         }
         let front = block.checksum == Checksum::Zilog2;
         let split = Chain::split(&bytes, block.order, front);
@@ -107,7 +107,7 @@ impl Inner {
                         continue;
                     };
                     if let Some(bytes) = self.inspect(&item, tally) {
-                        Reader::give_back(bytes);
+                        Reader::recycle(bytes);
                     }
                 }
             }
@@ -125,11 +125,11 @@ impl Inner {
         }
         let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
         let item = Item { place, block: *block, shared: false };
-        if !claimed && self.reader.stored(block, place).is_err() {
+        if !claimed && self.reader.read_stored(block, place).is_err() {
             return;
         }
         if let Some(bytes) = self.inspect_promised(&item, claimed, tally) {
-            Reader::give_back(bytes);
+            Reader::recycle(bytes);
         }
     }
 

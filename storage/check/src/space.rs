@@ -12,7 +12,7 @@ use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
 use spa::{Pool, TopSpace, space_map_entries};
 use units::{Ashift, BlockId, ObjectId, Place, Txg, VdevId};
-use vdev::{Kind, Tree};
+use vdev::{NodeKind, VdevTree};
 use zap::Zap;
 
 use crate::Error;
@@ -117,13 +117,13 @@ impl Space {
     }
 
     /// Notes that ranges are referred to.
-    pub(crate) fn refer(&self, tree: &Tree, extents: &mut Vec<Extent>) {
+    pub(crate) fn refer(&self, tree: &VdevTree, extents: &mut Vec<Extent>) {
         for extent in extents.drain(..) {
             self.refer_one(tree, extent, 0);
         }
     }
 
-    fn refer_one(&self, tree: &Tree, extent: Extent, depth: u32) {
+    fn refer_one(&self, tree: &VdevTree, extent: Extent, depth: u32) {
         if let Some(area) = self.areas.get(&extent.vdev) {
             let sectors = area.sectors(extent.offset, extent.length);
             let mut referenced = area.referenced.lock();
@@ -156,7 +156,7 @@ impl Space {
     }
 
     /// Whether the first copy of a block has been referred to already.
-    pub(crate) fn is_referenced(&self, tree: &Tree, dva: Dva) -> bool {
+    pub(crate) fn is_referenced(&self, tree: &VdevTree, dva: Dva) -> bool {
         let mut at = Extent {
             vdev: dva.vdev,
             offset: dva.offset,
@@ -177,7 +177,7 @@ impl Space {
     }
 
     /// What a copy of a block takes on its vdev.
-    pub(crate) fn extent(&self, tree: &Tree, dva: Dva, birth: Txg, place: Place) -> Extent {
+    pub(crate) fn extent(&self, tree: &VdevTree, dva: Dva, birth: Txg, place: Place) -> Extent {
         let length = if dva.gang {
             tree.asize(dva.vdev, GANG_HEADER, birth).unwrap_or_else(|| {
                 let shift = self.areas.get(&dva.vdev).map_or(9, |area| area.shift);
@@ -299,11 +299,11 @@ impl Area {
 }
 
 /// Where a range of a removed vdev lies now, if the vdev is one.
-fn pieces(tree: &Tree, extent: Extent) -> Option<Vec<Extent>> {
-    let Kind::Indirect(removed) = &tree.top(extent.vdev)?.kind else { return None };
+fn pieces(tree: &VdevTree, extent: Extent) -> Option<Vec<Extent>> {
+    let NodeKind::Indirect(removed) = &tree.top(extent.vdev)?.kind else { return None };
     let pieces =
-        removed.mapping()?.pieces(extent.offset..extent.offset.checked_add(extent.length)?)?;
-    let moved = |piece: vdev::Segment| Extent {
+        removed.mapping()?.map_range(extent.offset..extent.offset.checked_add(extent.length)?)?;
+    let moved = |piece: vdev::MappingSegment| Extent {
         vdev: piece.vdev,
         offset: piece.offset,
         length: piece.length,

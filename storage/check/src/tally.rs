@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ondisk::ObjectType;
 use ondisk::blkptr::Regular;
 use units::{Guid, Level, Place};
-use vdev::{LeafFault, Trouble};
+use vdev::{DeviceError, LeafError};
 
 use crate::features::Features;
 use crate::report::{Counts, Note};
@@ -42,7 +42,7 @@ pub(crate) struct Tally {
     pub(crate) degraded: u64,
     pub(crate) repairable: u64,
     pub(crate) lost: u64,
-    pub(crate) leaves: BTreeMap<(Guid, Trouble), u64>,
+    pub(crate) leaves: BTreeMap<(Guid, DeviceError), u64>,
     pub(crate) damages: Vec<Damage>,
     pub(crate) unnamed: u64,
     pub(crate) notes: Vec<Note>,
@@ -83,7 +83,7 @@ impl Tally {
         &mut self,
         block: &Regular,
         place: Place,
-        mut faults: Vec<LeafFault>,
+        mut faults: Vec<LeafError>,
         lost: Option<String>,
     ) {
         if faults.is_empty() && lost.is_none() {
@@ -92,10 +92,11 @@ impl Tally {
         faults.sort_unstable();
         faults.dedup();
         for fault in &faults {
-            *self.leaves.entry((fault.leaf, fault.trouble)).or_default() += 1;
+            *self.leaves.entry((fault.leaf, fault.error)).or_default() += 1;
         }
-        let hurt =
-            |fault: &&LeafFault| matches!(fault.trouble, Trouble::Wrong | Trouble::Unreadable);
+        let hurt = |fault: &&LeafError| {
+            matches!(fault.error, DeviceError::Corrupt | DeviceError::ReadFailed)
+        };
         let mut leaves: Vec<Guid> = faults.iter().filter(hurt).map(|fault| fault.leaf).collect();
         leaves.dedup();
         if lost.is_none() && leaves.is_empty() {
@@ -112,11 +113,11 @@ impl Tally {
 
     /// Wrong bytes in place of which others could be had are no fault, and `why` is noted instead.
     pub(crate) fn excuse(&mut self, why: &str) {
-        let unreadable = self.leaves.keys().any(|(_, trouble)| *trouble == Trouble::Unreadable);
+        let unreadable = self.leaves.keys().any(|(_, trouble)| *trouble == DeviceError::ReadFailed);
         if self.repairable > 0 && self.lost == 0 && !unreadable {
             self.repairable = 0;
             self.damages.clear();
-            self.leaves.retain(|(_, trouble), _| *trouble != Trouble::Wrong);
+            self.leaves.retain(|(_, trouble), _| *trouble != DeviceError::Corrupt);
             self.note(false, why);
         }
     }

@@ -180,7 +180,7 @@ fn trouble(error: &dmu::Error, kind: ObjectType, tally: &mut Tally) {
     match error {
         // the examination of the block has said all there is to say
         dmu::Error::Read { source: zio::Error::Unreadable { .. } } => {}
-        dmu::Error::Read { source: zio::Error::Locked { .. } } => {
+        dmu::Error::Read { source: zio::Error::KeyNotLoaded { .. } } => {
             tally.note(false, format!("{error}: what is below was not examined"));
         }
         _ => {

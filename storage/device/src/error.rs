@@ -13,13 +13,13 @@ pub enum Error {
     },
     /// A socket, a terminal, or some other thing that holds no bytes to be read at an offset.
     #[error("{path}: is neither a file, a folder nor a block device")]
-    Kind {
+    UnsupportedType {
         /// Its path.
         path: String,
     },
     /// Another program holds it for writing.
     #[error("{path}: another program is using it for writing; stop that program first")]
-    Busy {
+    WriteLocked {
         /// Its path.
         path: String,
     },
@@ -75,7 +75,7 @@ pub enum Error {
     },
     /// It ends before that: it was truncated, or is not the right one.
     #[error("{device}: {length} bytes wanted at {offset}, but it ends at {size}")]
-    End {
+    OutOfRange {
         /// Its name.
         device: String,
         /// Bytes from its start.
@@ -99,6 +99,6 @@ impl Error {
         if end.is_some_and(|end| end <= size) {
             return Ok(());
         }
-        Err(Self::End { device: device.to_owned(), offset, length, size })
+        Err(Self::OutOfRange { device: device.to_owned(), offset, length, size })
     }
 }

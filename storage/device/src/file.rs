@@ -15,28 +15,28 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::held::Mark;
-use crate::place::Place;
-use crate::probe::{beside, plain};
+use crate::location::DeviceLocation;
+use crate::probe::{find_moved_device, io_error_text};
+use crate::write_claim::WriteClaim;
 use crate::{Device, Error};
 
 /// The most parts that the system takes in one request.
-const MOST_PARTS: usize = 1024;
+const MAX_IOVECS: usize = 1024;
 
 /// A file or block device.
 #[derive(Debug)]
 pub struct File {
-    place: Place,
+    location: DeviceLocation,
     handle: RwLock<Arc<Handle>>,
     size: u64,
     /// It lies in memory: nothing that is asked of it waits for hardware.
-    in_memory: bool,
+    is_in_memory: bool,
     /// It has taken something that it has not said to have kept.
-    unkept: AtomicBool,
+    has_unflushed: AtomicBool,
     /// It went away before it had kept all, which the next flush tells.
-    doubtful: AtomicBool,
+    writes_lost: AtomicBool,
     // after the handle: what others may do again once it is dropped needs the handle closed
-    held: Option<Mutex<Mark>>,
+    write_claim: Option<Mutex<WriteClaim>>,
 }
 
 /// A handle with a lock on its file.
@@ -44,7 +44,7 @@ pub struct File {
 struct Handle {
     file: fs::File,
     /// How many are writing with it.
-    writing: AtomicUsize,
+    active_writes: AtomicUsize,
 }
 
 impl Drop for Handle {
@@ -57,17 +57,17 @@ impl Drop for Handle {
 
 impl From<fs::File> for Handle {
     fn from(file: fs::File) -> Self {
-        Self { file, writing: AtomicUsize::new(0) }
+        Self { file, active_writes: AtomicUsize::new(0) }
     }
 }
 
 /// Something that is being written, with the handle that there was when it began.
-struct Underway<'a> {
+struct WriteGuard<'a> {
     device: &'a File,
     handle: Arc<Handle>,
 }
 
-impl Underway<'_> {
+impl WriteGuard<'_> {
     /// Writes up to [`MOST_PARTS`] parts; how many bytes.
     fn write_some(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match retry_on_intr(|| rustix::io::pwritev(&self.handle.file, parts, offset))? {
@@ -77,11 +77,11 @@ impl Underway<'_> {
     }
 }
 
-impl Drop for Underway<'_> {
+impl Drop for WriteGuard<'_> {
     /// A flush that came while it was written may have come too early for it.
     fn drop(&mut self) {
-        self.device.unkept.store(true, Ordering::Release);
-        self.handle.writing.fetch_sub(1, Ordering::AcqRel);
+        self.device.has_unflushed.store(true, Ordering::Release);
+        self.handle.active_writes.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -90,35 +90,40 @@ impl File {
     /// read from it would change underfoot.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
-        if Mark::is_set(&facts(path, &name)?) {
-            return Err(Error::Busy { path: name });
+        if WriteClaim::is_claimed(&read_metadata(path, &name)?) {
+            return Err(Error::WriteLocked { path: name });
         }
-        let (handle, size) = open(path, &name, fs::OpenOptions::new().read(true))?;
+        let (handle, size) = open_with_size(path, &name, fs::OpenOptions::new().read(true))?;
         // a lock of our own keeps well-behaved writers out for as long as we read
         if flock(&handle, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
-            || lock_of_another(&handle, rustix::process::FlockType::ReadLock)
+            || has_foreign_lock(&handle, rustix::process::FlockType::ReadLock)
         {
-            return Err(Error::Busy { path: name });
+            return Err(Error::WriteLocked { path: name });
         }
-        Ok(Self::over(path, Arc::new(handle.into()), size, None))
+        Ok(Self::from_handle(path, Arc::new(handle.into()), size, None))
     }
 
     /// Opens it for reading and writing, for this handle alone: a disk that is mounted or part of
     /// something, and a file that any well-behaved program has open, is refused.
     pub fn open_exclusive(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let facts = facts(path, &name)?;
+        let facts = read_metadata(path, &name)?;
         let in_use = || Error::InUse { path: name.clone() };
-        let mark = Mark::set(&facts).ok_or_else(in_use)?;
-        let (handle, size) = take(path, &name, &facts)?;
-        Ok(Self::over(path, handle, size, Some(Mutex::new(mark))))
+        let mark = WriteClaim::acquire(&facts).ok_or_else(in_use)?;
+        let (handle, size) = open_locked(path, &name, &facts)?;
+        Ok(Self::from_handle(path, handle, size, Some(Mutex::new(mark))))
     }
 
-    fn over(path: &Path, handle: Arc<Handle>, size: u64, held: Option<Mutex<Mark>>) -> Self {
-        let in_memory = lies_in_memory(&handle.file);
-        let (unkept, doubtful) = Default::default();
-        let (place, handle) = (Place::new(path), RwLock::new(handle));
-        Self { place, handle, size, in_memory, unkept, doubtful, held }
+    fn from_handle(
+        path: &Path,
+        handle: Arc<Handle>,
+        size: u64,
+        write_claim: Option<Mutex<WriteClaim>>,
+    ) -> Self {
+        let is_in_memory = is_memory_backed(&handle.file);
+        let (has_unflushed, writes_lost) = Default::default();
+        let (location, handle) = (DeviceLocation::new(path), RwLock::new(handle));
+        Self { location, handle, size, is_in_memory, has_unflushed, writes_lost, write_claim }
     }
 
     fn handle(&self) -> Arc<Handle> {
@@ -126,33 +131,35 @@ impl File {
     }
 
     /// Begins to write. Counted before the handle can be exchanged: who does that knows of it.
-    fn begin_write(&self) -> Underway<'_> {
+    fn begin_write(&self) -> WriteGuard<'_> {
         let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
-        handle.writing.fetch_add(1, Ordering::AcqRel);
-        Underway { device: self, handle: Arc::clone(&handle) }
+        handle.active_writes.fetch_add(1, Ordering::AcqRel);
+        WriteGuard { device: self, handle: Arc::clone(&handle) }
     }
 
     /// From now on this is its handle; gives the old one. Nobody is given the new one before it is known
     /// whether all that went to the old one is there to stay: else its flush would speak for that.
-    fn exchange(&self, new: &Arc<Handle>) -> Arc<Handle> {
+    fn replace_handle(&self, new: &Arc<Handle>) -> Arc<Handle> {
         let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *handle, Arc::clone(new));
-        let is_kept = || !self.unkept.load(Ordering::Acquire) || old.file.sync_data().is_ok();
-        let doubtful = old.writing.load(Ordering::Acquire) > 0 || !is_kept();
-        self.doubtful.fetch_or(doubtful, Ordering::AcqRel);
+        let is_kept =
+            || !self.has_unflushed.load(Ordering::Acquire) || old.file.sync_data().is_ok();
+        let doubtful = old.active_writes.load(Ordering::Acquire) > 0 || !is_kept();
+        self.writes_lost.fetch_or(doubtful, Ordering::AcqRel);
         old
     }
 
     /// Another handle of what is at a path now, if that is as long and `judge` knows it.
-    fn another(
+    fn open_replacement(
         &self,
         path: &Path,
         facts: &fs::Metadata,
         judge: &dyn Fn(&Arc<dyn Device>) -> bool,
     ) -> Result<Arc<Handle>, Error> {
         let path_name = path.display().to_string();
-        let (handle, size) = take(path, &path_name, facts)?;
-        let found: Arc<dyn Device> = Arc::new(Self::over(path, Arc::clone(&handle), size, None));
+        let (handle, size) = open_locked(path, &path_name, facts)?;
+        let found: Arc<dyn Device> =
+            Arc::new(Self::from_handle(path, Arc::clone(&handle), size, None));
         if size < self.size || !judge(&found) {
             let reason = "it is not the one that was there before".to_owned();
             return Err(Error::Open { path: path_name, reason });
@@ -164,40 +171,45 @@ impl File {
     fn reopen_at(
         &self,
         path: &Path,
-        held: &mut Mark,
+        held: &mut WriteClaim,
         judge: &dyn Fn(&Arc<dyn Device>) -> bool,
     ) -> Result<(), Error> {
-        let facts = facts(path, &path.display().to_string())?;
-        let mark = if held.is_of(&facts) {
+        let facts = read_metadata(path, &path.display().to_string())?;
+        let mark = if held.matches(&facts) {
             None
         } else {
             let in_use = || Error::InUse { path: path.display().to_string() };
-            Some(Mark::set(&facts).ok_or_else(in_use)?)
+            Some(WriteClaim::acquire(&facts).ok_or_else(in_use)?)
         };
         let old = self.handle();
         // where it is the same file after all, our own lock would be in our way
         let _ = flock(&old.file, FlockOperation::Unlock);
-        let new = self.another(path, &facts, judge).inspect_err(|_| {
-            let _ = lock(&old.file);
+        let new = self.open_replacement(path, &facts, judge).inspect_err(|_| {
+            let _ = lock_exclusive(&old.file);
         })?;
         drop(old);
-        drop(self.exchange(&new));
-        self.place.set(path);
+        drop(self.replace_handle(&new));
+        self.location.update(path);
         if let Some(mark) = mark {
             *held = mark;
         } else {
             // closing the old handle gave up what is locked for the process
-            let _ = lock(&new.file);
+            let _ = lock_exclusive(&new.file);
         }
         Ok(())
     }
 
-    fn write_failed(&self, offset: u64, length: usize, error: &io::Error) -> Error {
-        Error::Write { device: self.name().to_owned(), offset, length, reason: plain(error) }
+    fn write_error(&self, offset: u64, length: usize, error: &io::Error) -> Error {
+        Error::Write {
+            device: self.name().to_owned(),
+            offset,
+            length,
+            reason: io_error_text(error),
+        }
     }
 
-    fn read_failed(&self, offset: u64, length: usize, error: &io::Error) -> Error {
-        Error::Read { device: self.name().to_owned(), offset, length, reason: plain(error) }
+    fn read_error(&self, offset: u64, length: usize, error: &io::Error) -> Error {
+        Error::Read { device: self.name().to_owned(), offset, length, reason: io_error_text(error) }
     }
 
     /// Fills up to [`MOST_PARTS`] parts; how many bytes.
@@ -209,12 +221,13 @@ impl File {
     }
 }
 
-fn facts(path: &Path, name: &str) -> Result<fs::Metadata, Error> {
-    fs::metadata(path).map_err(|error| Error::Open { path: name.to_owned(), reason: plain(&error) })
+fn read_metadata(path: &Path, name: &str) -> Result<fs::Metadata, Error> {
+    fs::metadata(path)
+        .map_err(|error| Error::Open { path: name.to_owned(), reason: io_error_text(&error) })
 }
 
 /// Opens it for reading and writing, for this handle alone; gives its size, too.
-fn take(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Handle>, u64), Error> {
+fn open_locked(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Handle>, u64), Error> {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true);
     if facts.file_type().is_block_device() {
@@ -225,11 +238,13 @@ fn take(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Handle>, u
     if is_write_protected(facts) {
         return Err(Error::WriteProtected { path: name.to_owned() });
     }
-    let (handle, size) = open(path, name, &options)?;
-    match lock(&handle) {
+    let (handle, size) = open_with_size(path, name, &options)?;
+    match lock_exclusive(&handle) {
         Ok(()) => Ok((Arc::new(handle.into()), size)),
         Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(Error::InUse { path: name.to_owned() }),
-        Err(errno) => Err(Error::Open { path: name.to_owned(), reason: plain(&errno.into()) }),
+        Err(errno) => {
+            Err(Error::Open { path: name.to_owned(), reason: io_error_text(&errno.into()) })
+        }
     }
 }
 
@@ -245,24 +260,28 @@ fn is_write_protected(facts: &fs::Metadata) -> bool {
 }
 
 /// Locks it for this handle alone: with two kinds of lock, since programs look for one or the other.
-fn lock(handle: &fs::File) -> rustix::io::Result<()> {
+fn lock_exclusive(handle: &fs::File) -> rustix::io::Result<()> {
     flock(handle, FlockOperation::NonBlockingLockExclusive)
         .and_then(|()| fcntl_lock(handle, FlockOperation::NonBlockingLockExclusive))
 }
 
 /// Opens it and finds its size.
-fn open(path: &Path, name: &str, options: &fs::OpenOptions) -> Result<(fs::File, u64), Error> {
+fn open_with_size(
+    path: &Path,
+    name: &str,
+    options: &fs::OpenOptions,
+) -> Result<(fs::File, u64), Error> {
     let failed = |error: io::Error| {
         let path = name.to_owned();
         match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => Error::InUse { path },
             Some(Errno::ROFS) => Error::WriteProtected { path },
-            _ => Error::Open { path, reason: plain(&error) },
+            _ => Error::Open { path, reason: io_error_text(&error) },
         }
     };
-    let kind = facts(path, name)?.file_type();
+    let kind = read_metadata(path, name)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
-        return Err(Error::Kind { path: name.to_owned() });
+        return Err(Error::UnsupportedType { path: name.to_owned() });
     }
     let mut file = options.open(path).map_err(failed)?;
     let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
@@ -270,15 +289,15 @@ fn open(path: &Path, name: &str, options: &fs::OpenOptions) -> Result<(fs::File,
 }
 
 /// Whether it is on a file system that has no drives.
-fn lies_in_memory(file: &fs::File) -> bool {
+fn is_memory_backed(file: &fs::File) -> bool {
     /// What statfs(2) calls tmpfs and ramfs.
-    const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-    rustix::fs::fstatfs(file).is_ok_and(|found| MEMORY.contains(&found.f_type))
+    const MEMORY_FS_MAGIC: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+    rustix::fs::fstatfs(file).is_ok_and(|found| MEMORY_FS_MAGIC.contains(&found.f_type))
 }
 
 /// Whether some process holds a record lock on it that forbids one of the kind (virtual machines
 /// hold such locks).
-fn lock_of_another(file: &fs::File, kind: rustix::process::FlockType) -> bool {
+fn has_foreign_lock(file: &fs::File, kind: rustix::process::FlockType) -> bool {
     let ask = rustix::process::Flock::from(kind);
     matches!(rustix::process::fcntl_getlk(file, &ask), Ok(Some(_)))
 }
@@ -289,24 +308,24 @@ impl Device for File {
     }
 
     fn name(&self) -> &str {
-        self.place.name()
+        self.location.name()
     }
 
     fn path(&self) -> Option<&Path> {
-        Some(self.place.path())
+        Some(self.location.path())
     }
 
-    fn is_away(&self) -> bool {
-        let Some(held) = &self.held else { return false };
-        let there = fs::metadata(self.place.path());
+    fn is_gone(&self) -> bool {
+        let Some(held) = &self.write_claim else { return false };
+        let there = fs::metadata(self.location.path());
         let held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        !there.is_ok_and(|facts| held.is_of(&facts))
+        !there.is_ok_and(|facts| held.matches(&facts))
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         Error::check_range(self.name(), self.size, offset, into.len())?;
         let read = self.handle().file.read_exact_at(into, offset);
-        read.map_err(|error| self.read_failed(offset, into.len(), &error))
+        read.map_err(|error| self.read_error(offset, into.len(), &error))
     }
 
     fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
@@ -316,10 +335,10 @@ impl Device for File {
         let mut slices: Vec<IoSliceMut<'_>> = parts.map(|part| IoSliceMut::new(part)).collect();
         let (mut rest, mut at) = (&mut slices[..], offset);
         while !rest.is_empty() {
-            let count = rest.len().min(MOST_PARTS);
+            let count = rest.len().min(MAX_IOVECS);
             let read = self
                 .read_some(at, &mut rest[..count])
-                .map_err(|error| self.read_failed(offset, length, &error))?;
+                .map_err(|error| self.read_error(offset, length, &error))?;
             IoSliceMut::advance_slices(&mut rest, read);
             at = at.saturating_add(read as u64);
         }
@@ -327,7 +346,7 @@ impl Device for File {
     }
 
     fn is_writable(&self) -> bool {
-        self.held.is_some()
+        self.write_claim.is_some()
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
@@ -336,7 +355,7 @@ impl Device for File {
         }
         Error::check_range(self.name(), self.size, offset, from.len())?;
         let written = self.begin_write().handle.file.write_all_at(from, offset);
-        written.map_err(|error| self.write_failed(offset, from.len(), &error))
+        written.map_err(|error| self.write_error(offset, from.len(), &error))
     }
 
     fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
@@ -354,10 +373,10 @@ impl Device for File {
         let mut rest = &mut slices[..];
         let mut at = offset;
         while !rest.is_empty() {
-            let some = rest.get(..MOST_PARTS).unwrap_or(rest);
+            let some = rest.get(..MAX_IOVECS).unwrap_or(rest);
             let written = underway
                 .write_some(at, some)
-                .map_err(|error| self.write_failed(offset, length, &error))?;
+                .map_err(|error| self.write_error(offset, length, &error))?;
             IoSlice::advance_slices(&mut rest, written);
             at = at.saturating_add(written as u64);
         }
@@ -370,29 +389,29 @@ impl Device for File {
         }
         let failed = |reason| Error::Flush { device: self.name().to_owned(), reason };
         let handle = self.handle();
-        if self.doubtful.swap(false, Ordering::AcqRel) {
+        if self.writes_lost.swap(false, Ordering::AcqRel) {
             return Err(failed("it went away before it had kept what it had taken".to_owned()));
         }
-        let unkept = self.unkept.swap(false, Ordering::AcqRel);
+        let unkept = self.has_unflushed.swap(false, Ordering::AcqRel);
         handle.file.sync_data().map_err(|error| {
-            self.unkept.fetch_or(unkept, Ordering::AcqRel);
-            failed(plain(&error))
+            self.has_unflushed.fetch_or(unkept, Ordering::AcqRel);
+            failed(io_error_text(&error))
         })
     }
 
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
-        let Some(held) = &self.held else { return Ok(()) };
+        let Some(held) = &self.write_claim else { return Ok(()) };
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = self.place.path();
+        let here = self.location.path();
         self.reopen_at(here, &mut held, judge).or_else(|why| {
             let is_it = |found: &Arc<dyn Device>| found.size() >= self.size && judge(found);
-            let there = beside(here, &is_it).ok_or(why)?;
+            let there = find_moved_device(here, &is_it).ok_or(why)?;
             self.reopen_at(&there, &mut held, judge)
         })
     }
 
-    fn waits(&self) -> bool {
-        !self.in_memory
+    fn may_block(&self) -> bool {
+        !self.is_in_memory
     }
 
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {
@@ -406,7 +425,7 @@ impl Device for File {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(errno) => {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                Err(self.write_failed(offset, length, &errno.into()))
+                Err(self.write_error(offset, length, &errno.into()))
             }
         }
     }
@@ -419,9 +438,9 @@ mod tests {
     use std::path::PathBuf;
 
     /// A file in a folder of its own, which goes when the test ends.
-    struct Image(PathBuf);
+    struct TestImage(PathBuf);
 
-    impl Image {
+    impl TestImage {
         fn new(name: &str) -> Self {
             let folder = std::env::temp_dir().join(format!("{name}.{}", std::process::id()));
             std::fs::create_dir_all(&folder).unwrap();
@@ -431,7 +450,7 @@ mod tests {
         }
     }
 
-    impl Drop for Image {
+    impl Drop for TestImage {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
         }
@@ -439,14 +458,14 @@ mod tests {
 
     #[test]
     fn who_writes_is_alone() {
-        let image = Image::new("device-alone");
+        let image = TestImage::new("device-alone");
         let reader = File::open(&image.0).unwrap();
         assert!(matches!(File::open_exclusive(&image.0), Err(Error::InUse { .. })));
         assert!(matches!(reader.write_at(0, &[1]), Err(Error::ReadOnly { .. })));
         assert!(!reader.is_writable());
         drop(reader);
         let writer = File::open_exclusive(&image.0).unwrap();
-        assert!(matches!(File::open(&image.0), Err(Error::Busy { .. })));
+        assert!(matches!(File::open(&image.0), Err(Error::WriteLocked { .. })));
         assert!(matches!(File::open_exclusive(&image.0), Err(Error::InUse { .. })));
         drop(writer);
         assert!(File::open_exclusive(&image.0).is_ok());
@@ -454,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_handle_that_a_child_has_inherited_keeps_nothing_locked() {
-        let image = Image::new("device-inherited");
+        let image = TestImage::new("device-inherited");
         for open in [File::open, File::open_exclusive] {
             let file = open(&image.0).unwrap();
             // what a child has of it between fork and exec
@@ -468,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_file_that_came_back_is_opened_anew_if_it_is_known() {
-        let image = Image::new("device-back");
+        let image = TestImage::new("device-back");
         let file = File::open_exclusive(&image.0).unwrap();
         file.write_at(0, b"before").unwrap();
         file.flush().unwrap();
@@ -503,16 +522,16 @@ mod tests {
 
     #[test]
     fn a_file_that_came_back_under_another_name_is_found_beside() {
-        let image = Image::new("device-moved");
+        let image = TestImage::new("device-moved");
         let (here, folder) = (&image.0, image.0.parent().unwrap());
         let away = folder.join("away/image");
         let there = ["sdf", "sdg"].map(|name| folder.join(name));
         std::fs::create_dir(folder.join("away")).unwrap();
         std::fs::write(here, vec![7; 1 << 20]).unwrap();
         let file = File::open_exclusive(here).unwrap();
-        assert!(!file.is_away());
+        assert!(!file.is_gone());
         std::fs::rename(here, &away).unwrap();
-        assert!(file.is_away());
+        assert!(file.is_gone());
         assert!(file.reopen(&|_| true).is_err());
         // one that is too short is another, and of two it may be neither
         std::fs::write(folder.join("short"), vec![7; (1 << 20) - 1]).unwrap();
@@ -531,7 +550,7 @@ mod tests {
             (file.path(), file.name()),
             (Some(there[1].as_path()), there[1].to_str().unwrap())
         );
-        assert!(!file.is_away());
+        assert!(!file.is_gone());
         file.write_at(0, b"moved").unwrap();
         assert_eq!(std::fs::read(&there[1]).unwrap()[..5], *b"moved");
         assert!(File::open_exclusive(&there[1]).is_err() && File::open_exclusive(&away).is_ok());
@@ -540,17 +559,17 @@ mod tests {
     #[test]
     fn what_a_device_had_not_kept_when_it_went_is_told() {
         // what is written to a full device is refused, and so is making it last
-        let image = Image::new("device-unkept");
+        let image = TestImage::new("device-unkept");
         let file = File::open_exclusive(&image.0).unwrap();
         file.write_at(0, b"taken").unwrap();
-        file.doubtful.store(true, std::sync::atomic::Ordering::Release);
+        file.writes_lost.store(true, std::sync::atomic::Ordering::Release);
         assert!(matches!(file.flush(), Err(Error::Flush { .. })));
         file.flush().unwrap();
     }
 
     #[test]
     fn what_was_being_written_while_a_device_was_opened_anew_is_in_doubt() {
-        let image = Image::new("device-underway");
+        let image = TestImage::new("device-underway");
         let file = File::open_exclusive(&image.0).unwrap();
         let away = image.0.with_extension("away");
         std::fs::rename(&image.0, &away).unwrap();
@@ -567,7 +586,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_grows() {
-        let image = Image::new("device-written");
+        let image = TestImage::new("device-written");
         let file = File::open_exclusive(&image.0).unwrap();
         file.write_at(100, b"one").unwrap();
         let many: Vec<[u8; 3]> = (0..3000_u32).map(|i| [i.to_le_bytes()[0]; 3]).collect();
@@ -586,12 +605,12 @@ mod tests {
         assert_eq!([&one[..], tiny.as_flattened()].concat(), bytes[100..100 + 4000 + 5100]);
         assert!(matches!(
             file.read_parts_at((1 << 16) - 1, &mut [&mut [0; 2]]),
-            Err(Error::End { .. })
+            Err(Error::OutOfRange { .. })
         ));
-        assert!(matches!(file.write_at((1 << 16) - 1, &[1, 2]), Err(Error::End { .. })));
+        assert!(matches!(file.write_at((1 << 16) - 1, &[1, 2]), Err(Error::OutOfRange { .. })));
         assert!(matches!(
             file.write_parts_at((1 << 16) - 1, &[&[1], &[2]]),
-            Err(Error::End { .. })
+            Err(Error::OutOfRange { .. })
         ));
         file.discard(4096..8192).unwrap();
         assert_eq!(std::fs::metadata(&image.0).unwrap().len(), 1 << 16);

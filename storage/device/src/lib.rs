@@ -6,29 +6,29 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+mod device_slice;
 mod error;
 mod file;
-mod held;
+mod location;
 mod memory;
 mod partition;
-mod path_fit;
-mod place;
+mod path_match;
 mod probe;
 mod signature;
-mod window;
+mod write_claim;
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use device_slice::DeviceSlice;
 pub use error::Error;
 pub use file::File;
-pub use memory::Memory;
+pub use memory::MemoryDevice;
 pub use partition::{Partition, partitions};
-pub use path_fit::{is_same, path_fit};
-pub use probe::{Found, beside, probe};
-pub use signature::signature;
-pub use window::Window;
+pub use path_match::{is_same_file, path_match_score};
+pub use probe::{ProbeResult, find_moved_device, probe};
+pub use signature::detect_signature;
 
 /// What holds bytes.
 pub trait Device: Send + Sync + std::fmt::Debug {
@@ -44,7 +44,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     }
 
     /// Whether what was opened is not there any more: its path leads nowhere, or to something else.
-    fn is_away(&self) -> bool {
+    fn is_gone(&self) -> bool {
         false
     }
 
@@ -92,7 +92,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     }
 
     /// Whether a request may wait for hardware, so that it is worth asking several devices at once.
-    fn waits(&self) -> bool {
+    fn may_block(&self) -> bool {
         false
     }
 

@@ -34,20 +34,20 @@ pub struct Partition {
 }
 
 /// More entries than this are not looked at.
-const MOST: u32 = 256;
+const MAX_ENTRIES: u32 = 256;
 
 /// The partitions of a device; none where it has no table that makes sense.
 pub fn partitions(device: &dyn Device) -> Vec<Partition> {
     for sector in [512, 4096] {
-        let found = gpt(device, sector);
+        let found = read_gpt(device, sector);
         if !found.is_empty() {
             return found;
         }
     }
-    mbr(device)
+    read_mbr(device)
 }
 
-fn gpt(device: &dyn Device, sector: u64) -> Vec<Partition> {
+fn read_gpt(device: &dyn Device, sector: u64) -> Vec<Partition> {
     let mut header = [0; 92];
     if device.read_at(sector, &mut header).is_err() || !header.starts_with(b"EFI PART") {
         return Vec::new();
@@ -56,12 +56,12 @@ fn gpt(device: &dyn Device, sector: u64) -> Vec<Partition> {
     if !(128..=4096).contains(&entry) {
         return Vec::new();
     }
-    (0..count.min(MOST))
-        .filter_map(|index| gpt_entry(device, sector, table, entry, index))
+    (0..count.min(MAX_ENTRIES))
+        .filter_map(|index| read_gpt_entry(device, sector, table, entry, index))
         .collect()
 }
 
-fn gpt_entry(
+fn read_gpt_entry(
     device: &dyn Device,
     sector: u64,
     table: u64,
@@ -80,7 +80,7 @@ fn gpt_entry(
     (start < device.size()).then_some(Partition { number: index + 1, start, size })
 }
 
-fn mbr(device: &dyn Device) -> Vec<Partition> {
+fn read_mbr(device: &dyn Device) -> Vec<Partition> {
     let mut block = [0; 512];
     if device.read_at(0, &mut block).is_err() || block[510..] != [0x55, 0xaa] {
         return Vec::new();
@@ -110,9 +110,9 @@ fn le32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{Partition, partitions};
-    use crate::Memory;
+    use crate::MemoryDevice;
 
-    fn disk() -> Vec<u8> {
+    fn gpt_disk() -> Vec<u8> {
         let mut bytes = vec![0; 1 << 20];
         bytes[512..520].copy_from_slice(b"EFI PART");
         bytes[512 + 72] = 2;
@@ -127,18 +127,18 @@ mod tests {
     #[test]
     fn a_gpt_disk_tells_its_partitions() {
         let expected = Partition { number: 1, start: 131_072, size: 262_144 };
-        assert_eq!(partitions(&Memory::new("disk", &disk())), [expected]);
+        assert_eq!(partitions(&MemoryDevice::new("disk", &gpt_disk())), [expected]);
     }
 
     #[test]
     fn an_mbr_disk_too_and_garbage_none() {
         let mut bytes = vec![0; 1 << 20];
-        assert_eq!(partitions(&Memory::new("empty", &bytes)), []);
+        assert_eq!(partitions(&MemoryDevice::new("empty", &bytes)), []);
         bytes[446 + 8] = 64;
         bytes[446 + 12] = 128;
         bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
         let expected = Partition { number: 1, start: 32_768, size: 65_536 };
-        assert_eq!(partitions(&Memory::new("old", &bytes)), [expected]);
-        assert_eq!(partitions(&Memory::new("tiny", &[0; 100])), []);
+        assert_eq!(partitions(&MemoryDevice::new("old", &bytes)), [expected]);
+        assert_eq!(partitions(&MemoryDevice::new("tiny", &[0; 100])), []);
     }
 }

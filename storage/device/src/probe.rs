@@ -6,33 +6,34 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Device, Error, File, Window, partitions};
+use crate::{Device, DeviceSlice, Error, File, partitions};
 
 /// What was found at the paths.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ProbeResult {
     /// Devices to be looked at for labels, in the order of their paths.
     pub devices: Vec<Arc<dyn Device>>,
     /// What could not be opened, of what the user named or what lies in a folder he named.
-    pub refused: Vec<Error>,
+    pub errors: Vec<Error>,
 }
 
 /// Too small to hold four labels and anything else (SPA_MINDEVSIZE is 64 MiB; labels need 1 MiB).
-const SMALLEST: u64 = 4 * (256 << 10);
+const MIN_DEVICE_SIZE: u64 = 4 * (256 << 10);
 
 /// Opens every file and block device that the paths name, and those that lie in named folders
 /// (not in folders below). Images of whole disks give their partitions as well. A device that is
 /// named in several ways, such as by the links in /dev/disk, is opened once.
-pub fn probe(paths: &[PathBuf]) -> Found {
-    let mut found = Found::default();
+pub fn probe(paths: &[PathBuf]) -> ProbeResult {
+    let mut found = ProbeResult::default();
     let mut seen = BTreeSet::new();
     for path in paths {
         match fs::metadata(path) {
-            Err(error) => found
-                .refused
-                .push(Error::Open { path: path.display().to_string(), reason: plain(&error) }),
-            Ok(facts) if facts.is_dir() => folder(path, &mut seen, &mut found),
-            Ok(_) => open(path, true, &mut seen, &mut found),
+            Err(error) => found.errors.push(Error::Open {
+                path: path.display().to_string(),
+                reason: io_error_text(&error),
+            }),
+            Ok(facts) if facts.is_dir() => probe_dir(path, &mut seen, &mut found),
+            Ok(_) => open_device(path, true, &mut seen, &mut found),
         }
     }
     found
@@ -40,7 +41,7 @@ pub fn probe(paths: &[PathBuf]) -> Found {
 
 /// Where in the same folder a device is now, if it is not where it was; none if there are several that
 /// `judge` takes for it.
-pub fn beside(path: &Path, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Option<PathBuf> {
+pub fn find_moved_device(path: &Path, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Option<PathBuf> {
     let found = probe(&[path.parent()?.to_owned()]);
     let mut known = found.devices.iter().filter(|found| found.path().is_some() && judge(found));
     match (known.next(), known.next()) {
@@ -49,29 +50,29 @@ pub fn beside(path: &Path, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Option<P
     }
 }
 
-fn folder(path: &Path, seen: &mut BTreeSet<(u64, u64, u64)>, found: &mut Found) {
+fn probe_dir(path: &Path, seen: &mut BTreeSet<(u64, u64, u64)>, found: &mut ProbeResult) {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) => {
             let path = path.display().to_string();
-            found.refused.push(Error::Open { path, reason: plain(&error) });
+            found.errors.push(Error::Open { path, reason: io_error_text(&error) });
             return;
         }
     };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort_by_key(|path| natural(&path.to_string_lossy()));
+    paths.sort_by_key(|path| natural_sort_key(&path.to_string_lossy()));
     for path in paths {
         let wanted = fs::metadata(&path).is_ok_and(|facts| {
-            facts.is_file() && facts.len() >= SMALLEST || facts.file_type().is_block_device()
+            facts.is_file() && facts.len() >= MIN_DEVICE_SIZE || facts.file_type().is_block_device()
         });
         if wanted {
-            open(&path, false, seen, found);
+            open_device(&path, false, seen, found);
         }
     }
 }
 
 /// Orders d2 before d10.
-fn natural(name: &str) -> Vec<(bool, u64, String)> {
+fn natural_sort_key(name: &str) -> Vec<(bool, u64, String)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while let Some(first) = rest.chars().next() {
@@ -84,7 +85,12 @@ fn natural(name: &str) -> Vec<(bool, u64, String)> {
     parts
 }
 
-fn open(path: &Path, named: bool, seen: &mut BTreeSet<(u64, u64, u64)>, found: &mut Found) {
+fn open_device(
+    path: &Path,
+    named: bool,
+    seen: &mut BTreeSet<(u64, u64, u64)>,
+    found: &mut ProbeResult,
+) {
     let identity = fs::metadata(path).map(|facts| {
         let device = if facts.file_type().is_block_device() { facts.rdev() } else { 0 };
         if device == 0 { (facts.dev(), facts.ino(), 0) } else { (0, 0, device) }
@@ -95,9 +101,11 @@ fn open(path: &Path, named: bool, seen: &mut BTreeSet<(u64, u64, u64)>, found: &
     match File::open(path) {
         // in a folder of devices the system shows the partitions of its disks itself
         Ok(file) if !named && is_block_device(path) => found.devices.push(Arc::new(file)),
-        Ok(file) => add(Arc::new(file), found),
+        Ok(file) => add_device(Arc::new(file), found),
         // what merely lies in a folder need not be ours to open, unless it is in use
-        Err(error) if named || matches!(error, Error::Busy { .. }) => found.refused.push(error),
+        Err(error) if named || matches!(error, Error::WriteLocked { .. }) => {
+            found.errors.push(error)
+        }
         Err(_) => {}
     }
 }
@@ -106,17 +114,17 @@ fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device())
 }
 
-fn add(device: Arc<dyn Device>, found: &mut Found) {
+fn add_device(device: Arc<dyn Device>, found: &mut ProbeResult) {
     for part in partitions(device.as_ref()) {
         let name = format!("{} (partition {})", device.name(), part.number);
-        let window = Window::new(name, Arc::clone(&device), part.start, part.size);
+        let window = DeviceSlice::new(name, Arc::clone(&device), part.start, part.size);
         found.devices.push(Arc::new(window));
     }
     found.devices.push(device);
 }
 
 /// The system's words without the number behind them.
-pub(crate) fn plain(error: &std::io::Error) -> String {
+pub(crate) fn io_error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     let cut = text.find(" (os error").unwrap_or(text.len());
     let mut plain = text[..cut].to_owned();
@@ -128,12 +136,12 @@ pub(crate) fn plain(error: &std::io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::natural;
+    use super::natural_sort_key;
 
     #[test]
     fn d2_comes_before_d10() {
         let mut names = ["d10.img", "d2.img", "d1.img"];
-        names.sort_by_key(|name| natural(name));
+        names.sort_by_key(|name| natural_sort_key(name));
         assert_eq!(names, ["d1.img", "d2.img", "d10.img"]);
     }
 }

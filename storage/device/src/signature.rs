@@ -24,18 +24,18 @@
 use crate::Device;
 
 /// Bytes at the beginning in which all marks but one lie.
-const HEAD: usize = 68 << 10;
+const HEAD_SIZE: usize = 68 << 10;
 
 /// A mark: where it is, its bytes, and whose it is.
-type Mark = (usize, &'static [u8], &'static str);
+type Signature = (usize, &'static [u8], &'static str);
 
-const RAID: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
+const MD_RAID_MAGIC: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 
-const MARKS: [Mark; 21] = [
+const SIGNATURES: [Signature; 21] = [
     (0, b"XFSB", "an xfs file system"),
     (0, b"LUKS\xba\xbe", "a LUKS volume"),
-    (0, RAID, "a part of a Linux RAID"),
-    (4096, RAID, "a part of a Linux RAID"),
+    (0, MD_RAID_MAGIC, "a part of a Linux RAID"),
+    (4096, MD_RAID_MAGIC, "a part of a Linux RAID"),
     (0, b"LABELONE", "an LVM volume"),
     (512, b"LABELONE", "an LVM volume"),
     (1024, b"LABELONE", "an LVM volume"),
@@ -57,27 +57,27 @@ const MARKS: [Mark; 21] = [
 
 /// Says whose data the device holds; none: nobody's that is known here. What cannot be read is not
 /// seen.
-pub fn signature(device: &dyn Device) -> Option<&'static str> {
+pub fn detect_signature(device: &dyn Device) -> Option<&'static str> {
     let size = usize::try_from(device.size()).unwrap_or(usize::MAX);
-    let mut head = vec![0; HEAD.min(size)];
+    let mut head = vec![0; HEAD_SIZE.min(size)];
     device.read_at(0, &mut head).ok()?;
     let is_there =
-        |(at, mark, _): &&Mark| head.get(*at..).is_some_and(|rest| rest.starts_with(mark));
-    if let Some((_, _, whose)) = MARKS.iter().find(is_there) {
+        |(at, mark, _): &&Signature| head.get(*at..).is_some_and(|rest| rest.starts_with(mark));
+    if let Some((_, _, whose)) = SIGNATURES.iter().find(is_there) {
         return Some(whose);
     }
-    has_raid_end(device).then_some("a part of a Linux RAID").or(partitions(&head))
+    has_md_raid_at_end(device).then_some("a part of a Linux RAID").or(detect_mbr_partitions(&head))
 }
 
 /// Version 1.0 of Linux RAID has its mark at least 8 KiB before the end, at a multiple of 4 KiB.
-fn has_raid_end(device: &dyn Device) -> bool {
+fn has_md_raid_at_end(device: &dyn Device) -> bool {
     let Some(at) = device.size().checked_sub(8 << 10) else { return false };
-    let mut found = [0; RAID.len()];
-    device.read_at(at & !4095, &mut found).is_ok() && found == RAID
+    let mut found = [0; MD_RAID_MAGIC.len()];
+    device.read_at(at & !4095, &mut found).is_ok() && found == MD_RAID_MAGIC
 }
 
 /// Whether the first sector has a table with a partition in it.
-fn partitions(head: &[u8]) -> Option<&'static str> {
+fn detect_mbr_partitions(head: &[u8]) -> Option<&'static str> {
     let table = head.get(446..512)?;
     let (entries, end) = table.split_at(64);
     let used = entries.chunks_exact(16).any(|entry| entry.get(4).is_some_and(|kind| *kind != 0));
@@ -88,28 +88,28 @@ fn partitions(head: &[u8]) -> Option<&'static str> {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use super::{MARKS, signature};
-    use crate::{Device, File, Memory};
+    use super::{SIGNATURES, detect_signature};
+    use crate::{Device, File, MemoryDevice};
 
-    fn memory(at: u64, mark: &[u8]) -> Memory {
-        let memory = Memory::blank("drive", 1 << 20);
+    fn device_with(at: u64, mark: &[u8]) -> MemoryDevice {
+        let memory = MemoryDevice::zeroed("drive", 1 << 20);
         memory.write_at(at, mark).unwrap();
         memory
     }
 
     #[test]
     fn marks_are_known() {
-        for (at, mark, whose) in MARKS {
-            assert_eq!(signature(&memory(at as u64, mark)), Some(whose));
+        for (at, mark, whose) in SIGNATURES {
+            assert_eq!(detect_signature(&device_with(at as u64, mark)), Some(whose));
         }
-        assert_eq!(signature(&memory(0, b"")), None);
+        assert_eq!(detect_signature(&device_with(0, b"")), None);
         let end = (1 << 20) - (8 << 10);
-        assert!(signature(&memory(end, &[0xfc, 0x4e, 0x2b, 0xa9])).is_some());
-        let boot = memory(510, &[0x55, 0xaa]);
-        assert_eq!(signature(&boot), None, "a boot sector without partitions");
+        assert!(detect_signature(&device_with(end, &[0xfc, 0x4e, 0x2b, 0xa9])).is_some());
+        let boot = device_with(510, &[0x55, 0xaa]);
+        assert_eq!(detect_signature(&boot), None, "a boot sector without partitions");
         boot.write_at(450, &[0x83]).unwrap();
-        assert_eq!(signature(&boot), Some("partitions"));
-        assert_eq!(signature(&Memory::new("tiny", &[0; 100])), None);
+        assert_eq!(detect_signature(&boot), Some("partitions"));
+        assert_eq!(detect_signature(&MemoryDevice::new("tiny", &[0; 100])), None);
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
             let mut command = Command::new(program);
             command.args(words).arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
             if command.status().is_ok_and(|status| status.success()) {
-                assert_eq!(signature(&File::open(&path).unwrap()), Some(whose), "{program}");
+                assert_eq!(detect_signature(&File::open(&path).unwrap()), Some(whose), "{program}");
             } else {
                 eprintln!("{program} is not installed: its mark is known from descriptions only");
             }

@@ -75,7 +75,7 @@ impl Error {
     /// Where the fault is.
     pub const fn zbookmark(&self) -> Place {
         match self {
-            Self::Read { source } => source.place(),
+            Self::Read { source } => source.zbookmark(),
             Self::Corrupt { zbookmark: place, .. }
             | Self::Mismatch { zbookmark: place, .. }
             | Self::OutOfTree { zbookmark: place }

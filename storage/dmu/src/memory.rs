@@ -9,7 +9,7 @@ use ondisk::objset::Kind;
 use ondisk::{Blkptr, Checksum, Compression, Dva, Order};
 use parking_lot::Mutex;
 use units::{ObjsetId, Place, Txg, VdevId};
-use zio::{Block, Error, Key, Policy, Sink, Sought, Source, WriteRequest};
+use zio::{Block, BlockRead, Error, Key, Sink, Source, WritePolicy, WriteRequest};
 
 use crate::{BlockLedger, Objset, PolicyQuery, Result, SyncContext, SyncOutput, WriteThrough};
 
@@ -77,7 +77,7 @@ impl MemoryStore {
 
     /// Writes a group of an object set into this memory; blocks that die are freed.
     pub fn sync_objset(&self, objset: &Objset, txg: Txg) -> Result<SyncOutput> {
-        let policy = |_| Policy::default();
+        let policy = |_| WritePolicy::default();
         let ledger = FreeingLedger { store: self, txg };
         let syncing = SyncContext {
             txg,
@@ -132,8 +132,8 @@ impl MemoryWriteThrough {
 }
 
 impl WriteThrough for MemoryWriteThrough {
-    fn write_policy(&self, _: PolicyQuery) -> Option<Policy> {
-        Some(Policy::default())
+    fn write_policy(&self, _: PolicyQuery) -> Option<WritePolicy> {
+        Some(WritePolicy::default())
     }
 
     fn sink(&self) -> &dyn Sink {
@@ -170,7 +170,7 @@ impl Sink for MemoryStore {
     fn write(&self, request: &WriteRequest<'_>) -> std::result::Result<Blkptr, Error> {
         let WriteRequest { data, kind, level, fill, txg, previous, .. } = *request;
         let lsize = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        if request.policy.hole_of_zeros && data.iter().all(|byte| *byte == 0) {
+        if request.policy.zeros_to_hole && data.iter().all(|byte| *byte == 0) {
             return Ok(Blkptr::Hole(Hole { birth: txg, level, lsize, kind }));
         }
         let offset = match previous {
@@ -243,14 +243,15 @@ impl Source for MemoryStore {
             Blkptr::Hole(hole) => Some(vec![0; usize::try_from(hole.lsize).unwrap_or(0)]),
             _ => None,
         };
-        let found = found.ok_or(Error::Unreadable { place, faults: Vec::new() })?;
+        let found = found.ok_or(Error::Unreadable { zbookmark: place, faults: Vec::new() })?;
         Ok(Block::new(found, Order::Little))
     }
 
     /// Each other one: no more is promised than that what is done is there.
-    fn read_run(&self, blocks: &mut [Sought<'_>]) {
+    fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
         for wanted in blocks.iter_mut().step_by(2) {
-            wanted.done = self.read_into(wanted.pointer, wanted.place, None, wanted.into).is_ok();
+            wanted.is_done =
+                self.read_into(wanted.pointer, wanted.zbookmark, None, wanted.into).is_ok();
         }
         for left in blocks.iter_mut().skip(1).step_by(2) {
             left.into.fill(0xee);

@@ -7,7 +7,7 @@ use ondisk::dnode::Dnode;
 use ondisk::object_type::Content;
 use ondisk::{Blkptr, Order};
 use units::{BlockId, Level, ObjectId, Place};
-use zio::{Block, Sought};
+use zio::{Block, BlockRead};
 
 use crate::dirty::record::SpillLocation;
 use crate::dirty::{DirtyObject, lookup};
@@ -198,14 +198,15 @@ impl Object {
                 self.pointer_on_disk(block).map(|pointer| (self.tree.zbookmark(0, block), pointer))
             })
             .collect();
-        let mut wanted: Vec<Sought<'_>> = (run.chunks_mut(whole).zip(&pointers))
+        let mut wanted: Vec<BlockRead<'_>> = (run.chunks_mut(whole).zip(&pointers))
             .filter_map(|(into, found)| {
                 let (place, pointer) = found.as_ref()?;
-                Some(Sought { pointer, place: *place, into, done: false })
+                Some(BlockRead { pointer, zbookmark: *place, into, is_done: false })
             })
             .collect();
-        self.tree.source.read_run(&mut wanted);
-        let mut done = wanted.into_iter().map(|wanted| wanted.done).collect::<Vec<_>>().into_iter();
+        self.tree.source.read_blocks(&mut wanted);
+        let mut done =
+            wanted.into_iter().map(|wanted| wanted.is_done).collect::<Vec<_>>().into_iter();
         for ((block, into), pointer) in (first..).zip(run.chunks_mut(whole)).zip(&pointers) {
             if pointer.is_none() || !done.next().unwrap_or(false) {
                 self.read_block_into(block, into)?;

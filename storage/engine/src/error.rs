@@ -440,14 +440,14 @@ impl Error {
     /// A device that could not be opened.
     pub(crate) fn from_device_error(error: &device::Error) -> Self {
         match error {
-            device::Error::Busy { path } | device::Error::InUse { path } => {
+            device::Error::WriteLocked { path } | device::Error::InUse { path } => {
                 Self::InUse { path: path.clone() }
             }
             device::Error::WriteProtected { path } => Self::WriteProtected { path: path.clone() },
             device::Error::Open { path, reason } => {
                 Self::UnusablePath { path: path.clone(), reason: reason.clone() }
             }
-            device::Error::Kind { path } => Self::UnusablePath {
+            device::Error::UnsupportedType { path } => Self::UnusablePath {
                 path: path.clone(),
                 reason: "it is neither a file, a folder nor a block device".to_owned(),
             },
@@ -455,7 +455,7 @@ impl Error {
             | device::Error::Write { device, .. }
             | device::Error::Flush { device, .. }
             | device::Error::ReadOnly { device }
-            | device::Error::End { device, .. } => {
+            | device::Error::OutOfRange { device, .. } => {
                 Self::UnusablePath { path: device.clone(), reason: error.to_string() }
             }
         }

@@ -16,7 +16,7 @@ use crate::{Error, OpenOptions, Result, event::Event};
 #[derive(Debug)]
 pub struct Search {
     paths: Vec<PathBuf>,
-    probed: device::Found,
+    probed: device::ProbeResult,
     candidates: Vec<Candidate>,
     auxiliary: Vec<Labelled>,
 }
@@ -28,12 +28,12 @@ pub fn search(paths: &[PathBuf]) -> Search {
 
 /// Looks for pools on devices that are open already.
 pub fn search_devices(devices: &[Arc<dyn Device>]) -> Search {
-    let found = device::Found { devices: devices.to_vec(), ..device::Found::default() };
+    let found = device::ProbeResult { devices: devices.to_vec(), ..device::ProbeResult::default() };
     Search::from_probed(Vec::new(), found)
 }
 
 impl Search {
-    fn from_probed(paths: Vec<PathBuf>, probed: device::Found) -> Self {
+    fn from_probed(paths: Vec<PathBuf>, probed: device::ProbeResult) -> Self {
         let (candidates, auxiliary) = spa::scan(&probed.devices);
         Self { paths, probed, candidates, auxiliary }
     }
@@ -68,7 +68,7 @@ impl Search {
 
     /// What could not be opened.
     pub fn open_errors(&self) -> Vec<Error> {
-        self.probed.refused.iter().map(Error::from_device_error).collect()
+        self.probed.errors.iter().map(Error::from_device_error).collect()
     }
 
     /// Files and devices without a label.
@@ -93,7 +93,7 @@ impl Search {
         if !self.candidates.is_empty() {
             return None;
         }
-        if let Some(refused) = self.probed.refused.first() {
+        if let Some(refused) = self.probed.errors.first() {
             return Some(Error::from_device_error(refused));
         }
         if let [path] = self.paths.as_slice()
@@ -117,9 +117,11 @@ impl Search {
         }
         let mut pool = Self::open_candidate(candidate, options)?;
         let named = |path: &str| self.paths.iter().any(|own| own.to_string_lossy() == path);
-        for refused in &self.probed.refused {
+        for refused in &self.probed.errors {
             let error = Error::from_device_error(refused);
-            let (device::Error::Open { path, .. } | device::Error::Kind { path }) = refused else {
+            let (device::Error::Open { path, .. } | device::Error::UnsupportedType { path }) =
+                refused
+            else {
                 continue;
             };
             if named(path) {
@@ -145,7 +147,7 @@ impl Search {
         }
         let guid = wanted.parse().ok().map(Guid::new);
         let found = self.candidates.iter().find(|pool| Some(pool.guid) == guid);
-        found.ok_or_else(|| match self.probed.refused.first() {
+        found.ok_or_else(|| match self.probed.errors.first() {
             Some(refused) => Error::from_device_error(refused),
             None => Error::NoSuchPool {
                 name: wanted.to_owned(),
@@ -160,8 +162,8 @@ impl Search {
         let lacks = summary::top_vdevs(candidate, None)
             .iter()
             .any(|tree| candidate.leaves(tree).any(|leaf| leaf.device.is_none()));
-        self.probed.refused.iter().find_map(|refused| {
-            let device::Error::Busy { path } = refused else { return None };
+        self.probed.errors.iter().find_map(|refused| {
+            let device::Error::WriteLocked { path } = refused else { return None };
             let named = self.paths.iter().any(|own| own.to_string_lossy() == *path);
             (named || lacks).then(|| Error::InUse { path: path.clone() })
         })
@@ -173,9 +175,9 @@ impl Search {
         let trees = summary::top_vdevs(candidate, None);
         let leaves = trees.iter().flat_map(|tree| candidate.leaves(tree));
         let remembered: Vec<String> = leaves.map(|leaf| leaf.path).collect();
-        for refused in &self.probed.refused {
-            let device::Error::Busy { path } = refused else { continue };
-            let is_it = |leaf: &String| device::is_same(Path::new(leaf), Path::new(path));
+        for refused in &self.probed.errors {
+            let device::Error::WriteLocked { path } = refused else { continue };
+            let is_it = |leaf: &String| device::is_same_file(Path::new(leaf), Path::new(path));
             if remembered.iter().any(is_it) {
                 return Err(Error::InUse { path: path.clone() });
             }

@@ -22,7 +22,7 @@ impl Class {
 
     /// Where a block of this class may go, the best first. The space of embedded logs is not for
     /// others: there a log finds a long range even in a pool that is nearly full.
-    pub const fn places(self) -> &'static [Self] {
+    pub const fn fallback_order(self) -> &'static [Self] {
         match self {
             Self::Normal => &[Self::Normal],
             Self::Log => &[Self::Log, Self::EmbeddedLog, Self::Normal],

@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// The map that was read is older than what was reused since: it must be read again.
     #[error("the map of metaslab {metaslab} of vdev {vdev} was read too long ago")]
-    Stale {
+    StaleMap {
         /// The vdev.
         vdev: VdevId,
         /// Its metaslab.
@@ -29,7 +29,7 @@ pub enum Error {
     },
     /// There is no such place.
     #[error("vdev {vdev} has no {length} bytes at {offset:x} in one metaslab")]
-    NoPlace {
+    InvalidRange {
         /// The vdev.
         vdev: VdevId,
         /// Bytes from the end of the front labels.

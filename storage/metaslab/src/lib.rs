@@ -20,18 +20,18 @@
 mod allocator;
 mod class;
 mod error;
-mod free;
+mod free_space;
+mod group;
+mod metaslab;
 mod pin;
-mod ranges;
-mod removed;
+mod range_set;
+mod removed_vdev;
 mod rotor;
-mod slab;
-mod top;
 
-pub use allocator::{Allocator, Change, ReadMap, Usage, Want};
+pub use allocator::{AllocRequest, Allocator, MapReader, MetaslabChange, SpaceUsage};
 pub use class::Class;
 pub use error::Error;
+pub use group::{AsizeFn, MetaslabGroupSpec};
 pub use pin::Pin;
-pub use ranges::Ranges;
-pub use removed::Moved;
-pub use top::{Cost, TopSpec};
+pub use range_set::RangeSet;
+pub use removed_vdev::RemapFn;

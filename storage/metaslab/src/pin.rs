@@ -11,53 +11,53 @@ use units::Txg;
 /// The pins there are.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    kept: Mutex<Kept>,
-    pressed: AtomicBool,
+    table: Mutex<PinTable>,
+    release_requested: AtomicBool,
     dropped: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    next: u64,
+struct PinTable {
+    next_id: u64,
     /// What each pin keeps, the older pins first.
-    by_pin: BTreeMap<u64, Txg>,
+    txgs: BTreeMap<u64, Txg>,
 }
 
 /// As long as this is there, nothing that is freed after its txg is used again.
 #[derive(Debug)]
 pub struct Pin {
     pins: Arc<Pins>,
-    number: u64,
+    id: u64,
 }
 
 impl Pins {
-    pub(crate) fn pin(this: &Arc<Self>, synced: Txg) -> Pin {
-        let mut kept = this.kept.lock();
-        let number = kept.next;
-        kept.next += 1;
-        if kept.by_pin.is_empty() {
-            this.pressed.store(false, Ordering::Release);
+    pub(crate) fn add_pin(this: &Arc<Self>, synced: Txg) -> Pin {
+        let mut kept = this.table.lock();
+        let number = kept.next_id;
+        kept.next_id += 1;
+        if kept.txgs.is_empty() {
+            this.release_requested.store(false, Ordering::Release);
         }
-        kept.by_pin.insert(number, synced);
-        Pin { pins: Arc::clone(this), number }
+        kept.txgs.insert(number, synced);
+        Pin { pins: Arc::clone(this), id: number }
     }
 
     /// What is freed after that txg is kept.
-    pub(crate) fn kept(&self) -> Option<Txg> {
-        self.kept.lock().by_pin.values().min().copied()
+    pub(crate) fn min_pinned_txg(&self) -> Option<Txg> {
+        self.table.lock().txgs.values().min().copied()
     }
 
     /// Asks for the pins to be dropped.
-    pub(crate) fn press(&self) {
-        self.pressed.store(true, Ordering::Release);
+    pub(crate) fn request_release(&self) {
+        self.release_requested.store(true, Ordering::Release);
     }
 
     /// The same, and waits for that.
-    pub(crate) fn wait(&self) {
-        let mut kept = self.kept.lock();
-        let later = kept.next;
-        while kept.by_pin.range(..later).next().is_some() {
-            self.press();
+    pub(crate) fn wait_for_release(&self) {
+        let mut kept = self.table.lock();
+        let later = kept.next_id;
+        while kept.txgs.range(..later).next().is_some() {
+            self.request_release();
             self.dropped.wait(&mut kept);
         }
     }
@@ -65,14 +65,14 @@ impl Pins {
 
 impl Pin {
     /// Whether others are short of room, so that it should be dropped soon.
-    pub fn is_pressed(&self) -> bool {
-        self.pins.pressed.load(Ordering::Acquire)
+    pub fn is_release_requested(&self) -> bool {
+        self.pins.release_requested.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.pins.kept.lock().by_pin.remove(&self.number);
+        self.pins.table.lock().txgs.remove(&self.id);
         self.pins.dropped.notify_all();
     }
 }
@@ -88,20 +88,20 @@ mod tests {
     #[test]
     fn the_oldest_pin_counts_and_later_ones_keep_nobody_waiting() {
         let pins = Arc::new(Pins::default());
-        let [old, new] = [7, 9].map(|txg| Pins::pin(&pins, Txg::new(txg)));
-        assert_eq!(pins.kept(), Some(Txg::new(7)));
-        pins.press();
-        assert!(old.is_pressed() && new.is_pressed());
+        let [old, new] = [7, 9].map(|txg| Pins::add_pin(&pins, Txg::new(txg)));
+        assert_eq!(pins.min_pinned_txg(), Some(Txg::new(7)));
+        pins.request_release();
+        assert!(old.is_release_requested() && new.is_release_requested());
         drop(old);
-        assert_eq!(pins.kept(), Some(Txg::new(9)));
+        assert_eq!(pins.min_pinned_txg(), Some(Txg::new(9)));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| pins.wait());
-            let later = Pins::pin(&pins, Txg::new(11));
+            let waiting = scope.spawn(|| pins.wait_for_release());
+            let later = Pins::add_pin(&pins, Txg::new(11));
             drop(new);
             // it may have begun to wait when the later one was there
             drop(later);
             waiting.join().unwrap();
         });
-        assert_eq!(pins.kept(), None);
+        assert_eq!(pins.min_pinned_txg(), None);
     }
 }

@@ -7,7 +7,7 @@ use device::Device;
 use ondisk::label::{LabelConfig, PoolState, VdevConfig, VdevKind};
 use ondisk::uberblock::Uberblock;
 use units::{Guid, Txg, VdevId};
-use vdev::FoundLeaf;
+use vdev::LeafDevice;
 
 use crate::labels::{self, Labelled};
 use crate::same_leaf::{self, Duplicate};
@@ -111,13 +111,13 @@ impl Candidate {
     /// Finds the device of a leaf. A leaf knows all txgs that its pool does, unless the others of
     /// its top-level vdev know newer ones: not every vdev is told of every txg, but of those that
     /// it is told of, all of its leaves are.
-    pub(crate) fn find(&self, leaf: Guid) -> Option<FoundLeaf> {
+    pub(crate) fn find(&self, leaf: Guid) -> Option<LeafDevice> {
         let device = self.devices.iter().find(|device| device.guid() == leaf)?;
         let top = device.config.top_guid;
         let siblings = self.devices.iter().filter(|other| other.config.top_guid == top);
         let newest = siblings.map(Labelled::synced).max().unwrap_or(Txg::ZERO);
         let synced = if device.synced() == newest { Txg::new(u64::MAX) } else { device.synced() };
-        Some(FoundLeaf { device: Arc::clone(&device.device), synced })
+        Some(LeafDevice { device: Arc::clone(&device.device), label_txg: synced })
     }
 
     /// The leaves that a description names, and which of them were found.

@@ -14,7 +14,7 @@ use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::SpaceMapHeader;
 use ondisk::{Dva, Order, Reader};
 use units::{Ashift, ObjectId};
-use vdev::Tree;
+use vdev::VdevTree;
 
 use crate::owned::deflated_copy;
 use crate::{DedupLogs, Directory, Pool};
@@ -97,7 +97,7 @@ fn metaslab(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
     };
     let size = 1_u64.checked_shl(shift).unwrap_or(0);
     let node = pool.tree().top(top.id);
-    let Some(vdev::Kind::Draid(draid, _)) = node.as_deref().map(|node| &node.kind) else {
+    let Some(vdev::NodeKind::Draid(draid, _)) = node.as_deref().map(|node| &node.kind) else {
         return size;
     };
     let row = draid.row_size();
@@ -107,7 +107,7 @@ fn metaslab(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
 }
 
 /// Bytes of blocks that `space` bytes of a vdev hold.
-fn deflated(tree: &Tree, top: &VdevConfig, space: u64) -> u64 {
+fn deflated(tree: &VdevTree, top: &VdevConfig, space: u64) -> u64 {
     if tree.counts_parity() {
         return space;
     }
@@ -142,7 +142,7 @@ pub fn dedup_ratio(sums: &[Sums]) -> u64 {
 
 /// What the dedup tables hold, by their statistics: sums over the blocks of which there are 1, 2 to 3,
 /// 4 to 7 references, and so on; what is in their logs only is counted. Empty where there are none.
-pub fn dedup_sums(mos: &Objset, tree: &Tree) -> Vec<Sums> {
+pub fn dedup_sums(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
     let Ok(directory) = Directory::open(mos.clone()) else { return Vec::new() };
     let Ok(Some(object)) = directory.object("DDT-statistics") else { return Vec::new() };
     let Ok(table) = zap::Zap::open(object) else { return Vec::new() };

@@ -22,7 +22,7 @@ use ondisk::label::{self, LabelConfig, PoolConfig, VdevConfig, VdevKind, config_
 use ondisk::uberblock::Uberblock;
 use transform::checksum::embedded;
 use units::{Guid, Txg};
-use vdev::{Leaf, LeafFault, Node, Tree, Trouble};
+use vdev::{DeviceError, Leaf, LeafError, VdevNode, VdevTree};
 
 use crate::Error;
 
@@ -30,7 +30,7 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub struct Commit<'a> {
     /// The pool's vdevs.
-    pub tree: &'a Tree,
+    pub tree: &'a VdevTree,
     /// Those of them that are logs: what they promised is in the txg itself.
     pub logs: Vec<Guid>,
     /// Whether the last slot of each ring is kept for multihost protection's signs of life.
@@ -48,12 +48,12 @@ impl Commit<'_> {
         &self,
         uberblock: &Uberblock,
         config: Option<&PoolConfig>,
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
-        let counts = |top: &Node| !self.logs.contains(&top.guid);
-        self.tree.flush_of(&counts, faults)?;
+        let counts = |top: &VdevNode| !self.logs.contains(&top.guid);
+        self.tree.flush_vdevs(&counts, faults)?;
         // who promises something flushes as well, and may have failed with blocks of this txg
-        if self.tree.may_lack(uberblock.txg..=uberblock.txg, &counts).is_err() {
+        if self.tree.check_txgs_durable(uberblock.txg..=uberblock.txg, &counts).is_err() {
             return Err(Error::Unkept);
         }
         let labels = config.map(|config| self.labels(config)).transpose()?;
@@ -69,9 +69,9 @@ impl Commit<'_> {
 
     /// Makes all leaves into ones without any past: four labels without configuration and without
     /// uberblocks. To be called before a pool's first commit.
-    pub fn blank(&self, faults: &mut Vec<LeafFault>) -> Result<(), Error> {
+    pub fn blank(&self, faults: &mut Vec<LeafError>) -> Result<(), Error> {
         let mut good = Vec::new();
-        for leaf in self.tree.writable() {
+        for leaf in self.tree.writable_leaves() {
             let written = copies(&leaf, 0..label::COPIES)
                 .try_for_each(|start| leaf.write(start, &blank_copy(start)));
             good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
@@ -100,7 +100,7 @@ impl Commit<'_> {
         &self,
         labels: &[Written],
         which: [u32; 2],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let mut good = Vec::new();
         for each in labels {
@@ -124,7 +124,7 @@ impl Commit<'_> {
     fn write_uberblocks(
         &self,
         uberblock: &Uberblock,
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let mut good = Vec::new();
         for leaf in takers(self.tree, uberblock.txg) {
@@ -132,7 +132,7 @@ impl Commit<'_> {
             let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
             let written = copies(&leaf, 0..label::COPIES).try_for_each(|start| {
                 let written = write_slot(uberblock, &leaf, start + within);
-                written.inspect(|()| leaf.note_labelled(uberblock.txg))
+                written.inspect(|()| leaf.record_label_txg(uberblock.txg))
             });
             good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
         }
@@ -146,32 +146,32 @@ impl Commit<'_> {
     }
 
     /// Flushes; an error where no leaf is left of those that took what was written.
-    fn settle(&self, good: &[Guid], faults: &mut Vec<LeafFault>) -> Result<(), Error> {
+    fn settle(&self, good: &[Guid], faults: &mut Vec<LeafError>) -> Result<(), Error> {
         let failed = self.flush(faults);
         let lasts = good.iter().any(|leaf| !failed.contains(leaf));
         if lasts { Ok(()) } else { Err(Error::CommitNowhere) }
     }
 
     /// Flushes all leaves; gives those that failed.
-    fn flush(&self, faults: &mut Vec<LeafFault>) -> Vec<Guid> {
+    fn flush(&self, faults: &mut Vec<LeafError>) -> Vec<Guid> {
         let failed: Vec<Guid> =
-            self.tree.flush_each().into_iter().map(|leaf| leaf.guid()).collect();
+            self.tree.flush_leaves().into_iter().map(|leaf| leaf.guid()).collect();
         for leaf in &failed {
-            note(LeafFault { leaf: *leaf, trouble: Trouble::Unwritten }, faults);
+            note(LeafError { leaf: *leaf, error: DeviceError::WriteFailed }, faults);
         }
         failed
     }
 }
 
 /// The leaves that can be written and may be said to know this txg; all of them, if that were none.
-pub(crate) fn takers(tree: &Tree, txg: Txg) -> Vec<Arc<Leaf>> {
-    let all = tree.writable();
-    let whole: Vec<_> = all.iter().filter(|leaf| !leaf.lapsed_in(txg)).cloned().collect();
+pub(crate) fn takers(tree: &VdevTree, txg: Txg) -> Vec<Arc<Leaf>> {
+    let all = tree.writable_leaves();
+    let whole: Vec<_> = all.iter().filter(|leaf| !leaf.has_missed_txg(txg)).cloned().collect();
     if whole.is_empty() { all } else { whole }
 }
 
 /// Makes a leaf into one without any past.
-pub(crate) fn blank_leaf(leaf: &Leaf) -> Result<(), Trouble> {
+pub(crate) fn blank_leaf(leaf: &Leaf) -> Result<(), DeviceError> {
     copies(leaf, 0..label::COPIES)
         .try_for_each(|start| leaf.write(start, &blank_copy(start)))
         .and_then(|()| leaf.flush())
@@ -215,7 +215,7 @@ fn real_leaves(top: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
     top.leaves().filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
 }
 
-fn write_slot(uberblock: &Uberblock, leaf: &Leaf, place: u64) -> Result<(), Trouble> {
+fn write_slot(uberblock: &Uberblock, leaf: &Leaf, place: u64) -> Result<(), DeviceError> {
     let size = usize::try_from(label::slot_size(leaf.ashift().get().into())).unwrap_or(0);
     let mut slot = vec![0; size];
     slot[..Uberblock::SIZE].copy_from_slice(&uberblock.encode());
@@ -242,14 +242,14 @@ fn seal(field: &mut [u8], place: u64) {
 }
 
 /// Whether it was written; if not, says so.
-fn blame(leaf: &Leaf, written: Result<(), Trouble>, faults: &mut Vec<LeafFault>) -> bool {
+fn blame(leaf: &Leaf, written: Result<(), DeviceError>, faults: &mut Vec<LeafError>) -> bool {
     if let Err(trouble) = written {
-        note(LeafFault { leaf: leaf.guid(), trouble }, faults);
+        note(LeafError { leaf: leaf.guid(), error: trouble }, faults);
     }
     written.is_ok()
 }
 
-fn note(fault: LeafFault, faults: &mut Vec<LeafFault>) {
+fn note(fault: LeafError, faults: &mut Vec<LeafError>) {
     if !faults.contains(&fault) {
         faults.push(fault);
     }

@@ -21,7 +21,7 @@ use ondisk::{Blkptr, ObjectType, Order};
 use transform::crypt::WrappedKey;
 use txg::Tx;
 use units::{Guid, ObjectId, ObjsetId, Txg, VdevId};
-use vdev::{FoundLeaf, Node, Surroundings, Tree};
+use vdev::{BuildContext, LeafDevice, VdevNode, VdevTree};
 use zap::{NewTable, Value, Zap};
 use zio::{Key, Reader, Source};
 
@@ -232,7 +232,7 @@ fn name_children(vdev: &mut VdevConfig, world: &World) {
     }
 }
 
-fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Tree>, Error> {
+fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<VdevTree>, Error> {
     let guids: Vec<Guid> = root
         .leaves()
         .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
@@ -240,11 +240,11 @@ fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<Tree>, Err
         .collect();
     let find = |guid: Guid| {
         let at = guids.iter().position(|known| *known == guid)?;
-        Some(FoundLeaf { device: Arc::clone(devices.get(at)?), synced: Txg::new(u64::MAX) })
+        Some(LeafDevice { device: Arc::clone(devices.get(at)?), label_txg: Txg::new(u64::MAX) })
     };
-    let around = Surroundings { find: &find, reflow: Reflow { offset: 0, scratch: false } };
-    let nodes = root.children.iter().map(|top| Node::build(top, &around));
-    Ok(Arc::new(Tree::new(nodes.collect::<Result<_, _>>()?)))
+    let around = BuildContext { find_device: &find, reflow: Reflow { offset: 0, scratch: false } };
+    let nodes = root.children.iter().map(|top| VdevNode::build(top, &around));
+    Ok(Arc::new(VdevTree::new(nodes.collect::<Result<_, _>>()?)))
 }
 
 /// Adds what every pool has besides its datasets: the tables of its vdevs, the lists of their

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use arc::{Cache, Memory};
+use arc::{Cache, MemoryBudget};
 use dmu::Objset;
 use geometry::Reflow;
 use ondisk::label::{PoolConfig, VdevConfig};
 use ondisk::uberblock::{Scratch, Uberblock};
 use units::{Guid, ObjsetId, Txg};
-use vdev::{Kind, Node, Surroundings, Tree};
+use vdev::{BuildContext, NodeKind, VdevNode, VdevTree};
 use zio::{Reader, Source};
 
 use crate::features::{self, Verdict};
@@ -37,7 +37,7 @@ pub struct Options {
     /// As of when.
     pub choice: Choice,
     /// Of what memory the cache takes its share.
-    pub cache: Memory,
+    pub cache: MemoryBudget,
 }
 
 /// Puts something between the pool's vdevs and its cache.
@@ -137,27 +137,27 @@ impl Candidate {
         &self,
         tops: &[Option<&VdevConfig>],
         uberblock: &Uberblock,
-    ) -> Result<Vec<Node>, Error> {
+    ) -> Result<Vec<VdevNode>, Error> {
         let find = |guid| self.find(guid);
-        let around = Surroundings { find: &find, reflow: reflow(uberblock) };
+        let around = BuildContext { find_device: &find, reflow: reflow(uberblock) };
         let build = |top: Option<&VdevConfig>| match top {
-            Some(config) => Node::build(config, &around),
-            None => Ok(Node { guid: Guid::new(0), kind: Kind::Missing }),
+            Some(config) => VdevNode::build(config, &around),
+            None => Ok(VdevNode { guid: Guid::new(0), kind: NodeKind::Missing }),
         };
         Ok(tops.iter().copied().map(build).collect::<Result<_, _>>()?)
     }
 
     /// The top-level vdevs as the pool itself knows them.
-    fn trusted(&self, root: &VdevConfig, uberblock: &Uberblock) -> Result<Vec<Node>, Error> {
+    fn trusted(&self, root: &VdevConfig, uberblock: &Uberblock) -> Result<Vec<VdevNode>, Error> {
         let find = |guid| self.find(guid);
-        let around = Surroundings { find: &find, reflow: reflow(uberblock) };
+        let around = BuildContext { find_device: &find, reflow: reflow(uberblock) };
         let mut nodes = Vec::new();
         for child in &root.children {
             let place = usize::try_from(child.id.get()).unwrap_or(usize::MAX);
             while nodes.len() < place.min(1 << 12) {
-                nodes.push(Node { guid: Guid::new(0), kind: Kind::Missing });
+                nodes.push(VdevNode { guid: Guid::new(0), kind: NodeKind::Missing });
             }
-            nodes.push(Node::build(child, &around)?);
+            nodes.push(VdevNode::build(child, &around)?);
         }
         Ok(nodes)
     }
@@ -178,7 +178,7 @@ fn reflow(uberblock: &Uberblock) -> Reflow {
 
 /// A pool as far as a list of vdevs leads.
 struct Opened {
-    tree: Arc<Tree>,
+    tree: Arc<VdevTree>,
     reader: Arc<Reader>,
     cache: Arc<Cache>,
     mos: Objset,
@@ -187,12 +187,12 @@ struct Opened {
 
 impl Opened {
     fn new(
-        nodes: Vec<Node>,
+        nodes: Vec<VdevNode>,
         uberblock: &Uberblock,
         options: &Options,
         between: Between<'_>,
     ) -> Result<Self, Error> {
-        let tree = Arc::new(Tree::new(nodes));
+        let tree = Arc::new(VdevTree::new(nodes));
         let reader = Arc::new(Reader::new(Arc::clone(&tree)));
         let below = between(Arc::clone(&reader) as Arc<dyn Source>);
         let cache = Arc::new(Cache::new(below, &options.cache));
@@ -205,7 +205,7 @@ impl Opened {
             reader.set_salt(salt);
         }
         if directory.number("deflate")?.is_none() {
-            tree.count_parity();
+            tree.set_counts_parity();
         }
         Ok(Self { tree, reader, cache, mos, directory })
     }

@@ -8,7 +8,7 @@ use ondisk::label::PoolConfig;
 use ondisk::nvlist::Nvlist;
 use ondisk::uberblock::Uberblock;
 use units::{Guid, Txg};
-use vdev::Tree;
+use vdev::VdevTree;
 use zio::{Reader, Source};
 
 use crate::features::{self, FeatureState, Verdict};
@@ -22,7 +22,7 @@ pub struct Pool {
     pub(crate) config: PoolConfig,
     pub(crate) list: Nvlist,
     pub(crate) features: Vec<FeatureState>,
-    pub(crate) tree: Arc<Tree>,
+    pub(crate) tree: Arc<VdevTree>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) mos: Objset,
@@ -114,7 +114,7 @@ impl Pool {
     }
 
     /// Its vdevs.
-    pub fn tree(&self) -> &Arc<Tree> {
+    pub fn tree(&self) -> &Arc<VdevTree> {
         &self.tree
     }
 

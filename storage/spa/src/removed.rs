@@ -7,7 +7,7 @@ use ondisk::Reader;
 use ondisk::indirect::{Mapping as Entries, MappingHeader};
 use ondisk::label::{Indirect, VdevConfig, VdevKind};
 use units::VdevId;
-use vdev::{Mapping, Segment, Tree};
+use vdev::{IndirectMapping, MappingSegment, VdevTree};
 
 use crate::{Directory, Error};
 
@@ -17,7 +17,7 @@ const LONGEST: u64 = 4 << 30;
 /// Reads the mappings of all removed vdevs. One that was removed earlier may have its mapping on
 /// one that was removed later, so the last removed comes first; each names the one before it.
 pub(crate) fn load(
-    tree: &Tree,
+    tree: &VdevTree,
     directory: &Directory,
     mos: &Objset,
     root: Option<&VdevConfig>,
@@ -43,7 +43,7 @@ pub(crate) fn load(
     Ok(())
 }
 
-fn read(mos: &Objset, indirect: Indirect) -> Result<Mapping, Error> {
+fn read(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Error> {
     let object = mos.object(indirect.mapping)?;
     let mut bonus = Reader::new("mapping header", object.bonus(), object.bonus_order());
     let header = MappingHeader::read(&mut bonus)?;
@@ -56,12 +56,12 @@ fn read(mos: &Objset, indirect: Indirect) -> Result<Mapping, Error> {
     object.read(0, &mut bytes)?;
     let entries = Entries::parse(&bytes, object.bonus_order())?;
     for entry in entries.entries() {
-        segments.push(Segment {
+        segments.push(MappingSegment {
             source: entry.source,
             length: entry.target.asize,
             vdev: entry.target.vdev,
             offset: entry.target.offset,
         });
     }
-    Ok(Mapping::new(segments))
+    Ok(IndirectMapping::new(segments))
 }

@@ -29,7 +29,7 @@ fn rank(device: &Labelled) -> Rank {
     let in_label = || device.config.nvlist.text("path");
     let remembered = leaf.and_then(|leaf| leaf.path.clone()).or_else(in_label);
     let found = device.device.path().unwrap_or(Path::new(device.device.name()));
-    let fit = remembered.map_or(0, |path| device::path_fit(Path::new(&path), found));
+    let fit = remembered.map_or(0, |path| device::path_match_score(Path::new(&path), found));
     let valid = device.copies.iter().filter(|copy| matches!(copy, LabelCopy::Good(_))).count();
     (device.synced(), fit, valid)
 }

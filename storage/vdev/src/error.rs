@@ -4,33 +4,33 @@ use units::{Guid, VdevId};
 
 /// What was wrong with one leaf's part of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Trouble {
+pub enum DeviceError {
     /// The device is not there.
     Missing,
     /// It was away when the block was written, so that what it has is not the block.
     Stale,
     /// The device failed to read, or ends before that.
-    Unreadable,
+    ReadFailed,
     /// It read well, and the bytes are wrong.
-    Wrong,
+    Corrupt,
     /// The device failed to write, or to make it last.
-    Unwritten,
+    WriteFailed,
 }
 
-impl Trouble {
+impl DeviceError {
     /// Whether it goes away where the right bytes are written anew.
-    pub fn asks_for_mending(self) -> bool {
-        matches!(self, Self::Wrong | Self::Unreadable)
+    pub fn is_repairable(self) -> bool {
+        matches!(self, Self::Corrupt | Self::ReadFailed)
     }
 }
 
 /// A leaf's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LeafFault {
+pub struct LeafError {
     /// The leaf.
     pub leaf: Guid,
     /// What was wrong.
-    pub trouble: Trouble,
+    pub error: DeviceError,
 }
 
 /// Why a vdev could not give or take a block.
@@ -42,21 +42,21 @@ pub enum Error {
     NoVdev(VdevId),
     /// The address cannot be one on this vdev (Corrupt).
     #[error("the address is impossible: {0}")]
-    Address(String),
+    InvalidAddress(String),
     /// Too many devices are missing (Unavailable).
-    #[error("{missing} devices are missing or failing, and the vdev can do without {spare}")]
+    #[error("{missing} devices are missing or failing, and the vdev can do without {redundancy}")]
     Unavailable {
         /// Columns or sides that cannot be read.
         missing: usize,
         /// How many may be lost.
-        spare: usize,
+        redundancy: usize,
     },
     /// A kind of vdev that this version does not know (Unsupported).
     #[error("the pool has a vdev of kind '{0}', which this version does not know")]
     UnknownKind(String),
     /// The pool's description of a vdev is impossible (Corrupt).
     #[error("vdev {guid} is described wrongly: {why}")]
-    Config {
+    InvalidConfig {
         /// Its identity.
         guid: Guid,
         /// What is wrong.
@@ -65,11 +65,11 @@ pub enum Error {
     /// The widening of a raidz was interrupted when its first rows were held elsewhere: it can be
     /// read but not written (Unsupported).
     #[error("vdev {guid} was interrupted at the very start of being widened and cannot be written")]
-    Scratch {
+    ReflowInScratch {
         /// Its identity.
         guid: Guid,
     },
     /// Everything could be read, and no way to put it together fits the checksum (Corrupt).
     #[error("the checksum does not match, with any copy or any reconstruction")]
-    Mismatch,
+    ChecksumMismatch,
 }

@@ -10,17 +10,17 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use units::VdevId;
 
-use crate::node::Spot;
-use crate::{Error, Kind, LeafFault, Request, Tree, mirror};
+use crate::node::NodeAddress;
+use crate::{Error, LeafError, NodeKind, ReadRequest, VdevTree, mirror};
 
 /// More vdevs than this are never removed one into the other.
-const DEEPEST: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 /// More combinations of copies than this are not tried.
-const MOST_COMBINATIONS: usize = 4096;
+const MAX_COMBINATIONS: usize = 4096;
 
 /// A part of the removed vdev's space and where it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct MappingSegment {
     /// Where it was: bytes from the end of the front labels.
     pub source: u64,
     /// How long it is, in bytes.
@@ -33,22 +33,22 @@ pub struct Segment {
 
 /// Where all of a removed vdev's space went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mapping(Vec<Segment>);
+pub struct IndirectMapping(Vec<MappingSegment>);
 
-impl Mapping {
+impl IndirectMapping {
     /// From segments in any order.
-    pub fn new(mut segments: Vec<Segment>) -> Self {
+    pub fn new(mut segments: Vec<MappingSegment>) -> Self {
         segments.sort_unstable_by_key(|segment| segment.source);
         Self(segments)
     }
 
     /// The segments, by where they were.
-    pub fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[MappingSegment] {
         &self.0
     }
 
     /// The pieces that cover a range of bytes; `None` where some are not mapped.
-    pub fn pieces(&self, range: Range<u64>) -> Option<Vec<Segment>> {
+    pub fn map_range(&self, range: Range<u64>) -> Option<Vec<MappingSegment>> {
         let mut offset = range.start;
         let mut length = range.end.checked_sub(offset)?;
         let mut pieces = Vec::new();
@@ -61,7 +61,7 @@ impl Mapping {
                 return None;
             }
             let target = segment.offset.checked_add(inside)?;
-            pieces.push(Segment {
+            pieces.push(MappingSegment {
                 source: offset,
                 length: here,
                 vdev: segment.vdev,
@@ -77,7 +77,7 @@ impl Mapping {
 
 /// A removed vdev in the tree.
 #[derive(Debug, Default)]
-pub struct Indirect(RwLock<Option<Arc<Mapping>>>);
+pub struct Indirect(RwLock<Option<Arc<IndirectMapping>>>);
 
 impl Clone for Indirect {
     fn clone(&self) -> Self {
@@ -86,116 +86,126 @@ impl Clone for Indirect {
 }
 
 impl Indirect {
-    pub(crate) fn set(&self, mapping: Arc<Mapping>) {
+    pub(crate) fn set_mapping(&self, mapping: Arc<IndirectMapping>) {
         *self.0.write() = Some(mapping);
     }
 
     /// Where its space went, once that is known.
-    pub fn mapping(&self) -> Option<Arc<Mapping>> {
+    pub fn mapping(&self) -> Option<Arc<IndirectMapping>> {
         self.0.read().clone()
     }
 }
 
 /// Reads a block that was on a removed vdev.
-pub(crate) fn read(
-    tree: &Tree,
+pub(crate) fn read_indirect(
+    tree: &VdevTree,
     vdev: VdevId,
     removed: &Indirect,
-    request: &Request<'_>,
+    request: &ReadRequest<'_>,
     into: &mut [u8],
-    faults: &mut Vec<LeafFault>,
+    faults: &mut Vec<LeafError>,
     depth: u32,
 ) -> Result<(), Error> {
     if removed.mapping().is_none() {
         return Err(Error::NoVdev(vdev));
     }
     let mut pieces = Vec::new();
-    resolve(tree, vdev, request.offset, request.size as u64, depth, &mut pieces)?;
+    resolve_pieces(tree, vdev, request.offset, request.size as u64, depth, &mut pieces)?;
     if let [whole] = pieces[..] {
-        let request = Request { offset: whole.offset, ..*request };
-        return tree.read_deep(whole.vdev, &request, into, faults, depth + 1);
+        let request = ReadRequest { offset: whole.offset, ..*request };
+        return tree.read_at_depth(whole.vdev, &request, into, faults, depth + 1);
     }
     let mut copies = Vec::with_capacity(pieces.len());
     for piece in &pieces {
-        copies.push(versions(tree, *piece, request, faults)?);
+        copies.push(read_versions(tree, *piece, request, faults)?);
     }
-    combine(&copies, request, into)
+    try_combinations(&copies, request, into)
 }
 
 /// Where a range of a removed vdev lies now.
-pub(crate) fn pieces(
-    tree: &Tree,
+pub(crate) fn resolve_range(
+    tree: &VdevTree,
     vdev: VdevId,
     offset: u64,
     length: u64,
-) -> Result<Vec<Segment>, Error> {
+) -> Result<Vec<MappingSegment>, Error> {
     let mut pieces = Vec::new();
-    resolve(tree, vdev, offset, length, 0, &mut pieces)?;
+    resolve_pieces(tree, vdev, offset, length, 0, &mut pieces)?;
     Ok(pieces)
 }
 
 /// The pieces of a range, none of which lies on a removed vdev any more.
-fn resolve(
-    tree: &Tree,
+fn resolve_pieces(
+    tree: &VdevTree,
     vdev: VdevId,
     offset: u64,
     length: u64,
     depth: u32,
-    pieces: &mut Vec<Segment>,
+    pieces: &mut Vec<MappingSegment>,
 ) -> Result<(), Error> {
     let node = tree.top(vdev).ok_or(Error::NoVdev(vdev))?;
-    let Kind::Indirect(removed) = &node.kind else {
-        pieces.push(Segment { source: 0, length, vdev, offset });
+    let NodeKind::Indirect(removed) = &node.kind else {
+        pieces.push(MappingSegment { source: 0, length, vdev, offset });
         return Ok(());
     };
     let mapping = removed.mapping().ok_or(Error::NoVdev(vdev))?;
-    if depth > DEEPEST {
-        return Err(Error::Address("removed vdevs point to one another in a circle".to_owned()));
+    if depth > MAX_DEPTH {
+        return Err(Error::InvalidAddress(
+            "removed vdevs point to one another in a circle".to_owned(),
+        ));
     }
-    let unmapped = || Error::Address(format!("{length} bytes at {offset:#x} were never moved"));
+    let unmapped =
+        || Error::InvalidAddress(format!("{length} bytes at {offset:#x} were never moved"));
     let end = offset.checked_add(length).ok_or_else(unmapped)?;
-    for piece in mapping.pieces(offset..end).ok_or_else(unmapped)? {
-        resolve(tree, piece.vdev, piece.offset, piece.length, depth + 1, pieces)?;
+    for piece in mapping.map_range(offset..end).ok_or_else(unmapped)? {
+        resolve_pieces(tree, piece.vdev, piece.offset, piece.length, depth + 1, pieces)?;
     }
     Ok(())
 }
 
 /// The different contents that the sides of the vdev have for a piece.
-fn versions(
-    tree: &Tree,
-    piece: Segment,
-    request: &Request<'_>,
-    faults: &mut Vec<LeafFault>,
+fn read_versions(
+    tree: &VdevTree,
+    piece: MappingSegment,
+    request: &ReadRequest<'_>,
+    faults: &mut Vec<LeafError>,
 ) -> Result<Vec<Vec<u8>>, Error> {
     let node = &*tree.top(piece.vdev).ok_or(Error::NoVdev(piece.vdev))?;
     let size = usize::try_from(piece.length).unwrap_or(usize::MAX).min(request.size);
     let mut found: Vec<Vec<u8>> = Vec::new();
-    for index in 0..node.sides() {
-        let Some(side) = node.side(index) else { continue };
-        let spot = Spot { stale_too: request.strict, ..Spot::new(piece.offset, request.birth) };
+    for index in 0..node.replica_count() {
+        let Some(side) = node.replica(index) else { continue };
+        let spot = NodeAddress {
+            allow_stale: request.has_checksum,
+            ..NodeAddress::new(piece.offset, request.birth)
+        };
         let mut bytes = vec![0; size];
-        if side.read_side(None, spot, &mut bytes, faults).is_ok() && !found.contains(&bytes) {
+        if side.read_child(None, spot, &mut bytes, faults).is_ok() && !found.contains(&bytes) {
             found.push(bytes);
         }
     }
     if found.is_empty() {
         // not a mirror (or nothing there): whatever way the vdev has to get at it
         let any = |_: &[u8]| true;
-        let whole = Request { offset: piece.offset, size, judge: &any, ..*request };
+        let whole = ReadRequest { offset: piece.offset, size, is_valid: &any, ..*request };
         let mut bytes = vec![0; size];
-        mirror::read(node, &whole, &mut bytes, faults)?;
+        mirror::read_mirror(node, &whole, &mut bytes, faults)?;
         found.push(bytes);
     }
     Ok(found)
 }
 
 /// Tries the pieces' versions in combination.
-fn combine(copies: &[Vec<Vec<u8>>], request: &Request<'_>, into: &mut [u8]) -> Result<(), Error> {
+fn try_combinations(
+    copies: &[Vec<Vec<u8>>],
+    request: &ReadRequest<'_>,
+    into: &mut [u8],
+) -> Result<(), Error> {
     let mut chosen = vec![0; copies.len()];
-    for _ in 0..MOST_COMBINATIONS {
+    for _ in 0..MAX_COMBINATIONS {
         let bytes = copies.iter().zip(&chosen).flat_map(|(versions, index)| &versions[*index]);
         into.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        if (request.judge)(into) {
+        if (request.is_valid)(into) {
             return Ok(());
         }
         // count on, as an odometer does
@@ -205,22 +215,27 @@ fn combine(copies: &[Vec<Vec<u8>>], request: &Request<'_>, into: &mut [u8]) -> R
         chosen[..wheel].fill(0);
         chosen[wheel] += 1;
     }
-    Err(Error::Mismatch)
+    Err(Error::ChecksumMismatch)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Mapping, Segment};
+    use super::{IndirectMapping, MappingSegment};
     use units::VdevId;
 
     #[test]
     fn a_range_is_cut_where_the_segments_end() {
-        let segment =
-            |source, length, offset| Segment { source, length, vdev: VdevId::new(1), offset };
-        let mapping = Mapping::new(vec![segment(8192, 4096, 500), segment(4096, 4096, 100)]);
-        let pieces = mapping.pieces(6144..10_240).unwrap();
+        let segment = |source, length, offset| MappingSegment {
+            source,
+            length,
+            vdev: VdevId::new(1),
+            offset,
+        };
+        let mapping =
+            IndirectMapping::new(vec![segment(8192, 4096, 500), segment(4096, 4096, 100)]);
+        let pieces = mapping.map_range(6144..10_240).unwrap();
         assert_eq!(pieces, [segment(6144, 2048, 2148), segment(8192, 2048, 500)]);
-        assert_eq!(mapping.pieces(0..512), None);
-        assert_eq!(mapping.pieces(12_000..12_512), None);
+        assert_eq!(mapping.map_range(0..512), None);
+        assert_eq!(mapping.map_range(12_000..12_512), None);
     }
 }

@@ -7,19 +7,19 @@ use device::Device;
 use parking_lot::{Mutex, RwLock};
 use units::{Ashift, Guid, Txg};
 
-use crate::{Trouble, TxgRanges};
+use crate::{DeviceError, TxgRanges};
 
 /// Bytes of labels and boot area in front of the allocatable space.
-pub(crate) const FRONT: u64 = 4 << 20;
+pub(crate) const LABEL_START_SIZE: u64 = 4 << 20;
 
 /// Bytes of labels behind it; the device's end is rounded down to a whole label first.
-const BACK: u64 = 512 << 10;
-const LABEL: u64 = 256 << 10;
+const LABEL_END_SIZE: u64 = 512 << 10;
+const LABEL_SIZE: u64 = 256 << 10;
 
 /// Bytes of a device between its labels.
-pub(crate) fn space(device: &dyn Device) -> u64 {
-    let whole = device.size() - device.size() % LABEL;
-    whole.saturating_sub(BACK).saturating_sub(FRONT)
+pub(crate) fn usable_space(device: &dyn Device) -> u64 {
+    let whole = device.size() - device.size() % LABEL_SIZE;
+    whole.saturating_sub(LABEL_END_SIZE).saturating_sub(LABEL_START_SIZE)
 }
 
 /// One device of a pool.
@@ -29,37 +29,37 @@ pub struct Leaf {
     path: String,
     device: Option<Arc<dyn Device>>,
     ashift: Ashift,
-    synced: AtomicU64,
+    label_txg: AtomicU64,
     /// The newest txg of which it took the uberblock into a label, since it takes part.
-    labelled: AtomicU64,
-    away: RwLock<TxgRanges>,
+    written_label_txg: AtomicU64,
+    dtl: RwLock<TxgRanges>,
     /// How many times it missed something since it was opened.
-    lapses: AtomicU64,
+    miss_count: AtomicU64,
     /// The newest txg of which it missed something by failing.
-    lapsed: AtomicU64,
+    last_missed_txg: AtomicU64,
     /// It has nothing newer than this txg, since it was away then, and still is.
-    gone_since: AtomicU64,
-    pending: Mutex<Pending>,
-    flushing: Mutex<()>,
+    absent_since: AtomicU64,
+    pending: Mutex<PendingWrites>,
+    flush_lock: Mutex<()>,
     /// How many are writing to it.
-    writing: AtomicUsize,
+    active_writes: AtomicUsize,
     /// The txgs of blocks of which a failed flush may have lost some.
-    doubtful: RwLock<TxgRanges>,
-    wrong: AtomicU64,
-    failed: AtomicU64,
-    unwritten: AtomicU64,
+    lost_by_flush: RwLock<TxgRanges>,
+    checksum_errors: AtomicU64,
+    read_errors: AtomicU64,
+    write_errors: AtomicU64,
     /// The last that was to be written was not.
-    failing: AtomicBool,
+    is_failing: AtomicBool,
     /// How many slow requests its device had when counts were last cleared.
-    slow_before: AtomicU64,
+    slow_baseline: AtomicU64,
     /// It takes nothing any more: the pool may be another host's.
-    retired: AtomicBool,
+    is_retired: AtomicBool,
 }
 
 /// What was written since the last flush.
 #[derive(Debug, Default)]
-struct Pending {
-    anything: bool,
+struct PendingWrites {
+    is_dirty: bool,
     /// The first and the last txg of blocks among it.
     births: Option<(Txg, Txg)>,
 }
@@ -73,22 +73,22 @@ impl Leaf {
             path,
             device,
             ashift: Ashift::MIN,
-            synced: AtomicU64::new(synced.get()),
-            labelled: AtomicU64::new(0),
-            away: RwLock::default(),
-            lapses: AtomicU64::new(0),
-            lapsed: AtomicU64::new(0),
-            gone_since: AtomicU64::new(u64::MAX),
+            label_txg: AtomicU64::new(synced.get()),
+            written_label_txg: AtomicU64::new(0),
+            dtl: RwLock::default(),
+            miss_count: AtomicU64::new(0),
+            last_missed_txg: AtomicU64::new(0),
+            absent_since: AtomicU64::new(u64::MAX),
             pending: Mutex::default(),
-            flushing: Mutex::default(),
-            writing: AtomicUsize::new(0),
-            doubtful: RwLock::default(),
-            wrong: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            unwritten: AtomicU64::new(0),
-            failing: AtomicBool::new(false),
-            slow_before: AtomicU64::new(0),
-            retired: AtomicBool::new(false),
+            flush_lock: Mutex::default(),
+            active_writes: AtomicUsize::new(0),
+            lost_by_flush: RwLock::default(),
+            checksum_errors: AtomicU64::new(0),
+            read_errors: AtomicU64::new(0),
+            write_errors: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
+            slow_baseline: AtomicU64::new(0),
+            is_retired: AtomicBool::new(false),
         }
     }
 
@@ -124,8 +124,8 @@ impl Leaf {
     }
 
     /// The newest txg that its own labels know of.
-    pub fn synced(&self) -> Txg {
-        Txg::new(self.synced.load(Ordering::Relaxed))
+    pub fn label_txg(&self) -> Txg {
+        Txg::new(self.label_txg.load(Ordering::Relaxed))
     }
 
     /// Whether it is there and may be written.
@@ -135,177 +135,177 @@ impl Leaf {
 
     /// From now on nothing is written to it: every attempt fails, and is not held against it.
     pub(crate) fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
+        self.is_retired.store(true, Ordering::Release);
     }
 
     fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.is_retired.load(Ordering::Acquire)
     }
 
     /// Whether asking it to flush means waiting for hardware.
-    pub(crate) fn waits(&self) -> bool {
-        self.device.as_ref().is_some_and(|device| device.waits())
+    pub(crate) fn may_block(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.may_block())
     }
 
     /// Says which txgs it missed (the pool's DTL).
-    pub fn set_away(&self, ranges: TxgRanges) {
-        *self.away.write() = ranges;
+    pub fn set_dtl(&self, ranges: TxgRanges) {
+        *self.dtl.write() = ranges;
     }
 
     /// Lets it take part again from after `last` on: what its labels do not know up to then it
     /// missed. To be called for every leaf that is there before the pool is written.
     pub fn rejoin(&self, last: Txg) {
-        let synced = Txg::new(self.synced.swap(u64::MAX, Ordering::Relaxed));
-        self.note_labelled(synced.min(last));
+        let synced = Txg::new(self.label_txg.swap(u64::MAX, Ordering::Relaxed));
+        self.record_label_txg(synced.min(last));
         let first = Txg::new(synced.get().saturating_add(1));
         if synced < last {
-            self.away.write().add(first, last);
+            self.dtl.write().add(first, last);
         }
     }
 
     /// Which txgs it missed: those it was told of, and those in which writing to it failed since.
-    pub fn away(&self) -> TxgRanges {
-        self.away.read().clone()
+    pub fn dtl(&self) -> TxgRanges {
+        self.dtl.read().clone()
     }
 
     /// How many times it missed something since it was opened.
-    pub fn lapses(&self) -> u64 {
-        self.lapses.load(Ordering::Acquire)
+    pub fn miss_count(&self) -> u64 {
+        self.miss_count.load(Ordering::Acquire)
     }
 
     /// It has now what it missed in those txgs, but for `lost`; unless it missed anything since it
     /// had `lapses`. Gives whether that is so.
-    pub fn recover(&self, gained: &TxgRanges, lost: &TxgRanges, lapses: u64) -> bool {
-        let mut away = self.away.write();
-        if self.lapses() != lapses {
+    pub fn shrink_dtl(&self, gained: &TxgRanges, lost: &TxgRanges, lapses: u64) -> bool {
+        let mut away = self.dtl.write();
+        if self.miss_count() != lapses {
             return false;
         }
-        gained.iter().for_each(|(first, last)| away.cut(first, last));
+        gained.iter().for_each(|(first, last)| away.remove(first, last));
         lost.iter().for_each(|(first, last)| away.add(first, last));
         true
     }
 
     /// Notes that one of its labels has this txg.
-    pub fn note_labelled(&self, txg: Txg) {
-        self.labelled.fetch_max(txg.get(), Ordering::Relaxed);
+    pub fn record_label_txg(&self, txg: Txg) {
+        self.written_label_txg.fetch_max(txg.get(), Ordering::Relaxed);
     }
 
     /// Whether its labels may know of this txg: of one more than it took at most, if it took that and
     /// said it had not. Newer ones were written elsewhere.
-    pub fn may_know(&self, synced: Txg) -> bool {
-        synced.get() <= self.labelled.load(Ordering::Relaxed).saturating_add(1)
+    pub fn can_know_txg(&self, synced: Txg) -> bool {
+        synced.get() <= self.written_label_txg.load(Ordering::Relaxed).saturating_add(1)
     }
 
     /// Its device came back, and its labels know of nothing newer than `synced`: what was written since,
     /// up to `last`, it missed.
-    pub fn came_back(&self, synced: Txg, last: Txg) {
-        self.failing.store(false, Ordering::Relaxed);
+    pub fn record_reopen(&self, synced: Txg, last: Txg) {
+        self.is_failing.store(false, Ordering::Relaxed);
         if synced < last {
-            self.lapse(Txg::new(synced.get().saturating_add(1)), last);
+            self.record_miss(Txg::new(synced.get().saturating_add(1)), last);
         }
     }
 
     /// It missed something of these txgs.
-    fn lapse(&self, first: Txg, last: Txg) {
-        let mut away = self.away.write();
+    fn record_miss(&self, first: Txg, last: Txg) {
+        let mut away = self.dtl.write();
         away.add(first, last);
-        self.lapsed.fetch_max(last.get(), Ordering::AcqRel);
-        self.lapses.fetch_add(1, Ordering::AcqRel);
+        self.last_missed_txg.fetch_max(last.get(), Ordering::AcqRel);
+        self.miss_count.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether it failed to take or to keep something of this txg, and lacks it still.
-    pub fn lapsed_in(&self, txg: Txg) -> bool {
-        self.lapsed.load(Ordering::Acquire) >= txg.get() && self.away.read().contains(txg)
+    pub fn has_missed_txg(&self, txg: Txg) -> bool {
+        self.last_missed_txg.load(Ordering::Acquire) >= txg.get() && self.dtl.read().contains(txg)
     }
 
     /// How many times its bytes were wrong, and how many times it could not be read.
-    pub fn errors(&self) -> (u64, u64) {
-        (self.wrong.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
+    pub fn error_counts(&self) -> (u64, u64) {
+        (self.checksum_errors.load(Ordering::Relaxed), self.read_errors.load(Ordering::Relaxed))
     }
 
     /// How many times it could not be written.
     pub fn write_errors(&self) -> u64 {
-        self.unwritten.load(Ordering::Relaxed)
+        self.write_errors.load(Ordering::Relaxed)
     }
 
     /// Whether the last that it was to write, or to keep, failed.
     pub fn is_failing(&self) -> bool {
-        self.failing.load(Ordering::Relaxed)
+        self.is_failing.load(Ordering::Relaxed)
     }
 
     /// Whether it fails since its device is not where it was any more.
-    pub fn is_gone(&self) -> bool {
-        self.is_failing() && self.device.as_ref().is_some_and(|device| device.is_away())
+    pub fn is_device_gone(&self) -> bool {
+        self.is_failing() && self.device.as_ref().is_some_and(|device| device.is_gone())
     }
 
     /// Notes whether it wrote something, or kept it.
-    fn note_written(&self, well: bool) {
+    fn record_write_result(&self, well: bool) {
         if !well {
-            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            self.write_errors.fetch_add(1, Ordering::Relaxed);
         }
         if well == self.is_failing() {
-            self.failing.store(!well, Ordering::Relaxed);
+            self.is_failing.store(!well, Ordering::Relaxed);
         }
     }
 
     /// How many requests took longer than half a minute.
     pub fn slow_requests(&self) -> u64 {
         let all = self.device.as_ref().map_or(0, |device| device.slow_requests());
-        all.saturating_sub(self.slow_before.load(Ordering::Relaxed))
+        all.saturating_sub(self.slow_baseline.load(Ordering::Relaxed))
     }
 
     /// Counts its errors, and slow requests, from 0 again.
     pub fn clear_errors(&self) {
-        self.slow_before.fetch_add(self.slow_requests(), Ordering::Relaxed);
-        for count in [&self.wrong, &self.failed, &self.unwritten] {
+        self.slow_baseline.fetch_add(self.slow_requests(), Ordering::Relaxed);
+        for count in [&self.checksum_errors, &self.read_errors, &self.write_errors] {
             count.store(0, Ordering::Relaxed);
         }
-        self.failing.store(false, Ordering::Relaxed);
+        self.is_failing.store(false, Ordering::Relaxed);
     }
 
     /// Those of the txgs of which a failed flush may have lost blocks.
-    pub(crate) fn doubts(&self, txgs: &TxgRanges) -> TxgRanges {
-        self.doubtful.read().common(txgs)
+    pub(crate) fn txgs_lost_by_flush(&self, txgs: &TxgRanges) -> TxgRanges {
+        self.lost_by_flush.read().intersection(txgs)
     }
 
     /// Whether it missed anything of these txgs.
-    pub(crate) fn misses(&self, txgs: &TxgRanges) -> bool {
-        !txgs.is_empty() && !self.away.read().common(txgs).is_empty()
+    pub(crate) fn has_missed_any(&self, txgs: &TxgRanges) -> bool {
+        !txgs.is_empty() && !self.dtl.read().intersection(txgs).is_empty()
     }
 
     /// Counts bytes that turned out wrong.
-    pub(crate) fn count_wrong(&self) {
-        self.wrong.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_checksum_error(&self) {
+        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Tells that the device was away when this group was written, and still is.
-    pub fn set_gone_since(&self, txg: Txg) {
-        self.gone_since.store(txg.get(), Ordering::Relaxed);
+    pub fn set_absent_since(&self, txg: Txg) {
+        self.absent_since.store(txg.get(), Ordering::Relaxed);
     }
 
     /// Whether it is known to have nothing of what was written in `birth`, wherever it is.
-    pub(crate) fn cannot_have(&self, birth: Txg) -> bool {
-        birth.get() > self.gone_since.load(Ordering::Relaxed) || self.away.read().contains(birth)
+    pub(crate) fn is_known_to_lack(&self, birth: Txg) -> bool {
+        birth.get() > self.absent_since.load(Ordering::Relaxed) || self.dtl.read().contains(birth)
     }
 
     /// Whether it can hold what was written in `birth`.
-    pub(crate) fn state(&self, birth: Txg) -> Result<(), Trouble> {
+    pub(crate) fn check_has_txg(&self, birth: Txg) -> Result<(), DeviceError> {
         if self.device.is_none() {
-            return Err(Trouble::Missing);
+            return Err(DeviceError::Missing);
         }
-        let away = self.away.read();
-        if birth > self.synced() || (!away.is_empty() && away.contains(birth)) {
-            return Err(Trouble::Stale);
+        let away = self.dtl.read();
+        if birth > self.label_txg() || (!away.is_empty() && away.contains(birth)) {
+            return Err(DeviceError::Stale);
         }
         Ok(())
     }
 
     /// Fills `into` from `position`, counted from the device's first byte.
-    pub(crate) fn read(&self, position: u64, into: &mut [u8]) -> Result<(), Trouble> {
-        let device = self.device.as_ref().ok_or(Trouble::Missing)?;
+    pub(crate) fn read(&self, position: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
         device.read_at(position, into).map_err(|_| {
-            self.failed.fetch_add(1, Ordering::Relaxed);
-            Trouble::Unreadable
+            self.read_errors.fetch_add(1, Ordering::Relaxed);
+            DeviceError::ReadFailed
         })
     }
 
@@ -317,8 +317,8 @@ impl Leaf {
 
     /// Writes bytes that belong to no block, such as labels, at `position`, counted from the
     /// device's first byte.
-    pub fn write(&self, position: u64, from: &[u8]) -> Result<(), Trouble> {
-        self.put(None, position, &[from])
+    pub fn write(&self, position: u64, from: &[u8]) -> Result<(), DeviceError> {
+        self.write_raw(None, position, &[from])
     }
 
     /// Writes parts of blocks one behind the other, from `offset` on, counted from the end of the
@@ -328,74 +328,82 @@ impl Leaf {
         birth: Txg,
         offset: u64,
         parts: &[&[u8]],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DeviceError> {
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let room = self.device.as_ref().map_or(u64::MAX, |device| space(&**device));
+        let room = self.device.as_ref().map_or(u64::MAX, |device| usable_space(&**device));
         // nothing but labels is ever written over labels, whatever an address says
         let result = match offset.checked_add(length) {
-            Some(end) if end <= room => self.put(Some(birth), offset.saturating_add(FRONT), parts),
-            _ => Err(Trouble::Unwritten),
+            Some(end) if end <= room => {
+                self.write_raw(Some(birth), offset.saturating_add(LABEL_START_SIZE), parts)
+            }
+            _ => Err(DeviceError::WriteFailed),
         };
         if result.is_err() {
-            self.lapse(birth, birth);
+            self.record_miss(birth, birth);
         }
         result
     }
 
     /// Whether somebody is writing to it just now.
     pub(crate) fn is_busy(&self) -> bool {
-        self.writing.load(Ordering::Relaxed) > 0
+        self.active_writes.load(Ordering::Relaxed) > 0
     }
 
-    fn put(&self, birth: Option<Txg>, position: u64, parts: &[&[u8]]) -> Result<(), Trouble> {
-        let device = self.device.as_ref().ok_or(Trouble::Missing)?;
+    fn write_raw(
+        &self,
+        birth: Option<Txg>,
+        position: u64,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
+        let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
         if self.is_retired() {
-            return Err(Trouble::Unwritten);
+            return Err(DeviceError::WriteFailed);
         }
         // noted before, so that a flush at the same time that fails is known to have hit it, and
         // after, since such a flush may have come too early for it
-        self.pending.lock().note(birth);
-        self.writing.fetch_add(1, Ordering::Relaxed);
+        self.pending.lock().record(birth);
+        self.active_writes.fetch_add(1, Ordering::Relaxed);
         let written = device.write_parts_at(position, parts);
-        self.writing.fetch_sub(1, Ordering::Relaxed);
-        self.pending.lock().note(birth);
-        self.note_written(written.is_ok());
-        written.map_err(|_| Trouble::Unwritten)
+        self.active_writes.fetch_sub(1, Ordering::Relaxed);
+        self.pending.lock().record(birth);
+        self.record_write_result(written.is_ok());
+        written.map_err(|_| DeviceError::WriteFailed)
     }
 
     /// Whether anything was written since the last flush began, or one is going on.
-    pub(crate) fn wants_flush(&self) -> bool {
-        self.pending.lock().anything || self.flushing.is_locked()
+    pub(crate) fn needs_flush(&self) -> bool {
+        self.pending.lock().is_dirty || self.flush_lock.is_locked()
     }
 
     /// Returns when all that was written before outlasts a power cut. If it fails, the leaf counts
     /// as having missed the txgs of all that was written since the last time.
-    pub fn flush(&self) -> Result<(), Trouble> {
-        let device = self.device.as_ref().ok_or(Trouble::Missing)?;
+    pub fn flush(&self) -> Result<(), DeviceError> {
+        let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
         // who comes while another flushes may only go on when that is done
-        let _turn = self.flushing.lock();
-        let Pending { anything, births } = std::mem::take(&mut *self.pending.lock());
+        let _turn = self.flush_lock.lock();
+        let PendingWrites { is_dirty: anything, births } =
+            std::mem::take(&mut *self.pending.lock());
         if !anything {
             return Ok(());
         }
         if self.is_retired() {
-            return Err(Trouble::Unwritten);
+            return Err(DeviceError::WriteFailed);
         }
         let kept = device.flush();
-        self.note_written(kept.is_ok());
+        self.record_write_result(kept.is_ok());
         kept.map_err(|_| {
             if let Some((first, last)) = births {
-                self.lapse(first, last);
-                self.doubtful.write().add(first, last);
+                self.record_miss(first, last);
+                self.lost_by_flush.write().add(first, last);
             }
-            Trouble::Unwritten
+            DeviceError::WriteFailed
         })
     }
 }
 
-impl Pending {
-    fn note(&mut self, birth: Option<Txg>) {
-        self.anything = true;
+impl PendingWrites {
+    fn record(&mut self, birth: Option<Txg>) {
+        self.is_dirty = true;
         if let Some(birth) = birth {
             let (first, last) = self.births.unwrap_or((birth, birth));
             self.births = Some((first.min(birth), last.max(birth)));

@@ -1,70 +1,73 @@
 //! Sides that each hold the whole block.
 
-use crate::node::{Spot, all_were_asked};
-use crate::{Error, Leaf, LeafFault, Node, Request, Trouble};
+use crate::node::{NodeAddress, all_holders_asked};
+use crate::{DeviceError, Error, Leaf, LeafError, ReadRequest, VdevNode};
 
 /// Blocks that lie near one another are read from the same side, for the sake of the drives' own
 /// read-ahead; others from the next.
 const REGION_SHIFT: u32 = 21;
 
 /// Reads from one side after the other until the judge accepts.
-pub(crate) fn read(
-    node: &Node,
-    request: &Request<'_>,
+pub(crate) fn read_mirror(
+    node: &VdevNode,
+    request: &ReadRequest<'_>,
     into: &mut [u8],
-    faults: &mut Vec<LeafFault>,
+    faults: &mut Vec<LeafError>,
 ) -> Result<(), Error> {
     let before = faults.len();
     let (mut wrong, mut stale_wrong) = (false, false);
     // a device that was away is asked last, and only where the judge can tell
-    let passes: &[bool] = if request.strict { &[false, true] } else { &[false] };
+    let passes: &[bool] = if request.has_checksum { &[false, true] } else { &[false] };
     for stale_too in passes {
-        if *stale_too && !faults[before..].iter().any(|f| f.trouble == Trouble::Stale) {
+        if *stale_too && !faults[before..].iter().any(|f| f.error == DeviceError::Stale) {
             break;
         }
-        for index in order(node.sides(), request.offset) {
-            let Some(side) = node.side(index) else { continue };
+        for index in read_order(node.replica_count(), request.offset) {
+            let Some(side) = node.replica(index) else { continue };
             let stale_too = *stale_too;
-            let spot = Spot { stale_too, ..Spot::new(request.offset, request.birth) };
-            if side.read_side(None, spot, into, faults).is_err() {
+            let spot = NodeAddress {
+                allow_stale: stale_too,
+                ..NodeAddress::new(request.offset, request.birth)
+            };
+            if side.read_child(None, spot, into, faults).is_err() {
                 continue;
             }
-            if (request.judge)(into) {
+            if (request.is_valid)(into) {
                 return Ok(());
             }
             *(if stale_too { &mut stale_wrong } else { &mut wrong }) = true;
-            if request.expected {
-                accuse(side, faults);
+            if request.must_exist {
+                record_checksum_error(side, faults);
             }
         }
     }
     // one that was away cannot speak for one that is missing
     let all_were_asked =
-        || all_were_asked(std::slice::from_ref(node), request.birth, &faults[before..]);
-    Err(verdict(node, wrong || stale_wrong && all_were_asked()))
+        || all_holders_asked(std::slice::from_ref(node), request.birth, &faults[before..]);
+    Err(mirror_error(node, wrong || stale_wrong && all_were_asked()))
 }
 
 /// Notes that a side's bytes were wrong.
-pub(crate) fn accuse(side: &Node, faults: &mut Vec<LeafFault>) {
-    side.leaves().into_iter().for_each(|leaf| accuse_leaf(leaf, faults));
+pub(crate) fn record_checksum_error(side: &VdevNode, faults: &mut Vec<LeafError>) {
+    side.leaves().into_iter().for_each(|leaf| record_leaf_checksum_error(leaf, faults));
 }
 
 /// Notes that a leaf's bytes were wrong.
-pub(crate) fn accuse_leaf(leaf: &Leaf, faults: &mut Vec<LeafFault>) {
-    leaf.count_wrong();
-    faults.push(LeafFault { leaf: leaf.guid(), trouble: Trouble::Wrong });
+pub(crate) fn record_leaf_checksum_error(leaf: &Leaf, faults: &mut Vec<LeafError>) {
+    leaf.count_checksum_error();
+    faults.push(LeafError { leaf: leaf.guid(), error: DeviceError::Corrupt });
 }
 
-fn verdict(node: &Node, is_wrong: bool) -> Error {
-    let sides = node.sides();
+fn mirror_error(node: &VdevNode, is_wrong: bool) -> Error {
+    let sides = node.replica_count();
     if is_wrong {
-        return Error::Mismatch;
+        return Error::ChecksumMismatch;
     }
-    Error::Unavailable { missing: sides, spare: sides.saturating_sub(1) }
+    Error::Unavailable { missing: sides, redundancy: sides.saturating_sub(1) }
 }
 
 /// All sides, the one that this region is read from first.
-fn order(sides: usize, offset: u64) -> impl Iterator<Item = usize> {
+fn read_order(sides: usize, offset: u64) -> impl Iterator<Item = usize> {
     let region = usize::try_from(offset >> REGION_SHIFT).unwrap_or(0);
     (0..sides).map(move |index| (index + region) % sides)
 }

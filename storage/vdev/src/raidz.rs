@@ -10,19 +10,19 @@ use geometry::{Column, Draid, Map};
 use parking_lot::Mutex;
 use units::Txg;
 
-use crate::mirror::accuse_leaf;
-use crate::node::{Spot, all_were_asked};
-use crate::{Error, Leaf, LeafFault, Node, Request, Trouble};
+use crate::mirror::record_leaf_checksum_error;
+use crate::node::{NodeAddress, all_holders_asked};
+use crate::{DeviceError, Error, Leaf, LeafError, ReadRequest, VdevNode};
 
 /// More guesses than this at who lies are not made for a block.
-const MOST_GUESSES: usize = 20_000;
+const MAX_RECONSTRUCTIONS: usize = 20_000;
 
 /// A block on an array.
-pub(crate) struct Array<'a> {
+pub(crate) struct ArrayBlock<'a> {
     /// Where its columns are.
     pub(crate) map: &'a Map,
     /// The array's children.
-    pub(crate) children: &'a [Node],
+    pub(crate) children: &'a [VdevNode],
     /// The array, if it is a dRAID.
     pub(crate) draid: Option<&'a Draid>,
     /// Who lied when last someone did.
@@ -31,118 +31,124 @@ pub(crate) struct Array<'a> {
 
 /// A block's columns as they were read.
 #[derive(Default)]
-pub(crate) struct Columns {
+pub(crate) struct ReadColumns {
     /// Whether the column could be read, row by row (parity first).
-    pub(crate) good: Vec<Vec<bool>>,
+    pub(crate) is_readable: Vec<Vec<bool>>,
     /// The parity columns' bytes, row by row.
     pub(crate) parity: Vec<Vec<Vec<u8>>>,
 }
 
-impl Drop for Columns {
+impl Drop for ReadColumns {
     fn drop(&mut self) {
-        self.parity.drain(..).flatten().for_each(buffer::give);
+        self.parity.drain(..).flatten().for_each(buffer::recycle);
     }
 }
 
-impl Array<'_> {
+impl ArrayBlock<'_> {
     /// Reads the block that the judge accepts.
     pub(crate) fn read(
         &self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         if into.len() == self.map.size() {
             return self.read_rows(request, into, faults);
         }
         // the last sector, or row, has zeros behind the block
-        let mut rows = buffer::take(self.map.size());
+        let mut rows = buffer::alloc(self.map.size());
         let result = self.read_rows(request, &mut rows, faults);
         for (to, from) in into.iter_mut().zip(&rows) {
             *to = *from;
         }
-        buffer::give(rows);
+        buffer::recycle(rows);
         result
     }
 
     /// The same, with what fills up its last row.
     fn read_rows(
         &self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let before = faults.len();
-        let first = self.read_pass(request, false, into, faults);
-        let stale = faults[before..].iter().any(|fault| fault.trouble == Trouble::Stale);
-        if first.is_ok() || !request.strict || !stale {
+        let first = self.read_attempt(request, false, into, faults);
+        let stale = faults[before..].iter().any(|fault| fault.error == DeviceError::Stale);
+        if first.is_ok() || !request.has_checksum || !stale {
             return first;
         }
-        self.read_pass(request, true, into, faults).map_err(|second| {
-            if all_were_asked(self.children, request.birth, &faults[before..]) {
+        self.read_attempt(request, true, into, faults).map_err(|second| {
+            if all_holders_asked(self.children, request.birth, &faults[before..]) {
                 return second;
             }
             first.err().unwrap_or(second)
         })
     }
 
-    fn read_pass(
+    fn read_attempt(
         &self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         stale_too: bool,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let mut lost = Vec::new();
         for (row_index, row) in self.map.rows().enumerate() {
             for (index, column) in row.data().iter().enumerate() {
                 let Some(place) = into.get_mut(column.data()) else {
-                    return Err(Error::Address("a column lies outside of its block".to_owned()));
+                    return Err(Error::InvalidAddress(
+                        "a column lies outside of its block".to_owned(),
+                    ));
                 };
                 if self.read_column(column, request, stale_too, place, faults).is_err() {
                     lost.push((row_index, index));
                 }
             }
         }
-        if lost.is_empty() && (request.judge)(&into[..request.size]) {
+        if lost.is_empty() && (request.is_valid)(&into[..request.size]) {
             return Ok(());
         }
-        let columns = self.with_parity(request, stale_too, &lost, faults);
-        self.recover(request, &columns, into, faults)
+        let columns = self.read_parity(request, stale_too, &lost, faults);
+        self.reconstruct(request, &columns, into, faults)
     }
 
     /// Reads one column; nothing is read for an empty one.
     pub(crate) fn read_column(
         &self,
         column: &Column,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         stale_too: bool,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
-    ) -> Result<(), Trouble> {
+        faults: &mut Vec<LeafError>,
+    ) -> Result<(), DeviceError> {
         if column.size == 0 {
             return Ok(());
         }
-        let Some(child) = self.children.get(column.child) else { return Err(Trouble::Missing) };
+        let Some(child) = self.children.get(column.child) else { return Err(DeviceError::Missing) };
         let spot = if column.scratch {
             let offset = column.device_offset();
-            Spot { boot: true, stale_too, ..Spot::new(offset, request.birth) }
+            NodeAddress {
+                is_absolute: true,
+                allow_stale: stale_too,
+                ..NodeAddress::new(offset, request.birth)
+            }
         } else {
-            Spot { stale_too, ..Spot::new(column.offset, request.birth) }
+            NodeAddress { allow_stale: stale_too, ..NodeAddress::new(column.offset, request.birth) }
         };
         let family = self.draid.map(|draid| (draid, self.children));
-        child.read_side(family, spot, into, faults)
+        child.read_child(family, spot, into, faults)
     }
 
     /// Reads the parity of all rows; `lost` are data columns that could not be read.
-    pub(crate) fn with_parity(
+    pub(crate) fn read_parity(
         &self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         stale_too: bool,
         lost: &[(usize, usize)],
-        faults: &mut Vec<LeafFault>,
-    ) -> Columns {
-        let mut columns = Columns::default();
+        faults: &mut Vec<LeafError>,
+    ) -> ReadColumns {
+        let mut columns = ReadColumns::default();
         for (row_index, row) in self.map.rows().enumerate() {
             let mut good = vec![true; row.columns().len()];
             for (_, index) in lost.iter().filter(|(r, _)| *r == row_index) {
@@ -150,31 +156,31 @@ impl Array<'_> {
             }
             let mut parity = Vec::with_capacity(row.parity().len());
             for (index, column) in row.parity().iter().enumerate() {
-                let mut bytes = buffer::take(column.size);
+                let mut bytes = buffer::alloc(column.size);
                 good[index] =
                     self.read_column(column, request, stale_too, &mut bytes, faults).is_ok();
                 parity.push(bytes);
             }
-            columns.good.push(good);
+            columns.is_readable.push(good);
             columns.parity.push(parity);
         }
         columns
     }
 
     /// Puts the block together from what could be read, suspecting more and more.
-    pub(crate) fn recover(
+    pub(crate) fn reconstruct(
         &self,
-        request: &Request<'_>,
-        columns: &Columns,
+        request: &ReadRequest<'_>,
+        columns: &ReadColumns,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let original = into.to_vec();
         let mut possible = false;
         let mut attempt = |liars: &[usize], into: &mut [u8]| {
-            let rebuilt = self.rebuild(columns, liars, &original, into);
+            let rebuilt = self.rebuild_columns(columns, liars, &original, into);
             possible |= rebuilt;
-            if rebuilt && (request.judge)(&into[..request.size]) {
+            if rebuilt && (request.is_valid)(&into[..request.size]) {
                 return true;
             }
             into.copy_from_slice(&original);
@@ -183,14 +189,14 @@ impl Array<'_> {
         if attempt(&[], into) {
             return Ok(());
         }
-        if request.strict {
+        if request.has_checksum {
             let remembered = self.suspects.lock().clone();
-            let guesses = Guesses::new(self.suspectable(columns), self.map.parity());
+            let guesses = SuspectSets::new(self.suspect_candidates(columns), self.map.parity());
             let first = std::iter::once(remembered).filter(|guess| !guess.is_empty());
-            for liars in first.chain(guesses).take(MOST_GUESSES) {
+            for liars in first.chain(guesses).take(MAX_RECONSTRUCTIONS) {
                 if attempt(&liars, into) {
-                    for leaf in self.proved_wrong(columns, &liars, &original, into) {
-                        accuse_leaf(leaf, faults);
+                    for leaf in self.corrupt_leaves(columns, &liars, &original, into) {
+                        record_leaf_checksum_error(leaf, faults);
                     }
                     *self.suspects.lock() = liars;
                     return Ok(());
@@ -198,16 +204,20 @@ impl Array<'_> {
             }
         }
         if possible {
-            return Err(Error::Mismatch);
+            return Err(Error::ChecksumMismatch);
         }
-        let missing = columns.good.iter().map(|row| row.iter().filter(|good| !**good).count());
-        Err(Error::Unavailable { missing: missing.max().unwrap_or(0), spare: self.map.parity() })
+        let missing =
+            columns.is_readable.iter().map(|row| row.iter().filter(|good| !**good).count());
+        Err(Error::Unavailable {
+            missing: missing.max().unwrap_or(0),
+            redundancy: self.map.parity(),
+        })
     }
 
     /// The children of which some column was read, and so may be wrong.
-    fn suspectable(&self, columns: &Columns) -> Vec<usize> {
+    fn suspect_candidates(&self, columns: &ReadColumns) -> Vec<usize> {
         let mut children = Vec::new();
-        for (row, good) in self.map.rows().zip(&columns.good) {
+        for (row, good) in self.map.rows().zip(&columns.is_readable) {
             for (column, good) in row.columns().iter().zip(good) {
                 if *good && column.size > 0 && !children.contains(&column.child) {
                     children.push(column.child);
@@ -218,15 +228,16 @@ impl Array<'_> {
     }
 
     /// Rebuilds the data columns that are lost or of liars; false where parity does not suffice.
-    fn rebuild(
+    fn rebuild_columns(
         &self,
-        columns: &Columns,
+        columns: &ReadColumns,
         liars: &[usize],
         original: &[u8],
         into: &mut [u8],
     ) -> bool {
         let trusted = |column: &Column, good: bool| good && !liars.contains(&column.child);
-        for ((row, good), parity) in self.map.rows().zip(&columns.good).zip(&columns.parity) {
+        for ((row, good), parity) in self.map.rows().zip(&columns.is_readable).zip(&columns.parity)
+        {
             let (parity_good, data_good) = good.split_at(row.parity().len());
             let parity: Vec<Option<&[u8]>> = (row.parity().iter().zip(parity_good).zip(parity))
                 .map(|((column, good), bytes)| trusted(column, *good).then_some(&bytes[..]))
@@ -263,15 +274,15 @@ impl Array<'_> {
     }
 
     /// The leaves of suspects that really had wrong data.
-    fn proved_wrong(
+    fn corrupt_leaves(
         &self,
-        columns: &Columns,
+        columns: &ReadColumns,
         liars: &[usize],
         original: &[u8],
         right: &[u8],
     ) -> Vec<&Leaf> {
         let mut wrong: Vec<&Leaf> = Vec::new();
-        for (row, good) in self.map.rows().zip(&columns.good) {
+        for (row, good) in self.map.rows().zip(&columns.is_readable) {
             let data_good = &good[row.parity().len()..];
             for (column, good) in row.data().iter().zip(data_good) {
                 if *good
@@ -280,7 +291,7 @@ impl Array<'_> {
                 {
                     let known =
                         |leaf: &&Leaf| wrong.iter().all(|known| known.guid() != leaf.guid());
-                    let more: Vec<_> = self.holders(column).filter(known).collect();
+                    let more: Vec<_> = self.column_leaves(column).filter(known).collect();
                     wrong.extend(more);
                 }
             }
@@ -289,72 +300,73 @@ impl Array<'_> {
     }
 
     /// Notes that what was read of a column was wrong.
-    pub(crate) fn accuse(&self, column: &Column, faults: &mut Vec<LeafFault>) {
-        self.holders(column).for_each(|leaf| accuse_leaf(leaf, faults));
+    pub(crate) fn record_checksum_error(&self, column: &Column, faults: &mut Vec<LeafError>) {
+        self.column_leaves(column).for_each(|leaf| record_leaf_checksum_error(leaf, faults));
     }
 
     /// The leaves that a column lies on.
-    fn holders(&self, column: &Column) -> impl Iterator<Item = &Leaf> {
+    fn column_leaves(&self, column: &Column) -> impl Iterator<Item = &Leaf> {
         let family = self.draid.map(|draid| (draid, self.children));
-        let spot = Spot::new(column.offset, Txg::ZERO);
+        let spot = NodeAddress::new(column.offset, Txg::ZERO);
         let child = self.children.get(column.child).into_iter();
-        child.flat_map(move |child| child.holders(family, spot)).map(|leaf| &**leaf)
+        child.flat_map(move |child| child.holding_leaves(family, spot)).map(|leaf| &**leaf)
     }
 }
 
 /// All sets of one, then two, then three of some things.
-struct Guesses {
-    things: Vec<usize>,
-    most: usize,
-    next: Vec<usize>,
+struct SuspectSets {
+    candidates: Vec<usize>,
+    max_size: usize,
+    current: Vec<usize>,
 }
 
-impl Guesses {
-    fn new(things: Vec<usize>, most: usize) -> Self {
-        let next = if things.is_empty() || most == 0 { Vec::new() } else { vec![0] };
-        Self { things, most, next }
+impl SuspectSets {
+    fn new(candidates: Vec<usize>, max_size: usize) -> Self {
+        let current = if candidates.is_empty() || max_size == 0 { Vec::new() } else { vec![0] };
+        Self { candidates, max_size, current }
     }
 
     /// Steps to the next set of places: the last that can still move moves, those behind it follow.
-    fn step(&mut self) {
-        let (count, size) = (self.things.len(), self.next.len());
+    fn advance(&mut self) {
+        let (count, size) = (self.candidates.len(), self.current.len());
         for place in (0..size).rev() {
-            if self.next[place] < count - (size - place) {
-                let start = self.next[place] + 1;
-                for (offset, index) in self.next[place..].iter_mut().enumerate() {
+            if self.current[place] < count - (size - place) {
+                let start = self.current[place] + 1;
+                for (offset, index) in self.current[place..].iter_mut().enumerate() {
                     *index = start + offset;
                 }
                 return;
             }
         }
         let larger = size + 1;
-        self.next = if larger <= self.most.min(count) { (0..larger).collect() } else { Vec::new() };
+        self.current =
+            if larger <= self.max_size.min(count) { (0..larger).collect() } else { Vec::new() };
     }
 }
 
-impl Iterator for Guesses {
+impl Iterator for SuspectSets {
     type Item = Vec<usize>;
 
     fn next(&mut self) -> Option<Vec<usize>> {
-        if self.next.is_empty() {
+        if self.current.is_empty() {
             return None;
         }
-        let guess = self.next.iter().map(|index| self.things[*index]).collect();
-        self.step();
+        let guess = self.current.iter().map(|index| self.candidates[*index]).collect();
+        self.advance();
         Some(guess)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Guesses;
+    use super::SuspectSets;
 
     #[test]
     fn every_set_is_guessed_once_small_ones_first() {
-        let guesses: Vec<_> = Guesses::new(vec![7, 8, 9], 2).collect();
+        let guesses: Vec<_> = SuspectSets::new(vec![7, 8, 9], 2).collect();
         assert_eq!(guesses, [vec![7], vec![8], vec![9], vec![7, 8], vec![7, 9], vec![8, 9]]);
-        assert_eq!(Guesses::new((0..10).collect(), 3).count(), 10 + 45 + 120);
-        assert_eq!(Guesses::new(vec![1], 3).count(), 1);
-        assert_eq!(Guesses::new(vec![], 3).count(), 0);
+        assert_eq!(SuspectSets::new((0..10).collect(), 3).count(), 10 + 45 + 120);
+        assert_eq!(SuspectSets::new(vec![1], 3).count(), 1);
+        assert_eq!(SuspectSets::new(vec![], 3).count(), 0);
     }
 }

@@ -7,14 +7,14 @@ use geometry::{Block, Draid, Map};
 use parking_lot::{Mutex, RwLock};
 use units::{Guid, Txg, VdevId};
 
-use crate::{Error, Kind, Leaf, LeafFault, Mapping, Node, indirect, mirror, raidz};
+use crate::{Error, IndirectMapping, Leaf, LeafError, NodeKind, VdevNode, indirect, mirror, raidz};
 
 /// Says whether bytes are the block that is wanted.
-pub type Judge<'a> = &'a dyn Fn(&[u8]) -> bool;
+pub type BlockValidator<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// What is wanted of a top-level vdev.
 #[derive(Clone, Copy)]
-pub struct Request<'a> {
+pub struct ReadRequest<'a> {
     /// Bytes from the end of the front labels.
     pub offset: u64,
     /// Bytes of the block as stored.
@@ -22,20 +22,20 @@ pub struct Request<'a> {
     /// The txg in which it was written.
     pub birth: Txg,
     /// Says whether bytes are the block.
-    pub judge: Judge<'a>,
+    pub is_valid: BlockValidator<'a>,
     /// Whether the judge can tell: false where the block has no checksum. Then only devices that
     /// were there when it was written are believed.
-    pub strict: bool,
+    pub has_checksum: bool,
     /// Whether the block is known to have been written. The last of a log may not have been, and
     /// devices that do not have it are not to blame.
-    pub expected: bool,
+    pub must_exist: bool,
 }
 
 /// A top-level vdev.
 #[derive(Clone, Debug)]
-pub(crate) struct Top {
+pub(crate) struct TopVdev {
     /// The vdev.
-    pub(crate) node: Arc<Node>,
+    pub(crate) node: Arc<VdevNode>,
     /// Which children were found to lie when a block was last put together: tried first.
     pub(crate) suspects: Arc<Mutex<Vec<usize>>>,
 }
@@ -43,21 +43,21 @@ pub(crate) struct Top {
 /// A pool's vdevs. Which leaves a top-level vdev has may change: whoever is at work on one goes on
 /// with those that it had.
 #[derive(Debug)]
-pub struct Tree {
-    tops: RwLock<Vec<Top>>,
+pub struct VdevTree {
+    tops: RwLock<Vec<TopVdev>>,
     counts_parity: AtomicBool,
 }
 
-impl Tree {
+impl VdevTree {
     /// From the top-level vdevs in the order of their ids.
-    pub fn new(nodes: Vec<Node>) -> Self {
-        let top = |node| Top { node: Arc::new(node), suspects: Arc::default() };
+    pub fn new(nodes: Vec<VdevNode>) -> Self {
+        let top = |node| TopVdev { node: Arc::new(node), suspects: Arc::default() };
         let tops = RwLock::new(nodes.into_iter().map(top).collect());
         Self { tops, counts_parity: AtomicBool::new(false) }
     }
 
     /// Has datasets be charged with parity, as in pools before version 3.
-    pub fn count_parity(&self) {
+    pub fn set_counts_parity(&self) {
         self.counts_parity.store(true, Ordering::Relaxed);
     }
 
@@ -67,7 +67,7 @@ impl Tree {
     }
 
     /// Has a top-level vdev be made up otherwise, which lays out blocks as it did.
-    pub fn set_top(&self, vdev: VdevId, node: Node) {
+    pub fn set_top(&self, vdev: VdevId, node: VdevNode) {
         let index = usize::try_from(vdev.get()).unwrap_or(usize::MAX);
         if let Some(top) = self.tops.write().get_mut(index) {
             top.node = Arc::new(node);
@@ -75,17 +75,20 @@ impl Tree {
     }
 
     /// The top-level vdevs.
-    pub fn tops(&self) -> Vec<(VdevId, Arc<Node>)> {
+    pub fn tops(&self) -> Vec<(VdevId, Arc<VdevNode>)> {
         let tops = self.tops.read();
-        tops.iter().enumerate().map(|(index, top)| (id(index), Arc::clone(&top.node))).collect()
+        tops.iter()
+            .enumerate()
+            .map(|(index, top)| (vdev_id(index), Arc::clone(&top.node)))
+            .collect()
     }
 
     /// One of them.
-    pub fn top(&self, vdev: VdevId) -> Option<Arc<Node>> {
-        self.entry(vdev).map(|top| top.node)
+    pub fn top(&self, vdev: VdevId) -> Option<Arc<VdevNode>> {
+        self.top_vdev(vdev).map(|top| top.node)
     }
 
-    pub(crate) fn entry(&self, vdev: VdevId) -> Option<Top> {
+    pub(crate) fn top_vdev(&self, vdev: VdevId) -> Option<TopVdev> {
         self.tops.read().get(usize::try_from(vdev.get()).ok()?).cloned()
     }
 
@@ -95,7 +98,7 @@ impl Tree {
     }
 
     /// Those that are there and may be written.
-    pub fn writable(&self) -> Vec<Arc<Leaf>> {
+    pub fn writable_leaves(&self) -> Vec<Arc<Leaf>> {
         self.leaves().into_iter().filter(|leaf| leaf.is_writable()).collect()
     }
 
@@ -110,18 +113,22 @@ impl Tree {
     }
 
     /// Tells where the blocks of a removed vdev went. Without it they cannot be read.
-    pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<Mapping>) {
-        if let Some(Kind::Indirect(indirect)) = self.top(vdev).as_deref().map(|node| &node.kind) {
-            indirect.set(mapping);
+    pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<IndirectMapping>) {
+        if let Some(NodeKind::Indirect(indirect)) = self.top(vdev).as_deref().map(|node| &node.kind)
+        {
+            indirect.set_mapping(mapping);
         }
     }
 
     /// Bytes that a block of `psize` takes on `vdev` if written in `birth`.
     pub fn asize(&self, vdev: VdevId, psize: u64, birth: Txg) -> Option<u64> {
         match &self.top(vdev)?.kind {
-            Kind::Raidz(raidz, _) => Some(raidz.asize(psize, birth)),
-            Kind::Draid(draid, _) => Some(draid.asize(psize)),
-            Kind::Indirect(_) | Kind::Hole | Kind::Missing | Kind::DistributedSpare(_) => None,
+            NodeKind::Raidz(raidz, _) => Some(raidz.asize(psize, birth)),
+            NodeKind::Draid(draid, _) => Some(draid.asize(psize)),
+            NodeKind::Indirect(_)
+            | NodeKind::Hole
+            | NodeKind::Missing
+            | NodeKind::DistributedSpare(_) => None,
             _ => Some(self.top(vdev)?.ashift().round_up(psize.max(1))),
         }
     }
@@ -131,68 +138,71 @@ impl Tree {
     pub fn read(
         &self,
         vdev: VdevId,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
-        self.read_deep(vdev, request, into, faults, 0)
+        self.read_at_depth(vdev, request, into, faults, 0)
     }
 
     /// The same, some removed vdevs deep.
-    pub(crate) fn read_deep(
+    pub(crate) fn read_at_depth(
         &self,
         vdev: VdevId,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
         depth: u32,
     ) -> Result<(), Error> {
         if into.len() != request.size {
             let (size, room) = (request.size, into.len());
-            return Err(Error::Address(format!("room for {room} bytes of a block of {size}")));
+            return Err(Error::InvalidAddress(format!(
+                "room for {room} bytes of a block of {size}"
+            )));
         }
-        let top = self.entry(vdev).ok_or(Error::NoVdev(vdev))?;
-        if let Some((map, draid)) = top.node.map(request)? {
+        let top = self.top_vdev(vdev).ok_or(Error::NoVdev(vdev))?;
+        if let Some((map, draid)) = top.node.column_map(request)? {
             let (children, suspects) = (top.node.children(), &top.suspects);
-            return raidz::Array { map: &map, children, draid, suspects }
+            return raidz::ArrayBlock { map: &map, children, draid, suspects }
                 .read(request, into, faults);
         }
         match &top.node.kind {
-            Kind::Indirect(removed) => {
-                indirect::read(self, vdev, removed, request, into, faults, depth)
+            NodeKind::Indirect(removed) => {
+                indirect::read_indirect(self, vdev, removed, request, into, faults, depth)
             }
-            Kind::Leaf(_) | Kind::Mirror(_) | Kind::Replacing(_) | Kind::Spare(_) => {
-                mirror::read(&top.node, request, into, faults)
-            }
+            NodeKind::Leaf(_)
+            | NodeKind::Mirror(_)
+            | NodeKind::Replacing(_)
+            | NodeKind::Spare(_) => mirror::read_mirror(&top.node, request, into, faults),
             _ => Err(Error::NoVdev(vdev)),
         }
     }
 }
 
-impl Node {
+impl VdevNode {
     /// Where the block's columns are, if this is an array.
-    pub(crate) fn map(
+    pub(crate) fn column_map(
         &self,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
     ) -> Result<Option<(Map, Option<&Draid>)>, Error> {
-        self.map_of(Block { offset: request.offset, size: request.size }, request.birth)
+        self.block_column_map(Block { offset: request.offset, size: request.size }, request.birth)
     }
 
     /// The same, for a block that was, or is to be, written in `birth`.
-    pub(crate) fn map_of(
+    pub(crate) fn block_column_map(
         &self,
         block: Block,
         birth: Txg,
     ) -> Result<Option<(Map, Option<&Draid>)>, Error> {
         let found = match &self.kind {
-            Kind::Raidz(raidz, _) => raidz.map(block, birth).map(|map| (map, None)),
-            Kind::Draid(draid, _) => draid.map(block).map(|map| (map, Some(&**draid))),
+            NodeKind::Raidz(raidz, _) => raidz.map(block, birth).map(|map| (map, None)),
+            NodeKind::Draid(draid, _) => draid.map(block).map(|map| (map, Some(&**draid))),
             _ => return Ok(None),
         };
-        found.map(Some).map_err(|error| Error::Address(error.to_string()))
+        found.map(Some).map_err(|error| Error::InvalidAddress(error.to_string()))
     }
 }
 
-fn id(index: usize) -> VdevId {
+fn vdev_id(index: usize) -> VdevId {
     VdevId::new(u32::try_from(index).unwrap_or(u32::MAX))
 }

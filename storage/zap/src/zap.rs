@@ -108,7 +108,7 @@ impl Zap {
             return Ok(Arc::clone(kind));
         }
         let block = block_zero(object)?;
-        if let Some(kind) = was.filter(|kind| kind.block().is(&block)) {
+        if let Some(kind) = was.filter(|kind| kind.block().is_same_buffer(&block)) {
             return Ok(kind);
         }
         let kind = Arc::new(Kind::parse(object, block)?);

@@ -61,7 +61,7 @@ pub fn claim(
         if let Some(block) = own.filter(|block| block.birth >= first) {
             // a write whose block was not finished was never promised
             let is_write = matches!(met, Met::Record(..));
-            if is_write && writer.reader().stored(block, place).is_err() {
+            if is_write && writer.reader().read_stored(block, place).is_err() {
                 return Ok(On::No);
             }
             if block.dvas[0].is_some_and(|dva| known.insert(dva)) {
@@ -94,7 +94,7 @@ pub fn claim(
 
 /// Counts the blocks of a record as the log's, all or none; gives whether they may be.
 fn share(writer: &Writer, blocks: &[Regular], first: Txg) -> bool {
-    let shared = blocks.iter().take_while(|block| writer.share(block, first)).count();
+    let shared = blocks.iter().take_while(|block| writer.add_reference(block, first)).count();
     if shared < blocks.len() {
         free_all(writer, blocks.iter().take(shared), first);
     }
@@ -196,9 +196,9 @@ fn walk(
         if verifier.seq > last_block || visit(Met::Block(block, verifier), place)? == On::No {
             return Ok(());
         }
-        let bytes = match reader.stored(block, place) {
+        let bytes = match reader.read_stored(block, place) {
             Ok(bytes) => bytes,
-            Err(why) if !claimed && why.is_out_of_reach() => {
+            Err(why) if !claimed && why.is_unavailable() => {
                 return Err(Error::OutOfReach { why });
             }
             // it was never written

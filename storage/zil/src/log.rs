@@ -21,7 +21,7 @@ use ondisk::zil::{Body, Chain, Verifier};
 use parking_lot::{Condvar, Mutex};
 use txg::{Groups, Tx};
 use units::{BlockId, ObjectId, Place, Txg};
-use zio::{LogRoom, Sink, Writer};
+use zio::{LogAllocation, Sink, Writer};
 
 use crate::pending::{Item, Pending};
 use crate::plan::{Filled, LARGEST, Plan, SMALLEST, size_for};
@@ -214,8 +214,15 @@ impl Log {
     fn reserve(&self, size: u32, txg: Txg, verifier: Verifier) -> Result<Regular, Error> {
         let place = self.place(verifier);
         let spares_devices = self.throughput.load(Ordering::Relaxed);
-        let room = LogRoom { size, txg, verifier, key: self.objset.key(), place, spares_devices };
-        Ok(self.writer.reserve_log(&room)?)
+        let room = LogAllocation {
+            size,
+            txg,
+            verifier,
+            key: self.objset.key(),
+            zbookmark: place,
+            avoid_log_devices: spares_devices,
+        };
+        Ok(self.writer.allocate_log_block(&room)?)
     }
 
     fn place(&self, verifier: Verifier) -> Place {
@@ -344,7 +351,7 @@ impl Log {
         bytes.extend_from_slice(&filled.records);
         bytes.resize(block.psize as usize, 0);
         let place = self.place(Verifier::of(block));
-        Ok(self.writer.write_log(block, bytes, self.objset.key(), place)?)
+        Ok(self.writer.write_log_block(block, bytes, self.objset.key(), place)?)
     }
 
     /// Reads the data of a write that came without; none if its object is gone.

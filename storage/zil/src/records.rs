@@ -192,7 +192,7 @@ impl Records {
 impl Limits {
     /// What it means that the walk cannot go on.
     fn ends(&self, why: Error) -> Stop {
-        let locked = matches!(why, Error::Block(zio::Error::Locked { .. }));
+        let locked = matches!(why, Error::Block(zio::Error::KeyNotLoaded { .. }));
         let unknown = matches!(why, Error::Structure { why: ondisk::Error::Unknown { .. }, .. });
         if self.claimed || locked || unknown { Stop::Failed(why) } else { Stop::NotWritten(why) }
     }

@@ -21,7 +21,7 @@ impl Source for Blocks {
         let Blkptr::Regular(regular) = bp else { panic!("only blocks are asked for") };
         let sector = regular.dvas[0].unwrap().offset >> 9;
         let found = self.0.get(&sector);
-        let found = found.ok_or(zio::Error::Unreadable { place, faults: Vec::new() })?;
+        let found = found.ok_or(zio::Error::Unreadable { zbookmark: place, faults: Vec::new() })?;
         Ok(Block::new(found.clone(), Order::Little))
     }
 }

@@ -9,32 +9,32 @@ use ondisk::Order;
 /// The content of a block: `lsize` bytes in the order of the machine that wrote it. Cheap to clone.
 #[derive(Clone)]
 pub struct Block {
-    bytes: Arc<Buffer>,
+    bytes: Arc<PooledBuffer>,
     order: Order,
 }
 
 impl Block {
     /// Takes over bytes as a block's content.
     pub fn new(bytes: Vec<u8>, order: Order) -> Self {
-        Self { bytes: Arc::new(Buffer(bytes)), order }
+        Self { bytes: Arc::new(PooledBuffer(bytes)), order }
     }
 
     /// A copy of bytes as a block's content.
-    pub fn copied(bytes: &[u8], order: Order) -> Self {
-        let mut copy = Self::buffer(bytes.len());
+    pub fn from_slice(bytes: &[u8], order: Order) -> Self {
+        let mut copy = Self::alloc_buffer(bytes.len());
         copy.copy_from_slice(bytes);
         Self::new(copy, order)
     }
 
     /// So many zeros as a block's content.
     pub fn zeros(length: usize, order: Order) -> Self {
-        let mut bytes = Self::buffer(length);
+        let mut bytes = Self::alloc_buffer(length);
         bytes.fill(0);
         Self::new(bytes, order)
     }
 
     /// Whether this is the same memory as another: a clone of it, with nothing changed.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same_buffer(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
@@ -53,8 +53,8 @@ impl Block {
     }
 
     /// Memory for a block of so many bytes, with any content.
-    pub fn buffer(length: usize) -> Vec<u8> {
-        buffer::take(length)
+    pub fn alloc_buffer(length: usize) -> Vec<u8> {
+        buffer::alloc(length)
     }
 
     /// The bytes, to be changed: a copy of them if anyone else holds the block.
@@ -78,18 +78,18 @@ impl std::fmt::Debug for Block {
 }
 
 /// Memory that goes back to the thread's store when it is no longer needed.
-struct Buffer(Vec<u8>);
+struct PooledBuffer(Vec<u8>);
 
-impl Clone for Buffer {
+impl Clone for PooledBuffer {
     fn clone(&self) -> Self {
-        let mut copy = buffer::take(self.0.len());
+        let mut copy = buffer::alloc(self.0.len());
         copy.copy_from_slice(&self.0);
         Self(copy)
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        buffer::give(std::mem::take(&mut self.0));
+        buffer::recycle(std::mem::take(&mut self.0));
     }
 }

@@ -5,7 +5,7 @@ use units::{ObjsetId, Place};
 
 /// What was wrong with one copy of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyFault {
+pub struct CopyError {
     /// The copy.
     pub dva: Dva,
     /// The vdev's own words: devices missing, read errors, or a checksum that never matched.
@@ -16,62 +16,62 @@ pub struct CopyFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No copy could be read and verified.
-    #[error("{place}: {}", describe(.faults))]
+    #[error("{zbookmark}: {}", describe_faults(.faults))]
     Unreadable {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
         /// Each copy's fault.
-        faults: Vec<CopyFault>,
+        faults: Vec<CopyError>,
     },
     /// A redacted send stream left the block out.
-    #[error("{place}: the block was redacted when this dataset was sent")]
+    #[error("{zbookmark}: the block was redacted when this dataset was sent")]
     Redacted {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
     },
     /// The dataset is encrypted and no key was given.
-    #[error("{place}: the block is encrypted and no key is loaded")]
-    Locked {
+    #[error("{zbookmark}: the block is encrypted and no key is loaded")]
+    KeyNotLoaded {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
     },
     /// The bytes are what was written (their checksum fits), but no block of the format.
-    #[error("{place}: {why}")]
+    #[error("{zbookmark}: {why}")]
     Corrupt {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
         /// The rule that they break.
         why: ondisk::Error,
     },
     /// The stored bytes could not be turned into the block: corrupt, forged, or unsupported.
-    #[error("{place}: {why}")]
+    #[error("{zbookmark}: {why}")]
     Transform {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
         /// What failed.
         why: transform::Error,
     },
     /// The drives that a block is meant for have no room for it, not even in pieces.
-    #[error("{place}: no space for {psize} bytes")]
+    #[error("{zbookmark}: no space for {psize} bytes")]
     NoSpace {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
         /// Bytes to be stored.
         psize: u64,
     },
     /// Space could not be found or given back for another reason.
-    #[error("{place}: {why}")]
-    Space {
+    #[error("{zbookmark}: {why}")]
+    Allocator {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
         /// The allocator's own words.
         why: metaslab::Error,
     },
     /// A copy could not be written with enough redundancy (Unavailable).
-    #[error("{place}: the copy at {dva} could not be written: {why}")]
-    Unwritten {
+    #[error("{zbookmark}: the copy at {dva} could not be written: {why}")]
+    WriteFailed {
         /// Where the block belongs.
-        place: Place,
+        zbookmark: Place,
         /// The copy.
         dva: Dva,
         /// The vdev's own words.
@@ -88,30 +88,30 @@ pub enum Error {
 impl Error {
     /// Whether nobody can know what the block holds, or whether it was ever written, as long as
     /// devices are missing or failing.
-    pub fn is_out_of_reach(&self) -> bool {
-        let away = |fault: &CopyFault| {
+    pub fn is_unavailable(&self) -> bool {
+        let away = |fault: &CopyError| {
             matches!(fault.why, vdev::Error::Unavailable { .. } | vdev::Error::NoVdev(_))
         };
         matches!(self, Self::Unreadable { faults, .. } if faults.iter().any(away))
     }
 
     /// Where the block belongs.
-    pub const fn place(&self) -> Place {
+    pub const fn zbookmark(&self) -> Place {
         match self {
-            Self::Unreadable { place, .. }
-            | Self::Redacted { place }
-            | Self::Locked { place }
-            | Self::Corrupt { place, .. }
-            | Self::Transform { place, .. }
-            | Self::NoSpace { place, .. }
-            | Self::Space { place, .. }
-            | Self::Unwritten { place, .. } => *place,
+            Self::Unreadable { zbookmark: place, .. }
+            | Self::Redacted { zbookmark: place }
+            | Self::KeyNotLoaded { zbookmark: place }
+            | Self::Corrupt { zbookmark: place, .. }
+            | Self::Transform { zbookmark: place, .. }
+            | Self::NoSpace { zbookmark: place, .. }
+            | Self::Allocator { zbookmark: place, .. }
+            | Self::WriteFailed { zbookmark: place, .. } => *place,
             Self::NotFlushed { .. } => Place::root(ObjsetId::MOS),
         }
     }
 }
 
-fn describe(faults: &[CopyFault]) -> String {
+fn describe_faults(faults: &[CopyError]) -> String {
     if faults.is_empty() {
         return "its pointer has no address".to_owned();
     }

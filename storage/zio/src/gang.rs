@@ -13,40 +13,40 @@ use ondisk::gang::GangHeader;
 use ondisk::{Blkptr, Checksum, Dva, Order};
 use transform::checksum::embedded;
 use units::Place;
-use vdev::{LeafFault, Request};
+use vdev::{LeafError, ReadRequest};
 
 use crate::Error;
 use crate::reader::Reader;
 
 /// Bytes of a header.
-const HEADER: usize = 512;
+const HEADER_SIZE: usize = 512;
 /// A block of 16 MiB in the smallest of pieces, three to a header, is not deeper than this.
-const DEEPEST: u32 = 12;
+const MAX_DEPTH: u32 = 12;
 
 /// A gang that is to be put together.
-pub(crate) struct Gang<'a> {
+pub(crate) struct GangReader<'a> {
     pub(crate) reader: &'a Reader,
-    pub(crate) place: Place,
+    pub(crate) zbookmark: Place,
     /// Whether every copy of each part is to be read.
-    pub(crate) thorough: bool,
-    pub(crate) faults: &'a mut Vec<LeafFault>,
+    pub(crate) verify_all: bool,
+    pub(crate) faults: &'a mut Vec<LeafError>,
     /// Where the pieces lie.
     pub(crate) pieces: &'a mut Vec<Dva>,
 }
 
-impl Gang<'_> {
+impl GangReader<'_> {
     /// Appends the content below the block's header at `dva` to `into`, which may grow to `limit` bytes.
-    pub(crate) fn gather(
+    pub(crate) fn read(
         &mut self,
         dva: Dva,
         block: &Regular,
         limit: usize,
         into: &mut Vec<u8>,
     ) -> Result<(), vdev::Error> {
-        self.gather_deep(dva, block, limit, into, 0)
+        self.read_at_depth(dva, block, limit, into, 0)
     }
 
-    fn gather_deep(
+    fn read_at_depth(
         &mut self,
         dva: Dva,
         block: &Regular,
@@ -54,38 +54,42 @@ impl Gang<'_> {
         into: &mut Vec<u8>,
         depth: u32,
     ) -> Result<(), vdev::Error> {
-        if depth > DEEPEST {
-            return Err(vdev::Error::Address("a gang block is too deep".to_owned()));
+        if depth > MAX_DEPTH {
+            return Err(vdev::Error::InvalidAddress("a gang block is too deep".to_owned()));
         }
-        let (_, header) = self.header(dva, block)?;
+        let (_, header) = self.read_header(dva, block)?;
         for part in header.present() {
             let Blkptr::Regular(part) = part else {
-                return Err(vdev::Error::Address("a part of a gang block is none".to_owned()));
+                return Err(vdev::Error::InvalidAddress(
+                    "a part of a gang block is none".to_owned(),
+                ));
             };
             let size = part.psize as usize;
-            if self.thorough {
+            if self.verify_all {
                 self.pieces.extend(part.copies());
             }
             if into.len().saturating_add(size) > limit {
-                return Err(vdev::Error::Address("a gang block's parts are too long".to_owned()));
+                return Err(vdev::Error::InvalidAddress(
+                    "a gang block's parts are too long".to_owned(),
+                ));
             }
             if part.is_gang() {
                 let end = into.len() + size;
-                self.nested(part, end, into, depth)?;
+                self.read_nested(part, end, into, depth)?;
                 if into.len() != end {
-                    return Err(vdev::Error::Mismatch);
+                    return Err(vdev::Error::ChecksumMismatch);
                 }
             } else {
-                let bytes = self.part(part)?;
+                let bytes = self.read_part(part)?;
                 into.extend_from_slice(&bytes);
-                buffer::give(bytes);
+                buffer::recycle(bytes);
             }
         }
         Ok(())
     }
 
     /// A part that is a gang itself, by whichever copy of its header can be read.
-    fn nested(
+    fn read_nested(
         &mut self,
         part: &Regular,
         end: usize,
@@ -93,72 +97,72 @@ impl Gang<'_> {
         depth: u32,
     ) -> Result<(), vdev::Error> {
         let start = into.len();
-        let mut result = Err(vdev::Error::Mismatch);
+        let mut result = Err(vdev::Error::ChecksumMismatch);
         for dva in part.copies() {
             into.truncate(start);
-            result = self.gather_deep(dva, part, end, into, depth + 1);
-            if result.is_ok() && self.reader.judge(part, &into[start..]) {
+            result = self.read_at_depth(dva, part, end, into, depth + 1);
+            if result.is_ok() && self.reader.is_valid(part, &into[start..]) {
                 return Ok(());
             }
         }
-        result.and(Err(vdev::Error::Mismatch))
+        result.and(Err(vdev::Error::ChecksumMismatch))
     }
 
-    fn part(&mut self, part: &Regular) -> Result<Vec<u8>, vdev::Error> {
-        if self.thorough {
-            let examined = self.reader.examine_regular(part, self.place);
+    fn read_part(&mut self, part: &Regular) -> Result<Vec<u8>, vdev::Error> {
+        if self.verify_all {
+            let examined = self.reader.verify_regular_block(part, self.zbookmark);
             self.faults.extend(examined.faults());
-            return examined.bytes.ok_or(vdev::Error::Mismatch);
+            return examined.bytes.ok_or(vdev::Error::ChecksumMismatch);
         }
-        self.reader.stored(part, self.place).map_err(|error| match error {
+        self.reader.read_stored(part, self.zbookmark).map_err(|error| match error {
             Error::Unreadable { faults, .. } => {
-                faults.into_iter().next().map_or(vdev::Error::Mismatch, |fault| fault.why)
+                faults.into_iter().next().map_or(vdev::Error::ChecksumMismatch, |fault| fault.why)
             }
-            _ => vdev::Error::Mismatch,
+            _ => vdev::Error::ChecksumMismatch,
         })
     }
 
     /// The block's header at `dva`, its bytes too.
-    pub(crate) fn header(
+    pub(crate) fn read_header(
         &mut self,
         dva: Dva,
         block: &Regular,
     ) -> Result<(Vec<u8>, GangHeader), vdev::Error> {
-        let seed = verifier(block);
+        let seed = header_verifier(block);
         let half = block.has_half_sum();
         let judge = |bytes: &[u8]| embedded::verify(bytes, &seed, Checksum::GangHeader, half);
-        let request = Request {
+        let request = ReadRequest {
             offset: dva.offset,
-            size: HEADER,
+            size: HEADER_SIZE,
             birth: block.birth_physical,
-            judge: &judge,
-            strict: true,
-            expected: true,
+            is_valid: &judge,
+            has_checksum: true,
+            must_exist: true,
         };
-        let mut bytes = vec![0; HEADER];
+        let mut bytes = vec![0; HEADER_SIZE];
         let tree = self.reader.tree();
-        if self.thorough {
-            tree.examine(dva.vdev, &request, &mut bytes, self.faults)?;
+        if self.verify_all {
+            tree.verify_block(dva.vdev, &request, &mut bytes, self.faults)?;
         } else {
             tree.read(dva.vdev, &request, &mut bytes, self.faults)?;
         }
-        let order = order_of(&bytes);
+        let order = header_byte_order(&bytes);
         let header = GangHeader::parse(&bytes, order)
-            .map_err(|error| vdev::Error::Address(format!("gang header: {error}")))?;
+            .map_err(|error| vdev::Error::InvalidAddress(format!("gang header: {error}")))?;
         Ok((bytes, header))
     }
 }
 
 /// What ties a header to its place: the address of its first copy, and its txg.
-pub(crate) fn verifier(block: &Regular) -> [u64; 4] {
+pub(crate) fn header_verifier(block: &Regular) -> [u64; 4] {
     let (vdev, offset) = block.dvas[0].map_or((0, 0), |dva| (dva.vdev.get(), dva.offset));
     [vdev.into(), offset, block.birth_physical.get(), 0]
 }
 
 /// The byte order of a header, told by the magic number before its checksum.
-fn order_of(header: &[u8]) -> Order {
+fn header_byte_order(header: &[u8]) -> Order {
     const MAGIC: [u8; 8] = 0x0210_da7a_b10c_7a11_u64.to_be_bytes();
-    match header.get(HEADER - 40..HEADER - 32) {
+    match header.get(HEADER_SIZE - 40..HEADER_SIZE - 32) {
         Some(magic) if *magic == MAGIC => Order::Big,
         _ => Order::Little,
     }

@@ -1,6 +1,6 @@
 //! Writing blocks in pieces, writing them again, and freeing them.
 
-use metaslab::Want;
+use metaslab::AllocRequest;
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::gang::GangHeader;
 use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType, Order};
@@ -8,42 +8,42 @@ use transform::checksum::embedded;
 use units::{Level, Place, Txg};
 
 use crate::Error;
-use crate::gang::verifier;
-use crate::writer::{SMALLEST, Writer};
+use crate::gang::header_verifier;
+use crate::writer::{MIN_BLOCK_SIZE, Writer};
 
 /// Pieces that a header has room for.
-const PIECES: u64 = 3;
+const PIECES_PER_HEADER: u64 = 3;
 /// A block of 16 MiB in sectors, three to a header, is less deep than this.
-pub(crate) const DEEPEST: u32 = 12;
+pub(crate) const MAX_DEPTH: u32 = 12;
 
 impl Writer {
     /// Writes a block for which there is no place in one piece: a header, and what it names. All
     /// that is allocated is added to `taken`.
     pub(crate) fn write_gang(
         &self,
-        want: &Want,
+        want: &AllocRequest,
         block: &mut Regular,
         bytes: &[u8],
         place: Place,
         taken: &mut Vec<Dva>,
     ) -> Result<(), Error> {
-        self.write_gang_deep(want, block, bytes, place, taken, 0)
+        self.write_gang_at_depth(want, block, bytes, place, taken, 0)
     }
 
-    fn write_gang_deep(
+    fn write_gang_at_depth(
         &self,
-        want: &Want,
+        want: &AllocRequest,
         block: &mut Regular,
         bytes: &[u8],
         place: Place,
         taken: &mut Vec<Dva>,
         depth: u32,
     ) -> Result<(), Error> {
-        if depth > DEEPEST {
-            return Err(Error::NoSpace { place, psize: want.psize });
+        if depth > MAX_DEPTH {
+            return Err(Error::NoSpace { zbookmark: place, psize: want.psize });
         }
         // a header names much, so there are two of it even where one copy is wanted
-        let headers = Want { psize: SMALLEST, copies: want.copies.max(2), ..*want };
+        let headers = AllocRequest { psize: MIN_BLOCK_SIZE, copies: want.copies.max(2), ..*want };
         block.dvas = self.allocate(&headers, place)?;
         taken.extend(block.copies());
         for dva in block.dvas.iter_mut().flatten() {
@@ -51,15 +51,16 @@ impl Writer {
         }
         let mut header = GangHeader { pieces: [Blkptr::EMPTY, Blkptr::EMPTY, Blkptr::EMPTY] };
         let mut rest = bytes;
-        for (index, slot) in (0..PIECES).zip(&mut header.pieces) {
-            let share = (rest.len() as u64 / (PIECES - index)).next_multiple_of(SMALLEST);
+        for (index, slot) in (0..PIECES_PER_HEADER).zip(&mut header.pieces) {
+            let share =
+                (rest.len() as u64 / (PIECES_PER_HEADER - index)).next_multiple_of(MIN_BLOCK_SIZE);
             let (now, later) = rest.split_at(rest.len().min(usize::try_from(share).unwrap_or(0)));
             rest = later;
             if now.is_empty() {
                 continue;
             }
             let piece = self.write_piece(want, block.checksum, now, place, taken, depth)?;
-            charge(block, &piece);
+            add_piece_asize(block, &piece);
             *slot = Blkptr::Regular(Box::new(piece));
         }
         self.write_header(block, &header, place)
@@ -67,25 +68,25 @@ impl Writer {
 
     fn write_piece(
         &self,
-        want: &Want,
+        want: &AllocRequest,
         method: Checksum,
         bytes: &[u8],
         place: Place,
         taken: &mut Vec<Dva>,
         depth: u32,
     ) -> Result<Regular, Error> {
-        let mut piece = bare(bytes.len(), method, want.txg);
-        let failed = |why| Error::Transform { place, why };
-        piece.sum = self.sum(&piece, bytes).map_err(failed)?;
-        let want = Want { psize: bytes.len() as u64, ..*want };
+        let mut piece = new_piece(bytes.len(), method, want.txg);
+        let failed = |why| Error::Transform { zbookmark: place, why };
+        piece.sum = self.checksum(&piece, bytes).map_err(failed)?;
+        let want = AllocRequest { psize: bytes.len() as u64, ..*want };
         match self.allocate(&want, place) {
             Ok(dvas) => {
                 taken.extend(dvas.iter().flatten());
                 piece.dvas = dvas;
                 self.write_copies(&piece, bytes, place)?;
             }
-            Err(Error::NoSpace { .. }) if want.psize > SMALLEST => {
-                self.write_gang_deep(&want, &mut piece, bytes, place, taken, depth + 1)?;
+            Err(Error::NoSpace { .. }) if want.psize > MIN_BLOCK_SIZE => {
+                self.write_gang_at_depth(&want, &mut piece, bytes, place, taken, depth + 1)?;
             }
             Err(error) => return Err(error),
         }
@@ -99,14 +100,14 @@ impl Writer {
         place: Place,
     ) -> Result<(), Error> {
         let mut bytes = header.encode();
-        let (seed, half) = (verifier(block), block.has_half_sum());
+        let (seed, half) = (header_verifier(block), block.has_half_sum());
         let sealed = embedded::seal(&mut bytes, &seed, Checksum::GangHeader, half);
         assert!(sealed.is_some(), "a header has room for its seal");
         self.write_copies(block, &bytes, place)
     }
 
     /// Writes a block where its predecessor of the same txg lies, which is as long.
-    pub(crate) fn rewrite(
+    pub(crate) fn rewrite_in_place(
         &self,
         old: &Regular,
         block: &mut Regular,
@@ -117,7 +118,7 @@ impl Writer {
         if !block.is_gang() {
             return self.write_copies(block, bytes, place);
         }
-        let mut header = self.header(old, place)?;
+        let mut header = self.read_gang_header(old, place)?;
         let mut rest = bytes;
         for piece in &mut header.pieces {
             let Blkptr::Regular(piece) = piece else { continue };
@@ -126,42 +127,44 @@ impl Writer {
             rest = later;
             let old = piece.clone();
             piece.checksum = block.checksum;
-            piece.sum = self.sum(piece, now).map_err(|why| Error::Transform { place, why })?;
-            self.rewrite(&old, piece, now, place)?;
+            piece.sum = self
+                .checksum(piece, now)
+                .map_err(|why| Error::Transform { zbookmark: place, why })?;
+            self.rewrite_in_place(&old, piece, now, place)?;
         }
         self.write_header(block, &header, place)
     }
 
     /// Frees the copies of a block that is wanted no more, and the pieces that it consists of.
-    pub fn release(&self, block: &Regular, txg: Txg) {
-        self.release_deep(block, txg, 0);
+    pub fn free_copies(&self, block: &Regular, txg: Txg) {
+        self.free_copies_at_depth(block, txg, 0);
     }
 
-    fn release_deep(&self, block: &Regular, txg: Txg, depth: u32) {
+    fn free_copies_at_depth(&self, block: &Regular, txg: Txg, depth: u32) {
         let place = Place::default();
-        if block.is_gang() && depth <= DEEPEST {
-            match self.header(block, place) {
+        if block.is_gang() && depth <= MAX_DEPTH {
+            match self.read_gang_header(block, place) {
                 Ok(header) => header.present().for_each(|piece| {
                     if let Blkptr::Regular(piece) = piece {
-                        self.release_deep(piece, txg, depth + 1);
+                        self.free_copies_at_depth(piece, txg, depth + 1);
                     }
                 }),
-                Err(error) => self.note(error),
+                Err(error) => self.push_leak(error),
             }
         }
         for dva in block.copies() {
-            self.note_lost(place, self.allocator().free(&dva, txg));
+            self.record_leak(place, self.allocator().free(&dva, txg));
         }
     }
 
     /// The header of a gang, from the first copy that can be read.
-    fn header(&self, block: &Regular, place: Place) -> Result<GangHeader, Error> {
+    fn read_gang_header(&self, block: &Regular, place: Place) -> Result<GangHeader, Error> {
         self.reader().gang_header(block, place)
     }
 }
 
 /// What a piece takes is charged to the address of its header.
-fn charge(block: &mut Regular, piece: &Regular) {
+fn add_piece_asize(block: &mut Regular, piece: &Regular) {
     for (whole, part) in block.dvas.iter_mut().zip(piece.dvas) {
         if let (Some(whole), Some(part)) = (whole, part) {
             whole.asize += part.asize;
@@ -170,7 +173,7 @@ fn charge(block: &mut Regular, piece: &Regular) {
 }
 
 /// A piece is of no kind and belongs to no object.
-fn bare(psize: usize, checksum: Checksum, txg: Txg) -> Regular {
+fn new_piece(psize: usize, checksum: Checksum, txg: Txg) -> Regular {
     let size = u32::try_from(psize).unwrap_or(u32::MAX);
     Regular {
         dvas: [None; 3],
@@ -192,27 +195,31 @@ fn bare(psize: usize, checksum: Checksum, txg: Txg) -> Regular {
 
 #[cfg(test)]
 mod tests {
-    use metaslab::{Class, Want};
+    use metaslab::{AllocRequest, Class};
     use ondisk::blkptr::Protection;
     use ondisk::gang::GangHeader;
     use ondisk::{Blkptr, Checksum};
     use units::{Ashift, Place, Txg};
 
-    use super::bare;
-    use crate::memory::Drives;
+    use super::new_piece;
+    use crate::memory::MemoryVdevs;
 
     /// Zeros stand where a pointer has the code; the fixture `gang-encrypted` has such of OpenZFS.
     #[test]
     fn of_headers_of_what_is_encrypted_half_of_the_sum_is_kept() {
-        let writer =
-            Drives::new(1, Drives::whole(8 << 20), Ashift::new(9).expect("a sector")).writer();
-        let want = Want {
+        let writer = MemoryVdevs::new(
+            1,
+            MemoryVdevs::device_size(8 << 20),
+            Ashift::new(9).expect("a sector"),
+        )
+        .writer();
+        let want = AllocRequest {
             psize: 512,
             copies: 2,
             class: Class::Normal,
             txg: Txg::new(9),
-            hint: None,
-            avoid: None,
+            preferred_vdev: None,
+            avoided_vdev: None,
         };
         let mac = [0x5a; 16];
         for (protection, half) in [
@@ -222,7 +229,7 @@ mod tests {
             (Protection::Authenticated { mac }, true),
             (Protection::Indirect { mac }, true),
         ] {
-            let mut block = bare(512, Checksum::Fletcher4, want.txg);
+            let mut block = new_piece(512, Checksum::Fletcher4, want.txg);
             block.protection = protection;
             block.dvas = writer.allocate(&want, Place::default()).expect("room");
             let header = GangHeader { pieces: [Blkptr::EMPTY, Blkptr::EMPTY, Blkptr::EMPTY] };

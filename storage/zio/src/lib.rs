@@ -10,39 +10,39 @@
 //! through the trait [`Sink`].
 #![forbid(unsafe_code)]
 
-mod aside;
 mod batch;
 mod block;
+mod encode;
 mod error;
 mod gang;
 mod gang_write;
-mod healer;
 mod log;
 pub mod memory;
-mod mend;
-mod pack;
-mod patience;
 mod protect;
 mod reader;
-mod shared;
+mod repair;
+mod secondary_cache;
+mod self_healer;
+mod shared_blocks;
 mod sink;
 mod source;
+mod suspend_gate;
 mod trimmed;
 mod writer;
 
-pub use aside::Aside;
 pub use block::Block;
-pub use error::{CopyFault, Error};
-pub use healer::Healer;
-pub use log::LogRoom;
-pub use mend::Mending;
+pub use encode::SizeRounding;
+pub use error::{CopyError, Error};
+pub use log::LogAllocation;
 pub use metaslab::Class;
-pub use pack::Rounding;
-pub use patience::{Patience, is_writing, while_writing};
 pub use protect::Random;
-pub use reader::{Examined, Reader};
-pub use shared::{Fate, Found, Known, Shared};
-pub use sink::{Policy, Sink, WriteRequest};
-pub use source::{Key, Sought, Source};
+pub use reader::{Reader, VerifiedBlock};
+pub use repair::BlockRepair;
+pub use secondary_cache::SecondaryCache;
+pub use self_healer::SelfHealer;
+pub use shared_blocks::{DedupLookup, DedupMatch, FreeOutcome, SharedBlocks};
+pub use sink::{Sink, WritePolicy, WriteRequest};
+pub use source::{BlockRead, Key, Source};
+pub use suspend_gate::{SuspendGate, is_syncing_thread, while_syncing};
 pub use trimmed::Trimmed;
-pub use writer::{Loader, Writer};
+pub use writer::{MetaslabLoader, Writer};

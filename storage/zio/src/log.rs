@@ -1,27 +1,27 @@
 //! Blocks of intent logs: their room is had before they are written, and they are written at once.
 
-use metaslab::{Class, Want};
+use metaslab::{AllocRequest, Class};
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::zil::Verifier;
 use ondisk::{Blkptr, Checksum, Compression, ObjectType, Order};
 use transform::checksum::embedded;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use units::{Level, Place, Txg};
-use vdev::Kind;
+use vdev::NodeKind;
 
-use crate::gang_write::DEEPEST;
+use crate::gang_write::MAX_DEPTH;
 use crate::{Error, Key, Writer};
 
 /// Where in a log block its authentication code stands: the second half of its sum.
-const CODE: std::ops::Range<usize> = 168..184;
+const MAC_RANGE: std::ops::Range<usize> = 168..184;
 /// What a log block is written in multiples of.
-const STEP: usize = 4096;
+const WRITE_ALIGNMENT: usize = 4096;
 /// Where a log block says how much of it is used.
-const USED_AT: usize = 136;
+const USED_OFFSET: usize = 136;
 
 /// What is wanted of a log block.
 #[derive(Clone, Copy, Debug)]
-pub struct LogRoom<'a> {
+pub struct LogAllocation<'a> {
     /// Bytes of it.
     pub size: u32,
     /// The txg that is told of it.
@@ -31,23 +31,23 @@ pub struct LogRoom<'a> {
     /// Of an encrypted dataset.
     pub key: Option<&'a Key>,
     /// Where it belongs, for errors.
-    pub place: Place,
+    pub zbookmark: Place,
     /// It goes to no log device, though there may be some (logbias=throughput).
-    pub spares_devices: bool,
+    pub avoid_log_devices: bool,
 }
 
 impl Writer {
     /// Room for a block of an intent log (of the newer kind), and the pointer to it.
-    pub fn reserve_log(&self, room: &LogRoom<'_>) -> Result<Regular, Error> {
-        let LogRoom { size, txg, verifier, .. } = *room;
-        let class = if room.spares_devices { Class::EmbeddedLog } else { Class::Log };
-        let want = Want { class, ..Want::new(size.into(), txg) };
-        let dvas = self.allocate(&want, room.place)?;
+    pub fn allocate_log_block(&self, room: &LogAllocation<'_>) -> Result<Regular, Error> {
+        let LogAllocation { size, txg, verifier, .. } = *room;
+        let class = if room.avoid_log_devices { Class::EmbeddedLog } else { Class::Log };
+        let want = AllocRequest { class, ..AllocRequest::new(size.into(), txg) };
+        let dvas = self.allocate(&want, room.zbookmark)?;
         let [first, second, third, fourth] = verifier.words();
         let (protection, sum) = match room.key {
             None => (Protection::None, [first, second, third, fourth]),
             Some(key) => {
-                let Params { salt, iv, .. } = self.log_params(key);
+                let Params { salt, iv, .. } = self.log_crypt_params(key);
                 // its own code stands within the block, so that the pointer's place for one is free
                 let mut mac = [0; 16];
                 mac[..8].copy_from_slice(&third.to_le_bytes());
@@ -78,7 +78,7 @@ impl Writer {
     ///
     /// # Panics
     /// Where the bytes are not as long as the room.
-    pub fn write_log(
+    pub fn write_log_block(
         &self,
         block: &Regular,
         mut bytes: Vec<u8>,
@@ -92,8 +92,8 @@ impl Writer {
             let mut out = vec![0; bytes.len()];
             let mac =
                 cipher::encrypt_block(key, Layout::Log, &params, Order::Little, &bytes, &mut out)
-                    .map_err(|why| Error::Transform { place, why })?;
-            if let Some(code) = out.get_mut(CODE) {
+                    .map_err(|why| Error::Transform { zbookmark: place, why })?;
+            if let Some(code) = out.get_mut(MAC_RANGE) {
                 code.copy_from_slice(&mac);
             }
             bytes = out;
@@ -101,46 +101,53 @@ impl Writer {
         let verifier = Verifier::of(block).words();
         let sealed = embedded::seal(&mut bytes, &verifier, Checksum::Zilog2, encrypted);
         assert!(sealed.is_some(), "a log block has room for its seal");
-        let used = self.used(block, &bytes);
+        let used = self.used_length(block, &bytes);
         self.write_copies(block, bytes.get(..used).unwrap_or(&bytes), place)
     }
 
     /// How much of a log block needs writing: on arrays all of it, for there a shorter block would
     /// lie otherwise.
-    fn used(&self, block: &Regular, bytes: &[u8]) -> usize {
+    fn used_length(&self, block: &Regular, bytes: &[u8]) -> usize {
         let plain = block.copies().all(|dva| {
             let node = self.tree().top(dva.vdev);
-            node.is_some_and(|node| matches!(node.kind, Kind::Leaf(_) | Kind::Mirror(_)))
+            node.is_some_and(|node| matches!(node.kind, NodeKind::Leaf(_) | NodeKind::Mirror(_)))
         });
-        let used = bytes.get(USED_AT..).and_then(|rest| rest.first_chunk());
+        let used = bytes.get(USED_OFFSET..).and_then(|rest| rest.first_chunk());
         let used = used.map_or(0, |word| u64::from_le_bytes(*word));
-        let used = usize::try_from(used).unwrap_or(usize::MAX).next_multiple_of(STEP);
+        let used = usize::try_from(used).unwrap_or(usize::MAX).next_multiple_of(WRITE_ALIGNMENT);
         if plain { used.min(bytes.len()) } else { bytes.len() }
     }
 
     /// All that was written of txgs from `oldest` on, by whomever, will outlast a power cut: also what
     /// another flush took along, which may have failed.
     pub fn flush(&self, oldest: Txg) -> Result<(), Error> {
-        let all = |_: &vdev::Node| true;
-        let flushed = self.tree().flush_of(&all, &mut Vec::new());
-        let kept = flushed.and_then(|()| self.tree().may_lack(oldest..=Txg::new(u64::MAX), &all));
+        let all = |_: &vdev::VdevNode| true;
+        let flushed = self.tree().flush_vdevs(&all, &mut Vec::new());
+        let kept = flushed
+            .and_then(|()| self.tree().check_txgs_durable(oldest..=Txg::new(u64::MAX), &all));
         kept.map_err(|why| Error::NotFlushed { why })
     }
 
     /// Takes the room of a block that the space maps do not know of, since it was written after
     /// the last txg: one of an intent log, or one that a record of it points to.
     pub fn claim(&self, block: &Regular, txg: Txg, place: Place) -> Result<(), Error> {
-        self.claim_deep(block, txg, place, 0)
+        self.claim_at_depth(block, txg, place, 0)
     }
 
-    fn claim_deep(&self, block: &Regular, txg: Txg, place: Place, depth: u32) -> Result<(), Error> {
+    fn claim_at_depth(
+        &self,
+        block: &Regular,
+        txg: Txg,
+        place: Place,
+        depth: u32,
+    ) -> Result<(), Error> {
         for dva in block.copies() {
-            self.loaded(place, || self.allocator().claim(&dva, txg))?;
+            self.with_loaded_metaslabs(place, || self.allocator().claim(&dva, txg))?;
         }
-        if block.is_gang() && depth <= DEEPEST {
+        if block.is_gang() && depth <= MAX_DEPTH {
             for piece in self.reader().gang_header(block, place)?.present() {
                 if let Blkptr::Regular(piece) = piece {
-                    self.claim_deep(piece, txg, place, depth + 1)?;
+                    self.claim_at_depth(piece, txg, place, depth + 1)?;
                 }
             }
         }

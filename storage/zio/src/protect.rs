@@ -19,24 +19,24 @@ pub trait Random: Send + Sync {
 }
 
 /// A salt serves so many blocks: with more, nonces could meet.
-const USES: u64 = 400_000_000;
+const MAX_SALT_USES: u64 = 400_000_000;
 /// The rules for codes over pointers, as all writers follow them today.
-const POINTER_RULES: u64 = 1;
+const INDIRECT_MAC_VERSION: u64 = 1;
 /// Where an object set keeps its two codes.
-const OBJSET_CODES: std::ops::Range<usize> = 720..784;
+const OBJSET_MACS: std::ops::Range<usize> = 720..784;
 
 /// The salts in use, by the identity of the key.
 #[derive(Default)]
-pub(crate) struct Salts(Mutex<HashMap<u64, ([u8; 8], u64)>>);
+pub(crate) struct SaltCache(Mutex<HashMap<u64, ([u8; 8], u64)>>);
 
-impl Salts {
+impl SaltCache {
     /// A salt for one more block, and a nonce.
-    pub(crate) fn params(&self, key: &DatasetKey, random: &dyn Random) -> Params {
+    pub(crate) fn next_params(&self, key: &DatasetKey, random: &dyn Random) -> Params {
         let mut iv = [0; 12];
         random.fill(&mut iv);
         let mut salts = self.0.lock();
-        let (salt, uses) = salts.entry(key.guid()).or_insert(([0; 8], USES));
-        if *uses >= USES {
+        let (salt, uses) = salts.entry(key.guid()).or_insert(([0; 8], MAX_SALT_USES));
+        if *uses >= MAX_SALT_USES {
             random.fill(salt);
             *uses = 0;
         }
@@ -46,7 +46,7 @@ impl Salts {
 }
 
 /// Ciphers or authenticates `stored`, the bytes of the request's block as they are to be stored.
-pub(crate) fn protect(
+pub(crate) fn protect_block(
     request: &WriteRequest<'_>,
     key: &DatasetKey,
     stored: &mut Vec<u8>,
@@ -54,12 +54,12 @@ pub(crate) fn protect(
 ) -> Result<Protection, Error> {
     let order = Order::Little;
     if request.level.get() > 0 {
-        let mac = mac::pointers(request.data, POINTER_RULES, order);
+        let mac = mac::pointers(request.data, INDIRECT_MAC_VERSION, order);
         return Ok(Protection::Indirect { mac });
     }
     if request.kind == ObjectType::OBJSET {
         let (portable, local) = mac::objset(key, stored, order)?;
-        if let Some(place) = stored.get_mut(OBJSET_CODES) {
+        if let Some(place) = stored.get_mut(OBJSET_MACS) {
             place.copy_from_slice([portable, local].as_flattened());
         }
         return Ok(Protection::Objset);

@@ -12,48 +12,50 @@ use transform::compress;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use transform::crypt::mac;
 use units::{Guid, Place};
-use vdev::{LeafFault, Part, Request, Tree};
+use vdev::{LeafError, ReadRequest, RunBlock, VdevTree};
 
-use crate::aside::is_telling;
-use crate::gang::Gang;
-use crate::patience::patiently;
-use crate::{Aside, Block, CopyFault, Error, Healer, Key, Patience, Sought, Source};
+use crate::gang::GangReader;
+use crate::secondary_cache::is_cacheable;
+use crate::suspend_gate::retry_while_suspended;
+use crate::{
+    Block, BlockRead, CopyError, Error, Key, SecondaryCache, SelfHealer, Source, SuspendGate,
+};
 
 /// Reads blocks from a pool's vdevs.
 #[derive(Debug)]
 pub struct Reader {
-    tree: Arc<Tree>,
+    tree: Arc<VdevTree>,
     salt: OnceLock<[u8; 32]>,
-    patience: OnceLock<Arc<dyn Patience>>,
-    aside: OnceLock<Arc<dyn Aside>>,
-    healer: OnceLock<Arc<dyn Healer>>,
+    suspend_gate: OnceLock<Arc<dyn SuspendGate>>,
+    secondary_cache: OnceLock<Arc<dyn SecondaryCache>>,
+    self_healer: OnceLock<Arc<dyn SelfHealer>>,
     /// Give dnode blocks of locked datasets as they are stored, their bonuses ciphered.
     raw_dnodes: bool,
 }
 
 /// What an examination of a block found.
 #[derive(Debug)]
-pub struct Examined {
+pub struct VerifiedBlock {
     /// For each copy: the leaves' faults, and whether the copy could be read in spite of them.
-    pub copies: Vec<(Dva, Vec<LeafFault>, Result<(), vdev::Error>)>,
+    pub copies: Vec<(Dva, Vec<LeafError>, Result<(), vdev::Error>)>,
     /// The stored bytes, if any copy could be read.
     pub bytes: Option<Vec<u8>>,
     /// Of a block in pieces: where its pieces lie, headers (of 512 bytes) of pieces in pieces too.
     pub pieces: Vec<Dva>,
 }
 
-impl Examined {
+impl VerifiedBlock {
     /// All faults of all copies.
-    pub fn faults(&self) -> impl Iterator<Item = LeafFault> + '_ {
+    pub fn faults(&self) -> impl Iterator<Item = LeafError> + '_ {
         self.copies.iter().flat_map(|copy| copy.1.iter().copied())
     }
 }
 
 impl Reader {
     /// Over a tree of vdevs.
-    pub fn new(tree: Arc<Tree>) -> Self {
-        let (salt, patience, aside, healer) = Default::default();
-        Self { tree, salt, patience, aside, healer, raw_dnodes: false }
+    pub fn new(tree: Arc<VdevTree>) -> Self {
+        let (salt, suspend_gate, secondary_cache, self_healer) = Default::default();
+        Self { tree, salt, suspend_gate, secondary_cache, self_healer, raw_dnodes: false }
     }
 
     /// The same, but without a key the dnodes of an encrypted dataset are given as they are stored:
@@ -61,28 +63,35 @@ impl Reader {
     #[must_use]
     pub fn with_raw_dnodes(&self) -> Self {
         let tree = Arc::clone(&self.tree);
-        let (salt, patience) = (self.salt.clone(), self.patience.clone());
+        let (salt, patience) = (self.salt.clone(), self.suspend_gate.clone());
         let (aside, healer) = Default::default();
-        Self { tree, salt, patience, aside, healer, raw_dnodes: true }
+        Self {
+            tree,
+            salt,
+            suspend_gate: patience,
+            secondary_cache: aside,
+            self_healer: healer,
+            raw_dnodes: true,
+        }
     }
 
     /// Tells what keeps blocks beside the drives. Only the first word counts.
-    pub fn set_aside(&self, aside: Arc<dyn Aside>) {
-        let _ = self.aside.set(aside);
+    pub fn set_secondary_cache(&self, aside: Arc<dyn SecondaryCache>) {
+        let _ = self.secondary_cache.set(aside);
     }
 
     /// Tells who mends what drives gave wrong. Only the first word counts.
-    pub fn set_healer(&self, healer: Arc<dyn Healer>) {
-        let _ = self.healer.set(healer);
+    pub fn set_self_healer(&self, healer: Arc<dyn SelfHealer>) {
+        let _ = self.self_healer.set(healer);
     }
 
     /// Tells who waits for drives that fail while a group is written.
-    pub fn set_patience(&self, patience: Arc<dyn Patience>) {
-        let _ = self.patience.set(patience);
+    pub fn set_suspend_gate(&self, patience: Arc<dyn SuspendGate>) {
+        let _ = self.suspend_gate.set(patience);
     }
 
-    pub(crate) fn patience(&self) -> Option<&dyn Patience> {
-        self.patience.get().map(|patience| &**patience)
+    pub(crate) fn suspend_gate(&self) -> Option<&dyn SuspendGate> {
+        self.suspend_gate.get().map(|patience| &**patience)
     }
 
     /// Tells the pool's salt, which some checksums need. Only the first word counts.
@@ -109,114 +118,129 @@ impl Reader {
         let mut faults = Vec::new();
         for dva in block.copies() {
             let (faulty, pieces) = (&mut Vec::new(), &mut Vec::new());
-            let mut gang = Gang { reader: self, place, thorough: false, faults: faulty, pieces };
-            match gang.header(dva, block) {
+            let mut gang = GangReader {
+                reader: self,
+                zbookmark: place,
+                verify_all: false,
+                faults: faulty,
+                pieces,
+            };
+            match gang.read_header(dva, block) {
                 Ok(header) => return Ok(header),
-                Err(why) => faults.push(CopyFault { dva, why }),
+                Err(why) => faults.push(CopyError { dva, why }),
             }
         }
-        Err(Error::Unreadable { place, faults })
+        Err(Error::Unreadable { zbookmark: place, faults })
     }
 
     /// The vdevs.
-    pub fn tree(&self) -> &Arc<Tree> {
+    pub fn tree(&self) -> &Arc<VdevTree> {
         &self.tree
     }
 
     /// The block's bytes as stored, from the first copy whose checksum fits.
-    pub fn stored(&self, block: &Regular, place: Place) -> Result<Vec<u8>, Error> {
-        let mut bytes = buffer::take(block.psize as usize);
-        let result = self.stored_into(block, place, &mut bytes);
+    pub fn read_stored(&self, block: &Regular, place: Place) -> Result<Vec<u8>, Error> {
+        let mut bytes = buffer::alloc(block.psize as usize);
+        let result = self.read_stored_into(block, place, &mut bytes);
         if result.is_err() {
-            buffer::give(std::mem::take(&mut bytes));
+            buffer::recycle(std::mem::take(&mut bytes));
         }
         result.map(|()| bytes)
     }
 
     /// The same, into memory that is as long as they are.
-    fn stored_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
-        self.can_judge(block, place)?;
+    fn read_stored_into(
+        &self,
+        block: &Regular,
+        place: Place,
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        self.require_salt(block, place)?;
         let (mut faults, mut of_leaves) = (Vec::new(), Vec::new());
         for dva in block.copies() {
-            match self.copy(block, dva, place, into, &mut of_leaves) {
+            match self.read_copy(block, dva, place, into, &mut of_leaves) {
                 Ok(()) => {
-                    self.blame(block, place, into, &of_leaves);
+                    self.report_damage(block, place, into, &of_leaves);
                     return Ok(());
                 }
-                Err(why) => faults.push(CopyFault { dva, why }),
+                Err(why) => faults.push(CopyError { dva, why }),
             }
         }
-        Err(Error::Unreadable { place, faults })
+        Err(Error::Unreadable { zbookmark: place, faults })
     }
 
     /// Tells who mends it whose part of a block is wrong. Blocks in pieces are left to a scrub.
-    fn blame(&self, block: &Regular, place: Place, stored: &[u8], faults: &[LeafFault]) {
-        let wrong = faults.iter().filter(|fault| fault.trouble.asks_for_mending());
+    fn report_damage(&self, block: &Regular, place: Place, stored: &[u8], faults: &[LeafError]) {
+        let wrong = faults.iter().filter(|fault| fault.error.is_repairable());
         let guilty: Vec<Guid> = wrong.map(|fault| fault.leaf).collect();
-        if let Some(healer) = self.healer.get().filter(|_| !guilty.is_empty() && !block.is_gang()) {
-            healer.note(block, place, stored, &guilty);
+        if let Some(healer) =
+            self.self_healer.get().filter(|_| !guilty.is_empty() && !block.is_gang())
+        {
+            healer.report_damage(block, place, stored, &guilty);
         }
     }
 
-    fn copy(
+    fn read_copy(
         &self,
         block: &Regular,
         dva: Dva,
         place: Place,
         into: &mut [u8],
-        faults: &mut Vec<LeafFault>,
+        faults: &mut Vec<LeafError>,
     ) -> Result<(), vdev::Error> {
-        let judge = |bytes: &[u8]| self.judge(block, bytes);
+        let judge = |bytes: &[u8]| self.is_valid(block, bytes);
         if dva.gang {
             let pieces = &mut Vec::new();
-            let mut gang = Gang { reader: self, place, thorough: false, faults, pieces };
+            let mut gang =
+                GangReader { reader: self, zbookmark: place, verify_all: false, faults, pieces };
             let mut parts = Vec::with_capacity(into.len());
-            gang.gather(dva, block, into.len(), &mut parts)?;
+            gang.read(dva, block, into.len(), &mut parts)?;
             if parts.len() != into.len() || !judge(&parts) {
-                return Err(vdev::Error::Mismatch);
+                return Err(vdev::Error::ChecksumMismatch);
             }
             into.copy_from_slice(&parts);
             return Ok(());
         }
-        self.tree.read(dva.vdev, &request(block, dva, &judge), into, faults)
+        self.tree.read(dva.vdev, &read_request(block, dva, &judge), into, faults)
     }
 
     /// Reads every copy of a block on every drive, and parity.
-    pub fn examine(&self, block: &Regular, place: Place) -> Result<Examined, Error> {
-        self.can_judge(block, place)?;
-        Ok(self.examine_regular(block, place))
+    pub fn verify_block(&self, block: &Regular, place: Place) -> Result<VerifiedBlock, Error> {
+        self.require_salt(block, place)?;
+        Ok(self.verify_regular_block(block, place))
     }
 
-    pub(crate) fn examine_regular(&self, block: &Regular, place: Place) -> Examined {
-        let judge = |bytes: &[u8]| self.judge(block, bytes);
+    pub(crate) fn verify_regular_block(&self, block: &Regular, place: Place) -> VerifiedBlock {
+        let judge = |bytes: &[u8]| self.is_valid(block, bytes);
         let mut examined =
-            Examined { copies: Vec::with_capacity(1), bytes: None, pieces: Vec::new() };
+            VerifiedBlock { copies: Vec::with_capacity(1), bytes: None, pieces: Vec::new() };
         for dva in block.copies() {
             let mut faults = Vec::new();
-            let mut bytes = buffer::take(block.psize as usize);
+            let mut bytes = buffer::alloc(block.psize as usize);
             let result = if dva.gang {
                 bytes.clear();
                 let mut pieces = Vec::new();
-                let mut gang = Gang {
+                let mut gang = GangReader {
                     reader: self,
-                    place,
-                    thorough: true,
+                    zbookmark: place,
+                    verify_all: true,
                     faults: &mut faults,
                     pieces: &mut pieces,
                 };
-                let gathered = gang.gather(dva, block, block.psize as usize, &mut bytes);
+                let gathered = gang.read(dva, block, block.psize as usize, &mut bytes);
                 // all copies of a header name the same pieces
                 pieces.retain(|piece| !examined.pieces.contains(piece));
                 examined.pieces.append(&mut pieces);
-                gathered.and_then(|()| judge(&bytes).then_some(()).ok_or(vdev::Error::Mismatch))
+                gathered
+                    .and_then(|()| judge(&bytes).then_some(()).ok_or(vdev::Error::ChecksumMismatch))
             } else {
-                let request = request(block, dva, &judge);
-                self.tree.examine(dva.vdev, &request, &mut bytes, &mut faults)
+                let request = read_request(block, dva, &judge);
+                self.tree.verify_block(dva.vdev, &request, &mut bytes, &mut faults)
             };
             if result.is_ok() && examined.bytes.is_none() {
                 examined.bytes = Some(bytes);
             } else {
-                buffer::give(bytes);
+                buffer::recycle(bytes);
             }
             examined.copies.push((dva, faults, result));
         }
@@ -224,22 +248,22 @@ impl Reader {
     }
 
     /// Gives back the memory of bytes that are no longer needed.
-    pub fn give_back(bytes: Vec<u8>) {
-        buffer::give(bytes);
+    pub fn recycle(bytes: Vec<u8>) {
+        buffer::recycle(bytes);
     }
 
     /// Refuses blocks whose checksum cannot be computed: that must not look like damage.
-    fn can_judge(&self, block: &Regular, place: Place) -> Result<(), Error> {
+    fn require_salt(&self, block: &Regular, place: Place) -> Result<(), Error> {
         let name = match block.checksum {
             Checksum::Skein | Checksum::EdonR | Checksum::Blake3 => block.checksum.name(),
             _ => return Ok(()),
         };
         let why = transform::Error::SaltMissing { checksum: name };
-        self.salt.get().map(|_| ()).ok_or(Error::Transform { place, why })
+        self.salt.get().map(|_| ()).ok_or(Error::Transform { zbookmark: place, why })
     }
 
     /// Whether bytes are the stored bytes of the block.
-    pub(crate) fn judge(&self, block: &Regular, bytes: &[u8]) -> bool {
+    pub(crate) fn is_valid(&self, block: &Regular, bytes: &[u8]) -> bool {
         let half = block.has_half_sum();
         if block.checksum.is_embedded() {
             // a log block's place is told by all four words, also where others have a MAC in two
@@ -256,16 +280,16 @@ impl Reader {
 
     /// From the stored bytes, which have been judged, to the block's content: for those who have
     /// them from an examination.
-    pub fn content(
+    pub fn decode(
         &self,
         block: &Regular,
         stored: Vec<u8>,
         place: Place,
         key: Option<&Key>,
     ) -> Result<Vec<u8>, Error> {
-        let stored = self.decrypted(block, stored, place, key)?;
-        let plain = decompressed(block.compression, stored, block.lsize, place)?;
-        let failed = |why| Error::Transform { place, why };
+        let stored = self.decrypt(block, stored, place, key)?;
+        let plain = decompress(block.compression, stored, block.lsize, place)?;
+        let failed = |why| Error::Transform { zbookmark: place, why };
         match block.protection {
             Protection::Indirect { mac } => {
                 mac::verify_pointers(&plain, block.order, &mac).map_err(failed)?;
@@ -280,14 +304,14 @@ impl Reader {
         Ok(plain)
     }
 
-    fn decrypted(
+    fn decrypt(
         &self,
         block: &Regular,
         stored: Vec<u8>,
         place: Place,
         key: Option<&Key>,
     ) -> Result<Vec<u8>, Error> {
-        let failed = |why| Error::Transform { place, why };
+        let failed = |why| Error::Transform { zbookmark: place, why };
         match (block.protection, key) {
             (Protection::Encrypted { salt, iv, mac }, Some(key)) => {
                 let layout = Layout::of(block.kind).unwrap_or(Layout::Whole);
@@ -295,17 +319,17 @@ impl Reader {
                 if layout == Layout::Log {
                     params = params.for_log(&stored).map_err(failed)?;
                 }
-                let mut plain = buffer::take(stored.len());
+                let mut plain = buffer::alloc(stored.len());
                 cipher::decrypt_block(key, layout, &params, block.order, &stored, &mut plain)
                     .map_err(failed)?;
-                buffer::give(stored);
+                buffer::recycle(stored);
                 Ok(plain)
             }
             (Protection::Encrypted { .. }, None) => {
                 let raw = self.raw_dnodes
                     && block.kind == ObjectType::DNODE
                     && block.compression.is_off();
-                if raw { Ok(stored) } else { Err(Error::Locked { place }) }
+                if raw { Ok(stored) } else { Err(Error::KeyNotLoaded { zbookmark: place }) }
             }
             (Protection::Authenticated { mac }, Some(key)) => {
                 mac::verify_leaf(key, &stored, &mac).map_err(failed)?;
@@ -320,15 +344,15 @@ impl Source for Reader {
     fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         match pointer {
             Blkptr::Hole(hole) => Ok(Block::zeros(hole.lsize as usize, ondisk::Order::Little)),
-            Blkptr::Redacted(_) => Err(Error::Redacted { place }),
-            Blkptr::Embedded(embedded) => unpacked(embedded, place),
-            Blkptr::Regular(block) => self.whole(block, place, key, true),
+            Blkptr::Redacted(_) => Err(Error::Redacted { zbookmark: place }),
+            Blkptr::Embedded(embedded) => decode_embedded(embedded, place),
+            Blkptr::Regular(block) => self.read_block(block, place, key, true),
         }
     }
 
     fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
         match pointer {
-            Blkptr::Regular(block) => self.whole(block, place, key, false),
+            Blkptr::Regular(block) => self.read_block(block, place, key, false),
             _ => self.read(pointer, place, key),
         }
     }
@@ -341,126 +365,142 @@ impl Source for Reader {
         into: &mut [u8],
     ) -> Result<usize, Error> {
         match pointer {
-            Blkptr::Regular(block) if is_open(block, into) => {
-                self.whole_into(block, place, into).map(|()| into.len())
+            Blkptr::Regular(block) if is_unprotected(block, into) => {
+                self.read_block_into(block, place, into).map(|()| into.len())
             }
             _ => self.read_once(pointer, place, key).map(|block| block.copy_to(into)),
         }
     }
 
-    fn read_run(&self, blocks: &mut [Sought<'_>]) {
+    fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
         let plain: Vec<Option<(&Regular, Dva)>> =
-            blocks.iter_mut().map(|wanted| self.on_drives(wanted)).collect();
+            blocks.iter_mut().map(|wanted| self.direct_read_target(wanted)).collect();
         let judges: Vec<_> = (plain.iter().flatten())
-            .map(|(block, _)| move |bytes: &[u8]| self.judge(block, bytes))
+            .map(|(block, _)| move |bytes: &[u8]| self.is_valid(block, bytes))
             .collect();
         let chosen =
             blocks.iter_mut().zip(&plain).filter_map(|(wanted, it)| Some((wanted, (*it)?)));
         let (mut dones, mut parts) = (Vec::new(), Vec::new());
         for ((wanted, (block, dva)), judge) in chosen.zip(&judges) {
-            let request = request(block, dva, judge);
-            parts.push(Part { vdev: dva.vdev, request, into: &mut *wanted.into, done: false });
-            dones.push(&mut wanted.done);
+            let request = read_request(block, dva, judge);
+            parts.push(RunBlock {
+                vdev: dva.vdev,
+                request,
+                into: &mut *wanted.into,
+                is_done: false,
+            });
+            dones.push(&mut wanted.is_done);
         }
-        self.tree.read_run(&mut parts);
-        dones.into_iter().zip(&parts).for_each(|(done, part)| *done = part.done);
+        self.tree.read_blocks(&mut parts);
+        dones.into_iter().zip(&parts).for_each(|(done, part)| *done = part.is_done);
     }
 }
 
 impl Reader {
     /// A block's content. `again`: it may be asked for again.
-    fn whole(
+    fn read_block(
         &self,
         block: &Regular,
         place: Place,
         key: Option<&Key>,
         again: bool,
     ) -> Result<Block, Error> {
-        let stored = if let Some(kept) = self.kept(block, place) {
+        let stored = if let Some(kept) = self.read_cached(block, place) {
             kept
         } else {
-            let stored = patiently(self.patience(), || self.stored(block, place))?;
-            if let Some(aside) = self.aside(block).filter(|_| again) {
+            let stored =
+                retry_while_suspended(self.suspend_gate(), || self.read_stored(block, place))?;
+            if let Some(aside) = self.cache_for(block).filter(|_| again) {
                 aside.offer(block, place, &stored);
             }
             stored
         };
-        let plain = self.content(block, stored, place, key)?;
+        let plain = self.decode(block, stored, place, key)?;
         Ok(Block::new(plain, block.order))
     }
 
     /// The content of a block that nothing protects, into memory that is as long as it. What is
     /// stored as it is goes there straight from the drives.
-    fn whole_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
-        let stored = match self.kept(block, place) {
+    fn read_block_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
+        let stored = match self.read_cached(block, place) {
             Some(kept) => kept,
-            None if is_plain(block) => {
-                return patiently(self.patience(), || self.stored_into(block, place, into));
+            None if is_uncompressed(block) => {
+                return retry_while_suspended(self.suspend_gate(), || {
+                    self.read_stored_into(block, place, into)
+                });
             }
-            None => patiently(self.patience(), || self.stored(block, place))?,
+            None => retry_while_suspended(self.suspend_gate(), || self.read_stored(block, place))?,
         };
         let result = compress::decompress(block.compression, &stored, into);
-        buffer::give(stored);
-        result.map_err(|why| Error::Transform { place, why })
+        buffer::recycle(stored);
+        result.map_err(|why| Error::Transform { zbookmark: place, why })
     }
 
     /// Where the first copy of a block is of which the drives give the content as it is. What is
     /// kept beside them is taken from there.
-    fn on_drives<'a>(&self, wanted: &mut Sought<'a>) -> Option<(&'a Regular, Dva)> {
+    fn direct_read_target<'a>(&self, wanted: &mut BlockRead<'a>) -> Option<(&'a Regular, Dva)> {
         let Blkptr::Regular(block) = wanted.pointer else { return None };
-        let dva = block.copies().next().filter(|dva| !dva.gang && self.tree.has_runs(dva.vdev))?;
-        let may_be = is_open(block, wanted.into) && is_plain(block);
-        if !may_be || self.can_judge(block, wanted.place).is_err() {
+        let dva =
+            block.copies().next().filter(|dva| !dva.gang && self.tree.can_read_runs(dva.vdev))?;
+        let may_be = is_unprotected(block, wanted.into) && is_uncompressed(block);
+        if !may_be || self.require_salt(block, wanted.zbookmark).is_err() {
             return None;
         }
-        if let Some(kept) = self.kept(block, wanted.place) {
-            wanted.done = kept.len() == wanted.into.len();
-            if wanted.done {
+        if let Some(kept) = self.read_cached(block, wanted.zbookmark) {
+            wanted.is_done = kept.len() == wanted.into.len();
+            if wanted.is_done {
                 wanted.into.copy_from_slice(&kept);
             }
-            buffer::give(kept);
+            buffer::recycle(kept);
             return None;
         }
         Some((&**block, dva))
     }
 
     /// What keeps blocks beside the drives, if this one may be there.
-    fn aside(&self, block: &Regular) -> Option<&dyn Aside> {
-        self.aside.get().filter(|_| is_telling(block)).map(|aside| &**aside)
+    fn cache_for(&self, block: &Regular) -> Option<&dyn SecondaryCache> {
+        self.secondary_cache.get().filter(|_| is_cacheable(block)).map(|aside| &**aside)
     }
 
     /// The block's stored bytes, if they are beside the drives.
-    fn kept(&self, block: &Regular, place: Place) -> Option<Vec<u8>> {
-        let aside = self.aside(block).filter(|_| self.can_judge(block, place).is_ok())?;
-        aside.fetch(block, &|bytes: &[u8]| self.judge(block, bytes))
+    fn read_cached(&self, block: &Regular, place: Place) -> Option<Vec<u8>> {
+        let aside = self.cache_for(block).filter(|_| self.require_salt(block, place).is_ok())?;
+        aside.fetch(block, &|bytes: &[u8]| self.is_valid(block, bytes))
     }
 }
 
 /// Whether nothing protects a block, and `into` is as long as its content.
-fn is_open(block: &Regular, into: &[u8]) -> bool {
+fn is_unprotected(block: &Regular, into: &[u8]) -> bool {
     block.protection == Protection::None && usize::try_from(block.lsize) == Ok(into.len())
 }
 
 /// Whether a block is stored as it is.
-fn is_plain(block: &Regular) -> bool {
+fn is_uncompressed(block: &Regular) -> bool {
     block.compression.is_off() && block.psize == block.lsize
 }
 
-fn request<'a>(block: &Regular, dva: Dva, judge: vdev::Judge<'a>) -> Request<'a> {
+fn read_request<'a>(block: &Regular, dva: Dva, judge: vdev::BlockValidator<'a>) -> ReadRequest<'a> {
     let strict = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
     let expected = !matches!(block.checksum, Checksum::Zilog | Checksum::Zilog2);
     let size = block.psize as usize;
     let birth = block.birth_physical;
-    Request { offset: dva.offset, size, birth, judge, strict, expected }
+    ReadRequest {
+        offset: dva.offset,
+        size,
+        birth,
+        is_valid: judge,
+        has_checksum: strict,
+        must_exist: expected,
+    }
 }
 
-fn unpacked(embedded: &Embedded, place: Place) -> Result<Block, Error> {
+fn decode_embedded(embedded: &Embedded, place: Place) -> Result<Block, Error> {
     let payload = embedded.payload.clone();
-    let plain = decompressed(embedded.compression, payload, embedded.lsize, place)?;
+    let plain = decompress(embedded.compression, payload, embedded.lsize, place)?;
     Ok(Block::new(plain, embedded.order))
 }
 
-fn decompressed(
+fn decompress(
     method: Compression,
     mut stored: Vec<u8>,
     lsize: u32,
@@ -476,14 +516,14 @@ fn decompressed(
                 rule: "an uncompressed block is stored whole",
                 found: stored.len() as u64,
             };
-            return Err(Error::Corrupt { place, why });
+            return Err(Error::Corrupt { zbookmark: place, why });
         }
         stored.truncate(lsize);
         return Ok(stored);
     }
-    let mut plain = buffer::take(lsize);
+    let mut plain = buffer::alloc(lsize);
     compress::decompress(method, &stored, &mut plain)
-        .map_err(|why| Error::Transform { place, why })?;
-    buffer::give(stored);
+        .map_err(|why| Error::Transform { zbookmark: place, why })?;
+    buffer::recycle(stored);
     Ok(plain)
 }

@@ -40,18 +40,18 @@ pub struct WriteRequest<'a> {
     /// The txg that is being written.
     pub txg: Txg,
     /// How it is to be stored.
-    pub policy: &'a Policy,
+    pub policy: &'a WritePolicy,
     /// What stood in its place until now. If this was written in the same txg, its room is used
     /// again.
     pub previous: &'a Blkptr,
     /// Where it belongs, for errors.
-    pub place: Place,
+    pub zbookmark: Place,
 }
 
 /// How blocks are to be stored: what the properties of a dataset come to for one kind of blocks.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "features and properties, each on its own")]
-pub struct Policy {
+pub struct WritePolicy {
     /// An algorithm (nothing that is inherited).
     pub checksum: Checksum,
     /// An algorithm, or off.
@@ -68,9 +68,9 @@ pub struct Policy {
     /// But only if it can be read, and is the same byte by byte.
     pub verify: bool,
     /// The pool may have blocks within their pointers (feature `embedded_data`).
-    pub embed: bool,
+    pub embedded_data: bool,
     /// Zeros are stored as a hole.
-    pub hole_of_zeros: bool,
+    pub zeros_to_hole: bool,
     /// Holes say when they came to be (feature `hole_birth`).
     pub hole_birth: bool,
     /// The key of an encrypted dataset.
@@ -78,12 +78,12 @@ pub struct Policy {
     /// Which drives it is meant for.
     pub class: Class,
     /// Up to so many stored bytes it goes to the drives for metadata, while these have much room.
-    pub small: u32,
+    pub special_small_blocks: u32,
 }
 
-impl Policy {
+impl WritePolicy {
     /// Whether a block is compared with the one that stands in its place (nopwrite).
-    pub const fn compares(&self) -> bool {
+    pub const fn uses_nopwrite(&self) -> bool {
         let strong = matches!(
             self.checksum,
             Checksum::Sha256
@@ -96,7 +96,7 @@ impl Policy {
     }
 }
 
-impl Default for Policy {
+impl Default for WritePolicy {
     /// One copy with fletcher4, as it is; zeros are holes.
     fn default() -> Self {
         Self {
@@ -107,12 +107,12 @@ impl Default for Policy {
             nopwrite: false,
             dedup: false,
             verify: false,
-            embed: false,
-            hole_of_zeros: true,
+            embedded_data: false,
+            zeros_to_hole: true,
             hole_birth: true,
             key: None,
             class: Class::Normal,
-            small: 0,
+            special_small_blocks: 0,
         }
     }
 }

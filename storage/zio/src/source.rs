@@ -11,15 +11,15 @@ use crate::{Block, Error};
 pub type Key = Arc<transform::crypt::DatasetKey>;
 
 /// A block that is wanted as part of a long stretch.
-pub struct Sought<'a> {
+pub struct BlockRead<'a> {
     /// What points to it.
     pub pointer: &'a Blkptr,
     /// Where it belongs.
-    pub place: Place,
+    pub zbookmark: Place,
     /// Memory for its content.
     pub into: &'a mut [u8],
     /// Whether the content is there now.
-    pub done: bool,
+    pub is_done: bool,
 }
 
 /// Gives the block that a pointer points to: the drives, or a cache before them.
@@ -48,7 +48,7 @@ pub trait Source: Send + Sync {
 
     /// Reads of neighbouring blocks those that can be had together, and nothing is in the way of.
     /// The others are for [`Source::read_into`]; their memory holds anything.
-    fn read_run(&self, blocks: &mut [Sought<'_>]) {
+    fn read_blocks(&self, blocks: &mut [BlockRead<'_>]) {
         let _ = blocks;
     }
 }

@@ -41,7 +41,7 @@ impl Trimmed {
 
     /// A copy of bytes as a block's content.
     pub fn copied(bytes: &[u8], order: Order) -> Self {
-        Self::short(bytes, order).unwrap_or_else(|| Self::Whole(Block::copied(bytes, order)))
+        Self::short(bytes, order).unwrap_or_else(|| Self::Whole(Block::from_slice(bytes, order)))
     }
 
     fn short(bytes: &[u8], order: Order) -> Option<Self> {
@@ -61,7 +61,7 @@ impl Trimmed {
         match self {
             Self::Whole(block) => block.clone(),
             Self::Short { begin, length, order } => {
-                let mut bytes = Block::buffer(*length);
+                let mut bytes = Block::alloc_buffer(*length);
                 let (head, tail) = bytes.split_at_mut(begin.len().min(*length));
                 head.copy_from_slice(begin.get(..head.len()).unwrap_or_default());
                 tail.fill(0);

@@ -3,24 +3,24 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use metaslab::{Allocator, Class, Want};
+use metaslab::{AllocRequest, Allocator, Class};
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::{Blkptr, Compression, Dva, Order};
 use parking_lot::Mutex;
 use transform::checksum;
 use transform::crypt::block::Params;
 use units::{MetaslabId, Place, Txg, VdevId};
-use vdev::Tree;
+use vdev::VdevTree;
 
-use crate::batch::Batch;
-use crate::pack::{Packed, Rounding, lsize, pack};
-use crate::patience::{is_passing, is_writing, patiently};
-use crate::protect::{Random, Salts, protect};
-use crate::shared::{Fate, Sharing};
+use crate::batch::WriteBatch;
+use crate::encode::{EncodedBlock, SizeRounding, encode_block, lsize};
+use crate::protect::{Random, SaltCache, protect_block};
+use crate::shared_blocks::{FreeOutcome, SharingState};
+use crate::suspend_gate::{is_syncing_thread, is_transient, retry_while_suspended};
 use crate::{Error, Key, Reader, Sink, WriteRequest};
 
 /// Reads the map of a metaslab and feeds it to the allocator: whoever knows where maps are.
-pub trait Loader: Send + Sync {
+pub trait MetaslabLoader: Send + Sync {
     /// Whether the metaslab is loaded now.
     fn load(&self, vdev: VdevId, metaslab: MetaslabId) -> bool;
 }
@@ -29,12 +29,12 @@ pub trait Loader: Send + Sync {
 pub struct Writer {
     reader: Arc<Reader>,
     allocator: Arc<Allocator>,
-    rounding: Rounding,
+    rounding: SizeRounding,
     random: Arc<dyn Random>,
-    salts: Salts,
-    loader: OnceLock<Arc<dyn Loader>>,
-    pub(crate) sharing: Sharing,
-    lost: Mutex<Vec<Error>>,
+    salts: SaltCache,
+    loader: OnceLock<Arc<dyn MetaslabLoader>>,
+    pub(crate) sharing: SharingState,
+    leaked_space: Mutex<Vec<Error>>,
 }
 
 impl Writer {
@@ -42,7 +42,7 @@ impl Writer {
     pub fn new(
         reader: Arc<Reader>,
         allocator: Arc<Allocator>,
-        rounding: Rounding,
+        rounding: SizeRounding,
         random: Arc<dyn Random>,
     ) -> Self {
         Self {
@@ -50,20 +50,20 @@ impl Writer {
             allocator,
             rounding,
             random,
-            salts: Salts::default(),
+            salts: SaltCache::default(),
             loader: OnceLock::new(),
-            sharing: Sharing::default(),
-            lost: Mutex::default(),
+            sharing: SharingState::default(),
+            leaked_space: Mutex::default(),
         }
     }
 
     /// Tells who loads metaslabs. Without one, all must be loaded before they are needed.
-    pub fn set_loader(&self, loader: Arc<dyn Loader>) {
+    pub fn set_loader(&self, loader: Arc<dyn MetaslabLoader>) {
         let _ = self.loader.set(loader);
     }
 
     /// The vdevs.
-    pub fn tree(&self) -> &Arc<Tree> {
+    pub fn tree(&self) -> &Arc<VdevTree> {
         self.reader.tree()
     }
 
@@ -83,38 +83,43 @@ impl Writer {
     }
 
     /// Why space was not given up that should have been, since this was last asked.
-    pub fn take_lost(&self) -> Vec<Error> {
-        std::mem::take(&mut self.lost.lock())
+    pub fn drain_leaked_space(&self) -> Vec<Error> {
+        std::mem::take(&mut self.leaked_space.lock())
     }
 
-    fn stored<'a>(
+    fn build_block<'a>(
         &self,
         request: &WriteRequest<'a>,
-        packed: Packed,
+        packed: EncodedBlock,
     ) -> Result<(Cow<'a, [u8]>, Regular), Error> {
-        let WriteRequest { policy, place, .. } = *request;
+        let WriteRequest { policy, zbookmark: place, .. } = *request;
         let (mut bytes, compression) = match packed {
-            Packed::Compressed(bytes, method) => (Cow::Owned(bytes), method),
+            EncodedBlock::Compressed(bytes, method) => (Cow::Owned(bytes), method),
             _ => (Cow::Borrowed(request.data), Compression::Off),
         };
-        let failed = |why| Error::Transform { place, why };
-        let mut block = pointer(request, compression, bytes.len());
+        let failed = |why| Error::Transform { zbookmark: place, why };
+        let mut block = new_block_pointer(request, compression, bytes.len());
         if let Some(key) = &policy.key {
             let fresh = |plain: &[u8]| {
                 if policy.dedup {
                     // what is alike must look alike
                     return Params::for_dedup(key, plain);
                 }
-                self.salts.params(key, self.random())
+                self.salts.next_params(key, self.random())
             };
-            block.protection = protect(request, key, bytes.to_mut(), fresh).map_err(failed)?;
+            block.protection =
+                protect_block(request, key, bytes.to_mut(), fresh).map_err(failed)?;
         }
-        block.sum = self.sum(&block, &bytes).map_err(failed)?;
+        block.sum = self.checksum(&block, &bytes).map_err(failed)?;
         Ok((bytes, block))
     }
 
     /// The checksum as the pointer keeps it.
-    pub(crate) fn sum(&self, block: &Regular, bytes: &[u8]) -> Result<[u64; 4], transform::Error> {
+    pub(crate) fn checksum(
+        &self,
+        block: &Regular,
+        bytes: &[u8],
+    ) -> Result<[u64; 4], transform::Error> {
         let salt = self.reader.salt();
         let sum = checksum::compute(block.checksum, bytes, block.order, salt)?;
         if !block.has_half_sum() {
@@ -125,89 +130,103 @@ impl Writer {
     }
 
     /// All that is to be done before a block needs room.
-    fn prepared<'a>(&self, request: &WriteRequest<'a>) -> Result<Prepared<'a>, Error> {
+    fn prepare<'a>(&self, request: &WriteRequest<'a>) -> Result<PreparedBlock<'a>, Error> {
         let length = request.data.len();
         assert!(length > 0 && length.is_multiple_of(512), "a block is of whole sectors");
-        let packed = pack(request, self.rounding);
-        if let Packed::Pointer(pointer) = packed {
-            return Ok(Prepared::Pointer(pointer));
+        let packed = encode_block(request, self.rounding);
+        if let EncodedBlock::Pointer(pointer) = packed {
+            return Ok(PreparedBlock::Pointer(pointer));
         }
-        let (bytes, mut block) = self.stored(request, packed)?;
+        let (bytes, mut block) = self.build_block(request, packed)?;
         if request.policy.dedup {
-            self.put_shared(request, &mut block, &bytes)?;
-        } else if let Some(old) = unchanged(request, &block) {
+            self.write_dedup(request, &mut block, &bytes)?;
+        } else if let Some(old) = nopwrite_match(request, &block) {
             block = *old;
-        } else if let Some(old) = rewritable(request, &block) {
-            self.rewrite(old, &mut block, &bytes, request.place)?;
+        } else if let Some(old) = rewrite_target(request, &block) {
+            self.rewrite_in_place(old, &mut block, &bytes, request.zbookmark)?;
         } else {
-            return Ok(Prepared::Block(bytes, block));
+            return Ok(PreparedBlock::Block(bytes, block));
         }
-        Ok(Prepared::Pointer(Blkptr::Regular(Box::new(block))))
+        Ok(PreparedBlock::Pointer(Blkptr::Regular(Box::new(block))))
     }
 
     /// Room, and the bytes in it.
-    pub(crate) fn put(
+    pub(crate) fn allocate_and_write(
         &self,
         request: &WriteRequest<'_>,
         block: &mut Regular,
         bytes: &[u8],
     ) -> Result<(), Error> {
         let mut taken = Vec::new();
-        let result = self.place(request, block, bytes, &mut taken);
+        let result = self.try_allocate_and_write(request, block, bytes, &mut taken);
         if result.is_err() {
             for dva in taken {
-                self.note_lost(request.place, self.allocator.unallocate(&dva, request.txg));
+                self.record_leak(request.zbookmark, self.allocator.unallocate(&dva, request.txg));
             }
         }
         result
     }
 
-    fn place(
+    fn try_allocate_and_write(
         &self,
         request: &WriteRequest<'_>,
         block: &mut Regular,
         bytes: &[u8],
         taken: &mut Vec<Dva>,
     ) -> Result<(), Error> {
-        let want = self.want(request, block, bytes);
-        match self.allocate(&want, request.place) {
+        let want = self.alloc_request(request, block, bytes);
+        match self.allocate(&want, request.zbookmark) {
             Ok(dvas) => {
                 taken.extend(dvas.iter().flatten());
                 block.dvas = dvas;
-                self.write_copies(block, bytes, request.place)
+                self.write_copies(block, bytes, request.zbookmark)
             }
-            Err(Error::NoSpace { .. }) if want.psize > SMALLEST => {
-                self.write_gang(&want, block, bytes, request.place, taken)
+            Err(Error::NoSpace { .. }) if want.psize > MIN_BLOCK_SIZE => {
+                self.write_gang(&want, block, bytes, request.zbookmark, taken)
             }
             Err(error) => Err(error),
         }
     }
 
     /// Which drives a block of so many stored bytes goes to.
-    fn class(&self, request: &WriteRequest<'_>, length: usize) -> Class {
+    fn select_class(&self, request: &WriteRequest<'_>, length: usize) -> Class {
         let (class, length) = (request.policy.class, length as u64);
-        if class != Class::Normal || length > u64::from(request.policy.small) {
+        if class != Class::Normal || length > u64::from(request.policy.special_small_blocks) {
             return class;
         }
         // a quarter is left to metadata
-        let usage = self.allocator.usage(Class::Special);
+        let usage = self.allocator.class_usage(Class::Special);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(length);
         if taken < usage.capacity / 4 * 3 { Class::Special } else { class }
     }
 
     /// The room that a block needs.
-    pub(crate) fn want(&self, request: &WriteRequest<'_>, block: &Regular, bytes: &[u8]) -> Want {
-        let (copies, class) = (copies_of(request, block), self.class(request, bytes.len()));
-        Want { psize: bytes.len() as u64, copies, class, ..Want::new(0, request.txg) }
+    pub(crate) fn alloc_request(
+        &self,
+        request: &WriteRequest<'_>,
+        block: &Regular,
+        bytes: &[u8],
+    ) -> AllocRequest {
+        let (copies, class) = (copy_count(request, block), self.select_class(request, bytes.len()));
+        AllocRequest {
+            psize: bytes.len() as u64,
+            copies,
+            class,
+            ..AllocRequest::new(0, request.txg)
+        }
     }
 
     /// Room for a block, whatever must be loaded to find it.
-    pub(crate) fn allocate(&self, want: &Want, place: Place) -> Result<[Option<Dva>; 3], Error> {
-        self.loaded(place, || self.allocator.allocate(want))
+    pub(crate) fn allocate(
+        &self,
+        want: &AllocRequest,
+        place: Place,
+    ) -> Result<[Option<Dva>; 3], Error> {
+        self.with_loaded_metaslabs(place, || self.allocator.allocate(want))
     }
 
     /// Asks the allocator for something until it has loaded what it needs for that.
-    pub(crate) fn loaded<T>(
+    pub(crate) fn with_loaded_metaslabs<T>(
         &self,
         place: Place,
         ask: impl Fn() -> Result<T, metaslab::Error>,
@@ -218,16 +237,16 @@ impl Writer {
                 Err(metaslab::Error::NotLoaded { vdev, metaslab })
                     if self.loader.get().is_some_and(|loader| loader.load(vdev, metaslab)) => {}
                 Err(metaslab::Error::NoSpace { psize }) => {
-                    return Err(Error::NoSpace { place, psize });
+                    return Err(Error::NoSpace { zbookmark: place, psize });
                 }
-                Err(why) => return Err(Error::Space { place, why }),
+                Err(why) => return Err(Error::Allocator { zbookmark: place, why }),
             }
         }
     }
 
     /// Salt and nonce for a log block.
-    pub(crate) fn log_params(&self, key: &Key) -> Params {
-        self.salts.params(key, self.random())
+    pub(crate) fn log_crypt_params(&self, key: &Key) -> Params {
+        self.salts.next_params(key, self.random())
     }
 
     /// Writes all copies of a block that has its addresses.
@@ -238,13 +257,13 @@ impl Writer {
         place: Place,
     ) -> Result<(), Error> {
         for dva in block.copies() {
-            self.write_at(dva, block.birth_physical, bytes, place)?;
+            self.write_copy(dva, block.birth_physical, bytes, place)?;
         }
         Ok(())
     }
 
     /// Writes one copy.
-    pub(crate) fn write_at(
+    pub(crate) fn write_copy(
         &self,
         dva: Dva,
         birth: Txg,
@@ -254,35 +273,35 @@ impl Writer {
         // the leaves remember themselves what they missed
         let faults = &mut Vec::new();
         let result = self.tree().write(dva.vdev, dva.offset, bytes, birth, faults);
-        result.map_err(|why| Error::Unwritten { place, dva, why })
+        result.map_err(|why| Error::WriteFailed { zbookmark: place, dva, why })
     }
 
-    pub(crate) fn note_lost(&self, place: Place, result: Result<(), metaslab::Error>) {
+    pub(crate) fn record_leak(&self, place: Place, result: Result<(), metaslab::Error>) {
         if let Err(why) = result {
-            self.note(Error::Space { place, why });
+            self.push_leak(Error::Allocator { zbookmark: place, why });
         }
     }
 
-    pub(crate) fn note(&self, error: Error) {
-        let mut lost = self.lost.lock();
-        if lost.len() < REMEMBERED {
+    pub(crate) fn push_leak(&self, error: Error) {
+        let mut lost = self.leaked_space.lock();
+        if lost.len() < MAX_LEAK_RECORDS {
             lost.push(error);
         }
     }
 }
 
 /// More mishaps than this are all of a kind.
-const REMEMBERED: usize = 1000;
+const MAX_LEAK_RECORDS: usize = 1000;
 
 /// Less than a sector cannot be written in pieces.
-pub(crate) const SMALLEST: u64 = 512;
+pub(crate) const MIN_BLOCK_SIZE: u64 = 512;
 
 impl Writer {
     fn write_once(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
-        match self.prepared(request)? {
-            Prepared::Pointer(pointer) => Ok(pointer),
-            Prepared::Block(bytes, mut block) => {
-                self.put(request, &mut block, &bytes)?;
+        match self.prepare(request)? {
+            PreparedBlock::Pointer(pointer) => Ok(pointer),
+            PreparedBlock::Block(bytes, mut block) => {
+                self.allocate_and_write(request, &mut block, &bytes)?;
                 Ok(Blkptr::Regular(Box::new(block)))
             }
         }
@@ -291,17 +310,17 @@ impl Writer {
 
 impl Sink for Writer {
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
-        patiently(self.reader.patience(), || self.write_once(request))
+        retry_while_suspended(self.reader.suspend_gate(), || self.write_once(request))
     }
 
     fn write_many(&self, requests: &[WriteRequest<'_>]) -> Vec<Result<Blkptr, Error>> {
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         let mut results: Vec<_> = requests
             .iter()
             .enumerate()
-            .map(|(index, request)| match self.prepared(request)? {
-                Prepared::Pointer(pointer) => Ok(pointer),
-                Prepared::Block(bytes, block) => {
+            .map(|(index, request)| match self.prepare(request)? {
+                PreparedBlock::Pointer(pointer) => Ok(pointer),
+                PreparedBlock::Block(bytes, block) => {
                     batch.blocks.push((index, bytes, block));
                     Ok(Blkptr::EMPTY)
                 }
@@ -314,7 +333,7 @@ impl Sink for Writer {
         });
         // what drives did not take may be worth waiting for
         for (result, request) in results.iter_mut().zip(requests) {
-            if result.as_ref().is_err_and(is_passing) && is_writing() {
+            if result.as_ref().is_err_and(is_transient) && is_syncing_thread() {
                 *result = self.write(request);
             }
         }
@@ -323,14 +342,14 @@ impl Sink for Writer {
 
     fn free(&self, pointer: &Blkptr, txg: Txg) {
         let Blkptr::Regular(block) = pointer else { return };
-        if let Fate::Free(dvas) = self.sharing.part(block, txg) {
-            self.release(&Regular { dvas, ..**block }, txg);
+        if let FreeOutcome::Free(dvas) = self.sharing.release(block, txg) {
+            self.free_copies(&Regular { dvas, ..**block }, txg);
         }
     }
 }
 
 /// What is left to do for a block.
-enum Prepared<'a> {
+enum PreparedBlock<'a> {
     /// Nothing.
     Pointer(Blkptr),
     /// It needs room, and these bytes in it.
@@ -338,7 +357,7 @@ enum Prepared<'a> {
 }
 
 /// How many copies a block gets.
-pub(crate) fn copies_of(request: &WriteRequest<'_>, block: &Regular) -> u8 {
+pub(crate) fn copy_count(request: &WriteRequest<'_>, block: &Regular) -> u8 {
     match block.protection {
         // the third address is where salt and nonce stand
         Protection::Encrypted { .. } => request.policy.copies.clamp(1, 2),
@@ -347,7 +366,11 @@ pub(crate) fn copies_of(request: &WriteRequest<'_>, block: &Regular) -> u8 {
 }
 
 /// The pointer, but for its addresses, its sum and its protection.
-fn pointer(request: &WriteRequest<'_>, compression: Compression, psize: usize) -> Regular {
+fn new_block_pointer(
+    request: &WriteRequest<'_>,
+    compression: Compression,
+    psize: usize,
+) -> Regular {
     Regular {
         dvas: [None; 3],
         lsize: lsize(request),
@@ -367,10 +390,10 @@ fn pointer(request: &WriteRequest<'_>, compression: Compression, psize: usize) -
 }
 
 /// The block that stands there already, if it is the very same (nopwrite).
-fn unchanged<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Regular> {
+fn nopwrite_match<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Regular> {
     let Blkptr::Regular(old) = request.previous else { return None };
     let plain = |block: &Regular| block.protection == Protection::None && !block.dedup;
-    let same = request.policy.compares()
+    let same = request.policy.uses_nopwrite()
         && block.level.get() == 0
         && plain(block)
         && plain(old)
@@ -383,14 +406,14 @@ fn unchanged<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Regu
 }
 
 /// The block of the same txg in whose place this one can be written.
-fn rewritable<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Regular> {
+fn rewrite_target<'a>(request: &WriteRequest<'a>, block: &Regular) -> Option<&'a Regular> {
     let Blkptr::Regular(old) = request.previous else { return None };
     let copies = old.copies().count();
     let same = old.birth == request.txg
         && old.birth_physical == request.txg
         && old.psize == block.psize
         && !old.dedup
-        && (old.is_gang() || copies == usize::from(copies_of(request, block)))
+        && (old.is_gang() || copies == usize::from(copy_count(request, block)))
         // the third address is in the way of salt and nonce
         && (copies < 3 || !matches!(block.protection, Protection::Encrypted { .. }));
     same.then_some(&**old)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::pool::{Environment, Memory, NewPool, NewVdev, Pool, Purpose, Shape, create};
+use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, Purpose, Shape, create};
 use vfs::{FileSystem, Time};
 
 /// Files that a pool is made of, and how many of them are parity.
@@ -36,7 +36,7 @@ fn world() -> Environment {
         now: Arc::new(|| (now().as_secs(), now().subsec_nanos())),
         workers: threads(),
         max_dirty: 512 << 20,
-        cache: Memory::default(),
+        cache: MemoryBudget::default(),
         host: (0x1234, "bench".to_owned()),
     }
 }

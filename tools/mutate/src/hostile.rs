@@ -144,7 +144,7 @@ impl Source for Hostile {
             return Ok(block);
         }
         if self.plan.fails {
-            return Err(Error::Unreadable { place, faults: Vec::new() });
+            return Err(Error::Unreadable { zbookmark: place, faults: Vec::new() });
         }
         if self.plan.mixes {
             return Ok(another.unwrap_or(block));

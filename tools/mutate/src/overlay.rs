@@ -58,7 +58,7 @@ impl Device for Overlay {
         let end = offset.checked_add(into.len() as u64).filter(|end| *end <= self.size);
         let Some(end) = end else {
             let device = self.name.clone();
-            return Err(Error::End { device, offset, length: into.len(), size: self.size });
+            return Err(Error::OutOfRange { device, offset, length: into.len(), size: self.size });
         };
         let there = usize::try_from(self.below.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let (below, beyond) = into.split_at_mut(there.min(into.len()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use check::Check;
-use device::{Device, Window, partitions};
+use device::{Device, DeviceSlice, partitions};
 use dmu::{BlockVisit, Objset, WalkControl};
 use dsl::{Dataset, Owners, PoolFacts, Tree};
 use fixtures::{Key, hex};
@@ -64,7 +64,7 @@ pub fn look(devices: &[Arc<dyn Device>], wish: &Wish) -> Seen {
     for device in devices {
         for part in partitions(&**device) {
             let name = format!("{}-{}", device.name(), part.number);
-            let window = Window::new(name, Arc::clone(device), part.start, part.size);
+            let window = DeviceSlice::new(name, Arc::clone(device), part.start, part.size);
             all.push(Arc::new(window) as Arc<dyn Device>);
         }
         all.push(Arc::clone(device));

@@ -1,6 +1,6 @@
 //! What is found on drives after the power has failed.
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 
 use crate::journal::{Event, What};
 use crate::{SECTOR, Seed};
@@ -17,7 +17,7 @@ pub(crate) struct Sweep {
 #[derive(Debug)]
 struct Reached {
     /// What lasts.
-    lasting: Memory,
+    lasting: MemoryDevice,
     /// The writes since, as indices into the journal.
     open: Vec<usize>,
     /// How many of those were there when a flush failed.
@@ -25,9 +25,9 @@ struct Reached {
 }
 
 impl Sweep {
-    pub(crate) fn new(start: &[Memory]) -> Self {
+    pub(crate) fn new(start: &[MemoryDevice]) -> Self {
         let reached =
-            |disk: &Memory| Reached { lasting: disk.clone(), open: Vec::new(), doubtful: 0 };
+            |disk: &MemoryDevice| Reached { lasting: disk.clone(), open: Vec::new(), doubtful: 0 };
         Self { at: 0, disks: start.iter().map(reached).collect() }
     }
 
@@ -49,7 +49,7 @@ impl Sweep {
     }
 
     /// One way in which the drives could be found now.
-    pub(crate) fn cut(&self, events: &[Event], seed: u64) -> Vec<Memory> {
+    pub(crate) fn cut(&self, events: &[Event], seed: u64) -> Vec<MemoryDevice> {
         let mut chance = Seed::new(seed);
         self.disks.iter().map(|disk| disk.cut(events, seed, &mut chance)).collect()
     }
@@ -67,7 +67,7 @@ impl Reached {
         self.doubtful = 0;
     }
 
-    fn cut(&self, events: &[Event], seed: u64, chance: &mut Seed) -> Memory {
+    fn cut(&self, events: &[Event], seed: u64, chance: &mut Seed) -> MemoryDevice {
         let found = self.lasting.clone();
         // more of it is there on one drive, less on another
         let percent = [0, 10, 50, 90, 100][usize::try_from(chance.below(5)).unwrap_or(0)];
@@ -86,13 +86,13 @@ impl Reached {
 }
 
 /// Writes what the journal accepted before.
-fn put(disk: &Memory, offset: u64, bytes: &[u8]) {
+fn put(disk: &MemoryDevice, offset: u64, bytes: &[u8]) {
     let written = disk.write_at(offset, bytes);
     assert!(written.is_ok(), "the journal holds nothing beyond a drive's end");
 }
 
 /// Writes some of its sectors.
-fn tear(disk: &Memory, offset: u64, bytes: &[u8], chance: &mut Seed) {
+fn tear(disk: &MemoryDevice, offset: u64, bytes: &[u8], chance: &mut Seed) {
     let percent = 10 + chance.below(81);
     for (at, sector) in sectors(offset, bytes) {
         if chance.percent(percent) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device::{Device, Error, Memory};
+use device::{Device, Error, MemoryDevice};
 
 use crate::cut::sectors;
 use crate::fault::{Fault, overlap};
@@ -18,12 +18,13 @@ pub struct Storm {
 impl Storm {
     /// Empty drives of these sizes, in bytes.
     pub fn new(sizes: &[u64]) -> Self {
-        let blank = |(index, size): (usize, &u64)| Memory::blank(format!("disk{index}"), *size);
+        let blank =
+            |(index, size): (usize, &u64)| MemoryDevice::zeroed(format!("disk{index}"), *size);
         Self::from_memory(sizes.iter().enumerate().map(blank).collect())
     }
 
     /// Drives that hold something already, such as what a cut has left.
-    pub fn from_memory(start: Vec<Memory>) -> Self {
+    pub fn from_memory(start: Vec<MemoryDevice>) -> Self {
         let journal = Journal::new(start.clone());
         let disk = |(index, memory)| {
             let journal = journal.clone();
@@ -53,7 +54,7 @@ impl Storm {
 #[derive(Debug)]
 pub struct Disk {
     index: usize,
-    memory: Memory,
+    memory: MemoryDevice,
     journal: Journal,
     faults: Mutex<Vec<Fault>>,
 }
@@ -83,7 +84,7 @@ impl Disk {
     }
 
     /// What it holds now.
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> MemoryDevice {
         self.memory.clone()
     }
 
@@ -124,7 +125,7 @@ impl Disk {
             Some(end) if end <= size => Ok(()),
             _ => {
                 let device = self.memory.name().to_owned();
-                Err(Error::End { device, offset, length, size })
+                Err(Error::OutOfRange { device, offset, length, size })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device::Memory;
+use device::MemoryDevice;
 
 use crate::cut::Sweep;
 
@@ -35,7 +35,7 @@ pub struct Event {
 #[derive(Debug)]
 pub(crate) struct Record {
     /// The drives before the first request.
-    pub(crate) start: Vec<Memory>,
+    pub(crate) start: Vec<MemoryDevice>,
     /// The requests.
     pub(crate) events: Vec<Event>,
     /// Where the last cut was made, so that the next need not begin from the start.
@@ -47,7 +47,7 @@ pub(crate) struct Record {
 pub struct Journal(Arc<Mutex<Record>>);
 
 impl Journal {
-    pub(crate) fn new(start: Vec<Memory>) -> Self {
+    pub(crate) fn new(start: Vec<MemoryDevice>) -> Self {
         Self(Arc::new(Mutex::new(Record { start, events: Vec::new(), sweep: None })))
     }
 
@@ -73,7 +73,7 @@ impl Journal {
     /// The drives as they could be found if the power had failed after the first `at` requests.
     /// `seed` chooses among the ways; 0: nothing is there that was not flushed, 1: everything is.
     /// Cuts at rising points are cheap: each goes on from the one before.
-    pub fn cut(&self, at: usize, seed: u64) -> Vec<Memory> {
+    pub fn cut(&self, at: usize, seed: u64) -> Vec<MemoryDevice> {
         let mut record = self.record();
         let Record { start, events, sweep } = &mut *record;
         let at = at.min(events.len());

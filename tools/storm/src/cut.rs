@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use engine::check::{Findings, PoolVerifier};
 use engine::dataset::DatasetQuery;
 use engine::pool::{Pool, Rewind};
@@ -90,7 +90,7 @@ impl Run {
         Ok(true)
     }
 
-    fn judge(&self, at: usize, drives: Vec<Memory>, way: u64) -> Result<u64, String> {
+    fn judge(&self, at: usize, drives: Vec<MemoryDevice>, way: u64) -> Result<u64, String> {
         let storm = Storm::from_memory(drives);
         let devices = storm.devices();
         let pool = open(&devices)?;

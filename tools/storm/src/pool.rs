@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use engine::pool::{
     CreateOptions, Environment, ImportOptions, NewPool, NewVdev, Pool, Purpose, Rewind,
     create_on_devices_with, import_devices_with,
@@ -38,7 +38,7 @@ pub(crate) const START: i64 = 1_700_000_000;
 /// A pool before a workload.
 #[derive(Debug)]
 pub struct Base {
-    pub(crate) drives: Vec<Memory>,
+    pub(crate) drives: Vec<MemoryDevice>,
     pub(crate) model: Model,
     /// The time, in seconds since 1970.
     pub(crate) now: i64,
@@ -169,7 +169,7 @@ pub(crate) fn world(seed: u64) -> Environment {
         now: Arc::new(|| (START.unsigned_abs(), 0)),
         workers: 1,
         max_dirty: 64 << 20,
-        cache: engine::pool::Memory::default(),
+        cache: engine::pool::MemoryBudget::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use engine::dataset::DatasetQuery;
 use engine::files::{File, FileSystemReader, FileType, Time};
 use engine::pool::{
@@ -60,7 +60,7 @@ impl Taken {
     /// bytes wait for a group. None: it cannot be taken over, or not all is well with it.
     pub fn new(
         name: &str,
-        drives: Vec<Memory>,
+        drives: Vec<MemoryDevice>,
         seed: u64,
         dirty: u64,
     ) -> Result<Option<Self>, String> {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::files::{Content, Time};
-use engine::pool::{Credentials, Environment, Memory, OpenFileSystem, Pool};
+use engine::pool::{Credentials, Environment, MemoryBudget, OpenFileSystem, Pool};
 
 use crate::content::Random;
 use crate::{Error, Machine, System};
@@ -127,7 +127,7 @@ pub(super) fn world(system: &System) -> Environment {
         now: Arc::new(now),
         workers: machine.processors,
         max_dirty: (machine.memory_bytes / 10).clamp(least, most),
-        cache: Memory::default(),
+        cache: MemoryBudget::default(),
         host: (1, machine.name),
     }
 }

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use engine::dataset::DatasetQuery;
 use engine::pool::{Environment, Groups, NewPool, NewVdev, Purpose, Shape, create_on_devices};
 use planner::{Capacity, Group, Kind, Mix, Rules, Taking, Words};
@@ -89,7 +89,7 @@ impl Case {
         let names = (0..self.drives.len()).map(|index| format!("/no/such/drive-{index}"));
         let names: Vec<PathBuf> = names.map(PathBuf::from).collect();
         let devices = names.iter().zip(&self.drives).map(|(name, size)| {
-            Arc::new(Memory::blank(name.display().to_string(), *size)) as Arc<dyn Device>
+            Arc::new(MemoryDevice::zeroed(name.display().to_string(), *size)) as Arc<dyn Device>
         });
         let devices: Vec<Arc<dyn Device>> = devices.collect();
         let new = NewPool {
@@ -189,7 +189,7 @@ fn world(seed: u64) -> Environment {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 1,
         max_dirty: 64 << 20,
-        cache: engine::pool::Memory::default(),
+        cache: engine::pool::MemoryBudget::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

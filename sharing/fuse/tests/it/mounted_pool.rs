@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::pool::{Environment, Memory, NewPool, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, Purpose, Shape};
 use fuse::{MountHandle, MountOptions, RollbackHandle};
 use rustix::fs::{FallocateFlags, RenameFlags};
 use vfs::{FileSystem, Time};
@@ -37,7 +37,7 @@ pub(crate) fn environment() -> Environment {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 2,
         max_dirty: 64 << 20,
-        cache: Memory::default(),
+        cache: MemoryBudget::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

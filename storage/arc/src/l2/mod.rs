@@ -16,12 +16,12 @@
 //! groups that are on the pool's drives are taken: after a power cut another content may be born
 //! in the same place and group.
 
-mod drive;
+mod cache_device;
+mod feed_queue;
 mod index;
-mod offers;
-mod pen;
-mod restore;
+mod rebuild;
 mod ring;
+mod writer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,27 +31,27 @@ use device::{Device, buffer};
 use ondisk::blkptr::Regular;
 use parking_lot::{Mutex, RwLock};
 use units::{Ashift, Guid, ObjsetId, Place, Txg};
-use zio::Aside;
+use zio::SecondaryCache;
 
-use crate::Memory;
-use crate::memory::Reserve;
-use drive::Drive;
-use index::{Index, Name};
-use offers::{Offer, Offers};
+use crate::MemoryBudget;
+use crate::memory_budget::MemoryReservation;
+use cache_device::CacheDevice;
+use feed_queue::{FeedQueue, QueuedBlock};
+use index::{BlockKey, Index};
 
 /// The index has this part of the cache's memory at most, and what is offered that part.
-const INDEX_PART: usize = 8;
-const OFFERS_PART: usize = 16;
+const INDEX_FRACTION: usize = 8;
+const QUEUE_FRACTION: usize = 16;
 /// More is never offered at once.
-const MOST_OFFERED: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// So much is written to a drive in one request.
-const STRETCH: usize = 4 << 20;
+const WRITE_CHUNK: usize = 4 << 20;
 
 /// Which blocks of a dataset go to drives of the cache (the property secondarycache).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Kept {
+pub enum SecondaryCachePolicy {
     /// None.
-    Nothing,
+    None,
     /// Metadata.
     Metadata,
     /// All.
@@ -61,20 +61,20 @@ pub enum Kept {
 
 /// How the second level does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct L2Counts {
+pub struct L2Stats {
     /// Blocks that it gave.
     pub hits: u64,
     /// Blocks that it was asked for and did not have, or not right.
     pub misses: u64,
     /// Bytes that were written to its drives.
-    pub written: u64,
+    pub bytes_written: u64,
     /// Blocks that it could give now.
     pub blocks: u64,
 }
 
 /// How one of its drives is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct L2Drive {
+pub struct L2DeviceStats {
     /// Its identity.
     pub guid: Guid,
     /// Its path.
@@ -97,25 +97,25 @@ pub struct L2Drive {
 pub struct L2arc {
     pool: Guid,
     /// The last group that is on the pool's drives.
-    settled: Box<dyn Fn() -> Txg + Send + Sync>,
-    memory: Memory,
-    reserve: Mutex<Option<Reserve>>,
-    drives: RwLock<Vec<Arc<Drive>>>,
+    synced_txg: Box<dyn Fn() -> Txg + Send + Sync>,
+    memory: MemoryBudget,
+    reserve: Mutex<Option<MemoryReservation>>,
+    devices: RwLock<Vec<Arc<CacheDevice>>>,
     /// Whether there are drives: what all that are read are asked first.
-    in_use: AtomicBool,
+    has_devices: AtomicBool,
     index: Mutex<Index>,
-    offers: Mutex<Offers>,
-    kept: RwLock<HashMap<ObjsetId, Kept>>,
+    feed_queue: Mutex<FeedQueue>,
+    policies: RwLock<HashMap<ObjsetId, SecondaryCachePolicy>>,
     hits: AtomicU64,
     misses: AtomicU64,
-    written: AtomicU64,
-    numbers: AtomicU64,
-    turn: AtomicUsize,
+    bytes_written: AtomicU64,
+    next_id: AtomicU64,
+    next_device: AtomicUsize,
 }
 
 impl std::fmt::Debug for L2arc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "L2arc({} drives)", self.drives.read().len())
+        write!(f, "L2arc({} drives)", self.devices.read().len())
     }
 }
 
@@ -124,55 +124,57 @@ impl L2arc {
     /// drives; `memory` is what the cache in memory has its share of, too.
     pub fn new(
         pool: Guid,
-        memory: &Memory,
+        memory: &MemoryBudget,
         settled: impl Fn() -> Txg + Send + Sync + 'static,
     ) -> Self {
-        let offered = (memory.bytes() / OFFERS_PART).min(MOST_OFFERED);
+        let offered = (memory.bytes() / QUEUE_FRACTION).min(MAX_QUEUED_BYTES);
         Self {
             pool,
-            settled: Box::new(settled),
+            synced_txg: Box::new(settled),
             memory: memory.clone(),
             reserve: Mutex::default(),
-            drives: RwLock::default(),
-            in_use: AtomicBool::default(),
+            devices: RwLock::default(),
+            has_devices: AtomicBool::default(),
             index: Mutex::default(),
-            offers: Mutex::new(Offers::of(offered)),
-            kept: RwLock::default(),
+            feed_queue: Mutex::new(FeedQueue::with_limit(offered)),
+            policies: RwLock::default(),
             hits: AtomicU64::default(),
             misses: AtomicU64::default(),
-            written: AtomicU64::default(),
-            numbers: AtomicU64::default(),
-            turn: AtomicUsize::default(),
+            bytes_written: AtomicU64::default(),
+            next_id: AtomicU64::default(),
+            next_device: AtomicUsize::default(),
         }
     }
 
     /// Has a drive take part. What is on it is looked at by the next [`L2arc::feed`]. False: it is
     /// too small.
-    pub fn add(&self, guid: Guid, ashift: Ashift, device: Arc<dyn Device>) -> bool {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let Some(drive) = Drive::new(number, guid, ashift, device) else { return false };
-        let mut drives = self.drives.write();
+    pub fn add_device(&self, guid: Guid, ashift: Ashift, device: Arc<dyn Device>) -> bool {
+        let number = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let Some(drive) = CacheDevice::new(number, guid, ashift, device) else { return false };
+        let mut drives = self.devices.write();
         drives.push(Arc::new(drive));
-        self.in_use.store(true, Ordering::Release);
+        self.has_devices.store(true, Ordering::Release);
         let mut reserve = self.reserve.lock();
-        reserve.get_or_insert_with(|| self.memory.reserve()).set(self.offers.lock().limit());
+        reserve
+            .get_or_insert_with(|| self.memory.reserve())
+            .set_bytes(self.feed_queue.lock().limit());
         true
     }
 
     /// Lets a drive go: nothing is read from it or written to it any more. Gives the device.
-    pub fn remove(&self, guid: Guid) -> Option<Arc<dyn Device>> {
+    pub fn remove_device(&self, guid: Guid) -> Option<Arc<dyn Device>> {
         let gone = {
-            let mut drives = self.drives.write();
+            let mut drives = self.devices.write();
             let at = drives.iter().position(|drive| drive.guid == guid)?;
             let gone = drives.remove(at);
-            self.in_use.store(!drives.is_empty(), Ordering::Release);
+            self.has_devices.store(!drives.is_empty(), Ordering::Release);
             gone
         };
         // whoever writes to it has done so
-        gone.retire();
-        self.index.lock().forget_drive(gone.number);
-        if !self.in_use.load(Ordering::Acquire) {
-            self.offers.lock().take(usize::MAX);
+        gone.disable();
+        self.index.lock().remove_device(gone.id);
+        if !self.has_devices.load(Ordering::Acquire) {
+            self.feed_queue.lock().drain_up_to(usize::MAX);
             *self.reserve.lock() = None;
         }
         Some(Arc::clone(&gone.device))
@@ -180,16 +182,16 @@ impl L2arc {
 
     /// Lets all drives go.
     pub fn close(&self) {
-        let drives: Vec<Guid> = self.drives.read().iter().map(|drive| drive.guid).collect();
+        let drives: Vec<Guid> = self.devices.read().iter().map(|drive| drive.guid).collect();
         for guid in drives {
-            self.remove(guid);
+            self.remove_device(guid);
         }
     }
 
     /// Says which blocks of a dataset it may take.
-    pub fn set_kept(&self, objset: ObjsetId, kept: Kept) {
-        let mut all = self.kept.write();
-        if kept == Kept::All {
+    pub fn set_policy(&self, objset: ObjsetId, kept: SecondaryCachePolicy) {
+        let mut all = self.policies.write();
+        if kept == SecondaryCachePolicy::All {
             all.remove(&objset);
         } else {
             all.insert(objset, kept);
@@ -197,149 +199,147 @@ impl L2arc {
     }
 
     /// Counts errors anew, of one drive or all, and has them take part again if they failed.
-    pub fn clear(&self, only: Option<Guid>) {
-        let drives = self.drives.read();
+    pub fn clear_errors(&self, only: Option<Guid>) {
+        let drives = self.devices.read();
         let wanted = drives.iter().filter(|drive| only.is_none_or(|guid| drive.guid == guid));
-        wanted.for_each(|drive| drive.clear());
+        wanted.for_each(|drive| drive.clear_errors());
     }
 
     /// Whether there is any drive.
-    pub fn is_in_use(&self) -> bool {
-        self.in_use.load(Ordering::Acquire)
+    pub fn has_devices(&self) -> bool {
+        self.has_devices.load(Ordering::Acquire)
     }
 
     /// Whether a drive is not full yet, so that more may be written at once.
-    pub fn is_cold(&self) -> bool {
-        self.drives.read().iter().any(|drive| drive.is_cold())
+    pub fn is_warming_up(&self) -> bool {
+        self.devices.read().iter().any(|drive| drive.is_warming_up())
     }
 
     /// How it does.
-    pub fn counts(&self) -> L2Counts {
-        L2Counts {
+    pub fn stats(&self) -> L2Stats {
+        L2Stats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
-            written: self.written.load(Ordering::Relaxed),
+            bytes_written: self.bytes_written.load(Ordering::Relaxed),
             blocks: self.index.lock().len(),
         }
     }
 
     /// How its drives are.
-    pub fn drives(&self) -> Vec<L2Drive> {
-        let drives = self.drives.read().clone();
-        drives
-            .iter()
-            .map(|drive| drive.describe(self.index.lock().bytes_on(drive.number)))
-            .collect()
+    pub fn device_stats(&self) -> Vec<L2DeviceStats> {
+        let drives = self.devices.read().clone();
+        drives.iter().map(|drive| drive.stats(self.index.lock().bytes_on(drive.id))).collect()
     }
 
     /// Looks at what is on new drives, and writes up to `budget` bytes of what was offered to the
     /// drive whose turn it is. Gives how many.
     pub fn feed(&self, budget: usize) -> usize {
-        let drives = self.drives.read().clone();
-        let settled = (self.settled)();
+        let drives = self.devices.read().clone();
+        let settled = (self.synced_txg)();
         for drive in drives.iter().filter(|drive| drive.is_usable()) {
-            restore::restore(drive, self.pool, settled, &self.index, self.most_indexed());
+            rebuild::rebuild_index(drive, self.pool, settled, &self.index, self.max_index_memory());
         }
         let usable: Vec<_> = drives.iter().filter(|drive| drive.is_usable()).collect();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed).checked_rem(usable.len());
+        let turn = self.next_device.fetch_add(1, Ordering::Relaxed).checked_rem(usable.len());
         let Some(drive) = turn.and_then(|turn| usable.get(turn)) else { return 0 };
         let mut written = 0;
-        let budget = budget.min(drive.most_at_once());
+        let budget = budget.min(drive.max_write_bytes());
         while written < budget && drive.is_usable() {
-            let offers = self.offers.lock().take(STRETCH.min(budget - written));
+            let offers = self.feed_queue.lock().drain_up_to(WRITE_CHUNK.min(budget - written));
             if offers.is_empty() {
                 break;
             }
-            written += self.write(drive, &offers);
+            written += self.write_to_device(drive, &offers);
             for offer in offers {
-                buffer::give(offer.stored);
+                buffer::recycle(offer.stored);
             }
         }
-        self.written.fetch_add(written as u64, Ordering::Relaxed);
+        self.bytes_written.fetch_add(written as u64, Ordering::Relaxed);
         written
     }
 
-    fn write(&self, drive: &Drive, offers: &[Offer]) -> usize {
-        let evict = |range| self.index.lock().evict(drive.number, &range);
+    fn write_to_device(&self, drive: &CacheDevice, offers: &[QueuedBlock]) -> usize {
+        let evict = |range| self.index.lock().evict_range(drive.id, &range);
         // held until the index knows: whoever lets the drive go waits for that
-        let mut pen = drive.pen.lock();
-        let Some(places) = pen.write(drive, self.pool, offers, evict) else {
+        let mut pen = drive.writer.lock();
+        let Some(places) = pen.write_blocks(drive, self.pool, offers, evict) else {
             if !drive.is_usable() {
-                self.index.lock().forget_drive(drive.number);
+                self.index.lock().remove_device(drive.id);
             }
             return 0;
         };
         let mut index = self.index.lock();
         for (offer, at) in offers.iter().zip(places) {
-            index.put(drive.number, offer.name, at, offer.entry.psize);
+            index.insert(drive.id, offer.key, at, offer.entry.psize);
         }
-        index.shrink(self.most_indexed());
-        let used = index.memory();
+        index.shrink(self.max_index_memory());
+        let used = index.memory_used();
         drop((index, pen));
         if let Some(reserve) = &*self.reserve.lock() {
-            reserve.set(used + self.offers.lock().limit());
+            reserve.set_bytes(used + self.feed_queue.lock().limit());
         }
         offers.iter().map(|offer| offer.stored.len()).sum()
     }
 
-    fn most_indexed(&self) -> usize {
-        self.memory.bytes() / INDEX_PART
+    fn max_index_memory(&self) -> usize {
+        self.memory.bytes() / INDEX_FRACTION
     }
 
     /// The block's stored bytes, from where the index says that they are.
-    fn find(&self, block: &Regular, judge: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
-        let name = Name::of(block)?;
+    fn read_cached(&self, block: &Regular, judge: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        let name = BlockKey::from_block(block)?;
         let spot = self.index.lock().find(name)?;
-        let forget = || self.index.lock().forget(name, spot);
-        let drives = self.drives.read();
-        let drive = drives.iter().find(|drive| drive.number == spot.drive).cloned();
+        let forget = || self.index.lock().remove(name, spot);
+        let drives = self.devices.read();
+        let drive = drives.iter().find(|drive| drive.id == spot.device_id).cloned();
         drop(drives);
         let Some(drive) = drive.filter(|drive| drive.is_usable() && spot.size == block.psize)
         else {
             forget();
             return None;
         };
-        let mut bytes = buffer::take(spot.size as usize);
-        if drive.device.read_at(spot.at, &mut bytes).is_err() {
+        let mut bytes = buffer::alloc(spot.size as usize);
+        if drive.device.read_at(spot.offset, &mut bytes).is_err() {
             forget();
-            if drive.note_read_error() {
-                self.index.lock().forget_drive(drive.number);
+            if drive.record_read_error() {
+                self.index.lock().remove_device(drive.id);
             }
         } else if judge(&bytes) {
             return Some(bytes);
         } else if forget() {
-            drive.note_wrong();
+            drive.record_checksum_error();
         }
         // if it was evicted meanwhile, what was read may well be another block
-        buffer::give(bytes);
+        buffer::recycle(bytes);
         None
     }
 }
 
-impl Aside for L2arc {
+impl SecondaryCache for L2arc {
     fn fetch(&self, block: &Regular, judge: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
-        if !self.is_in_use() {
+        if !self.has_devices() {
             return None;
         }
-        let found = self.find(block, judge);
+        let found = self.read_cached(block, judge);
         let count = if found.is_some() { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
         found
     }
 
     fn offer(&self, block: &Regular, place: Place, stored: &[u8]) {
-        if !self.is_in_use() || block.birth_physical > (self.settled)() {
+        if !self.has_devices() || block.birth_physical > (self.synced_txg)() {
             return;
         }
-        let kept = self.kept.read().get(&place.objset).copied().unwrap_or_default();
+        let kept = self.policies.read().get(&place.objset).copied().unwrap_or_default();
         let metadata = block.level.get() > 0 || block.kind.is_metadata();
-        if kept == Kept::All || (kept == Kept::Metadata && metadata) {
-            let Some(name) = Name::of(block) else { return };
+        if kept == SecondaryCachePolicy::All || (kept == SecondaryCachePolicy::Metadata && metadata)
+        {
+            let Some(name) = BlockKey::from_block(block) else { return };
             // copied while others may offer theirs
-            if self.offers.lock().wants(name, stored.len())
-                && let Some(offer) = Offer::new(block, metadata, stored)
+            if self.feed_queue.lock().accepts(name, stored.len())
+                && let Some(offer) = QueuedBlock::new(block, metadata, stored)
             {
-                self.offers.lock().add(offer);
+                self.feed_queue.lock().push(offer);
             }
         }
     }

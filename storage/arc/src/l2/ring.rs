@@ -12,7 +12,7 @@ use ondisk::l2arc;
 use units::Ashift;
 
 /// A ring has at least so many bytes: as many as four of the largest requests.
-const SMALLEST: u64 = 16 << 20;
+const MIN_SIZE: u64 = 16 << 20;
 
 /// A ring. Addresses are bytes from the drive's start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,9 +22,9 @@ pub(super) struct Ring {
     /// Where the next block goes.
     pub(super) hand: u64,
     /// From the hand up to here nothing is there any more.
-    pub(super) evict: u64,
+    pub(super) evict_end: u64,
     /// The hand has not come to the end yet.
-    pub(super) first: bool,
+    pub(super) is_first_sweep: bool,
 }
 
 impl Ring {
@@ -33,8 +33,8 @@ impl Ring {
         use ondisk::label;
         let start = l2arc::HEADER_AT + header_size(ashift);
         let end = label::usable_size(size).checked_sub(2 * label::SIZE)?;
-        let fits = end.checked_sub(start)? >= SMALLEST;
-        fits.then_some(Self { start, end, hand: start, evict: start, first: true })
+        let fits = end.checked_sub(start)? >= MIN_SIZE;
+        fits.then_some(Self { start, end, hand: start, evict_end: start, is_first_sweep: true })
     }
 
     /// Bytes of it.
@@ -44,40 +44,42 @@ impl Ring {
 
     /// Makes room for `bytes` in one piece, behind the hand, evicting `ahead` at once. Gives what
     /// is gone.
-    pub(super) fn make_room(&mut self, bytes: u64, ahead: u64) -> Vec<Range<u64>> {
+    pub(super) fn evict_for(&mut self, bytes: u64, ahead: u64) -> Vec<Range<u64>> {
         let mut gone = Vec::new();
         if self.hand + bytes > self.end {
             gone.push(self.hand..self.end);
-            (self.hand, self.evict, self.first) = (self.start, self.start, false);
+            (self.hand, self.evict_end, self.is_first_sweep) = (self.start, self.start, false);
         }
-        if !self.first && self.hand + bytes > self.evict {
+        if !self.is_first_sweep && self.hand + bytes > self.evict_end {
             let to = (self.hand + bytes.max(ahead)).min(self.end);
-            gone.push(self.evict..to);
-            self.evict = to;
+            gone.push(self.evict_end..to);
+            self.evict_end = to;
         }
         gone
     }
 
     /// Whether what was written from `from` up to `to`, maybe around the end, is still there.
-    pub(super) fn holds(&self, from: u64, to: u64) -> bool {
+    pub(super) fn contains(&self, from: u64, to: u64) -> bool {
         let within = |at: u64| (self.start..=self.end).contains(&at);
-        let order = within(from) && within(to) && self.back(to) < self.back(from);
-        order && self.back(from) <= self.live()
+        let order = within(from)
+            && within(to)
+            && self.distance_behind_hand(to) < self.distance_behind_hand(from);
+        order && self.distance_behind_hand(from) <= self.live_bytes()
     }
 
     /// How far behind the hand an address within the ring is.
-    pub(super) fn back(&self, at: u64) -> u64 {
+    pub(super) fn distance_behind_hand(&self, at: u64) -> u64 {
         if at <= self.hand { self.hand - at } else { self.hand - self.start + (self.end - at) }
     }
 
     /// Bytes behind the hand that are still there.
-    fn live(&self) -> u64 {
-        if self.first {
+    fn live_bytes(&self) -> u64 {
+        if self.is_first_sweep {
             self.hand - self.start
-        } else if self.evict < self.hand {
-            self.hand - self.evict
+        } else if self.evict_end < self.hand {
+            self.hand - self.evict_end
         } else {
-            self.hand - self.start + (self.end - self.evict)
+            self.hand - self.start + (self.end - self.evict_end)
         }
     }
 }

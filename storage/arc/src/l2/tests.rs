@@ -4,40 +4,40 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use device::{Device, Memory as Bytes};
+use device::{Device, MemoryDevice as Bytes};
 use ondisk::{Blkptr, Compression, ObjectType};
 use sim::{Fault, Seed, Storm};
 use units::{Ashift, Guid, Level, ObjsetId, Place, Txg};
-use zio::memory::Drives;
-use zio::{Policy, Reader, Sink, Source, WriteRequest, Writer};
+use zio::memory::MemoryVdevs;
+use zio::{Reader, Sink, Source, WritePolicy, WriteRequest, Writer};
 
-use super::{Kept, L2arc};
-use crate::Memory;
-use crate::memory::Holder;
+use super::{L2arc, SecondaryCachePolicy};
+use crate::MemoryBudget;
+use crate::memory_budget::MemoryUser;
 
-const POOL: Guid = Guid::new(77);
-const DRIVE: Guid = Guid::new(88);
+const POOL_GUID: Guid = Guid::new(77);
+const DEVICE_GUID: Guid = Guid::new(88);
 const TXG: Txg = Txg::new(50);
-const SMALL: u64 = 24 << 20;
-const SECTOR: u64 = 12;
+const DEVICE_SIZE: u64 = 24 << 20;
+const SECTOR_SHIFT: u64 = 12;
 
 fn ashift() -> Ashift {
-    Ashift::new(SECTOR).unwrap()
+    Ashift::new(SECTOR_SHIFT).unwrap()
 }
 
 /// A pool with blocks in it.
-struct Pool {
+struct TestPool {
     writer: Writer,
     blocks: Vec<(Blkptr, Vec<u8>)>,
 }
 
-impl Pool {
+impl TestPool {
     fn new() -> Self {
-        Self { writer: Drives::new(2, 96 << 20, ashift()).writer(), blocks: Vec::new() }
+        Self { writer: MemoryVdevs::new(2, 96 << 20, ashift()).writer(), blocks: Vec::new() }
     }
 
     /// Blocks of all sizes, half of which can be compressed.
-    fn with(count: u64, largest: u64) -> Self {
+    fn with_blocks(count: u64, largest: u64) -> Self {
         let mut pool = Self::new();
         let mut seed = Seed::new(count);
         for number in 0..count {
@@ -48,13 +48,13 @@ impl Pool {
                 let half = data.len() / 2;
                 data[half..].fill(number.to_le_bytes()[0]);
             }
-            pool.add(data, ObjectType::PLAIN_FILE);
+            pool.add_block(data, ObjectType::PLAIN_FILE);
         }
         pool
     }
 
-    fn add(&mut self, data: Vec<u8>, kind: ObjectType) {
-        let policy = Policy { compression: Compression::Lz4, ..Policy::default() };
+    fn add_block(&mut self, data: Vec<u8>, kind: ObjectType) {
+        let policy = WritePolicy { compression: Compression::Lz4, ..WritePolicy::default() };
         let pointer = self.writer.write(&WriteRequest {
             data: &data,
             kind,
@@ -63,235 +63,241 @@ impl Pool {
             txg: TXG,
             policy: &policy,
             previous: &Blkptr::EMPTY,
-            place: Place::default(),
+            zbookmark: Place::default(),
         });
         self.blocks.push((pointer.unwrap(), data));
     }
 
     fn reader(&self, l2: &Arc<L2arc>) -> Reader {
         let reader = Reader::new(Arc::clone(self.writer.reader().tree()));
-        reader.set_aside(Arc::clone(l2) as Arc<dyn zio::Aside>);
+        reader.set_secondary_cache(Arc::clone(l2) as Arc<dyn zio::SecondaryCache>);
         reader
     }
 
     /// Reads all blocks, which must be right; how many came from the cache.
-    fn read(&self, l2: &Arc<L2arc>) -> u64 {
-        let (reader, before) = (self.reader(l2), l2.counts().hits);
+    fn read_all(&self, l2: &Arc<L2arc>) -> u64 {
+        let (reader, before) = (self.reader(l2), l2.stats().hits);
         for (pointer, data) in &self.blocks {
             assert!(reader.read(pointer, Place::default(), None).unwrap()[..] == data[..]);
         }
-        l2.counts().hits - before
+        l2.stats().hits - before
     }
 }
 
-fn level(settled: Txg) -> Arc<L2arc> {
-    Arc::new(L2arc::new(POOL, &Memory::of(256 << 20), move || settled))
+fn l2arc_synced_to(settled: Txg) -> Arc<L2arc> {
+    Arc::new(L2arc::new(POOL_GUID, &MemoryBudget::with_bytes(256 << 20), move || settled))
 }
 
 /// With one drive, whose log blocks have few entries.
-fn on(device: Arc<dyn Device>, per_log: u64) -> Arc<L2arc> {
-    let l2 = level(TXG);
-    assert!(l2.add(DRIVE, ashift(), device));
-    l2.drives.read()[0].pen.lock().per_log = per_log;
+fn l2arc_on_device(device: Arc<dyn Device>, per_log: u64) -> Arc<L2arc> {
+    let l2 = l2arc_synced_to(TXG);
+    assert!(l2.add_device(DEVICE_GUID, ashift(), device));
+    l2.devices.read()[0].writer.lock().entries_per_log = per_log;
     l2
 }
 
-fn drive(size: u64) -> Arc<dyn Device> {
-    Arc::new(Bytes::blank("cache", size))
+fn cache_device(size: u64) -> Arc<dyn Device> {
+    Arc::new(Bytes::zeroed("cache", size))
 }
 
-fn feed(l2: &L2arc) {
+fn feed_all(l2: &L2arc) {
     while l2.feed(usize::MAX) > 0 {}
 }
 
 #[test]
 fn what_was_read_comes_from_the_drive_when_it_is_read_again() {
-    let pool = Pool::with(100, 100 << 10);
-    let l2 = on(drive(SMALL), 5);
-    assert_eq!(pool.read(&l2), 0);
-    feed(&l2);
-    assert_eq!(pool.read(&l2), 100);
-    let counts = l2.counts();
+    let pool = TestPool::with_blocks(100, 100 << 10);
+    let l2 = l2arc_on_device(cache_device(DEVICE_SIZE), 5);
+    assert_eq!(pool.read_all(&l2), 0);
+    feed_all(&l2);
+    assert_eq!(pool.read_all(&l2), 100);
+    let counts = l2.stats();
     assert_eq!((counts.hits, counts.misses, counts.blocks), (100, 100, 100));
-    let [drive] = &l2.drives()[..] else { panic!("one drive") };
-    assert_eq!(drive.allocated, counts.written);
+    let [drive] = &l2.device_stats()[..] else { panic!("one drive") };
+    assert_eq!(drive.allocated, counts.bytes_written);
     assert!(drive.checksum_errors == 0 && !drive.is_failed);
     // without its drive it has nothing
-    assert!(l2.remove(DRIVE).is_some());
-    assert_eq!((pool.read(&l2), l2.counts().blocks), (0, 0));
+    assert!(l2.remove_device(DEVICE_GUID).is_some());
+    assert_eq!((pool.read_all(&l2), l2.stats().blocks), (0, 0));
 }
 
 #[test]
 fn what_a_reader_wants_once_is_not_kept_nor_what_may_not_be() {
-    let mut pool = Pool::with(10, 4096);
-    let once = on(drive(SMALL), 5);
+    let mut pool = TestPool::with_blocks(10, 4096);
+    let once = l2arc_on_device(cache_device(DEVICE_SIZE), 5);
     let reader = pool.reader(&once);
     for (pointer, _) in &pool.blocks {
         reader.read_once(pointer, Place::default(), None).unwrap();
     }
-    feed(&once);
-    assert_eq!(once.counts().blocks, 0, "read once");
+    feed_all(&once);
+    assert_eq!(once.stats().blocks, 0, "read once");
     // of a group that is not on the drives yet, another content may be born after a power cut
-    let early = level(Txg::new(TXG.get() - 1));
-    assert!(early.add(DRIVE, ashift(), drive(SMALL)));
-    pool.read(&early);
-    feed(&early);
-    assert_eq!(early.counts().blocks, 0, "not settled");
-    pool.add(vec![3; 4096], ObjectType::DIRECTORY);
+    let early = l2arc_synced_to(Txg::new(TXG.get() - 1));
+    assert!(early.add_device(DEVICE_GUID, ashift(), cache_device(DEVICE_SIZE)));
+    pool.read_all(&early);
+    feed_all(&early);
+    assert_eq!(early.stats().blocks, 0, "not settled");
+    pool.add_block(vec![3; 4096], ObjectType::DIRECTORY);
     pool.blocks.last_mut().unwrap().1[..].iter().for_each(|byte| assert_eq!(*byte, 3));
-    for (kept, blocks) in [(Kept::Nothing, 0), (Kept::Metadata, 1), (Kept::All, 11)] {
-        let some = on(drive(SMALL), 5);
-        some.set_kept(ObjsetId::new(0), kept);
-        pool.read(&some);
-        feed(&some);
-        assert_eq!(some.counts().blocks, blocks, "{kept:?}");
+    for (kept, blocks) in [
+        (SecondaryCachePolicy::None, 0),
+        (SecondaryCachePolicy::Metadata, 1),
+        (SecondaryCachePolicy::All, 11),
+    ] {
+        let some = l2arc_on_device(cache_device(DEVICE_SIZE), 5);
+        some.set_policy(ObjsetId::new(0), kept);
+        pool.read_all(&some);
+        feed_all(&some);
+        assert_eq!(some.stats().blocks, blocks, "{kept:?}");
     }
 }
 
 #[test]
 fn what_is_wrong_on_the_drive_is_never_returned() {
-    let pool = Pool::with(200, 30 << 10);
-    let storm = Storm::new(&[SMALL]);
-    let l2 = on(storm.devices().remove(0), 5);
-    pool.read(&l2);
-    feed(&l2);
+    let pool = TestPool::with_blocks(200, 30 << 10);
+    let storm = Storm::new(&[DEVICE_SIZE]);
+    let l2 = l2arc_on_device(storm.devices().remove(0), 5);
+    pool.read_all(&l2);
+    feed_all(&l2);
     storm.disks()[0].rot(4 << 20..12 << 20, 400, &mut Seed::new(1));
-    let hits = pool.read(&l2);
-    let wrong = l2.drives()[0].checksum_errors;
+    let hits = pool.read_all(&l2);
+    let wrong = l2.device_stats()[0].checksum_errors;
     assert!(hits < 200 && wrong > 0, "{hits} hits, {wrong} wrong");
     assert_eq!(hits + wrong, 200, "what is wrong is asked for once");
     // what was wrong was read from the pool, and offered again
-    feed(&l2);
-    assert_eq!(pool.read(&l2), 200);
+    feed_all(&l2);
+    assert_eq!(pool.read_all(&l2), 200);
 }
 
 #[test]
 fn a_drive_that_fails_is_left_alone_until_it_is_cleared() {
-    let pool = Pool::with(100, 30 << 10);
-    let all = 0..SMALL;
+    let pool = TestPool::with_blocks(100, 30 << 10);
+    let all = 0..DEVICE_SIZE;
     for fault in [Fault::Read(all.clone()), Fault::Write(all), Fault::Gone, Fault::Flush] {
-        let storm = Storm::new(&[SMALL]);
-        let l2 = on(storm.devices().remove(0), 5);
-        pool.read(&l2);
+        let storm = Storm::new(&[DEVICE_SIZE]);
+        let l2 = l2arc_on_device(storm.devices().remove(0), 5);
+        pool.read_all(&l2);
         if matches!(fault, Fault::Read(_) | Fault::Gone) {
-            feed(&l2);
+            feed_all(&l2);
         }
         storm.disks()[0].add_fault(fault.clone());
         for _ in 0..20 {
-            assert_eq!(pool.read(&l2), 0, "{fault:?}");
-            feed(&l2);
+            assert_eq!(pool.read_all(&l2), 0, "{fault:?}");
+            feed_all(&l2);
         }
-        let found = l2.drives().remove(0);
+        let found = l2.device_stats().remove(0);
         assert!(found.is_failed, "{fault:?}: {found:?}");
         assert_eq!(found.read_errors + found.write_errors, 10, "{fault:?}");
         storm.disks()[0].mend();
-        l2.clear(None);
-        pool.read(&l2);
-        feed(&l2);
-        assert_eq!(pool.read(&l2), 100, "{fault:?}");
+        l2.clear_errors(None);
+        pool.read_all(&l2);
+        feed_all(&l2);
+        assert_eq!(pool.read_all(&l2), 100, "{fault:?}");
     }
 }
 
 #[test]
 fn a_drive_fills_up_and_goes_round() {
-    let l2 = on(drive(SMALL), 7);
+    let l2 = l2arc_on_device(cache_device(DEVICE_SIZE), 7);
     let mut pools = Vec::new();
     for round in 0..12 {
-        pools.push(Pool::with(60 + round, 128 << 10));
+        pools.push(TestPool::with_blocks(60 + round, 128 << 10));
         let pool = pools.last().unwrap();
         // pools are told apart by nothing but their blocks: each has its own addresses only in part
-        let l2_before = l2.counts().written;
-        pool.read(&l2);
-        feed(&l2);
-        assert!(l2.counts().written > l2_before, "round {round}");
-        let again = pool.read(&l2);
+        let l2_before = l2.stats().bytes_written;
+        pool.read_all(&l2);
+        feed_all(&l2);
+        assert!(l2.stats().bytes_written > l2_before, "round {round}");
+        let again = pool.read_all(&l2);
         assert!(again > 50, "round {round}: {again}");
-        let found = l2.drives().remove(0);
+        let found = l2.device_stats().remove(0);
         assert!(found.allocated <= found.size, "{found:?}");
     }
-    assert!(!l2.is_cold(), "it went round");
+    assert!(!l2.is_warming_up(), "it went round");
 }
 
 /// What the index has, as what the drive is asked for.
-fn told(l2: &L2arc, pool: &Pool) -> usize {
+fn indexed_count(l2: &L2arc, pool: &TestPool) -> usize {
     let index = l2.index.lock();
     let known = pool.blocks.iter().filter(|(pointer, _)| {
         let Blkptr::Regular(block) = pointer else { return false };
-        index.find(super::Name::of(block).unwrap()).is_some()
+        index.find(super::BlockKey::from_block(block).unwrap()).is_some()
     });
     known.count()
 }
 
 #[test]
 fn what_is_on_a_drive_is_found_again() {
-    let device = drive(SMALL);
-    let pool = Pool::with(500, 60 << 10);
+    let device = cache_device(DEVICE_SIZE);
+    let pool = TestPool::with_blocks(500, 60 << 10);
     for round in 1..6 {
-        let l2 = on(Arc::clone(&device), 5);
+        let l2 = l2arc_on_device(Arc::clone(&device), 5);
         // it is looked at before it is written
         l2.feed(0);
-        let found = told(&l2, &pool);
+        let found = indexed_count(&l2, &pool);
         if round == 1 {
             assert_eq!(found, 0);
         } else {
             assert!(found > 100, "round {round}: {found}");
-            assert_eq!(pool.read(&l2), found as u64, "round {round}: all are right");
+            assert_eq!(pool.read_all(&l2), found as u64, "round {round}: all are right");
         }
-        pool.read(&l2);
-        feed(&l2);
-        let whole = pool.read(&l2);
+        pool.read_all(&l2);
+        feed_all(&l2);
+        let whole = pool.read_all(&l2);
         assert!(whole > 100, "{whole}");
     }
 }
 
 #[test]
 fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
-    let pool = Pool::with(100, 30 << 10);
-    let device = Bytes::blank("cache", SMALL);
-    let first = on(Arc::new(device.clone()), 5);
-    pool.read(&first);
-    let used: Arc<dyn Device> = first.drives.read()[0].device.clone();
-    feed(&first);
-    let mut bytes = vec![0; usize::try_from(SMALL).unwrap()];
+    let pool = TestPool::with_blocks(100, 30 << 10);
+    let device = Bytes::zeroed("cache", DEVICE_SIZE);
+    let first = l2arc_on_device(Arc::new(device.clone()), 5);
+    pool.read_all(&first);
+    let used: Arc<dyn Device> = first.devices.read()[0].device.clone();
+    feed_all(&first);
+    let mut bytes = vec![0; usize::try_from(DEVICE_SIZE).unwrap()];
     used.read_at(0, &mut bytes).unwrap();
     let copy = || Arc::new(Bytes::new("cache", &bytes)) as Arc<dyn Device>;
     let found = |guid: Guid, pool_guid: Guid, per_log: u64, device: Arc<dyn Device>| {
-        let l2 = L2arc::new(pool_guid, &Memory::of(256 << 20), || TXG);
-        assert!(l2.add(guid, ashift(), device));
-        l2.drives.read()[0].pen.lock().per_log = per_log;
+        let l2 = L2arc::new(pool_guid, &MemoryBudget::with_bytes(256 << 20), || TXG);
+        assert!(l2.add_device(guid, ashift(), device));
+        l2.devices.read()[0].writer.lock().entries_per_log = per_log;
         l2.feed(0);
-        told(&l2, &pool)
+        indexed_count(&l2, &pool)
     };
-    assert_eq!(found(DRIVE, POOL, 5, copy()), 100);
-    assert_eq!(found(Guid::new(1), POOL, 5, copy()), 0);
-    assert_eq!(found(DRIVE, Guid::new(1), 5, copy()), 0);
-    assert_eq!(found(DRIVE, POOL, 6, copy()), 0);
+    assert_eq!(found(DEVICE_GUID, POOL_GUID, 5, copy()), 100);
+    assert_eq!(found(Guid::new(1), POOL_GUID, 5, copy()), 0);
+    assert_eq!(found(DEVICE_GUID, Guid::new(1), 5, copy()), 0);
+    assert_eq!(found(DEVICE_GUID, POOL_GUID, 6, copy()), 0);
     let damaged = copy();
     damaged.write_at((4 << 20) + 100, &[9]).unwrap();
-    assert_eq!(found(DRIVE, POOL, 5, Arc::clone(&damaged)), 0);
+    assert_eq!(found(DEVICE_GUID, POOL_GUID, 5, Arc::clone(&damaged)), 0);
     // and nothing that was there is believed from then on
-    assert_eq!(found(DRIVE, POOL, 5, damaged), 0);
+    assert_eq!(found(DEVICE_GUID, POOL_GUID, 5, damaged), 0);
     // blocks of a past that did not happen
-    let early = Arc::new(L2arc::new(POOL, &Memory::of(256 << 20), || Txg::new(TXG.get() - 1)));
-    assert!(early.add(DRIVE, ashift(), copy()));
-    early.drives.read()[0].pen.lock().per_log = 5;
+    let early = Arc::new(L2arc::new(POOL_GUID, &MemoryBudget::with_bytes(256 << 20), || {
+        Txg::new(TXG.get() - 1)
+    }));
+    assert!(early.add_device(DEVICE_GUID, ashift(), copy()));
+    early.devices.read()[0].writer.lock().entries_per_log = 5;
     early.feed(0);
-    assert_eq!(told(&early, &pool), 0);
-    let device = early.remove(DRIVE).unwrap();
-    assert_eq!(found(DRIVE, POOL, 5, device), 0, "not later either");
+    assert_eq!(indexed_count(&early, &pool), 0);
+    let device = early.remove_device(DEVICE_GUID).unwrap();
+    assert_eq!(found(DEVICE_GUID, POOL_GUID, 5, device), 0, "not later either");
 }
 
 /// What the header of a drive with log blocks of five entries can be made to say, its checksum right.
-fn hostile(seed: u64, image: &Bytes) -> Arc<dyn Device> {
+fn corrupt_device(seed: u64, image: &Bytes) -> Arc<dyn Device> {
     use ondisk::l2arc::LogBlock;
     let mut seed = Seed::new(seed);
     let device = Arc::new(image.clone());
-    let drive = super::Drive::new(0, DRIVE, ashift(), device.clone()).unwrap();
+    let drive = super::CacheDevice::new(0, DEVICE_GUID, ashift(), device.clone()).unwrap();
     let mut header = drive.read_header().unwrap();
     let anywhere = |seed: &mut Seed| match seed.below(4) {
         0 => seed.next_u64(),
-        1 => seed.below(SMALL),
-        2 => seed.below(SMALL) & !4095,
+        1 => seed.below(DEVICE_SIZE),
+        2 => seed.below(DEVICE_SIZE) & !4095,
         _ => header.logs[0].at,
     };
     let (first, second) = (anywhere(&mut seed), anywhere(&mut seed));
@@ -318,7 +324,7 @@ fn hostile(seed: u64, image: &Bytes) -> Arc<dyn Device> {
             let short = short.unwrap();
             stored[..short.len()].copy_from_slice(&short);
             device.write_at(pointer.at, &stored).unwrap();
-            pointer.sum = super::pen::sum_of(&stored);
+            pointer.sum = super::writer::log_checksum(&stored);
         }
     }
     drive.write_header(&header);
@@ -327,92 +333,92 @@ fn hostile(seed: u64, image: &Bytes) -> Arc<dyn Device> {
 
 #[test]
 fn whatever_a_header_and_a_log_say_what_is_returned_is_right() {
-    let pool = Pool::with(200, 30 << 10);
-    let image = Arc::new(Bytes::blank("cache", SMALL));
-    let l2 = on(image.clone(), 5);
-    pool.read(&l2);
-    feed(&l2);
+    let pool = TestPool::with_blocks(200, 30 << 10);
+    let image = Arc::new(Bytes::zeroed("cache", DEVICE_SIZE));
+    let l2 = l2arc_on_device(image.clone(), 5);
+    pool.read_all(&l2);
+    feed_all(&l2);
     let mut found = 0;
     for seed in 0..400 {
-        let l2 = on(hostile(seed, &image), 5);
+        let l2 = l2arc_on_device(corrupt_device(seed, &image), 5);
         l2.feed(0);
-        found += pool.read(&l2);
-        feed(&l2);
-        assert_eq!(pool.read(&l2), 200, "seed {seed}");
+        found += pool.read_all(&l2);
+        feed_all(&l2);
+        assert_eq!(pool.read_all(&l2), 200, "seed {seed}");
     }
     assert!(found > 1000, "{found}");
 }
 
 #[test]
 fn drives_come_and_go_while_many_read() {
-    let pool = Pool::with(100, 60 << 10);
-    let l2 = on(drive(SMALL), 5);
+    let pool = TestPool::with_blocks(100, 60 << 10);
+    let l2 = l2arc_on_device(cache_device(DEVICE_SIZE), 5);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| (0..20).map(|_| pool.read(&l2)).sum::<u64>());
+            scope.spawn(|| (0..20).map(|_| pool.read_all(&l2)).sum::<u64>());
         }
         let feeder = scope.spawn(|| {
             while !ended.load(Ordering::Acquire) {
                 l2.feed(1 << 20);
-                l2.drives();
+                l2.device_stats();
             }
         });
         for round in 0..30 {
             let guid = Guid::new(round + 1000);
-            assert!(l2.add(guid, ashift(), drive(SMALL)));
-            l2.clear(None);
+            assert!(l2.add_device(guid, ashift(), cache_device(DEVICE_SIZE)));
+            l2.clear_errors(None);
             std::thread::yield_now();
-            assert!(l2.remove(guid).is_some());
+            assert!(l2.remove_device(guid).is_some());
         }
         ended.store(true, Ordering::Release);
         feeder.join().unwrap();
     });
-    feed(&l2);
-    pool.read(&l2);
-    feed(&l2);
-    assert_eq!(pool.read(&l2), 100);
-    assert_eq!(l2.drives()[0].checksum_errors, 0);
+    feed_all(&l2);
+    pool.read_all(&l2);
+    feed_all(&l2);
+    assert_eq!(pool.read_all(&l2), 100);
+    assert_eq!(l2.device_stats()[0].checksum_errors, 0);
     l2.close();
-    assert_eq!((l2.drives().len(), l2.counts().blocks, pool.read(&l2)), (0, 0, 0));
-    assert_eq!(l2.index.lock().memory(), 0);
+    assert_eq!((l2.device_stats().len(), l2.stats().blocks, pool.read_all(&l2)), (0, 0, 0));
+    assert_eq!(l2.index.lock().memory_used(), 0);
 }
 
 #[test]
 fn the_header_is_openzfs_s_own() {
     let real = include_bytes!("../../../ondisk/tests/golden/cache-header.bin");
-    let device = Arc::new(Bytes::blank("cache", 64 << 20));
+    let device = Arc::new(Bytes::zeroed("cache", 64 << 20));
     device.write_at(4 << 20, real).unwrap();
-    let drive = super::Drive::new(0, DRIVE, ashift(), device.clone()).unwrap();
+    let drive = super::CacheDevice::new(0, DEVICE_GUID, ashift(), device.clone()).unwrap();
     let header = drive.read_header().expect("its checksum is right");
     device.write_at(4 << 20, &[0; 4096]).unwrap();
     assert!(drive.write_header(&header));
     let mut ours = [0; 4096];
     device.read_at(4 << 20, &mut ours).unwrap();
     assert_eq!(ours, *real);
-    let pen = drive.pen.lock();
+    let pen = drive.writer.lock();
     assert_eq!((header.start, header.end), (pen.ring.start, pen.ring.end));
     assert_eq!(pen.header(header.pool, header.drive), header, "so it begins");
 }
 
 #[test]
 fn after_a_power_cut_all_that_is_returned_is_right() {
-    let storm = Storm::new(&[SMALL]);
-    let pools: Vec<_> = (0..4).map(|round| Pool::with(300 + round, 60 << 10)).collect();
-    let l2 = on(storm.devices().remove(0), 5);
+    let storm = Storm::new(&[DEVICE_SIZE]);
+    let pools: Vec<_> = (0..4).map(|round| TestPool::with_blocks(300 + round, 60 << 10)).collect();
+    let l2 = l2arc_on_device(storm.devices().remove(0), 5);
     for pool in &pools {
-        pool.read(&l2);
-        feed(&l2);
+        pool.read_all(&l2);
+        feed_all(&l2);
     }
     let journal = storm.journal();
     let (mut hits, mut cuts) = (HashMap::new(), 0);
     for at in (0..journal.len()).step_by(3) {
         for seed in 0..5 {
             let device = journal.cut(at, seed).remove(0);
-            let l2 = on(Arc::new(device), 5);
+            let l2 = l2arc_on_device(Arc::new(device), 5);
             l2.feed(0);
             for (round, pool) in pools.iter().enumerate() {
-                *hits.entry(round).or_insert(0) += pool.read(&l2);
+                *hits.entry(round).or_insert(0) += pool.read_all(&l2);
             }
             cuts += 1;
         }
@@ -422,14 +428,14 @@ fn after_a_power_cut_all_that_is_returned_is_right() {
 
 #[test]
 fn what_is_too_small_is_no_cache() {
-    assert!(!level(TXG).add(DRIVE, ashift(), drive(1 << 20)));
-    assert!(!level(TXG).add(DRIVE, ashift(), drive(0)));
+    assert!(!l2arc_synced_to(TXG).add_device(DEVICE_GUID, ashift(), cache_device(1 << 20)));
+    assert!(!l2arc_synced_to(TXG).add_device(DEVICE_GUID, ashift(), cache_device(0)));
 }
 
 /// Knows what it was last told to keep to.
-struct Told(AtomicUsize);
+struct ShrinkRecorder(AtomicUsize);
 
-impl Holder for Told {
+impl MemoryUser for ShrinkRecorder {
     fn shrink(&self, bytes: usize) {
         self.0.store(bytes, Ordering::Relaxed);
     }
@@ -437,15 +443,15 @@ impl Holder for Told {
 
 #[test]
 fn the_memory_for_it_is_part_of_the_limit() {
-    let memory = Memory::of(64 << 20);
-    let told = Arc::new(Told(AtomicUsize::new(0)));
-    let holder: Weak<Told> = Arc::downgrade(&told);
-    let share = memory.share(holder);
+    let memory = MemoryBudget::with_bytes(64 << 20);
+    let told = Arc::new(ShrinkRecorder(AtomicUsize::new(0)));
+    let holder: Weak<ShrinkRecorder> = Arc::downgrade(&told);
+    let share = memory.add_user(holder);
     assert_eq!(share.bytes(), 64 << 20);
-    let l2 = Arc::new(L2arc::new(POOL, &memory, || TXG));
-    l2.add(DRIVE, ashift(), drive(SMALL));
+    let l2 = Arc::new(L2arc::new(POOL_GUID, &memory, || TXG));
+    l2.add_device(DEVICE_GUID, ashift(), cache_device(DEVICE_SIZE));
     assert_eq!(share.bytes(), 60 << 20);
     assert_eq!(told.0.load(Ordering::Relaxed), 60 << 20, "blocks make room at once");
-    l2.remove(DRIVE);
+    l2.remove_device(DEVICE_GUID);
     assert_eq!(share.bytes(), 64 << 20);
 }

@@ -4,28 +4,28 @@ use ondisk::Order;
 use proptest::prelude::*;
 use zio::{Block, Trimmed};
 
-use super::{OVERHEAD, Shard, cost};
-use crate::identity::Identity;
+use super::{ENTRY_OVERHEAD, Shard, entry_size};
+use crate::identity::BlockIdentity;
 use crate::tests::pointer;
 
-const SIZE: usize = 4096;
-const LIMIT: usize = 100 * (SIZE + OVERHEAD);
+const BLOCK_SIZE: usize = 4096;
+const LIMIT: usize = 100 * (BLOCK_SIZE + ENTRY_OVERHEAD);
 
-fn name(number: u64) -> Identity {
-    Identity::of(&pointer(number * 8)).unwrap()
+fn block_identity(number: u64) -> BlockIdentity {
+    BlockIdentity::from_pointer(&pointer(number * 8)).unwrap()
 }
 
 fn block(number: u64) -> Block {
-    Block::new(vec![number.to_le_bytes()[0]; SIZE], Order::Little)
+    Block::new(vec![number.to_le_bytes()[0]; BLOCK_SIZE], Order::Little)
 }
 
 /// Reads as a cache does; whether it was there.
-fn read(shard: &mut Shard, number: u64) -> bool {
-    if let Some(found) = shard.find(name(number)) {
+fn read_block(shard: &mut Shard, number: u64) -> bool {
+    if let Some(found) = shard.lookup(block_identity(number)) {
         assert_eq!(found.begin()[0], number.to_le_bytes()[0]);
         return true;
     }
-    shard.insert(name(number), Trimmed::of(&block(number)), LIMIT);
+    shard.insert(block_identity(number), Trimmed::of(&block(number)), LIMIT);
     false
 }
 
@@ -34,13 +34,13 @@ fn a_long_file_that_is_read_once_leaves_what_is_wanted_often() {
     let mut shard = Shard::default();
     for _ in 0..3 {
         for number in 1..=40 {
-            read(&mut shard, number);
+            read_block(&mut shard, number);
         }
     }
     for number in 1000..3000 {
-        read(&mut shard, number);
+        read_block(&mut shard, number);
     }
-    let kept = (1..=40).filter(|number| shard.find(name(*number)).is_some()).count();
+    let kept = (1..=40).filter(|number| shard.lookup(block_identity(*number)).is_some()).count();
     assert!(kept >= 30, "{kept} of 40 are kept");
 }
 
@@ -49,10 +49,10 @@ fn who_takes_a_block_bit_by_bit_is_one_reader() {
     let mut shard = Shard::default();
     for number in 0..2000 {
         for _ in 0..4 {
-            read(&mut shard, number);
+            read_block(&mut shard, number);
         }
     }
-    assert_eq!(shard.frequent.bytes, 0);
+    assert_eq!(shard.mfu.bytes, 0);
 }
 
 #[test]
@@ -61,17 +61,18 @@ fn what_is_called_back_gets_more_room() {
     // frequent ones take all, then reading goes round in a circle a little larger than what is left
     for _ in 0..4 {
         for number in 0..90 {
-            read(&mut shard, number);
+            read_block(&mut shard, number);
         }
     }
-    let before = shard.target;
+    let before = shard.mru_target;
     for _ in 0..20 {
         for number in 1000..1030 {
-            read(&mut shard, number);
+            read_block(&mut shard, number);
         }
     }
-    assert!(shard.target > before);
-    let kept = (1000..1030).filter(|number| shard.find(name(*number)).is_some()).count();
+    assert!(shard.mru_target > before);
+    let kept =
+        (1000..1030).filter(|number| shard.lookup(block_identity(*number)).is_some()).count();
     assert_eq!(kept, 30);
 }
 
@@ -82,18 +83,18 @@ proptest! {
     ) {
         let mut shard = Shard::default();
         for (number, sectors) in reads {
-            if shard.find(name(number)).is_none() {
-                let bytes = vec![number.to_le_bytes()[0] & 1; sectors * SIZE];
+            if shard.lookup(block_identity(number)).is_none() {
+                let bytes = vec![number.to_le_bytes()[0] & 1; sectors * BLOCK_SIZE];
                 let block = Trimmed::of(&Block::new(bytes, Order::Little));
-                shard.insert(name(number), block, LIMIT);
+                shard.insert(block_identity(number), block, LIMIT);
             }
             prop_assert!(shard.bytes() <= LIMIT);
-            let gone = [&shard.recent_gone, &shard.frequent_gone];
-            prop_assert!(gone.iter().all(|list| list.bytes <= LIMIT / 2 + 16 * SIZE));
+            let gone = [&shard.mru_ghost, &shard.mfu_ghost];
+            prop_assert!(gone.iter().all(|list| list.bytes <= LIMIT / 2 + 16 * BLOCK_SIZE));
             let blocks = shard.entries.values().filter_map(|entry| entry.block.as_ref());
-            let held: usize = blocks.map(|block| cost(block.begin().len())).sum();
+            let held: usize = blocks.map(|block| entry_size(block.begin().len())).sum();
             prop_assert_eq!(held, shard.bytes());
-            let names = [&shard.recent, &shard.frequent, &shard.recent_gone, &shard.frequent_gone];
+            let names = [&shard.mru, &shard.mfu, &shard.mru_ghost, &shard.mfu_ghost];
             prop_assert_eq!(names.iter().map(|list| list.order.len()).sum::<usize>(),
                 shard.entries.len());
         }

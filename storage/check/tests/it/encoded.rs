@@ -155,7 +155,7 @@ fn what_openzfs_wrote_is_encoded_as_it_stands() {
             let mut next = objset.header().log.chain.clone();
             while let Blkptr::Regular(block) = &next
                 && block.protection == Protection::None
-                && let Ok(bytes) = pool.reader().stored(block, Place::root(id))
+                && let Ok(bytes) = pool.reader().read_stored(block, Place::root(id))
             {
                 let front = block.checksum == Checksum::Zilog2;
                 next = source.seen.lock().log(&bytes, front, Place::root(id));

@@ -18,7 +18,7 @@ struct UnreadableSource;
 
 impl Source for UnreadableSource {
     fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
-        Err(Error::Unreadable { place, faults: Vec::new() })
+        Err(Error::Unreadable { zbookmark: place, faults: Vec::new() })
     }
 }
 

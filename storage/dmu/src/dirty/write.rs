@@ -238,7 +238,7 @@ pub(super) fn set_block_version(
 
 /// A block becomes just these bytes.
 pub(super) fn write_whole_block(entry: &DirtyObject, tx: &Tx, block: u64, bytes: &[u8]) {
-    let fresh = BlockVersion::Bytes(Block::copied(bytes, Order::Little));
+    let fresh = BlockVersion::Bytes(Block::from_slice(bytes, Order::Little));
     let made = set_block_version(&mut entry.state.write(), tx.txg(), block, &fresh);
     if made {
         tx.dirtied_block(u64::try_from(bytes.len()).unwrap_or(u64::MAX));

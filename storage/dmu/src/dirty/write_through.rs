@@ -23,7 +23,7 @@ use ondisk::{Blkptr, ObjectType, Order};
 use parking_lot::{Condvar, Mutex};
 use txg::Tx;
 use units::{Level, Txg};
-use zio::{Block, Policy, Sink, WriteRequest};
+use zio::{Block, Sink, WritePolicy, WriteRequest};
 
 use super::DirtyObjset;
 use super::record::{BlockVersion, DirtyObject, OverriddenBlock};
@@ -40,7 +40,7 @@ const WRITE_CHUNK: usize = 1 << 20;
 pub trait WriteThrough: Send + Sync {
     /// How content is stored; none if it must wait for its group, since that depends on what was
     /// there before or is elsewhere.
-    fn write_policy(&self, wanted: PolicyQuery) -> Option<Policy>;
+    fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy>;
 
     /// Who stores it.
     fn sink(&self) -> &dyn Sink;
@@ -158,7 +158,7 @@ impl Drop for LongWrite {
 /// How blocks of an object are stored early.
 struct WriteTarget {
     write_through: Arc<dyn WriteThrough>,
-    policy: Policy,
+    policy: WritePolicy,
     kind: ObjectType,
     tree: Arc<DnodeTree>,
 }
@@ -297,7 +297,7 @@ impl WriteTarget {
             txg,
             policy: &self.policy,
             previous: &Blkptr::EMPTY,
-            place: self.tree.zbookmark(0, block),
+            zbookmark: self.tree.zbookmark(0, block),
         });
         let stored = self.write_through.sink().write_many(&requests.collect::<Vec<_>>());
         let content = |((_, bytes), stored): ((u64, &[u8]), _)| match stored {
@@ -310,7 +310,7 @@ impl WriteTarget {
                     is_released: settled,
                 }))
             }
-            _ => BlockVersion::Bytes(Block::copied(bytes, Order::Little)),
+            _ => BlockVersion::Bytes(Block::from_slice(bytes, Order::Little)),
         };
         run.blocks().zip(stored).map(content).collect()
     }
@@ -336,7 +336,7 @@ mod tests {
     use parking_lot::Mutex;
     use txg::Tx;
     use units::Txg;
-    use zio::{Error, Policy, Sink, WriteRequest};
+    use zio::{Error, Sink, WritePolicy, WriteRequest};
 
     use super::{MIN_WRITE_THROUGH, WriteThrough};
     use crate::memory::{MemoryStore, MemoryWriteThrough, empty_objset};
@@ -355,7 +355,7 @@ mod tests {
         fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
             drop(self.gate.lock());
             if self.is_failing.load(Ordering::Relaxed) {
-                return Err(Error::NoSpace { place: request.place, psize: 0 });
+                return Err(Error::NoSpace { zbookmark: request.zbookmark, psize: 0 });
             }
             self.memory.write(request)
         }
@@ -366,7 +366,7 @@ mod tests {
     }
 
     impl WriteThrough for GatedSink {
-        fn write_policy(&self, wanted: PolicyQuery) -> Option<Policy> {
+        fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy> {
             self.write_through.write_policy(wanted)
         }
 

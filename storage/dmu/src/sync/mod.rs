@@ -11,7 +11,7 @@ use ondisk::dnode::Dnode;
 use ondisk::objset::ObjsetHeader;
 use ondisk::{Blkptr, ObjectType, version};
 use units::{Level, ObjectId, Place, Txg};
-use zio::{Policy, Sink, WriteRequest};
+use zio::{Sink, WritePolicy, WriteRequest};
 
 use crate::dirty::{DirtyObject, DirtyObjset};
 use crate::objset::SpecialObject;
@@ -62,7 +62,7 @@ pub struct SyncContext<'a> {
     /// Who keeps account.
     pub ledger: &'a dyn BlockLedger,
     /// How blocks are to be stored.
-    pub policy: &'a (dyn Fn(PolicyQuery) -> Policy + Sync),
+    pub policy: &'a (dyn Fn(PolicyQuery) -> WritePolicy + Sync),
     /// How many threads may work.
     pub workers: usize,
     /// What the pool's version and features say of the form of dnodes and root blocks.
@@ -200,7 +200,7 @@ fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -
         txg: syncing.txg,
         policy: &policy,
         previous,
-        place,
+        zbookmark: place,
     };
     let pointer = syncing.sink.write(&request)?;
     account_replacement(syncing.ledger, previous, &pointer);

@@ -166,7 +166,7 @@ fn write_spill(
     let (kind, level) = (dnode.bonus_kind, Level::new(0));
     let (checksum, compression) = (dnode.checksum, dnode.compression);
     let mut policy = (syncing.policy)(PolicyQuery { kind, level, checksum, compression });
-    policy.hole_of_zeros = false;
+    policy.zeros_to_hole = false;
     let request = WriteRequest {
         data: content,
         kind,
@@ -175,7 +175,7 @@ fn write_spill(
         txg: syncing.txg,
         policy: &policy,
         previous,
-        place: below.zbookmark(0, SPILL_BLOCK.get()),
+        zbookmark: below.zbookmark(0, SPILL_BLOCK.get()),
     };
     Ok(syncing.sink.write(&request)?)
 }

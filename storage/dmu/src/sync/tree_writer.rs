@@ -272,7 +272,7 @@ impl<'a> TreeWriter<'a> {
                 txg: syncing.txg,
                 policy: &policy,
                 previous,
-                place: below.zbookmark(level, job.block),
+                zbookmark: below.zbookmark(level, job.block),
             });
             let stored = syncing.sink.write_many(&requests.collect::<Vec<_>>()).into_iter();
             stored.map(|stored| stored.map_err(Error::from)).collect::<Result<Vec<_>>>()
@@ -336,7 +336,7 @@ fn run_length(todo: &[(&PendingBlock, Blkptr)], workers: usize) -> usize {
 /// What is below a damaged block: nothing that anybody could find.
 fn skip_if_damaged(why: Error) -> Result<Vec<u8>> {
     let is_damage = match &why {
-        Error::Read { source } => !source.is_out_of_reach(),
+        Error::Read { source } => !source.is_unavailable(),
         Error::Corrupt { .. } | Error::Mismatch { .. } => true,
         _ => false,
     };

@@ -31,10 +31,10 @@ pub(crate) fn map_parallel<T: Sync, R: Send>(
         }
     };
     thread::scope(|scope| {
-        let writing = zio::is_writing();
+        let writing = zio::is_syncing_thread();
         // the caller only waits: a busy one would share its processor with who it has just started
         let started = (0..workers.min(items.len())).filter(|_| {
-            let help = move || zio::while_writing(writing, take);
+            let help = move || zio::while_syncing(writing, take);
             thread::Builder::new().spawn_scoped(scope, help).is_ok()
         });
         // where the system has no more threads to give

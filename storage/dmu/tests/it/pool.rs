@@ -20,7 +20,7 @@ pub(crate) struct Pool {
 impl Source for Pool {
     fn read(&self, bp: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, zio::Error> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let lost = zio::Error::Unreadable { place, faults: Vec::new() };
+        let lost = zio::Error::Unreadable { zbookmark: place, faults: Vec::new() };
         let Blkptr::Regular(regular) = bp else { return Err(lost) };
         let address = regular.dvas[0].map_or(0, |dva| dva.offset);
         let found = self.blocks.lock().unwrap().get(&address).cloned();

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use ::fixtures::Fixture;
-use device::{Device, File, Window, partitions};
+use device::{Device, DeviceSlice, File, partitions};
 use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use dsl::{Dataset, PoolFacts, Tree};
 use ondisk::dsl::{Bookmark, Bpobj, Bptree, Dataset as Record, Deadlist, Dir};
@@ -22,7 +22,12 @@ fn open(fixture: &Fixture) -> (Pool, Tree) {
         let file: Arc<dyn Device> = Arc::new(File::open(&path).unwrap());
         for part in partitions(&*file) {
             let name = format!("{}-{}", file.name(), part.number);
-            devices.push(Arc::new(Window::new(name, Arc::clone(&file), part.start, part.size)));
+            devices.push(Arc::new(DeviceSlice::new(
+                name,
+                Arc::clone(&file),
+                part.start,
+                part.size,
+            )));
         }
         devices.push(file);
     }
@@ -35,7 +40,7 @@ fn open(fixture: &Fixture) -> (Pool, Tree) {
 }
 
 /// Bytes of the pool's deflated space.
-fn deflated(vdevs: &vdev::Tree, pointer: &Blkptr) -> u64 {
+fn deflated(vdevs: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
     const TYPICAL: u64 = 128 << 10;
     let Blkptr::Regular(block) = pointer else { return 0 };
     let one = |dva: ondisk::Dva| {

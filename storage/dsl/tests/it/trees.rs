@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use txg::Tx;
 use units::{ObjectId, ObjsetId, Txg};
 use zap::{NewTable, Zap};
-use zio::{Policy, Sink, Source};
+use zio::{Sink, Source, WritePolicy};
 
 use crate::model::Model;
 use crate::random::Random;
@@ -243,7 +243,7 @@ fn file() -> NewObject {
 }
 
 fn write_out(objset: &Objset, txg: Txg, sink: &dyn Sink, ledger: &dyn BlockLedger) -> Blkptr {
-    let policy = |_| Policy::default();
+    let policy = |_| WritePolicy::default();
     let syncing =
         SyncContext { txg, sink, ledger, policy: &policy, workers: 1, form: dmu::Form::default() };
     objset.sync(&syncing, &mut |_| {}).unwrap().root

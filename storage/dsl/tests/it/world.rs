@@ -23,7 +23,7 @@ struct Nothing;
 
 impl Source for Nothing {
     fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
-        Err(Error::Unreadable { place, faults: Vec::new() })
+        Err(Error::Unreadable { zbookmark: place, faults: Vec::new() })
     }
 }
 

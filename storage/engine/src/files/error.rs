@@ -42,7 +42,7 @@ impl Error {
         matches!(
             self,
             Self::Dataset(dsl::Error::Locked { .. })
-                | Self::Object(dmu::Error::Read { source: zio::Error::Locked { .. } })
+                | Self::Object(dmu::Error::Read { source: zio::Error::KeyNotLoaded { .. } })
         )
     }
 

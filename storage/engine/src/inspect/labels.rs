@@ -18,7 +18,7 @@ fn open_devices(path: &Path) -> Result<Vec<Arc<dyn Device>>> {
         return Err(Error::IsDirectory { path: path.display().to_string() });
     }
     let found = device::probe(&[path.to_owned()]);
-    if let Some(refused) = found.refused.first() {
+    if let Some(refused) = found.errors.first() {
         return Err(Error::from_device_error(refused));
     }
     Ok(found.devices)

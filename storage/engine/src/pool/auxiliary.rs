@@ -37,7 +37,9 @@ pub(super) fn found_drives(search: &crate::Search) -> Vec<FoundDrive> {
 /// most like the one that the pool remembers. Their labels remember none.
 fn rank_by_path<'a>(found: &'a [FoundDrive], named: &Named) -> Vec<&'a FoundDrive> {
     let mut same: Vec<_> = found.iter().filter(|drive| drive.guid == named.guid).collect();
-    same.sort_by_key(|drive| Reverse(device::path_fit(Path::new(&named.path), &drive.path)));
+    same.sort_by_key(|drive| {
+        Reverse(device::path_match_score(Path::new(&named.path), &drive.path))
+    });
     same
 }
 
@@ -85,7 +87,7 @@ impl Pool {
 
     /// The drives of the cache.
     pub(super) fn caches(&self) -> Vec<VdevStatus> {
-        let known = self.0.spa.l2arc().drives();
+        let known = self.0.spa.l2arc().device_stats();
         self.auxiliary_status(Role::Cache, |named, _| {
             let Some(drive) = known.iter().find(|drive| drive.guid == named.guid) else {
                 return VdevStatus::new(&named.path, named.guid, "UNAVAIL");
@@ -135,7 +137,7 @@ impl Pool {
                 let device: Arc<dyn Device> = Arc::new(File::open_exclusive(path).ok()?);
                 is_it(&device).then_some(device)
             };
-            let found = open(path).or_else(|| open(&device::beside(path, &is_it)?));
+            let found = open(path).or_else(|| open(&device::find_moved_device(path, &is_it)?));
             if let Some(device) = found {
                 self.0.spa.open_auxiliary(named.guid, device);
             }

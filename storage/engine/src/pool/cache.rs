@@ -34,13 +34,13 @@ impl Pool {
     /// How its read cache does.
     pub fn cache_counts(&self) -> CacheCounts {
         let (memory_hits, memory_misses) = self.0.spa.cache_counts();
-        let drives = self.0.spa.l2arc().counts();
+        let drives = self.0.spa.l2arc().stats();
         CacheCounts {
             memory_hits,
             memory_misses,
             drive_hits: drives.hits,
             drive_misses: drives.misses,
-            drive_written: drives.written,
+            drive_written: drives.bytes_written,
             drive_blocks: drives.blocks,
         }
     }
@@ -56,8 +56,9 @@ impl Pool {
         let l2arc = self.0.spa.l2arc();
         while !stop.load(Ordering::Acquire) && !self.0.spa.groups().is_stopped() {
             let begun = Instant::now();
-            if l2arc.is_in_use() {
-                let rate = if l2arc.is_cold() { 2 * L2ARC_FEED_RATE } else { L2ARC_FEED_RATE };
+            if l2arc.has_devices() {
+                let rate =
+                    if l2arc.is_warming_up() { 2 * L2ARC_FEED_RATE } else { L2ARC_FEED_RATE };
                 let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
                 self.feed_l2arc(rate.saturating_mul(millis) / 1000);
             }

@@ -210,7 +210,7 @@ pub(super) fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Devi
             let pool = pool.name.clone().unwrap_or_else(|| "?".to_owned());
             return Err(Error::DeviceInPool { path: path.display().to_string(), pool });
         }
-    } else if let Some(whose) = device::signature(&*device) {
+    } else if let Some(whose) = device::detect_signature(&*device) {
         return Err(Error::DeviceHasData { path: path.display().to_string(), content: whose });
     }
     Ok(device)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{Device, File, Window};
+use device::{Device, DeviceSlice, File};
 
 use crate::{Error, Result};
 
@@ -20,7 +20,7 @@ pub fn open_drive(path: &Path, part: Option<Range<u64>>) -> Result<Drive> {
         None => whole,
         Some(part) => {
             let size = part.end.saturating_sub(part.start);
-            Arc::new(Window::new(path.display().to_string(), whole, part.start, size))
+            Arc::new(DeviceSlice::new(path.display().to_string(), whole, part.start, size))
         }
     })
 }

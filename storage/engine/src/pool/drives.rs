@@ -61,7 +61,7 @@ impl Pool {
                 Some(path.display().to_string())
             };
             let is_it = |found: &Drive| self.0.spa.known_by(Guid::new(guid), found).is_some();
-            let there = take(&path).or_else(|| take(&device::beside(&path, &is_it)?));
+            let there = take(&path).or_else(|| take(&device::find_moved_device(&path, &is_it)?));
             taken.extend(there);
         }
         for guid in self.0.spa.reopen_failing() {
@@ -88,7 +88,7 @@ impl Pool {
 
     /// Where the drives were that are missing, or went away while the pool is held.
     pub fn unavailable_drives(&self) -> Vec<PathBuf> {
-        let gone = self.0.spa.tree().leaves().into_iter().filter(|leaf| leaf.is_gone());
+        let gone = self.0.spa.tree().leaves().into_iter().filter(|leaf| leaf.is_device_gone());
         let gone = gone.filter_map(|leaf| Some(leaf.device()?.path()?.to_owned()));
         let missing = self.missing_drives().into_iter().map(|(_, path)| path);
         missing.chain(gone).collect()
@@ -102,7 +102,7 @@ impl Pool {
         let moved = leaves.filter_map(|leaf| {
             let found = self.0.spa.tree().leaf(leaf.guid)?;
             // another may have the name of one that went away
-            let now = found.device().filter(|device| !device.is_away())?.path()?;
+            let now = found.device().filter(|device| !device.is_gone())?.path()?;
             let real = |path: &Path| std::fs::canonicalize(path).ok();
             let same = leaf.path.as_ref().is_some_and(|old| real(Path::new(old)) == real(now));
             let path = now.to_str().filter(|_| now.is_absolute() && !same)?;

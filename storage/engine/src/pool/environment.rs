@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc::Memory;
+use arc::MemoryBudget;
 use dsl::write::Moment;
 
 /// Fills a buffer with random bytes.
@@ -20,7 +20,7 @@ pub struct Environment {
     /// Bytes of changes that may wait to be written.
     pub max_dirty: u64,
     /// The memory for what was read lately; all pools that are held with a clone of it share it.
-    pub cache: Memory,
+    pub cache: MemoryBudget,
     /// The host: its number and its name.
     pub host: (u64, String),
 }

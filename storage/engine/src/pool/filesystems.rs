@@ -199,7 +199,7 @@ impl Pool {
             let objset = dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?;
             owned.adopt(objset.to_writable(), settings::block_settings(dataset))
         };
-        owned.l2arc().set_kept(id, settings::l2arc_policy(dataset));
+        owned.l2arc().set_policy(id, settings::l2arc_policy(dataset));
         Ok(set)
     }
 
@@ -369,7 +369,7 @@ impl Pool {
             let Ok(dataset) = self.find_dataset(&name) else { continue };
             files.dataset().configure(settings::block_settings(&dataset));
             let caching = settings::l2arc_policy(&dataset);
-            self.0.spa.l2arc().set_kept(files.dataset().objset.id(), caching);
+            self.0.spa.l2arc().set_policy(files.dataset().objset.id(), caching);
             let writer = files.writer();
             writer.set_settings(settings::write_settings(&dataset, &writer.settings()));
             let was_read_only = files.is_read_only();

@@ -56,8 +56,8 @@ impl Device for TimedDevice {
         self.file.path()
     }
 
-    fn is_away(&self) -> bool {
-        self.file.is_away()
+    fn is_gone(&self) -> bool {
+        self.file.is_gone()
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
@@ -84,8 +84,8 @@ impl Device for TimedDevice {
         self.time_request(File::flush)
     }
 
-    fn waits(&self) -> bool {
-        self.file.waits()
+    fn may_block(&self) -> bool {
+        self.file.may_block()
     }
 
     fn slow_requests(&self) -> u64 {

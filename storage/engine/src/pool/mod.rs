@@ -60,7 +60,7 @@ use spa::Owned;
 
 use crate::event::Event;
 use crate::{Error, Result};
-pub use arc::Memory;
+pub use arc::MemoryBudget;
 pub use cache::CacheCounts;
 pub use create::{
     ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
@@ -142,7 +142,7 @@ impl Pool {
         keys: Option<LoadedKeys>,
     ) -> Self {
         let (files, volumes) = (Mutex::default(), Mutex::default());
-        device::buffer::keep(usize::try_from(world.max_dirty).unwrap_or(usize::MAX));
+        device::buffer::raise_limit(usize::try_from(world.max_dirty).unwrap_or(usize::MAX));
         owned.set_accounts(Arc::new(accounting::ZplAccounting::new(&owned, &world)));
         let owned = Arc::new(owned);
         let weak = Arc::downgrade(&owned);

@@ -12,8 +12,8 @@ use zil::Item;
 use zpl::{RenameMode, WriteOffset, XattrMode};
 
 use super::{
-    Credentials, Environment, Memory, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
-    RenameRequest, SetAttributes, Shape, create_on_devices, import_devices,
+    Credentials, Environment, MemoryBudget, NewInode, NewPool, NewVdev, OpenFileSystem, Pool,
+    Purpose, RenameRequest, SetAttributes, Shape, create_on_devices, import_devices,
 };
 use crate::files::{FileType, Time};
 
@@ -31,7 +31,7 @@ pub(super) fn environment(dirty: u64) -> Environment {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 1,
         max_dirty: dirty,
-        cache: Memory::default(),
+        cache: MemoryBudget::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

@@ -123,7 +123,7 @@ pub(super) struct OpenedState {
 pub(super) fn open_with_rewind(
     candidate: &Candidate,
     (rewind, judging): (Rewind, &RewindProbe),
-    (cache, workers): (&arc::Memory, usize),
+    (cache, workers): (&arc::MemoryBudget, usize),
 ) -> Result<OpenedState> {
     let open = |choice| {
         let options = spa::Options { cache: cache.clone(), choice };

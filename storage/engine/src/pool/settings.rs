@@ -1,6 +1,6 @@
 //! From a dataset's properties to how it is stored, read and written.
 
-use arc::Kept;
+use arc::SecondaryCachePolicy;
 use dsl::Dataset;
 use ondisk::{Checksum, Compression};
 use spa::{Redundant, Settings};
@@ -17,11 +17,11 @@ fn property_number(dataset: &Dataset, name: &str) -> Option<u64> {
 }
 
 /// Which of its blocks go to drives of the cache.
-pub(super) fn l2arc_policy(dataset: &Dataset) -> Kept {
+pub(super) fn l2arc_policy(dataset: &Dataset) -> SecondaryCachePolicy {
     match property_value(dataset, "secondarycache").as_str() {
-        "none" => Kept::Nothing,
-        "metadata" => Kept::Metadata,
-        _ => Kept::All,
+        "none" => SecondaryCachePolicy::None,
+        "metadata" => SecondaryCachePolicy::Metadata,
+        _ => SecondaryCachePolicy::All,
     }
 }
 

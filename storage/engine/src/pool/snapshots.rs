@@ -53,7 +53,7 @@ impl Pool {
         let dataset = self.find_dataset(name)?;
         let reading = settings::read_options(&dataset);
         if let Some(id) = dataset.id() {
-            self.0.spa.l2arc().set_kept(id, settings::l2arc_policy(&dataset));
+            self.0.spa.l2arc().set_policy(id, settings::l2arc_policy(&dataset));
         }
         let zpl::FsOptions { posix_acls, user_xattrs, .. } = reading;
         let opened = FileSystemReader::open(

@@ -265,12 +265,13 @@ impl Pool {
         let healthy = children.iter().all(|child| child.state == "ONLINE");
         let state = match &leaf {
             Some(leaf) if leaf.device().is_none() => "UNAVAIL",
-            Some(leaf) if leaf.is_gone() => "REMOVED",
+            Some(leaf) if leaf.is_device_gone() => "REMOVED",
             Some(leaf) if leaf.is_failing() => "FAULTED",
             _ if healthy => "ONLINE",
             _ => "DEGRADED",
         };
-        let (checksum_errors, read_errors) = leaf.as_ref().map_or((0, 0), |leaf| leaf.errors());
+        let (checksum_errors, read_errors) =
+            leaf.as_ref().map_or((0, 0), |leaf| leaf.error_counts());
         let here =
             leaf.as_ref().and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
         let known = here.or_else(|| config.path.clone());

@@ -276,7 +276,7 @@ impl Pool {
             let Ok(dataset) = self.find_dataset(&name) else { continue };
             open.dataset.configure(settings::block_settings(&dataset));
             let caching = settings::l2arc_policy(&dataset);
-            self.0.spa.l2arc().set_kept(open.dataset.objset.id(), caching);
+            self.0.spa.l2arc().set_policy(open.dataset.objset.id(), caching);
             open.sync_policy.update(self.sync_policy(&dataset), &open.log);
         }
     }

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use device::{Device, Memory as Bytes};
+use device::{Device, MemoryDevice as Bytes};
 use engine::pool::{
-    CacheCounts, Environment, Memory, NewDataset, NewPool, NewVdev, Pool, Purpose, Role, Shape,
+    CacheCounts, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, Purpose, Role,
+    Shape,
 };
 use sim::{Fault, Storm};
 
@@ -20,7 +21,7 @@ const PERSISTENT_SIZE: u64 = 1200 << 20;
 
 /// A world that has far less memory than the file.
 fn small_environment() -> Environment {
-    Environment { cache: Memory::of(8 << 20), ..environment() }
+    Environment { cache: MemoryBudget::with_bytes(8 << 20), ..environment() }
 }
 
 fn new_vdev(shape: Shape, drives: Vec<PathBuf>, purpose: Purpose) -> NewVdev {
@@ -367,7 +368,7 @@ fn cache_drives_and_spares_come_and_go() {
     let held = import(&folder);
     assert_eq!(states(&held), ["UNAVAIL"]);
     assert!(read_file(&held, "tank", "file") == noise_bytes(1, FILE_SIZE));
-    let small = Arc::new(Bytes::blank("small", 1 << 20)) as Arc<dyn Device>;
+    let small = Arc::new(Bytes::zeroed("small", 1 << 20)) as Arc<dyn Device>;
     let refused = held.add_opened_drives(Role::Cache, &[(PathBuf::from("/small"), small)]);
     assert!(matches!(refused, Err(engine::Error::Usage { .. })), "{refused:?}");
 }

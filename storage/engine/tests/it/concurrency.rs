@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use engine::dataset::DatasetQuery;
 use engine::pool::{
     self, Environment, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
@@ -95,7 +95,9 @@ fn change_dataset(held: &Pool, dice: &mut Random, round: u64) -> engine::Result<
 
 fn run_concurrently(seed: u64, rounds: u64) {
     let drives: Vec<Arc<dyn Device>> = (0..3)
-        .map(|index| Arc::new(Memory::blank(format!("drive{index}"), 128 << 20)) as Arc<dyn Device>)
+        .map(|index| {
+            Arc::new(MemoryDevice::zeroed(format!("drive{index}"), 128 << 20)) as Arc<dyn Device>
+        })
         .collect();
     let new = NewPool {
         name: "tank".to_owned(),
@@ -148,7 +150,7 @@ fn files_and_datasets_change_together_for_long() {
 
 /// A drive that has somebody look at the pool before one of its writes, and waits until that is done.
 struct HookedDevice {
-    drive: Memory,
+    drive: MemoryDevice,
     /// Whom to ask, and before which write from now.
     hook: Mutex<Option<(mpsc::Sender<mpsc::Sender<()>>, u64)>>,
 }
@@ -194,7 +196,7 @@ impl Device for HookedDevice {
 
 #[test]
 fn whoever_looks_while_a_group_is_written_sees_all_of_the_last_one() {
-    let drive = Memory::blank("drive0", 128 << 20);
+    let drive = MemoryDevice::zeroed("drive0", 128 << 20);
     let watched = Arc::new(HookedDevice { drive, hook: Mutex::default() });
     let new = NewPool {
         name: "tank".to_owned(),
@@ -208,7 +210,7 @@ fn whoever_looks_while_a_group_is_written_sees_all_of_the_last_one() {
         force: false,
     };
     // nothing is held in memory: all is read from the drive
-    let world = Environment { cache: pool::Memory::of(0), ..environment() };
+    let world = Environment { cache: pool::MemoryBudget::with_bytes(0), ..environment() };
     let drives = [Arc::clone(&watched) as Arc<dyn Device>];
     let held = pool::create_on_devices(&new, &drives, &world).unwrap();
     // so many that the dnodes of the pool's own objects are found by indirect blocks

@@ -33,7 +33,10 @@ fn create_pool(world: &pool::Environment) -> (Pool, Arc<dyn Device>) {
 #[test]
 fn a_listing_that_takes_long_finds_all() {
     // nothing is kept in memory
-    let (held, _) = create_pool(&pool::Environment { cache: pool::Memory::of(0), ..environment() });
+    let (held, _) = create_pool(&pool::Environment {
+        cache: pool::MemoryBudget::with_bytes(0),
+        ..environment()
+    });
     let property = |value: &str| ("user:fact".to_owned(), value.to_owned());
     for number in 0..60 {
         let name = format!("tank/{number}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use engine::files::Reason;
 use engine::pool::{
     ImportOptions, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset,
@@ -57,7 +57,7 @@ fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
 }
 
 /// What drives hold, as files.
-fn write_images(name: &str, drives: &[Memory]) -> TempDir {
+fn write_images(name: &str, drives: &[MemoryDevice]) -> TempDir {
     let folder = TempDir::new(name, drives.len(), DRIVE_SIZE);
     for (path, drive) in folder.drives(drives.len()).into_iter().zip(drives) {
         let mut bytes = vec![0; usize::try_from(DRIVE_SIZE).unwrap()];
@@ -136,7 +136,7 @@ fn suspend_and_clear(name: &str, shape: Shape, drives: usize, fault: &Fault) {
         }
     });
     drop(held);
-    let memories: Vec<Memory> = storm.disks().iter().map(|disk| disk.memory()).collect();
+    let memories: Vec<MemoryDevice> = storm.disks().iter().map(|disk| disk.memory()).collect();
     let folder = write_images(&name, &memories);
     let held =
         engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
@@ -153,7 +153,7 @@ fn compare_files(held: &Pool, name: &str) {
     assert!(read_file(held, "tank", "fsynced-too") == noise_bytes(3, 100_000), "{name}");
 }
 
-fn compare_after_cut(name: &str, drives: &[Memory]) {
+fn compare_after_cut(name: &str, drives: &[MemoryDevice]) {
     let devices: Vec<Arc<dyn Device>> =
         drives.iter().map(|drive| Arc::new(drive.clone()) as Arc<dyn Device>).collect();
     let held = engine::pool::import_devices(&devices, "tank", &environment()).unwrap();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::Device;
 use engine::check;
 use engine::pool::{
-    Credentials, Environment, Groups, Memory, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape,
-    WriteOffset,
+    Credentials, Environment, Groups, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, Purpose,
+    Shape, WriteOffset,
 };
 
 pub(crate) fn environment() -> Environment {
@@ -26,7 +26,7 @@ pub(crate) fn environment() -> Environment {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 2,
         max_dirty: 64 << 20,
-        cache: Memory::default(),
+        cache: MemoryBudget::default(),
         host: (0x1234, "here".to_owned()),
     }
 }
@@ -76,7 +76,7 @@ pub(crate) fn new_pool(folder: &TempDir, shape: Shape, count: usize) -> NewPool 
 
 /// A pool on one drive in memory of that size (bytes), and the drive.
 pub(crate) fn create_memory_pool(size: u64, environment: &Environment) -> (Pool, Arc<dyn Device>) {
-    let drive: Arc<dyn Device> = Arc::new(device::Memory::blank("drive", size));
+    let drive: Arc<dyn Device> = Arc::new(device::MemoryDevice::zeroed("drive", size));
     let drives = vec!["drive".into()];
     let new = NewPool {
         name: "tank".to_owned(),

@@ -3,79 +3,82 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use metaslab::{Allocator, Class, Error, Moved, Ranges, ReadMap, TopSpec, Want};
+use metaslab::{
+    AllocRequest, Allocator, Class, Error, MapReader, MetaslabGroupSpec, RangeSet, RemapFn,
+};
 use ondisk::Dva;
 use units::{Ashift, MetaslabId, Txg, VdevId};
 
-use crate::pools::{SECTOR, empty, top};
+use crate::vdevs::{SECTOR, empty_allocator, vdev_spec};
 
 const TXG: Txg = Txg::new(10);
 
-fn one(allocator: &Allocator, want: &Want) -> Dva {
+fn allocate_one(allocator: &Allocator, want: &AllocRequest) -> Dva {
     allocator.allocate(want).unwrap()[0].unwrap()
 }
 
-fn sync(allocator: &Allocator, txg: Txg) {
-    allocator.take_changes(txg);
-    allocator.synced(txg);
+fn sync_txg(allocator: &Allocator, txg: Txg) {
+    allocator.drain_changes(txg);
+    allocator.mark_synced(txg);
 }
 
 #[test]
 fn freed_space_waits_for_three_txgs() {
-    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
-    let dva = one(&allocator, &Want::new(1 << 20, TXG));
+    let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
+    let dva = allocate_one(&allocator, &AllocRequest::new(1 << 20, TXG));
     allocator.free(&dva, Txg::new(11)).unwrap();
     assert!(matches!(allocator.free(&dva, Txg::new(11)), Err(Error::NotAllocated { .. })));
     for now in 10..13 {
-        let full = allocator.allocate(&Want::new(SECTOR, Txg::new(14)));
+        let full = allocator.allocate(&AllocRequest::new(SECTOR, Txg::new(14)));
         assert_eq!(full, Err(Error::NoSpace { psize: SECTOR }));
-        sync(&allocator, Txg::new(now));
+        sync_txg(&allocator, Txg::new(now));
     }
-    assert_eq!(allocator.usage(Class::Normal).deferred, 1 << 20);
-    sync(&allocator, Txg::new(13));
-    one(&allocator, &Want::new(1 << 20, Txg::new(14)));
+    assert_eq!(allocator.class_usage(Class::Normal).deferred, 1 << 20);
+    sync_txg(&allocator, Txg::new(13));
+    allocate_one(&allocator, &AllocRequest::new(1 << 20, Txg::new(14)));
 }
 
 #[test]
 fn nothing_that_is_freed_under_a_pin_is_used_before_it_is_dropped() {
-    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
-    let half = Want::new(512 << 10, TXG);
-    let (before, under) = (one(&allocator, &half), one(&allocator, &half));
+    let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
+    let half = AllocRequest::new(512 << 10, TXG);
+    let (before, under) = (allocate_one(&allocator, &half), allocate_one(&allocator, &half));
     allocator.free(&before, Txg::new(10)).unwrap();
-    sync(&allocator, TXG);
+    sync_txg(&allocator, TXG);
     let pin = allocator.pin(TXG);
     allocator.free(&under, Txg::new(11)).unwrap();
     for now in 11..20 {
-        assert!(!pin.is_pressed() || now > 13);
-        sync(&allocator, Txg::new(now));
+        assert!(!pin.is_release_requested() || now > 13);
+        sync_txg(&allocator, Txg::new(now));
     }
-    assert!(pin.is_pressed(), "room is short");
-    let again = one(&allocator, &Want::new(512 << 10, Txg::new(20)));
+    assert!(pin.is_release_requested(), "room is short");
+    let again = allocate_one(&allocator, &AllocRequest::new(512 << 10, Txg::new(20)));
     assert_eq!(again, before, "what the pin does not lead to");
-    assert!(allocator.allocate(&Want::new(SECTOR, Txg::new(20))).is_err());
+    assert!(allocator.allocate(&AllocRequest::new(SECTOR, Txg::new(20))).is_err());
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| allocator.make_room());
-        while !waits.is_finished() && !pin.is_pressed() {
+        let waits = scope.spawn(|| allocator.wait_for_pins());
+        while !waits.is_finished() && !pin.is_release_requested() {
             std::thread::yield_now();
         }
         drop(pin);
     });
-    allocator.make_room();
-    sync(&allocator, Txg::new(20));
-    assert_eq!(one(&allocator, &Want::new(512 << 10, Txg::new(21))), under);
+    allocator.wait_for_pins();
+    sync_txg(&allocator, Txg::new(20));
+    assert_eq!(allocate_one(&allocator, &AllocRequest::new(512 << 10, Txg::new(21))), under);
 }
 
 #[test]
 fn copies_lie_on_different_vdevs_or_else_apart() {
-    let several = empty((0..3).map(|vdev| top(vdev, Class::Normal, 32 << 20)).collect());
-    let want = Want { copies: 3, ..Want::new(SECTOR, TXG) };
+    let several =
+        empty_allocator((0..3).map(|vdev| vdev_spec(vdev, Class::Normal, 32 << 20)).collect());
+    let want = AllocRequest { copies: 3, ..AllocRequest::new(SECTOR, TXG) };
     for _ in 0..100 {
         let copies = several.allocate(&want).unwrap();
         let mut vdevs: Vec<_> = copies.iter().flatten().map(|dva| dva.vdev).collect();
         vdevs.sort_unstable();
         assert_eq!(vdevs, [0, 1, 2].map(VdevId::new));
     }
-    let single = empty(vec![top(0, Class::Normal, 32 << 20)]);
+    let single = empty_allocator(vec![vdev_spec(0, Class::Normal, 32 << 20)]);
     for _ in 0..100 {
         let [Some(a), Some(b), Some(c)] = single.allocate(&want).unwrap() else { panic!("three") };
         for (one, other) in [(a, b), (a, c), (b, c)] {
@@ -86,101 +89,130 @@ fn copies_lie_on_different_vdevs_or_else_apart() {
 
 #[test]
 fn all_copies_or_none() {
-    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
-    let want = Want { copies: 3, ..Want::new(400 << 10, TXG) };
+    let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
+    let want = AllocRequest { copies: 3, ..AllocRequest::new(400 << 10, TXG) };
     assert!(allocator.allocate(&want).is_err());
-    assert_eq!(allocator.usage(Class::Normal).allocated, 0);
-    assert_eq!(allocator.take_changes(TXG), []);
-    assert_eq!(allocator.largest(Class::Normal), 1 << 20);
+    assert_eq!(allocator.class_usage(Class::Normal).allocated, 0);
+    assert_eq!(allocator.drain_changes(TXG), []);
+    assert_eq!(allocator.largest_free_block(Class::Normal), 1 << 20);
 }
 
 #[test]
 fn a_full_pool_is_full_to_the_last_sector() {
-    let allocator = empty(vec![top(0, Class::Normal, 2 << 20), top(1, Class::Normal, 3 << 20)]);
+    let allocator = empty_allocator(vec![
+        vdev_spec(0, Class::Normal, 2 << 20),
+        vdev_spec(1, Class::Normal, 3 << 20),
+    ]);
     let sizes = [31, 7, 64, 1, 17, 3].map(|sectors| sectors * SECTOR);
     for size in sizes.into_iter().cycle().take(400) {
-        let _ = allocator.allocate(&Want::new(size, TXG));
+        let _ = allocator.allocate(&AllocRequest::new(size, TXG));
     }
-    let mut largest = allocator.largest(Class::Normal);
+    let mut largest = allocator.largest_free_block(Class::Normal);
     while largest > 0 {
-        one(&allocator, &Want::new(largest, TXG));
-        largest = allocator.largest(Class::Normal);
+        allocate_one(&allocator, &AllocRequest::new(largest, TXG));
+        largest = allocator.largest_free_block(Class::Normal);
     }
-    assert_eq!(allocator.usage(Class::Normal).allocated, 5 << 20);
-    assert_eq!(allocator.allocate(&Want::new(1, TXG)), Err(Error::NoSpace { psize: 1 }));
+    assert_eq!(allocator.class_usage(Class::Normal).allocated, 5 << 20);
+    assert_eq!(allocator.allocate(&AllocRequest::new(1, TXG)), Err(Error::NoSpace { psize: 1 }));
 }
 
 #[test]
 fn vdevs_fill_up_together() {
-    let allocator = empty(vec![top(0, Class::Normal, 512 << 20), top(1, Class::Normal, 2 << 30)]);
+    let allocator = empty_allocator(vec![
+        vdev_spec(0, Class::Normal, 512 << 20),
+        vdev_spec(1, Class::Normal, 2 << 30),
+    ]);
     for _ in 0..640 {
-        one(&allocator, &Want::new(1 << 20, TXG));
+        allocate_one(&allocator, &AllocRequest::new(1 << 20, TXG));
     }
-    let used = |vdev| allocator.usage_of(VdevId::new(vdev)).unwrap();
+    let used = |vdev| allocator.vdev_usage(VdevId::new(vdev)).unwrap();
     let percent = |vdev| used(vdev).allocated * 100 / used(vdev).capacity;
     assert!(percent(0).abs_diff(percent(1)) <= 3, "{} % and {} %", percent(0), percent(1));
 }
 
 #[test]
 fn a_closed_vdev_gets_nothing_but_may_free() {
-    let allocator = empty(vec![top(0, Class::Normal, 1 << 20), top(1, Class::Normal, 1 << 20)]);
+    let allocator = empty_allocator(vec![
+        vdev_spec(0, Class::Normal, 1 << 20),
+        vdev_spec(1, Class::Normal, 1 << 20),
+    ]);
     let hint = Some(VdevId::new(0));
-    let dva = one(&allocator, &Want { hint, ..Want::new(SECTOR, TXG) });
+    let dva = allocate_one(
+        &allocator,
+        &AllocRequest { preferred_vdev: hint, ..AllocRequest::new(SECTOR, TXG) },
+    );
     assert_eq!(dva.vdev, VdevId::new(0));
-    allocator.set_open(dva.vdev, false).unwrap();
-    let other = one(&allocator, &Want { hint, ..Want::new(SECTOR, TXG) });
+    allocator.set_allocatable(dva.vdev, false).unwrap();
+    let other = allocate_one(
+        &allocator,
+        &AllocRequest { preferred_vdev: hint, ..AllocRequest::new(SECTOR, TXG) },
+    );
     assert_eq!(other.vdev, VdevId::new(1));
     allocator.free(&dva, TXG).unwrap();
-    let changes = allocator.take_changes(TXG);
+    let changes = allocator.drain_changes(TXG);
     assert_eq!(changes.len(), 1, "what came and went in a txg is not told: {changes:?}");
 }
 
 #[test]
 fn classes_fall_back_and_embedded_logs_are_kept_apart() {
-    let normal = top(0, Class::Normal, 65 << 20);
-    let allocator =
-        empty(vec![normal, top(1, Class::Log, 1 << 20), top(2, Class::Special, 1 << 20)]);
-    let of = |class| Want { class, ..Want::new(1 << 20, TXG) };
-    let embedded = allocator.usage(Class::EmbeddedLog);
-    assert_eq!((embedded.capacity, allocator.usage(Class::Normal).capacity), (1 << 20, 64 << 20));
-    let places: Vec<_> = (0..3).map(|_| one(&allocator, &of(Class::Log))).collect();
+    let normal = vdev_spec(0, Class::Normal, 65 << 20);
+    let allocator = empty_allocator(vec![
+        normal,
+        vdev_spec(1, Class::Log, 1 << 20),
+        vdev_spec(2, Class::Special, 1 << 20),
+    ]);
+    let of = |class| AllocRequest { class, ..AllocRequest::new(1 << 20, TXG) };
+    let embedded = allocator.class_usage(Class::EmbeddedLog);
+    assert_eq!(
+        (embedded.capacity, allocator.class_usage(Class::Normal).capacity),
+        (1 << 20, 64 << 20)
+    );
+    let places: Vec<_> = (0..3).map(|_| allocate_one(&allocator, &of(Class::Log))).collect();
     assert_eq!(places.iter().map(|dva| dva.vdev.get()).collect::<Vec<_>>(), [1, 0, 0]);
-    assert_eq!(allocator.usage(Class::EmbeddedLog).allocated, 1 << 20);
-    let special = [one(&allocator, &of(Class::Dedup)), one(&allocator, &of(Class::Special))];
+    assert_eq!(allocator.class_usage(Class::EmbeddedLog).allocated, 1 << 20);
+    let special = [
+        allocate_one(&allocator, &of(Class::Dedup)),
+        allocate_one(&allocator, &of(Class::Special)),
+    ];
     assert_eq!(special.map(|dva| dva.vdev.get()), [2, 0]);
     for dva in &places {
         allocator.free(dva, TXG).unwrap();
     }
     for txg in 10..13 {
-        sync(&allocator, Txg::new(txg));
+        sync_txg(&allocator, Txg::new(txg));
     }
     while allocator.allocate(&of(Class::Normal)).is_ok() {}
-    let log = one(&allocator, &of(Class::EmbeddedLog));
+    let log = allocate_one(&allocator, &of(Class::EmbeddedLog));
     assert_eq!(log.offset, places[1].offset, "a normal block never got there");
 }
 
 #[test]
 fn what_is_not_loaded_is_asked_for_only_when_nothing_else_serves() {
-    let allocator = Allocator::new(vec![top(0, Class::Normal, 2 << 20)]);
+    let allocator = Allocator::new(vec![vdev_spec(0, Class::Normal, 2 << 20)]);
     let (vdev, first, second) = (VdevId::new(0), MetaslabId::new(0), MetaslabId::new(1));
-    allocator.describe(vdev, &[(1 << 19, None), (SECTOR, None)]).unwrap();
-    assert_eq!(allocator.unloaded(), [(vdev, second), (vdev, first)]);
-    let missing = allocator.allocate(&Want::new(1 << 19, TXG));
+    allocator.set_metaslab_hints(vdev, &[(1 << 19, None), (SECTOR, None)]).unwrap();
+    assert_eq!(allocator.unloaded_metaslabs(), [(vdev, second), (vdev, first)]);
+    let missing = allocator.allocate(&AllocRequest::new(1 << 19, TXG));
     assert_eq!(missing, Err(Error::NotLoaded { vdev, metaslab: second }));
-    allocator.load(vdev, first, Ranges::of(1 << 19..1 << 20), Txg::new(9)).unwrap();
-    let dva = one(&allocator, &Want::new(1 << 19, TXG));
+    allocator
+        .load_metaslab(vdev, first, RangeSet::from_range(1 << 19..1 << 20), Txg::new(9))
+        .unwrap();
+    let dva = allocate_one(&allocator, &AllocRequest::new(1 << 19, TXG));
     assert_eq!(dva.offset, 1 << 19);
-    let missing = allocator.allocate(&Want::new(SECTOR, TXG));
+    let missing = allocator.allocate(&AllocRequest::new(SECTOR, TXG));
     assert_eq!(missing, Err(Error::NotLoaded { vdev, metaslab: second }));
-    let too_large = allocator.allocate(&Want::new(1 << 20, TXG));
+    let too_large = allocator.allocate(&AllocRequest::new(1 << 20, TXG));
     assert_eq!(too_large, Err(Error::NoSpace { psize: 1 << 20 }), "it has not so much");
 }
 
 #[test]
 fn rows_that_no_metaslab_has_room_for_leave_none() {
     for row in [3 << 20, u64::MAX / 2 + 1, u64::MAX] {
-        let allocator = empty(vec![TopSpec { row, ..top(0, Class::Normal, 2 << 20) }]);
-        let none = allocator.allocate(&Want::new(SECTOR, TXG));
+        let allocator = empty_allocator(vec![MetaslabGroupSpec {
+            alignment: row,
+            ..vdev_spec(0, Class::Normal, 2 << 20)
+        }]);
+        let none = allocator.allocate(&AllocRequest::new(SECTOR, TXG));
         assert_eq!(none, Err(Error::NoSpace { psize: SECTOR }), "{row}");
     }
 }
@@ -188,161 +220,165 @@ fn rows_that_no_metaslab_has_room_for_leave_none() {
 /// Says once that everything but the first sector of each metaslab is free; of the one in the middle
 /// once it is mended.
 #[derive(Default)]
-struct Maps {
-    mended: AtomicBool,
+struct TestMaps {
+    is_readable: AtomicBool,
     reads: AtomicUsize,
 }
 
-impl ReadMap for Maps {
-    fn read(&self, _: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)> {
+impl MapReader for TestMaps {
+    fn read_free_ranges(&self, _: VdevId, metaslab: MetaslabId) -> Option<(RangeSet, Txg)> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let start = u64::from(metaslab.get()) << 20;
-        let is_there = metaslab.get() != 1 || self.mended.load(Ordering::Relaxed);
-        is_there.then(|| (Ranges::of(start + SECTOR..start + (1 << 20)), TXG))
+        let is_there = metaslab.get() != 1 || self.is_readable.load(Ordering::Relaxed);
+        is_there.then(|| (RangeSet::from_range(start + SECTOR..start + (1 << 20)), TXG))
     }
 }
 
 #[test]
 fn maps_are_read_when_they_are_needed() {
-    let allocator = Allocator::new(vec![top(0, Class::Normal, 3 << 20)]);
-    let maps = Arc::new(Maps::default());
-    allocator.read_with(Arc::clone(&maps) as Arc<dyn ReadMap>);
-    let mut want = Want::new((1 << 20) - SECTOR, TXG);
-    let found = [one(&allocator, &want).offset, one(&allocator, &want).offset];
+    let allocator = Allocator::new(vec![vdev_spec(0, Class::Normal, 3 << 20)]);
+    let maps = Arc::new(TestMaps::default());
+    allocator.set_map_reader(Arc::clone(&maps) as Arc<dyn MapReader>);
+    let mut want = AllocRequest::new((1 << 20) - SECTOR, TXG);
+    let found = [allocate_one(&allocator, &want).offset, allocate_one(&allocator, &want).offset];
     assert_eq!(found, [SECTOR, (2 << 20) + SECTOR]);
     want.psize = SECTOR;
     let none = allocator.allocate(&want);
     assert_eq!(none, Err(Error::NoSpace { psize: SECTOR }), "the map in the middle is unreadable");
-    maps.mended.store(true, Ordering::Relaxed);
+    maps.is_readable.store(true, Ordering::Relaxed);
     assert!(allocator.allocate(&want).is_err(), "it is not tried each time");
-    allocator.try_again();
-    assert_eq!(one(&allocator, &want).offset, (1 << 20) + SECTOR);
+    allocator.retry_unreadable_maps();
+    assert_eq!(allocate_one(&allocator, &want).offset, (1 << 20) + SECTOR);
 }
 
 #[test]
 fn a_map_that_could_not_be_read_is_tried_again_and_is_no_room_until_then() {
-    let allocator = Allocator::new(vec![top(0, Class::Normal, 3 << 20)]);
-    let maps = Arc::new(Maps::default());
-    allocator.read_with(Arc::clone(&maps) as Arc<dyn ReadMap>);
-    let out_of_reach = || allocator.usage(Class::Normal).out_of_reach;
-    allocator.make_sure_of(Class::Normal, 1, TXG);
-    assert_eq!((allocator.unloaded().len(), out_of_reach()), (2, 0), "one is enough");
+    let allocator = Allocator::new(vec![vdev_spec(0, Class::Normal, 3 << 20)]);
+    let maps = Arc::new(TestMaps::default());
+    allocator.set_map_reader(Arc::clone(&maps) as Arc<dyn MapReader>);
+    let out_of_reach = || allocator.class_usage(Class::Normal).unreadable;
+    allocator.ensure_loaded_free(Class::Normal, 1, TXG);
+    assert_eq!((allocator.unloaded_metaslabs().len(), out_of_reach()), (2, 0), "one is enough");
     let all = 3 << 20;
-    allocator.make_sure_of(Class::Normal, all, TXG);
-    assert_eq!((allocator.unloaded().len(), out_of_reach()), (1, 1 << 20));
+    allocator.ensure_loaded_free(Class::Normal, all, TXG);
+    assert_eq!((allocator.unloaded_metaslabs().len(), out_of_reach()), (1, 1 << 20));
     // once more in the next txg, in vain, and then in the second after that
     for (txg, reads) in [(10, 3), (11, 4), (12, 4), (13, 5), (14, 5), (16, 5), (17, 6)] {
-        allocator.make_sure_of(Class::Normal, all, Txg::new(txg));
+        allocator.ensure_loaded_free(Class::Normal, all, Txg::new(txg));
         assert_eq!(maps.reads.load(Ordering::Relaxed), reads, "{txg}");
     }
-    maps.mended.store(true, Ordering::Relaxed);
+    maps.is_readable.store(true, Ordering::Relaxed);
     for _ in 0..2 {
-        one(&allocator, &Want::new((1 << 20) - SECTOR, Txg::new(18)));
+        allocate_one(&allocator, &AllocRequest::new((1 << 20) - SECTOR, Txg::new(18)));
     }
-    let want = Want::new(SECTOR, Txg::new(24));
+    let want = AllocRequest::new(SECTOR, Txg::new(24));
     assert!(allocator.allocate(&want).is_err(), "it is not time yet");
-    let want = Want::new(SECTOR, Txg::new(25));
-    assert_eq!(one(&allocator, &want).offset, (1 << 20) + SECTOR);
+    let want = AllocRequest::new(SECTOR, Txg::new(25));
+    assert_eq!(allocate_one(&allocator, &want).offset, (1 << 20) + SECTOR);
     assert_eq!(out_of_reach(), 0);
 }
 
 #[test]
 fn a_map_written_anew_leaves_out_what_comes_later() {
-    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
+    let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     let (vdev, metaslab) = (VdevId::new(0), MetaslabId::new(0));
-    let early = one(&allocator, &Want::new(SECTOR, TXG));
-    let late = one(&allocator, &Want::new(SECTOR, Txg::new(11)));
-    let brief = one(&allocator, &Want::new(SECTOR, Txg::new(11)));
+    let early = allocate_one(&allocator, &AllocRequest::new(SECTOR, TXG));
+    let late = allocate_one(&allocator, &AllocRequest::new(SECTOR, Txg::new(11)));
+    let brief = allocate_one(&allocator, &AllocRequest::new(SECTOR, Txg::new(11)));
     allocator.free(&brief, Txg::new(11)).unwrap();
-    allocator.take_changes(TXG);
+    allocator.drain_changes(TXG);
     allocator.free(&early, Txg::new(11)).unwrap();
-    let free = allocator.as_written(vdev, metaslab).unwrap().unwrap();
-    assert!(free.touches(&(late.offset..late.offset + SECTOR)));
+    let free = allocator.free_as_written(vdev, metaslab).unwrap().unwrap();
+    assert!(free.overlaps(&(late.offset..late.offset + SECTOR)));
     assert_eq!(free.total(), (1 << 20) - SECTOR);
-    assert_eq!(allocator.take_changes(Txg::new(11)).len(), 1);
-    let free = allocator.as_written(vdev, metaslab).unwrap().unwrap();
-    assert_eq!(free.common(&(0..1 << 20)).len(), 2, "around the late one");
+    assert_eq!(allocator.drain_changes(Txg::new(11)).len(), 1);
+    let free = allocator.free_as_written(vdev, metaslab).unwrap().unwrap();
+    assert_eq!(free.intersection(&(0..1 << 20)).len(), 2, "around the late one");
     let counts = allocator.histogram(vdev, metaslab).unwrap().unwrap();
     assert_eq!(counts.iter().sum::<u64>(), 3, "early, brief, and all behind");
 }
 
 #[test]
 fn what_is_freed_before_a_map_is_read_waits_too() {
-    let allocator = Allocator::new(vec![top(0, Class::Normal, 1 << 20)]);
+    let allocator = Allocator::new(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     let (vdev, metaslab) = (VdevId::new(0), MetaslabId::new(0));
-    allocator.describe(vdev, &[(1 << 20, None)]).unwrap();
+    allocator.set_metaslab_hints(vdev, &[(1 << 20, None)]).unwrap();
     let dva = Dva { vdev, offset: 0, asize: 1 << 19, gang: false };
     allocator.free(&dva, TXG).unwrap();
     assert!(matches!(allocator.claim(&dva, TXG), Err(Error::NotLoaded { .. })));
-    sync(&allocator, TXG);
-    let all = || Ranges::of(0..1 << 20);
+    sync_txg(&allocator, TXG);
+    let all = || RangeSet::from_range(0..1 << 20);
     // the map as of that txg has it free, and so is the other half
-    allocator.load(vdev, metaslab, all(), TXG).unwrap();
-    assert_eq!(one(&allocator, &Want::new(1 << 19, Txg::new(11))).offset, 1 << 19);
-    assert!(allocator.allocate(&Want::new(SECTOR, Txg::new(11))).is_err());
-    assert_eq!(allocator.as_written(vdev, metaslab).unwrap(), Some(all()));
+    allocator.load_metaslab(vdev, metaslab, all(), TXG).unwrap();
+    assert_eq!(allocate_one(&allocator, &AllocRequest::new(1 << 19, Txg::new(11))).offset, 1 << 19);
+    assert!(allocator.allocate(&AllocRequest::new(SECTOR, Txg::new(11))).is_err());
+    assert_eq!(allocator.free_as_written(vdev, metaslab).unwrap(), Some(all()));
 
-    let late = Allocator::new(vec![top(0, Class::Normal, 1 << 20)]);
+    let late = Allocator::new(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     late.free(&dva, TXG).unwrap();
     for txg in 10..13 {
-        sync(&late, Txg::new(txg));
+        sync_txg(&late, Txg::new(txg));
     }
-    let stale = late.load(vdev, metaslab, Ranges::new(), Txg::new(9));
-    assert_eq!(stale, Err(Error::Stale { vdev, metaslab }));
-    late.load(vdev, metaslab, Ranges::of(0..1 << 19), TXG).unwrap();
-    assert_eq!(one(&late, &Want::new(1 << 19, Txg::new(13))).offset, 0);
+    let stale = late.load_metaslab(vdev, metaslab, RangeSet::new(), Txg::new(9));
+    assert_eq!(stale, Err(Error::StaleMap { vdev, metaslab }));
+    late.load_metaslab(vdev, metaslab, RangeSet::from_range(0..1 << 19), TXG).unwrap();
+    assert_eq!(allocate_one(&late, &AllocRequest::new(1 << 19, Txg::new(13))).offset, 0);
 }
 
 #[test]
 fn claims_take_just_that() {
-    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
+    let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
     let dva = Dva { vdev: VdevId::new(0), offset: 5 * SECTOR, asize: 2 * SECTOR, gang: false };
     allocator.claim(&dva, TXG).unwrap();
     assert!(matches!(allocator.claim(&dva, TXG), Err(Error::NotFree { .. })));
-    let changes = allocator.take_changes(TXG);
+    let changes = allocator.drain_changes(TXG);
     assert_eq!(changes[0].allocated, vec![5 * SECTOR..7 * SECTOR]);
-    assert_eq!(allocator.largest(Class::Normal), (1 << 20) - 7 * SECTOR);
+    assert_eq!(allocator.largest_free_block(Class::Normal), (1 << 20) - 7 * SECTOR);
     for (offset, asize) in [(1 << 20, SECTOR), ((1 << 20) - SECTOR, 2 * SECTOR), (0, 0)] {
         let wrong = Dva { offset, asize, ..dva };
-        assert!(matches!(allocator.claim(&wrong, TXG), Err(Error::NoPlace { .. })));
-        assert!(matches!(allocator.free(&wrong, TXG), Err(Error::NoPlace { .. })));
+        assert!(matches!(allocator.claim(&wrong, TXG), Err(Error::InvalidRange { .. })));
+        assert!(matches!(allocator.free(&wrong, TXG), Err(Error::InvalidRange { .. })));
     }
 }
 
 #[test]
 fn a_gang_header_frees_what_it_has_and_not_what_it_stands_for() {
-    let allocator = empty(vec![top(0, Class::Normal, 1 << 20)]);
-    let dva = one(&allocator, &Want::new(512, TXG));
+    let allocator = empty_allocator(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
+    let dva = allocate_one(&allocator, &AllocRequest::new(512, TXG));
     assert_eq!(dva.asize, SECTOR);
     allocator.free(&Dva { asize: 1 << 19, gang: true, ..dva }, TXG).unwrap();
-    assert_eq!(allocator.usage(Class::Normal).deferred, SECTOR);
+    assert_eq!(allocator.class_usage(Class::Normal).deferred, SECTOR);
 }
 
 #[test]
 fn metaslabs_of_a_draid_begin_with_a_row() {
     let row = 3 * SECTOR;
     let cost = Arc::new(move |psize: u64| psize.next_multiple_of(row));
-    let allocator = empty(vec![TopSpec { row, cost, ..top(0, Class::Normal, 2 << 20) }]);
+    let allocator = empty_allocator(vec![MetaslabGroupSpec {
+        alignment: row,
+        asize_fn: cost,
+        ..vdev_spec(0, Class::Normal, 2 << 20)
+    }]);
     let second = allocator.extent(VdevId::new(0), MetaslabId::new(1)).unwrap();
     assert_eq!((second.start % row, second.end % row), (0, 0));
     assert!(second.start >= 1 << 20 && second.end <= 2 << 20);
-    while let Ok([Some(dva), ..]) = allocator.allocate(&Want::new(SECTOR, TXG)) {
+    while let Ok([Some(dva), ..]) = allocator.allocate(&AllocRequest::new(SECTOR, TXG)) {
         assert_eq!(dva.offset % row, 0);
     }
-    let usage = allocator.usage(Class::Normal);
+    let usage = allocator.class_usage(Class::Normal);
     assert_eq!(usage.allocated, usage.capacity);
 }
 
 /// A removed vdev whose space lies on another in pieces of 64 KiB, the other way round.
-fn moved_to(other: u32) -> Moved {
-    const PIECE: u64 = 64 << 10;
+fn reversed_remap(other: u32) -> RemapFn {
+    const PIECE_SIZE: u64 = 64 << 10;
     Arc::new(move |range: std::ops::Range<u64>| {
         let mut pieces = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            let end = (at / PIECE + 1) * PIECE;
-            let number = 7_u64.checked_sub(at / PIECE)?;
-            let to = number * PIECE + at % PIECE;
+            let end = (at / PIECE_SIZE + 1) * PIECE_SIZE;
+            let number = 7_u64.checked_sub(at / PIECE_SIZE)?;
+            let to = number * PIECE_SIZE + at % PIECE_SIZE;
             pieces.push((VdevId::new(other), to..to + end.min(range.end) - at));
             at = end;
         }
@@ -353,13 +389,13 @@ fn moved_to(other: u32) -> Moved {
 #[test]
 fn what_has_its_address_on_a_removed_vdev_is_freed_where_it_lies() {
     const KIB: u64 = 1 << 10;
-    let allocator = empty(vec![top(2, Class::Normal, 1 << 20)]);
-    let all = one(&allocator, &Want::new(512 * KIB, TXG));
+    let allocator = empty_allocator(vec![vdev_spec(2, Class::Normal, 1 << 20)]);
+    let all = allocate_one(&allocator, &AllocRequest::new(512 * KIB, TXG));
     assert_eq!((all.vdev, all.offset), (VdevId::new(2), 0));
-    sync(&allocator, TXG);
+    sync_txg(&allocator, TXG);
     let ashift = Ashift::new(9).unwrap();
-    allocator.add_removed(VdevId::new(0), ashift, moved_to(1));
-    allocator.add_removed(VdevId::new(1), ashift, moved_to(2));
+    allocator.add_removed_vdev(VdevId::new(0), ashift, reversed_remap(1));
+    allocator.add_removed_vdev(VdevId::new(1), ashift, reversed_remap(2));
     // twice round is where it was
     let (txg, later) = (Txg::new(11), Txg::new(12));
     let dva = Dva { vdev: VdevId::new(0), offset: 32 * KIB, asize: 64 * KIB, gang: false };
@@ -368,17 +404,17 @@ fn what_has_its_address_on_a_removed_vdev_is_freed_where_it_lies() {
     allocator.free(&header, later).unwrap();
     assert!(matches!(allocator.free(&dva, later), Err(Error::NotAllocated { .. })));
     let beyond = Dva { offset: 600 * KIB, ..dva };
-    assert!(matches!(allocator.free(&beyond, later), Err(Error::NoPlace { .. })));
+    assert!(matches!(allocator.free(&beyond, later), Err(Error::InvalidRange { .. })));
 
     let freed = |txg| -> Vec<_> {
-        allocator.take_changes(txg).into_iter().flat_map(|change| change.freed).collect()
+        allocator.drain_changes(txg).into_iter().flat_map(|change| change.freed).collect()
     };
     let quarter = 32 * KIB..96 * KIB;
     assert!(freed(txg).into_iter().eq([quarter]));
     let sector = 448 * KIB..448 * KIB + 512;
     assert!(freed(later).into_iter().eq([sector]), "a gang header has one sector");
     let obsolete = |txg| -> Vec<_> {
-        let all = allocator.take_obsolete(txg).into_iter();
+        let all = allocator.drain_obsolete(txg).into_iter();
         all.flat_map(|(vdev, ranges)| ranges.iter().map(|r| (vdev.get(), r)).collect::<Vec<_>>())
             .collect()
     };

@@ -2,4 +2,4 @@
 
 mod basics;
 mod model;
-mod pools;
+mod vdevs;

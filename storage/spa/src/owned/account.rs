@@ -1,8 +1,8 @@
 //! What blocks take.
 
 use ondisk::{Blkptr, Dva};
-use vdev::Tree;
-use zio::Rounding;
+use vdev::VdevTree;
+use zio::SizeRounding;
 
 use crate::Pool;
 
@@ -10,9 +10,9 @@ use crate::Pool;
 const TYPICAL: u64 = 1 << 17;
 
 /// To what sizes the pool rounds stored blocks.
-pub(super) fn rounding(pool: &Pool) -> Rounding {
+pub(super) fn rounding(pool: &Pool) -> SizeRounding {
     let tops = pool.config.tree.iter().flat_map(|root| &root.children);
-    Rounding::of(tops.filter(|top| !top.is_log).filter_map(|top| {
+    SizeRounding::from_min_sizes(tops.filter(|top| !top.is_log).filter_map(|top| {
         let sector = 1_u64.checked_shl(u32::try_from(top.ashift?).ok()?)?;
         let data = top.draid.as_ref().map_or(1, |draid| draid.data);
         Some(sector.saturating_mul(data.max(1)))
@@ -20,13 +20,13 @@ pub(super) fn rounding(pool: &Pool) -> Rounding {
 }
 
 /// How much of the pool's usable space a block takes, all its copies together.
-pub(super) fn deflated(tree: &Tree, pointer: &Blkptr) -> u64 {
+pub(super) fn deflated(tree: &VdevTree, pointer: &Blkptr) -> u64 {
     let Blkptr::Regular(block) = pointer else { return 0 };
     block.copies().fold(0, |sum, dva| sum.saturating_add(deflated_copy(tree, dva)))
 }
 
 /// How much of it one copy takes.
-pub(crate) fn deflated_copy(tree: &Tree, dva: Dva) -> u64 {
+pub(crate) fn deflated_copy(tree: &VdevTree, dva: Dva) -> u64 {
     if tree.counts_parity() {
         return dva.asize;
     }

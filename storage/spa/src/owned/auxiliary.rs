@@ -47,7 +47,8 @@ impl Owned {
         let mut kept = self.auxiliary.lock();
         let Some(named) = kept.named.iter().find(|named| named.guid == guid) else { return false };
         let ashift = named.ashift.unwrap_or(Ashift::MIN);
-        let fits = named.role == Role::Spare || self.l2arc.add(guid, ashift, Arc::clone(&device));
+        let fits =
+            named.role == Role::Spare || self.l2arc.add_device(guid, ashift, Arc::clone(&device));
         if fits {
             kept.open.insert(guid, device);
         }
@@ -83,14 +84,14 @@ impl Owned {
             owned.change_auxiliary(change, |known| known.retain(|named| named.guid != guid))
         })??;
         let device = self.auxiliary.lock().open.remove(&guid);
-        self.l2arc.remove(guid);
+        self.l2arc.remove_device(guid);
         // what it was is of no use to anybody; it goes without that, too
         device.map_or(Ok(()), |device| auxiliary::disown(&*device))
     }
 
     /// Counts the errors of cache drives anew, on drives that are opened anew where they failed.
     pub(super) fn clear_caches(&self, only: Option<Guid>) {
-        let drives = self.l2arc.drives().into_iter();
+        let drives = self.l2arc.device_stats().into_iter();
         let failed = drives.filter(|drive| only.is_none_or(|guid| drive.guid == guid));
         let failed = failed.filter(|drive| drive.read_errors + drive.write_errors > 0);
         for guid in failed.map(|drive| drive.guid) {
@@ -99,7 +100,7 @@ impl Owned {
             let _ =
                 device.map(|device| device.reopen(&|found| auxiliary::is_labelled(found, guid)));
         }
-        self.l2arc.clear(only);
+        self.l2arc.clear_errors(only);
     }
 
     fn change_auxiliary(

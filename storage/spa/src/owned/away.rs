@@ -24,11 +24,11 @@ impl Owned {
         let mut any = false;
         let mut noted = self.noted.lock();
         for leaf in self.tree.leaves() {
-            let mut away = leaf.away();
+            let mut away = leaf.dtl();
             if !leaf.is_writable() {
                 // it will miss this group too
                 away.add(tx.txg(), tx.txg());
-                leaf.set_away(away.clone());
+                leaf.set_dtl(away.clone());
             }
             let known = noted.entry(leaf.guid()).or_default();
             if *known == away {

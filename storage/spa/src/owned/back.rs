@@ -11,7 +11,7 @@ use std::sync::Arc;
 use device::Device;
 use ondisk::label::VdevState;
 use units::{Ashift, Guid, Txg};
-use vdev::{Kind, Leaf, Node};
+use vdev::{Leaf, NodeKind, VdevNode};
 
 use super::Owned;
 use super::drives::{Refusal, edit, judge_size};
@@ -51,10 +51,10 @@ impl Owned {
         let path = device.name().to_owned();
         let leaf = Leaf::new(guid, path.clone(), Some(Arc::clone(device)), Txg::new(u64::MAX));
         let leaf = leaf.with_ashift(ashift);
-        let mut away = missing.away();
+        let mut away = missing.dtl();
         away.add(Txg::new(synced.get().saturating_add(1)), self.groups.open());
-        leaf.set_away(away);
-        leaf.note_labelled(synced);
+        leaf.set_dtl(away);
+        leaf.record_label_txg(synced);
         edit(root, guid, &mut |entry| {
             entry.path = Some(path.clone());
             // whatever was wrong with it when it was away
@@ -62,7 +62,7 @@ impl Owned {
         });
         put(&mut top, guid, &Arc::new(leaf));
         if !is_closed(&place, &top) {
-            self.space.allocator().set_open(vdev, true)?;
+            self.space.allocator().set_allocatable(vdev, true)?;
         }
         self.tree.set_top(vdev, top);
         self.rearranged(root.clone());
@@ -79,14 +79,14 @@ impl Owned {
     /// The newest txg that a drive knows which came back, if it is the one that is missing.
     fn judge_returned(&self, missing: &Leaf, device: &Arc<dyn Device>) -> Result<Txg, Refusal> {
         let synced = self.known_by(missing.guid(), device).ok_or(Refusal::Unknown)?;
-        if missing.may_know(synced) { Ok(synced) } else { Err(Refusal::Elsewhere) }
+        if missing.can_know_txg(synced) { Ok(synced) } else { Err(Refusal::Elsewhere) }
     }
 }
 
 /// Puts a leaf in the place of the one with its identity.
-fn put(node: &mut Node, guid: Guid, leaf: &Arc<Leaf>) {
-    if matches!(node.kind, Kind::Leaf(_)) && node.guid == guid {
-        node.kind = Kind::Leaf(Arc::clone(leaf));
+fn put(node: &mut VdevNode, guid: Guid, leaf: &Arc<Leaf>) {
+    if matches!(node.kind, NodeKind::Leaf(_)) && node.guid == guid {
+        node.kind = NodeKind::Leaf(Arc::clone(leaf));
         return;
     }
     node.children_mut().iter_mut().for_each(|child| put(child, guid, leaf));

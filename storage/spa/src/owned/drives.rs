@@ -21,7 +21,7 @@ use dsl::write::Change;
 use geometry::capacity;
 use ondisk::label::{VdevConfig, VdevKind};
 use units::{Ashift, Guid, ObjectId, Txg, VdevId};
-use vdev::{Kind, Leaf, Node, TxgRanges};
+use vdev::{Leaf, NodeKind, TxgRanges, VdevNode};
 use zap::{NewTable, Zap};
 
 use super::Owned;
@@ -135,7 +135,7 @@ impl Owned {
     /// Whether a vdev of one leaf is there and lacks nothing.
     fn has_all(&self, vdev: &VdevConfig) -> bool {
         let leaf = self.tree.leaf(vdev.guid);
-        leaf.is_some_and(|leaf| leaf.is_writable() && leaf.away().is_empty())
+        leaf.is_some_and(|leaf| leaf.is_writable() && leaf.dtl().is_empty())
     }
 
     fn judge_side(&self, old: Guid, new: &NewSide, stay: Stay) -> Result<(), Refusal> {
@@ -196,12 +196,12 @@ impl Owned {
 
     /// A leaf that misses all up to now: whoever writes with the tree as it was writes to groups
     /// that are open at most.
-    fn new_leaf(&self, config: &VdevConfig, new: &NewSide, ashift: Option<u64>) -> Node {
+    fn new_leaf(&self, config: &VdevConfig, new: &NewSide, ashift: Option<u64>) -> VdevNode {
         let (path, device) = (new.drive.path.clone(), Some(Arc::clone(&new.device)));
         let ashift = ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
         let leaf = Leaf::new(config.guid, path, device, Txg::new(u64::MAX)).with_ashift(ashift);
-        leaf.set_away(TxgRanges::new([(FIRST, self.groups.open())]));
-        Node { guid: config.guid, kind: Kind::Leaf(Arc::new(leaf)) }
+        leaf.set_dtl(TxgRanges::new([(FIRST, self.groups.open())]));
+        VdevNode { guid: config.guid, kind: NodeKind::Leaf(Arc::new(leaf)) }
     }
 
     /// The vdevs are others from this group on.
@@ -255,8 +255,8 @@ impl Owned {
 }
 
 /// Whether a device of so many bytes is large enough for a place in a top-level vdev.
-pub(super) fn judge_size(node: &Node, top: &VdevConfig, has: u64) -> Result<(), Refusal> {
-    let (layout, wanted) = (node.layout(), vdev::needed_space(top));
+pub(super) fn judge_size(node: &VdevNode, top: &VdevConfig, has: u64) -> Result<(), Refusal> {
+    let (layout, wanted) = (node.layout(), vdev::min_asize(top));
     let fits = |size| {
         let space = capacity::leaf_space(size).unwrap_or(0);
         space > 0 && capacity::vdev_space(&layout, space) >= wanted
@@ -356,14 +356,15 @@ impl Beside {
         });
     }
 
-    fn in_tree(&self, node: &mut Node, side: Node) {
+    fn in_tree(&self, node: &mut VdevNode, side: VdevNode) {
         let mut side = Some(side);
         self.in_node(node, &mut side);
     }
 
-    fn in_node(&self, node: &mut Node, side: &mut Option<Node>) {
-        let is_old = |node: &Node| matches!(node.kind, Kind::Leaf(_)) && node.guid == self.old;
-        if let (Stay::Attach, Kind::Mirror(sides)) = (self.stay, &mut node.kind)
+    fn in_node(&self, node: &mut VdevNode, side: &mut Option<VdevNode>) {
+        let is_old =
+            |node: &VdevNode| matches!(node.kind, NodeKind::Leaf(_)) && node.guid == self.old;
+        if let (Stay::Attach, NodeKind::Mirror(sides)) = (self.stay, &mut node.kind)
             && sides.iter().any(is_old)
         {
             sides.extend(side.take());
@@ -372,10 +373,10 @@ impl Beside {
             let Some(side) = side.take() else { return };
             let pair = vec![node.clone(), side];
             let kind = match self.stay {
-                Stay::Replace => Kind::Replacing(pair),
-                Stay::Attach => Kind::Mirror(pair),
+                Stay::Replace => NodeKind::Replacing(pair),
+                Stay::Attach => NodeKind::Mirror(pair),
             };
-            *node = Node { guid: self.parent, kind };
+            *node = VdevNode { guid: self.parent, kind };
             return;
         }
         node.children_mut().iter_mut().for_each(|child| self.in_node(child, side));
@@ -384,15 +385,15 @@ impl Beside {
 
 /// Takes a side out of a node; where only one is left below `top`, or below anything else, that
 /// takes its place: as a top-level vdev with its identity. Gives what that one was before.
-fn drop_side(node: &mut Node, gone: Guid, top: Option<Guid>) -> Option<Guid> {
-    if let Kind::Mirror(sides) | Kind::Replacing(sides) = &mut node.kind
+fn drop_side(node: &mut VdevNode, gone: Guid, top: Option<Guid>) -> Option<Guid> {
+    if let NodeKind::Mirror(sides) | NodeKind::Replacing(sides) = &mut node.kind
         && sides.iter().any(|side| side.guid == gone)
     {
         sides.retain(|side| side.guid != gone);
         let [last] = &mut sides[..] else { return None };
         let mut last = last.clone();
         let before = last.guid;
-        if let (Some(guid), Kind::Leaf(leaf)) = (top, &last.kind) {
+        if let (Some(guid), NodeKind::Leaf(leaf)) = (top, &last.kind) {
             leaf.set_guid(guid);
             last.guid = guid;
         }

@@ -7,7 +7,7 @@ use dmu::{PolicyQuery, WriteThrough};
 use ondisk::Blkptr;
 use parking_lot::{Mutex, RwLock};
 use units::Txg;
-use zio::{Policy, Sink, Writer};
+use zio::{Sink, WritePolicy, Writer};
 
 use super::Owned;
 use super::policy::Settings;
@@ -42,10 +42,10 @@ pub(super) struct Ahead {
 }
 
 impl WriteThrough for Ahead {
-    fn write_policy(&self, wanted: PolicyQuery) -> Option<Policy> {
+    fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy> {
         let settings = self.settings.read();
         let policy = settings.policy(wanted);
-        (settings.early && !policy.dedup && !policy.compares()).then_some(policy)
+        (settings.early && !policy.dedup && !policy.uses_nopwrite()).then_some(policy)
     }
 
     fn sink(&self) -> &dyn Sink {

@@ -15,7 +15,7 @@ use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
 use units::{Guid, ObjectId, ObjsetId, Place, Txg};
 use vdev::Leaf;
-use zio::{Mending, Source};
+use zio::{BlockRepair, Source};
 
 use crate::{Error, Owned, scan};
 
@@ -36,8 +36,8 @@ struct Wrong {
     guilty: Vec<Guid>,
 }
 
-impl zio::Healer for Wrongs {
-    fn note(&self, block: &Regular, place: Place, stored: &[u8], guilty: &[Guid]) {
+impl zio::SelfHealer for Wrongs {
+    fn report_damage(&self, block: &Regular, place: Place, stored: &[u8], guilty: &[Guid]) {
         let mut all = self.0.lock();
         if let Some(known) = all.iter_mut().find(|known| known.block == *block) {
             known.guilty.extend(guilty);
@@ -73,9 +73,9 @@ impl Owned {
             let wants = |leaf: &Leaf, _: Txg| {
                 leaf.is_writable() && leaf.write_errors() == 0 && guilty.contains(&leaf.guid())
             };
-            let mut mending = Mending::new(&reader, &wants);
-            mending.give(&block, stored);
-            written += mending.write(&mut Vec::new())?;
+            let mut mending = BlockRepair::new(&reader, &wants);
+            mending.add_with_data(&block, stored);
+            written += mending.write_repairs(&mut Vec::new())?;
         }
         // what was mended is to last, as what is written with a group does
         self.tree.flush(&mut Vec::new())?;

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc::{Cache, L2arc, Memory};
+use arc::{Cache, L2arc, MemoryBudget};
 use dmu::{DnodeChange, Objset};
 use dsl::write::Moment;
 use ondisk::dnode::Flags;
@@ -39,7 +39,7 @@ use ondisk::version;
 use parking_lot::{Mutex, RwLock};
 use txg::{Groups, Limits, Tx};
 use units::{Guid, ObjsetId, Txg};
-use vdev::{LeafFault, Tree, TxgRanges};
+use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
 
 use crate::commit::Commit;
@@ -66,7 +66,7 @@ pub struct World {
     /// How much may be dirty.
     pub limits: Limits,
     /// Of what memory the cache of a new pool takes its share.
-    pub cache: Memory,
+    pub cache: MemoryBudget,
 }
 
 impl std::fmt::Debug for World {
@@ -178,7 +178,7 @@ pub struct Owned {
     pub(crate) name: String,
     pub(crate) guid: Guid,
     pub(crate) world: World,
-    pub(crate) tree: Arc<Tree>,
+    pub(crate) tree: Arc<VdevTree>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) mos: Objset,
@@ -208,7 +208,7 @@ pub struct Owned {
     /// Held by the one who writes a group.
     pub(crate) writing: Mutex<()>,
     /// Which leaves missed what, as far as it was seen.
-    pub(crate) faults: Mutex<Vec<LeafFault>>,
+    pub(crate) faults: Mutex<Vec<LeafError>>,
     /// What drives missed, as the pool has it noted.
     pub(crate) noted: Mutex<BTreeMap<Guid, TxgRanges>>,
     /// Promises on devices that are not there are given up.
@@ -282,11 +282,11 @@ impl Owned {
             Arc::clone(&world.random),
         ));
         let leaves = pool.tree.leaves();
-        let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.away())).collect();
+        let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
         let shared = Arc::new(shared::Shared::load(&pool, &mos, &world)?);
-        writer.set_shared(Arc::clone(&shared) as Arc<dyn zio::Shared>);
+        writer.set_shared_blocks(Arc::clone(&shared) as Arc<dyn zio::SharedBlocks>);
         // what a leaf missed while it was away is known; from now on it takes part
-        for leaf in pool.tree.writable() {
+        for leaf in pool.tree.writable_leaves() {
             leaf.rejoin(pool.uberblock.txg);
         }
         let (bare, usable) = (capacity::bare(&pool), capacity::usable(&pool));
@@ -295,12 +295,12 @@ impl Owned {
         let limits = Limits { sector: room::sector(&pool), ..world.limits };
         let groups = Groups::new(pool.uberblock.txg, limits);
         let standstill = Arc::new(standstill::Standstill::new(groups.clone()));
-        pool.reader.set_patience(Arc::clone(&standstill) as Arc<dyn zio::Patience>);
+        pool.reader.set_suspend_gate(Arc::clone(&standstill) as Arc<dyn zio::SuspendGate>);
         let settled = groups.clone();
         let l2arc = Arc::new(L2arc::new(pool.guid, &world.cache, move || settled.synced()));
-        pool.reader.set_aside(Arc::clone(&l2arc) as Arc<dyn zio::Aside>);
+        pool.reader.set_secondary_cache(Arc::clone(&l2arc) as Arc<dyn zio::SecondaryCache>);
         let wrongs = Arc::<heal::Wrongs>::default();
-        pool.reader.set_healer(Arc::clone(&wrongs) as Arc<dyn zio::Healer>);
+        pool.reader.set_self_healer(Arc::clone(&wrongs) as Arc<dyn zio::SelfHealer>);
         let auxiliary = Mutex::new(auxiliary::Kept::of(&pool.directory)?);
         Ok(Self {
             groups,
@@ -374,7 +374,7 @@ impl Owned {
     }
 
     /// Its vdevs.
-    pub fn tree(&self) -> &Arc<Tree> {
+    pub fn tree(&self) -> &Arc<VdevTree> {
         &self.tree
     }
 
@@ -385,7 +385,7 @@ impl Owned {
 
     /// How many reads its cache in memory answered, and how many it passed on.
     pub fn cache_counts(&self) -> (u64, u64) {
-        self.cache.counts()
+        self.cache.hit_counts()
     }
 
     /// What writes its blocks.
@@ -497,7 +497,7 @@ impl Owned {
     }
 
     /// Which leaves missed what since this was last asked.
-    pub fn take_faults(&self) -> Vec<LeafFault> {
+    pub fn take_faults(&self) -> Vec<LeafError> {
         std::mem::take(&mut self.faults.lock())
     }
 

@@ -5,7 +5,7 @@
 
 use dmu::PolicyQuery;
 use ondisk::{Checksum, Compression, ObjectType, version};
-use zio::{Class, Key, Policy};
+use zio::{Class, Key, WritePolicy};
 
 use crate::FeatureState;
 
@@ -121,7 +121,7 @@ const LAST_COMPRESSED_PASS: u16 = 3;
 
 impl Settings {
     /// The policy for blocks of a dataset.
-    pub(crate) fn policy(&self, wanted: PolicyQuery) -> Policy {
+    pub(crate) fn policy(&self, wanted: PolicyQuery) -> WritePolicy {
         let metadata = wanted.level.get() > 0 || wanted.kind.is_metadata();
         let one_more = match self.redundant {
             Redundant::All => metadata,
@@ -147,7 +147,7 @@ impl Settings {
         let checksum = dedup.unwrap_or(checksum);
         let most_copies = if self.features.ditto { 3 } else { 1 };
         let nopwrite = !metadata && dedup.is_none() && self.key.is_none();
-        Policy {
+        WritePolicy {
             checksum: if metadata { metadata_checksum(checksum) } else { checksum },
             compression: if metadata { self.metadata_compression() } else { compression },
             zstd_level: self.zstd_level,
@@ -155,8 +155,8 @@ impl Settings {
             nopwrite,
             dedup: dedup.is_some(),
             verify: self.verify,
-            embed: self.features.embedded,
-            hole_of_zeros: metadata || !compression.is_off(),
+            embedded_data: self.features.embedded,
+            zeros_to_hole: metadata || !compression.is_off(),
             hole_birth: self.features.hole_birth,
             key: self.key.clone(),
             class: match wanted.kind {
@@ -164,7 +164,11 @@ impl Settings {
                 _ if metadata => Class::Special,
                 _ => Class::Normal,
             },
-            small: if wanted.kind == ObjectType::PLAIN_FILE { self.small } else { 0 },
+            special_small_blocks: if wanted.kind == ObjectType::PLAIN_FILE {
+                self.small
+            } else {
+                0
+            },
         }
     }
 
@@ -184,13 +188,13 @@ fn metadata_checksum(checksum: Checksum) -> Checksum {
 }
 
 /// The policy for the pool's own objects in a pass of a sync.
-pub(crate) fn of_mos(features: Allowed, pass: u16, wanted: PolicyQuery) -> Policy {
+pub(crate) fn of_mos(features: Allowed, pass: u16, wanted: PolicyQuery) -> WritePolicy {
     let settings = Settings { copies: 3, features, ..Settings::default() };
     let mut policy = settings.policy(wanted);
     if pass > LAST_COMPRESSED_PASS {
         policy.compression = Compression::Off;
-        policy.embed = false;
-        policy.hole_of_zeros = false;
+        policy.embedded_data = false;
+        policy.zeros_to_hole = false;
     }
     policy
 }
@@ -215,7 +219,7 @@ mod tests {
         for kind in [ObjectType::PLAIN_FILE, ObjectType::DIRECTORY] {
             let policy = settings.policy(wanted(kind));
             assert_eq!(policy.compression, Compression::Lzjb);
-            assert!(!policy.embed && !policy.hole_birth);
+            assert!(!policy.embedded_data && !policy.hole_birth);
         }
     }
 
@@ -224,6 +228,6 @@ mod tests {
         let kind = ObjectType::SPACE_MAP;
         assert_eq!(of_mos(Allowed::default(), 1, wanted(kind)).compression, Compression::Lz4);
         let late = of_mos(Allowed::default(), 4, wanted(kind));
-        assert!(late.compression.is_off() && !late.embed && late.copies == 3);
+        assert!(late.compression.is_off() && !late.embedded_data && late.copies == 3);
     }
 }

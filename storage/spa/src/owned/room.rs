@@ -54,14 +54,14 @@ impl Owned {
     /// included. The metaslabs that data vdevs keep for the log count.
     pub fn fullness(&self) -> (u64, u64) {
         let counted = Class::ALL.into_iter().filter(|class| *class != Class::Log);
-        let usages = counted.map(|class| self.space.allocator().usage(class));
+        let usages = counted.map(|class| self.space.allocator().class_usage(class));
         usages.fold((0, 0), |(size, used), usage| (size + usage.capacity, used + usage.allocated))
     }
 
     /// What one top-level vdev is for, and the same of it.
     pub fn fullness_of(&self, vdev: VdevId) -> (Class, u64, u64) {
-        let usage = self.space.allocator().usage_of(vdev).unwrap_or_default();
-        let class = self.space.allocator().class_of(vdev).unwrap_or(Class::Normal);
+        let usage = self.space.allocator().vdev_usage(vdev).unwrap_or_default();
+        let class = self.space.allocator().vdev_class(vdev).unwrap_or(Class::Normal);
         (class, usage.capacity, usage.allocated)
     }
 
@@ -86,11 +86,11 @@ impl Owned {
         let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(self.worst);
         let most = wanted.saturating_mul(MOST_COPIES);
         // who has been told that there is room must not find, with the group, that no map of it can be read
-        self.space.allocator().make_sure_of(Class::Normal, most, self.groups.synced());
-        let usage = self.space.allocator().usage(Class::Normal);
+        self.space.allocator().ensure_loaded_free(Class::Normal, most, self.groups.synced());
+        let usage = self.space.allocator().class_usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
-        let left = usage.capacity.saturating_sub(taken).saturating_sub(usage.out_of_reach);
+        let left = usage.capacity.saturating_sub(taken).saturating_sub(usage.unreadable);
         // as a rule there is room for any number of copies, and none of the datasets need be asked
         left >= most || left >= wanted.saturating_mul(self.copies())
     }
@@ -104,13 +104,13 @@ impl Owned {
 
     /// Has what was freed used again as soon as it can be: who keeps it gives it up.
     pub fn make_room(&self) {
-        self.space.allocator().make_room();
+        self.space.allocator().wait_for_pins();
     }
 
     /// Whether there may be more room when what waits has been written: it is guessed too high,
     /// and what was freed can be used again after some groups only.
     pub fn awaits_room(&self) -> bool {
-        let deferred = self.space.allocator().usage(Class::Normal).deferred;
+        let deferred = self.space.allocator().class_usage(Class::Normal).deferred;
         deferred > 0 || self.groups.unsynced() > 0
     }
 

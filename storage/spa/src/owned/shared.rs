@@ -14,8 +14,8 @@ use ondisk::feature::Feature;
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
 use units::Txg;
-use vdev::Tree;
-use zio::{Fate, Found, Known};
+use vdev::VdevTree;
+use zio::{DedupLookup, DedupMatch, FreeOutcome};
 
 use super::account::{deflated, deflated_copy};
 use super::{Owned, World};
@@ -29,7 +29,7 @@ const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
 
 /// Who knows of a pool's shared blocks.
 pub(crate) struct Shared {
-    tree: Arc<Tree>,
+    tree: Arc<VdevTree>,
     clones: Clones,
     dedup: Dedup,
     /// Blocks may be cloned (block_cloning).
@@ -94,41 +94,41 @@ impl Shared {
         Some(Cloned { vdev: first.vdev, offset: first.offset, size })
     }
 
-    fn part_of_clones(&self, block: &Regular) -> Result<Fate, Error> {
+    fn part_of_clones(&self, block: &Regular) -> Result<FreeOutcome, Error> {
         if let Some(cloned) = self.cloned(block)
             && self.clones.release(&cloned)?
         {
-            return Ok(Fate::Kept);
+            return Ok(FreeOutcome::StillReferenced);
         }
-        Ok(Fate::Free(block.dvas))
+        Ok(FreeOutcome::Free(block.dvas))
     }
 
-    fn part_of_dedup(&self, block: &Regular) -> Result<Option<Fate>, Error> {
+    fn part_of_dedup(&self, block: &Regular) -> Result<Option<FreeOutcome>, Error> {
         let _turn = self.turn.lock();
         let key = DedupKey::of(block);
         let Some(mut value) = self.dedup.find(block.checksum, &key)? else { return Ok(None) };
         let Some(set) = set_of(&mut value, block) else { return Ok(None) };
         set.references = set.references.saturating_sub(1);
-        let mut fate = Fate::Kept;
+        let mut fate = FreeOutcome::StillReferenced;
         if set.references == 0 {
             let [first, second, third] = set.dvas;
-            fate = Fate::Free([first, second, if key.encrypted { None } else { third }]);
+            fate = FreeOutcome::Free([first, second, if key.encrypted { None } else { third }]);
             *set = Copies::default();
         }
         self.dedup.put(block.checksum, &key, value)?;
         Ok(Some(fate))
     }
 
-    fn find_same(&self, block: &Regular, copies: u8) -> Result<Found, Error> {
+    fn find_same(&self, block: &Regular, copies: u8) -> Result<DedupLookup, Error> {
         let _turn = self.turn.lock();
         let key = DedupKey::of(block);
         let Some(mut value) = self.dedup.find(block.checksum, &key)? else {
-            return Ok(Found::Nothing);
+            return Ok(DedupLookup::NotFound);
         };
         let flat = matches!(value, DedupValue::Flat { .. });
-        let Some(set) = set_for(&mut value, copies) else { return Ok(Found::Apart) };
+        let Some(set) = set_for(&mut value, copies) else { return Ok(DedupLookup::Unusable) };
         if set.birth.is_zero() || set.references == 0 {
-            return Ok(if flat { Found::Apart } else { Found::Nothing });
+            return Ok(if flat { DedupLookup::Unusable } else { DedupLookup::NotFound });
         }
         let [first, second, third] = set.dvas;
         let dvas = [first, second, if key.encrypted { None } else { third }];
@@ -138,12 +138,12 @@ impl Shared {
             || (in_pieces && copies > 1)
             || (key.encrypted && set.third != third_of(block))
         {
-            return Ok(Found::Apart);
+            return Ok(DedupLookup::Unusable);
         }
         set.references = set.references.saturating_add(1);
-        let known = Known { dvas, birth: set.birth };
+        let known = DedupMatch { dvas, birth: set.birth };
         self.dedup.put(block.checksum, &key, value)?;
-        Ok(Found::Known(known))
+        Ok(DedupLookup::Found(known))
     }
 
     /// One more pointer to a block of dedup: whether the table knows it.
@@ -197,28 +197,29 @@ impl Shared {
     }
 }
 
-impl zio::Shared for Shared {
-    fn part(&self, block: &Regular, _: Txg) -> Fate {
+impl zio::SharedBlocks for Shared {
+    fn release(&self, block: &Regular, _: Txg) -> FreeOutcome {
         if block.dedup
-            && let Some(fate) = self.note(self.part_of_dedup(block), Some(Fate::Kept))
+            && let Some(fate) =
+                self.note(self.part_of_dedup(block), Some(FreeOutcome::StillReferenced))
         {
             return fate;
         }
         if block.level.get() > 0 || block.kind.is_metadata() {
-            return Fate::Free(block.dvas);
+            return FreeOutcome::Free(block.dvas);
         }
-        self.note(self.part_of_clones(block), Fate::Kept)
+        self.note(self.part_of_clones(block), FreeOutcome::StillReferenced)
     }
 
-    fn find(&self, block: &Regular, copies: u8, _: Txg) -> Found {
-        self.note(self.find_same(block, copies), Found::Apart)
+    fn find_duplicate(&self, block: &Regular, copies: u8, _: Txg) -> DedupLookup {
+        self.note(self.find_same(block, copies), DedupLookup::Unusable)
     }
 
-    fn add(&self, block: &Regular, _: Txg) -> bool {
+    fn insert(&self, block: &Regular, _: Txg) -> bool {
         self.note(self.add_new(block), false)
     }
 
-    fn share(&self, block: &Regular, txg: Txg) -> bool {
+    fn add_reference(&self, block: &Regular, txg: Txg) -> bool {
         self.note(self.share_block(block, txg), false)
     }
 }
@@ -276,7 +277,7 @@ impl Owned {
     pub(super) fn write_shared(&self, change: &Change<'_>) -> Result<(), Error> {
         for pointer in self.shared.dedup.take_unreferenced() {
             if let Blkptr::Regular(block) = &pointer {
-                self.writer.release(block, change.tx.txg());
+                self.writer.free_copies(block, change.tx.txg());
             }
         }
         self.shared.sync(change)

@@ -93,12 +93,12 @@ impl Standstill {
     }
 }
 
-impl zio::Patience for Standstill {
-    fn tries(&self) -> u64 {
+impl zio::SuspendGate for Standstill {
+    fn clear_count(&self) -> u64 {
         self.tries()
     }
 
-    fn wait(&self, why: &zio::Error, tries: u64) -> bool {
+    fn wait_for_clear(&self, why: &zio::Error, tries: u64) -> bool {
         self.halt(why, tries)
     }
 }
@@ -130,12 +130,12 @@ impl Owned {
     pub fn clear(&self, only: Option<Guid>) -> Result<(), Error> {
         let leaves = self.tree.leaves().into_iter();
         for leaf in leaves.filter(|leaf| only.is_none_or(|guid| leaf.guid() == guid)) {
-            if leaf.errors().1 > 0 || leaf.write_errors() > 0 {
+            if leaf.error_counts().1 > 0 || leaf.write_errors() > 0 {
                 self.reopen(&leaf);
             }
             leaf.clear_errors();
         }
-        self.space.allocator().try_again();
+        self.space.allocator().retry_unreadable_maps();
         self.clear_caches(only);
         if let Some(trouble) = &*self.trouble.read() {
             return Err(trouble.clone());
@@ -146,7 +146,7 @@ impl Owned {
 
     /// Opens drives anew that fail and are not where they were, and are somewhere now; gives which.
     pub fn reopen_failing(&self) -> Vec<Guid> {
-        let leaves = self.tree.leaves().into_iter().filter(|leaf| leaf.is_gone());
+        let leaves = self.tree.leaves().into_iter().filter(|leaf| leaf.is_device_gone());
         leaves.filter(|leaf| self.reopen(leaf)).map(|leaf| leaf.guid()).collect()
     }
 
@@ -156,13 +156,14 @@ impl Owned {
         let synced = Cell::new(None);
         let is_it = |found: &Arc<dyn Device>| {
             // one that others wrote to meanwhile has blocks that nobody here knows of
-            synced.set(self.known_by(leaf.guid(), found).filter(|synced| leaf.may_know(*synced)));
+            synced
+                .set(self.known_by(leaf.guid(), found).filter(|synced| leaf.can_know_txg(*synced)));
             synced.get().is_some()
         };
         let is_there = device.reopen(&is_it).is_ok();
         // an old copy of it lacks what was written since
         if let Some(synced) = synced.get().filter(|_| is_there) {
-            leaf.came_back(synced, self.groups.synced());
+            leaf.record_reopen(synced, self.groups.synced());
         }
         is_there
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arc::Written;
+use arc::CachingSink;
 use dmu::{BlockLedger, Form, Objset, SyncContext, SyncOutput};
 use dsl::write::{Change, DatasetLedger, Space};
 use ondisk::dnode::Dnode;
@@ -53,7 +53,7 @@ impl Owned {
             return Ok(());
         }
         let txg = self.groups.quiesce();
-        match zio::while_writing(true, || self.write_group(txg)) {
+        match zio::while_syncing(true, || self.write_group(txg)) {
             Ok(()) => {
                 self.groups.finish(txg);
                 Ok(())
@@ -75,7 +75,7 @@ impl Owned {
         let raw: Arc<dyn Source> = Arc::new(self.reader.with_raw_dnodes());
         let random = || self.world.number();
         let free = |pointer: &Blkptr| self.writer.free(pointer, txg);
-        let obsolete = |dva: Dva| self.space.allocator().note_obsolete(&dva, txg);
+        let obsolete = |dva: Dva| self.space.allocator().mark_obsolete(&dva, txg);
         let free_log = |id, header: &LogHeader| {
             // what of a log cannot be followed stays allocated, and hurts nobody
             let _ = zil::free(&self.writer, id, header, txg);
@@ -174,7 +174,7 @@ impl Owned {
         let policy = |wanted| settings.policy(wanted);
         let syncing = SyncContext {
             txg,
-            sink: &Written::new(&*self.writer, &self.cache),
+            sink: &CachingSink::new(&*self.writer, &self.cache),
             ledger: &ledger,
             policy: &policy,
             workers: self.world.workers,
@@ -245,7 +245,7 @@ impl Owned {
             let policy = |wanted| of_mos(self.allowed, pass, wanted);
             let syncing = SyncContext {
                 txg,
-                sink: &Written::new(&*self.writer, &self.cache),
+                sink: &CachingSink::new(&*self.writer, &self.cache),
                 ledger: &ledger,
                 policy: &policy,
                 workers: self.world.workers,

@@ -30,7 +30,7 @@ impl Round<'_> {
                 return;
             }
             let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
-            let stored = match self.scan.reader.stored(block, place) {
+            let stored = match self.scan.reader.read_stored(block, place) {
                 Ok(stored) => stored,
                 Err(error) => {
                     // one that was made beforehand and not written yet is the end of the log
@@ -42,7 +42,7 @@ impl Round<'_> {
             };
             self.gather(Item { place, block: **block }, gathered);
             let chain = self.records(id, block, &stored, (header, &mut last), gathered);
-            Reader::give_back(stored);
+            Reader::recycle(stored);
             match chain.map(|chain| chain.next) {
                 Some(Blkptr::Regular(after)) if Verifier::of(&after) == verifier.next() => {
                     next = Blkptr::Regular(after);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ondisk::blkptr::Regular;
 use units::{Guid, Txg};
-use vdev::{Kind, Leaf, Tree, TxgRanges};
+use vdev::{Leaf, NodeKind, TxgRanges, VdevTree};
 
 use super::round::{Aim, Scan};
 use super::{Mended, Watch};
@@ -31,25 +31,25 @@ struct Resilver {
 
 impl Resilver {
     /// What the drives lack that are there.
-    fn of(tree: &Tree) -> Self {
+    fn of(tree: &VdevTree) -> Self {
         let mut missed = HashMap::new();
         let mut any = TxgRanges::default();
-        for leaf in tree.writable() {
+        for leaf in tree.writable_leaves() {
             // what it misses from here on makes more lapses
-            let lapses = leaf.lapses();
-            let txgs = leaf.away();
+            let lapses = leaf.miss_count();
+            let txgs = leaf.dtl();
             if !txgs.is_empty() {
                 txgs.iter().for_each(|(first, last)| any.add(first, last));
                 missed.insert(leaf.guid(), Missed { leaf, txgs, lapses });
             }
         }
-        let moved = tree.tops().iter().any(|(_, top)| matches!(top.kind, Kind::Indirect(_)));
+        let moved = tree.tops().iter().any(|(_, top)| matches!(top.kind, NodeKind::Indirect(_)));
         Self { missed, any, moved }
     }
 
     /// The drives that got all that they were written.
     fn sound(&self) -> impl Iterator<Item = &Missed> {
-        self.missed.values().filter(|missed| missed.leaf.lapses() == missed.lapses)
+        self.missed.values().filter(|missed| missed.leaf.miss_count() == missed.lapses)
     }
 }
 
@@ -77,7 +77,7 @@ impl Owned {
     /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
     pub fn wants_resilver(&self) -> bool {
         let leaves = self.tree.leaves();
-        let lacks = |leaf: &Arc<Leaf>| leaf.is_writable() && !leaf.away().is_empty();
+        let lacks = |leaf: &Arc<Leaf>| leaf.is_writable() && !leaf.dtl().is_empty();
         !self.is_still() && (leaves.iter().any(lacks) || !self.replaced().is_empty())
     }
 
@@ -103,7 +103,7 @@ impl Owned {
     fn settle(&self, aim: &Resilver, lost: &TxgRanges) -> Result<(), Error> {
         for Missed { leaf, txgs, lapses } in aim.sound() {
             if leaf.flush().is_ok() {
-                leaf.recover(txgs, &txgs.common(lost), *lapses);
+                leaf.shrink_dtl(txgs, &txgs.intersection(lost), *lapses);
             }
         }
         self.sync()

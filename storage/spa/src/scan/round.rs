@@ -11,7 +11,7 @@ use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
 use units::{ObjsetId, Place, Txg};
 use vdev::Leaf;
-use zio::{Mending, Reader, Source};
+use zio::{BlockRepair, Reader, Source};
 
 use super::damage::Losses;
 use super::datasets::{Done, Task, tasks};
@@ -118,7 +118,7 @@ impl<'a> Scan<'a> {
         });
         Ok(if self.is_stopped() {
             End::Stopped
-        } else if round.pin.is_pressed() {
+        } else if round.pin.is_release_requested() {
             End::Short
         } else {
             End::Done
@@ -153,7 +153,7 @@ impl<'a> Scan<'a> {
 impl Round<'_> {
     /// Whether nothing new is to be begun.
     pub(super) fn is_over(&self) -> bool {
-        self.pin.is_pressed() || self.scan.is_stopped()
+        self.pin.is_release_requested() || self.scan.is_stopped()
     }
 
     fn work(&self) {
@@ -178,7 +178,7 @@ impl Round<'_> {
             return left.for_each(|item| self.examine(item));
         }
         let wants = |leaf: &Leaf, birth: Txg| self.scan.aim.wants(leaf, birth);
-        let mut mending = Mending::new(&self.scan.reader, &wants);
+        let mut mending = BlockRepair::new(&self.scan.reader, &wants);
         let mut read = 0;
         for (index, item) in batch.iter().enumerate() {
             if self.scan.is_stopped() {
@@ -192,7 +192,7 @@ impl Round<'_> {
         }
     }
 
-    fn read(&self, mending: &mut Mending<'_>, item: &Item) -> u64 {
+    fn read(&self, mending: &mut BlockRepair<'_>, item: &Item) -> u64 {
         let Item { place, block } = item;
         match mending.add(block, *place) {
             Ok(read) => read,
@@ -203,9 +203,9 @@ impl Round<'_> {
         }
     }
 
-    pub(super) fn write(&self, mending: &mut Mending<'_>, batch: &[Item]) {
+    pub(super) fn write(&self, mending: &mut BlockRepair<'_>, batch: &[Item]) {
         // a leaf that fails remembers it, and is not taken for whole
-        match mending.write(&mut Vec::new()) {
+        match mending.write_repairs(&mut Vec::new()) {
             Ok(written) => drop(self.scan.watch.written.fetch_add(written, Relaxed)),
             Err(error) => {
                 for Item { place, block } in batch {

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use ondisk::blkptr::Regular;
 use ondisk::{Checksum, Dva};
 use units::Txg;
-use vdev::{Kind, Leaf, Trouble};
-use zio::{Mending, Reader};
+use vdev::{DeviceError, Leaf, NodeKind};
+use zio::{BlockRepair, Reader};
 
 use super::round::{Aim, Item, Round, Scan};
 use super::{Mended, Watch};
@@ -56,15 +56,15 @@ impl Round<'_> {
     pub(super) fn examine(&self, item: &Item) {
         let Item { place, block } = item;
         let births = (block.birth_physical, block.birth_physical);
-        let examined = match self.scan.reader.examine(block, *place) {
+        let examined = match self.scan.reader.verify_block(block, *place) {
             Ok(examined) => examined,
             Err(error) => return self.scan.lose(*place, &error, births),
         };
         self.scan.watch.read.fetch_add(u64::from(block.psize), Relaxed);
-        let faults = examined.faults().filter(|fault| fault.trouble.asks_for_mending());
+        let faults = examined.faults().filter(|fault| fault.error.is_repairable());
         let (mut guilty, mut differs) = (BTreeSet::new(), false);
         for fault in faults {
-            differs |= fault.trouble == Trouble::Wrong;
+            differs |= fault.error == DeviceError::Corrupt;
             guilty.insert(fault.leaf);
         }
         let Some(bytes) = examined.bytes else {
@@ -72,7 +72,7 @@ impl Round<'_> {
             let why = why.map_or_else(|| "it cannot be read".to_owned(), ToString::to_string);
             return self.scan.lose(*place, &why, births);
         };
-        Reader::give_back(bytes);
+        Reader::recycle(bytes);
         if guilty.is_empty() {
             return;
         }
@@ -80,7 +80,7 @@ impl Round<'_> {
             return self.scan.lose(*place, &"its sides differ, and it has no checksum", births);
         }
         let wants = |leaf: &Leaf, _: Txg| leaf.is_writable() && guilty.contains(&leaf.guid());
-        let mut mending = Mending::new(&self.scan.reader, &wants);
+        let mut mending = BlockRepair::new(&self.scan.reader, &wants);
         match mending.add(block, *place) {
             Ok(_) => self.write(&mut mending, std::slice::from_ref(item)),
             Err(error) => self.scan.lose(*place, &error, births),
@@ -94,7 +94,7 @@ impl Round<'_> {
         let has_sum = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
         let is_array = |dva: Dva| {
             let top = self.scan.reader.tree().top(dva.vdev);
-            top.is_some_and(|top| matches!(top.kind, Kind::Raidz(..) | Kind::Draid(..)))
+            top.is_some_and(|top| matches!(top.kind, NodeKind::Raidz(..) | NodeKind::Draid(..)))
         };
         has_sum || block.copies().all(is_array)
     }

@@ -26,12 +26,14 @@ pub(crate) fn load_away(pool: &Pool) {
             // it may have been there until now, whatever else it lacks
             let gone = ranges.iter().find(|(first, last)| (*first..=*last).contains(&pool.txg()));
             let first = gone.map(|(first, _)| first.get());
-            leaf.note_labelled(first.map_or(pool.txg(), |first| Txg::new(first.saturating_sub(1))));
+            leaf.record_label_txg(
+                first.map_or(pool.txg(), |first| Txg::new(first.saturating_sub(1))),
+            );
             if gone.is_some() {
-                leaf.set_gone_since(pool.txg());
+                leaf.set_absent_since(pool.txg());
             }
         }
-        leaf.set_away(ranges);
+        leaf.set_dtl(ranges);
     }
 }
 

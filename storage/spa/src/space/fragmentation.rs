@@ -23,9 +23,9 @@ impl Space {
     /// Of a class as a whole; none if that is not known.
     pub fn fragmentation(&self, class: Class) -> Result<Option<u64>, Error> {
         let (mut sum, mut size) = (0_u128, 0_u128);
-        for vdev in self.allocator.vdevs_of(class) {
+        for vdev in self.allocator.vdevs_in_class(class) {
             let Some(figure) = self.fragmentation_of(vdev)? else { return Ok(None) };
-            let metaslabs = self.allocator.usage_of_metaslabs(vdev)?;
+            let metaslabs = self.allocator.metaslab_usage(vdev)?;
             let all: u64 = metaslabs.iter().map(|(_, usage)| usage.capacity).sum();
             sum += u128::from(figure) * u128::from(all);
             size += u128::from(all);
@@ -37,7 +37,7 @@ impl Space {
     pub fn fragmentation_of(&self, vdev: VdevId) -> Result<Option<u64>, Error> {
         let Some(top) = self.maps.tops.lock().get(&vdev).cloned() else { return Ok(None) };
         let shift = usize::try_from(top.shift).unwrap_or(LEAST);
-        let metaslabs = self.allocator.usage_of_metaslabs(vdev)?;
+        let metaslabs = self.allocator.metaslab_usage(vdev)?;
         let (mut sum, mut free, mut known) = (0_u128, 0_u128, 0);
         for (at, usage) in &metaslabs {
             let map = top.slabs.get(*at).and_then(|slab| slab.map);

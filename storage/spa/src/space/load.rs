@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dmu::{NewObject, Objset};
-use metaslab::{Allocator, Class, Cost, Ranges, ReadMap, TopSpec};
+use metaslab::{Allocator, AsizeFn, Class, MapReader, MetaslabGroupSpec, RangeSet};
 use ondisk::ObjectType;
 use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::{Action, Entry};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{Ashift, MetaslabId, ObjectId, Txg, VdevId};
-use vdev::Node;
+use vdev::VdevNode;
 
 use crate::features::{self, Verdict};
 use crate::space::log::{self, Log, LoggedTop};
@@ -139,7 +139,7 @@ impl Space {
         let removed = removed::add(&allocator, pool);
         let space = Self { removed, ..Self::new(allocator, Arc::new(maps), has) };
         for vdev in closed {
-            space.allocator.set_open(vdev, false)?;
+            space.allocator.set_allocatable(vdev, false)?;
         }
         Ok((space, length))
     }
@@ -158,7 +158,7 @@ impl Space {
     }
 
     fn new(allocator: Arc<Allocator>, maps: Arc<Maps>, has: impl Fn(&str) -> bool) -> Self {
-        allocator.read_with(Arc::clone(&maps) as Arc<dyn ReadMap>);
+        allocator.set_map_reader(Arc::clone(&maps) as Arc<dyn MapReader>);
         let zaps = maps.tops.lock().values().all(|top| top.top_zap.is_some());
         let histograms = has("com.delphix:spacemap_histogram");
         Self {
@@ -178,12 +178,12 @@ impl Space {
     pub fn add_top(
         &self,
         tx: &Tx,
-        spec: TopSpec,
+        spec: MetaslabGroupSpec,
         top_zap: Option<ObjectId>,
     ) -> Result<ObjectId, Error> {
         let array = self.maps.mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, 512))?.id();
         let (vdev, shift) = (spec.vdev, spec.ashift.get());
-        self.allocator.add_top(spec);
+        self.allocator.add_vdev(spec);
         let mut slabs = Vec::new();
         for metaslab in self.allocator.metaslabs(vdev)? {
             slabs.push(SlabMap { extent: self.allocator.extent(vdev, metaslab)?, map: None });
@@ -198,9 +198,9 @@ impl Space {
 
     /// Loads every metaslab.
     pub fn load_all(&self) -> Result<(), Error> {
-        for (vdev, metaslab) in self.allocator.unloaded() {
+        for (vdev, metaslab) in self.allocator.unloaded_metaslabs() {
             let (free, as_of) = self.maps.free(vdev, metaslab)?;
-            self.allocator.load(vdev, metaslab, free, as_of)?;
+            self.allocator.load_metaslab(vdev, metaslab, free, as_of)?;
         }
         Ok(())
     }
@@ -220,14 +220,14 @@ impl Space {
     /// A txg is on disk.
     pub fn synced(&self, txg: Txg) {
         self.maps.synced.store(txg.get(), Ordering::Release);
-        self.allocator.synced(txg);
+        self.allocator.mark_synced(txg);
         self.maps.log.lock().settling.clear();
     }
 }
 
 /// Whether nothing new goes to a vdev: one that leaves, or a log whose devices are missing.
-pub(crate) fn is_closed(config: &VdevConfig, top: &Node) -> bool {
-    config.removing || config.non_allocating || top.is_gone()
+pub(crate) fn is_closed(config: &VdevConfig, top: &VdevNode) -> bool {
+    config.removing || config.non_allocating || top.is_unavailable()
 }
 
 /// Refuses pools in the midst of something that writing does not know how to go on with.
@@ -264,10 +264,10 @@ fn config_of(pool: &Pool, vdev: VdevId) -> Option<&VdevConfig> {
     root.children.iter().filter(concrete).find(|top| top.id == vdev)
 }
 
-fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<TopSpec, Error> {
+fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<MetaslabGroupSpec, Error> {
     let found = config.ashift.unwrap_or(0);
     let why = || format!("its sector size is 2^{found} bytes");
-    let bad = || vdev::Error::Config { guid: config.guid, why: why() };
+    let bad = || vdev::Error::InvalidConfig { guid: config.guid, why: why() };
     let ashift = Ashift::new(found).ok_or_else(bad)?;
     let parity = config.nparity.and_then(|parity| u32::try_from(parity).ok()).unwrap_or(0);
     let children = u32::try_from(config.children.len()).unwrap_or(u32::MAX);
@@ -286,23 +286,32 @@ fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<TopSpec, E
         (false, Some(Bias::Unknown(_)) | None) => Class::Normal,
     };
     let (tree, vdev) = (Arc::clone(pool.tree()), space.vdev);
-    let cost: Cost = Arc::new(move |psize: u64| {
+    let cost: AsizeFn = Arc::new(move |psize: u64| {
         let array = tree.asize(vdev, psize, Txg::new(u64::MAX));
         array.unwrap_or_else(|| ashift.round_up(psize.max(1)))
     });
     let (asize, metaslab_shift) = (space.asize, space.metaslab_shift);
-    Ok(TopSpec { vdev, class, asize, metaslab_shift, ashift, row, width, cost })
+    Ok(MetaslabGroupSpec {
+        vdev,
+        class,
+        asize,
+        metaslab_shift,
+        ashift,
+        alignment: row,
+        data_width: width,
+        asize_fn: cost,
+    })
 }
 
 /// Adds a vdev to the allocator; gives where its maps are.
 fn top_maps(
     allocator: &Allocator,
-    spec: TopSpec,
+    spec: MetaslabGroupSpec,
     config: &VdevConfig,
     space: &TopSpace,
 ) -> Result<TopMaps, Error> {
     let (vdev, shift) = (spec.vdev, spec.ashift.get());
-    allocator.add_top(spec);
+    allocator.add_vdev(spec);
     let mut slabs = Vec::new();
     for metaslab in allocator.metaslabs(vdev)? {
         let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
@@ -339,7 +348,7 @@ fn describe(
             });
             known.push((u64::try_from(allocated).unwrap_or(0), longest));
         }
-        allocator.describe(*vdev, &known)?;
+        allocator.set_metaslab_hints(*vdev, &known)?;
     }
     Ok(length)
 }
@@ -371,7 +380,7 @@ impl Maps {
     }
 
     /// What is free in a metaslab, as its map on disk and the log say, and the txg that was on disk then.
-    fn free(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(Ranges, Txg), Error> {
+    fn free(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(RangeSet, Txg), Error> {
         loop {
             // what is on disk now has this txg in it, if not more
             let as_of = self.synced();
@@ -386,10 +395,10 @@ impl Maps {
     }
 
     /// What is free in a metaslab by its own map on disk.
-    fn own_map(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Ranges, Error> {
+    fn own_map(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<RangeSet, Error> {
         let slab = self.slab(vdev, metaslab)?;
         let shift = slab.shift;
-        let mut free = Ranges::of(slab.extent.clone());
+        let mut free = RangeSet::from_range(slab.extent.clone());
         let mut sound = true;
         if let Some(map) = slab.map
             && let Some(object) = self.on_disk(map)?
@@ -408,7 +417,12 @@ impl Maps {
     /// The same with what the log says, of a map that was read when `as_of` was on disk. None if
     /// another txg is by now: what settled with it is not in the log any more, and may not have been
     /// in the map that was read, so that blocks would be taken for free space.
-    fn with_log(&self, mut free: Ranges, at: (VdevId, MetaslabId), as_of: Txg) -> Option<Ranges> {
+    fn with_log(
+        &self,
+        mut free: RangeSet,
+        at: (VdevId, MetaslabId),
+        as_of: Txg,
+    ) -> Option<RangeSet> {
         let log = self.log.lock();
         if self.synced() != as_of {
             return None;
@@ -416,10 +430,10 @@ impl Maps {
         // what is settling may be in the map already: then this changes nothing
         for logged in [&log.settling, &log.changes].iter().filter_map(|changes| changes.get(&at)) {
             for range in logged.allocated.iter() {
-                free.cut(&range);
+                free.remove(&range);
             }
             for range in logged.freed.iter() {
-                free.put(range);
+                free.insert(range);
             }
         }
         Some(free)
@@ -436,23 +450,23 @@ impl Maps {
 }
 
 /// Whether an entry says nothing that contradicts those before it.
-fn apply(free: &mut Ranges, action: Action, range: std::ops::Range<u64>) -> bool {
+fn apply(free: &mut RangeSet, action: Action, range: std::ops::Range<u64>) -> bool {
     match action {
         Action::Allocated => {
-            let sound = free.around(&range).is_some();
-            free.cut(&range);
+            let sound = free.containing(&range).is_some();
+            free.remove(&range);
             sound
         }
         Action::Freed => {
-            let sound = !free.touches(&range);
-            free.put(range);
+            let sound = !free.overlaps(&range);
+            free.insert(range);
             sound
         }
     }
 }
 
-impl ReadMap for Maps {
-    fn read(&self, vdev: VdevId, metaslab: MetaslabId) -> Option<(Ranges, Txg)> {
+impl MapReader for Maps {
+    fn read_free_ranges(&self, vdev: VdevId, metaslab: MetaslabId) -> Option<(RangeSet, Txg)> {
         self.free(vdev, metaslab).ok()
     }
 }
@@ -462,10 +476,10 @@ mod tests {
     use std::sync::Arc;
 
     use dmu::Objset;
-    use metaslab::Ranges;
+    use metaslab::RangeSet;
     use ondisk::objset::Kind;
     use units::{MetaslabId, ObjsetId, Txg, VdevId};
-    use vdev::Tree;
+    use vdev::VdevTree;
     use zio::{Reader, Source};
 
     use super::Space;
@@ -473,12 +487,12 @@ mod tests {
 
     #[test]
     fn what_settles_while_a_map_is_read_is_not_taken_for_free() {
-        let nothing = Arc::new(Reader::new(Arc::new(Tree::new(Vec::new()))));
+        let nothing = Arc::new(Reader::new(Arc::new(VdevTree::new(Vec::new()))));
         let source = nothing as Arc<dyn Source>;
         let space = Space::blank(&Objset::new_empty(source, ObjsetId::MOS, Kind::Meta, None), &[]);
         let at = (VdevId::new(0), MetaslabId::new(0));
-        let read = || (Ranges::of(0..100), space.maps.synced());
-        let logged = Logged { allocated: Ranges::of(10..20), freed: Ranges::new() };
+        let read = || (RangeSet::from_range(0..100), space.maps.synced());
+        let logged = Logged { allocated: RangeSet::from_range(10..20), freed: RangeSet::new() };
         space.maps.log.lock().settling.insert(at, logged);
 
         let (free, as_of) = read();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dmu::{Object, Objset};
-use metaslab::Ranges;
+use metaslab::RangeSet;
 use ondisk::spacemap::{Action, Entry, unflushed};
 use ondisk::{Blkptr, Order};
 use units::{BlockId, MetaslabId, ObjectId, Txg, VdevId};
@@ -28,8 +28,8 @@ const MOST_BLOCKS: u64 = 1 << 14;
 /// What is logged of one metaslab.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Logged {
-    pub(crate) allocated: Ranges,
-    pub(crate) freed: Ranges,
+    pub(crate) allocated: RangeSet,
+    pub(crate) freed: RangeSet,
 }
 
 impl Logged {
@@ -39,20 +39,20 @@ impl Logged {
             Action::Allocated => (&mut self.freed, &mut self.allocated),
             Action::Freed => (&mut self.allocated, &mut self.freed),
         };
-        let known = undone.common(&range);
-        undone.cut(&range);
-        let mut news = Ranges::of(range);
+        let known = undone.intersection(&range);
+        undone.remove(&range);
+        let mut news = RangeSet::from_range(range);
         for part in &known {
-            news.cut(part);
+            news.remove(part);
         }
         for part in news.iter() {
-            done.put(part);
+            done.insert(part);
         }
     }
 
     /// By how much more is allocated than the metaslab's own map says.
     pub(crate) fn growth(&self) -> i64 {
-        let bytes = |ranges: &Ranges| i64::try_from(ranges.total()).unwrap_or(i64::MAX);
+        let bytes = |ranges: &RangeSet| i64::try_from(ranges.total()).unwrap_or(i64::MAX);
         bytes(&self.allocated).saturating_sub(bytes(&self.freed))
     }
 }

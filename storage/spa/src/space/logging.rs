@@ -6,7 +6,7 @@
 //! logged before a metaslab's unflushed txg is in its own map; the log of that txg is there as
 //! long as a metaslab names it, and the logs before the oldest that is named are freed.
 
-use metaslab::Change;
+use metaslab::MetaslabChange;
 use ondisk::ObjectType;
 use ondisk::spacemap::{Action, Appendix};
 use units::{MetaslabId, ObjectId, Txg, VdevId};
@@ -47,7 +47,7 @@ impl Space {
             Some(map) => map,
             None => self.begin_log(writing)?,
         };
-        let changes = self.allocator.take_changes(txg);
+        let changes = self.allocator.drain_changes(txg);
         append_to_log(writing, map, &changes)?;
         for change in &changes {
             self.write_head(writing, change)?;
@@ -173,7 +173,11 @@ impl Space {
     }
 }
 
-fn append_to_log(writing: &Writing<'_>, map: ObjectId, changes: &[Change]) -> Result<(), Error> {
+fn append_to_log(
+    writing: &Writing<'_>,
+    map: ObjectId,
+    changes: &[MetaslabChange],
+) -> Result<(), Error> {
     let Writing { mos, tx, pass } = writing;
     let mut map = MapWriter::open(mos, map)?;
     let mut appendix: Appendix = map.appendix(true);

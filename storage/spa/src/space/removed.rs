@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use metaslab::{Allocator, Moved, Ranges};
+use metaslab::{Allocator, RangeSet, RemapFn};
 use ondisk::label::VdevKind;
 use ondisk::spacemap::Action;
 use units::{Ashift, ObjectId, VdevId};
-use vdev::{Kind, Tree};
+use vdev::{NodeKind, VdevTree};
 use zap::Zap;
 
 use crate::features::{self, Uses};
@@ -35,19 +35,19 @@ pub(crate) fn add(allocator: &Allocator, pool: &Pool) -> BTreeMap<VdevId, Object
     for top in pool.config().tree.iter().flat_map(|root| &root.children) {
         let Some(ashift) = top.ashift.and_then(Ashift::new) else { continue };
         if top.kind == VdevKind::Indirect {
-            allocator.add_removed(top.id, ashift, moved(pool.tree(), top.id));
+            allocator.add_removed_vdev(top.id, ashift, moved(pool.tree(), top.id));
             tables.extend(top.top_zap.filter(|_| keeps).map(|table| (top.id, table)));
         }
     }
     tables
 }
 
-fn moved(tree: &Arc<Tree>, vdev: VdevId) -> Moved {
+fn moved(tree: &Arc<VdevTree>, vdev: VdevId) -> RemapFn {
     let tree = Arc::clone(tree);
     Arc::new(move |range: Range<u64>| {
         let top = tree.top(vdev)?;
-        let Kind::Indirect(removed) = &top.kind else { return None };
-        let pieces = removed.mapping()?.pieces(range)?;
+        let NodeKind::Indirect(removed) = &top.kind else { return None };
+        let pieces = removed.mapping()?.map_range(range)?;
         let end = |offset: u64, length| offset.saturating_add(length);
         let range = |offset, length| offset..end(offset, length);
         Some(pieces.into_iter().map(|p| (p.vdev, range(p.offset, p.length))).collect())
@@ -58,7 +58,7 @@ impl Space {
     /// Writes down what became obsolete on removed vdevs; gives whether that was anything.
     pub(crate) fn write_obsolete(&self, writing: &Writing<'_>) -> Result<bool, Error> {
         let mut wrote = false;
-        for (vdev, ranges) in self.allocator.take_obsolete(writing.tx.txg()) {
+        for (vdev, ranges) in self.allocator.drain_obsolete(writing.tx.txg()) {
             if let Some(table) = self.removed.get(&vdev) {
                 self.note_obsolete(writing, *table, &ranges)?;
                 wrote = true;
@@ -71,7 +71,7 @@ impl Space {
         &self,
         writing: &Writing<'_>,
         table: ObjectId,
-        ranges: &Ranges,
+        ranges: &RangeSet,
     ) -> Result<(), Error> {
         let Writing { tx, pass, .. } = *writing;
         let mut map = self.obsolete_map(writing, table)?;

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use dmu::Objset;
-use metaslab::{Change, Ranges};
+use metaslab::{MetaslabChange, RangeSet};
 use ondisk::spacemap::{Action, SpaceMapHeader};
 use txg::Tx;
 use units::{MetaslabId, ObjectId, Txg, VdevId};
@@ -49,7 +49,7 @@ impl Space {
             return Ok(self.log_changes(&writing)? || noted);
         }
         let emptied = self.empty_log(&writing)?;
-        let changes = self.allocator.take_changes(tx.txg());
+        let changes = self.allocator.drain_changes(tx.txg());
         for change in &changes {
             self.write_one(&writing, change)?;
         }
@@ -57,7 +57,11 @@ impl Space {
     }
 
     /// Writes a change to its metaslab's own map, which may be written anew at that.
-    pub(crate) fn write_one(&self, writing: &Writing<'_>, change: &Change) -> Result<(), Error> {
+    pub(crate) fn write_one(
+        &self,
+        writing: &Writing<'_>,
+        change: &MetaslabChange,
+    ) -> Result<(), Error> {
         let slab = self.maps.slab(change.vdev, change.metaslab)?;
         let mut map = self.open_map(writing, &slab, change)?;
         let first = self.is_first(writing.tx.txg(), change.vdev, change.metaslab);
@@ -69,14 +73,23 @@ impl Space {
     }
 
     /// Writes to the head of a metaslab's own map what is free there, now that it changed.
-    pub(crate) fn write_head(&self, writing: &Writing<'_>, change: &Change) -> Result<(), Error> {
+    pub(crate) fn write_head(
+        &self,
+        writing: &Writing<'_>,
+        change: &MetaslabChange,
+    ) -> Result<(), Error> {
         let slab = self.maps.slab(change.vdev, change.metaslab)?;
         let mut map = self.open_map(writing, &slab, change)?;
         self.count(&slab, change, &mut map)?;
         map.finish(writing.tx)
     }
 
-    fn count(&self, slab: &Slab, change: &Change, map: &mut MapWriter) -> Result<(), Error> {
+    fn count(
+        &self,
+        slab: &Slab,
+        change: &MetaslabChange,
+        map: &mut MapWriter,
+    ) -> Result<(), Error> {
         if let Some(counts) = self.allocator.histogram(change.vdev, change.metaslab)?
             && let Some(histogram) = &mut map.header.histogram
         {
@@ -101,7 +114,7 @@ impl Space {
         &self,
         writing: &Writing<'_>,
         slab: &Slab,
-        change: &Change,
+        change: &MetaslabChange,
     ) -> Result<MapWriter, Error> {
         if let Some(map) = slab.map {
             return MapWriter::open(writing.mos, map);
@@ -122,7 +135,7 @@ impl Space {
         &self,
         writing: &Writing<'_>,
         slab: &Slab,
-        change: &Change,
+        change: &MetaslabChange,
         map: &mut MapWriter,
     ) -> Result<(), Error> {
         let mut appendix = map.appendix(self.two_words);
@@ -144,7 +157,7 @@ impl Space {
         &self,
         writing: &Writing<'_>,
         slab: &Slab,
-        change: &Change,
+        change: &MetaslabChange,
         map: &mut MapWriter,
     ) -> Result<bool, Error> {
         let block = u64::from(map.block_size()).max(1 << slab.shift);
@@ -156,7 +169,7 @@ impl Space {
         if map.header.length < TOO_LONG.saturating_mul(needed(&counts, slab.shift)) {
             return Ok(false);
         }
-        let Some(free) = self.allocator.as_written(vdev, metaslab)? else { return Ok(false) };
+        let Some(free) = self.allocator.free_as_written(vdev, metaslab)? else { return Ok(false) };
         let extent = self.allocator.extent(vdev, metaslab)?;
         let (all, free_bytes) = (extent.end.saturating_sub(extent.start), free.total());
         map.truncate(writing.tx)?;
@@ -200,10 +213,10 @@ impl Space {
 }
 
 /// What is logged of a metaslab, as a change of its map.
-pub(crate) fn change_of((vdev, metaslab): (VdevId, MetaslabId), logged: &Logged) -> Change {
-    let all = |ranges: &Ranges| ranges.iter().collect();
+pub(crate) fn change_of((vdev, metaslab): (VdevId, MetaslabId), logged: &Logged) -> MetaslabChange {
+    let all = |ranges: &RangeSet| ranges.iter().collect();
     let (allocated, freed) = (all(&logged.allocated), all(&logged.freed));
-    Change { vdev, metaslab, allocated, freed }
+    MetaslabChange { vdev, metaslab, allocated, freed }
 }
 
 /// Its number of uses is that of maps with a histogram.

@@ -26,11 +26,11 @@ fn a_drive_whose_note_is_damaged_may_have_missed_anything() {
     // so many that they are not kept in the pointer
     let many = (0..300_u64).map(|n| (Txg::new(1000 + n * n), Txg::new(1000 + n * n + n)));
     let leaf = owned.tree().leaves().remove(0);
-    leaf.set_away(TxgRanges::new(many));
+    leaf.set_dtl(TxgRanges::new(many));
     owned.leave(PoolState::Exported).unwrap();
     let guid = leaf.guid();
     drop((leaf, owned));
-    assert!(open(&folder).tree().leaf(guid).unwrap().away().contains(Txg::new(1001)));
+    assert!(open(&folder).tree().leaf(guid).unwrap().dtl().contains(Txg::new(1001)));
 
     let pointer = note(&open(&folder));
     let Blkptr::Regular(block) = pointer else { panic!("{pointer:?}") };
@@ -40,13 +40,13 @@ fn a_drive_whose_note_is_damaged_may_have_missed_anything() {
     }
     let pool = open(&folder);
     let all = TxgRanges::new([(Txg::new(1), pool.txg())]);
-    assert_eq!(pool.tree().leaf(guid).unwrap().away(), all);
+    assert_eq!(pool.tree().leaf(guid).unwrap().dtl(), all);
     drop(pool);
 
     // it got everything
     let owned = own(&drives);
-    owned.tree().leaf(guid).unwrap().set_away(TxgRanges::default());
+    owned.tree().leaf(guid).unwrap().set_dtl(TxgRanges::default());
     owned.leave(PoolState::Exported).unwrap();
     drop(owned);
-    assert!(open(&folder).tree().leaves().iter().all(|leaf| leaf.away().is_empty()));
+    assert!(open(&folder).tree().leaves().iter().all(|leaf| leaf.dtl().is_empty()));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use geometry::Reflow;
 use ondisk::label::{PoolConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{Nvlist, Value};
@@ -12,7 +12,7 @@ use sim::{Fault, Storm};
 use spa::{Commit, Error, LabelCopy, scan};
 use transform::checksum::embedded;
 use units::{Guid, Txg, VdevId};
-use vdev::{FoundLeaf, Node, Surroundings, Tree};
+use vdev::{BuildContext, LeafDevice, VdevNode, VdevTree};
 
 const DISK: u64 = 64 << 20;
 const ROOT: &[u8] = include_bytes!("../../../ondisk/tests/golden/uberblock-single.bin");
@@ -78,18 +78,18 @@ fn uberblock(txg: Txg) -> Uberblock {
     Uberblock { txg, timestamp: 1_800_000_000 + txg.get(), ..Uberblock::expect(ROOT).unwrap() }
 }
 
-fn tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> Tree {
+fn tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> VdevTree {
     let find = |guid: Guid| {
         let device = devices.get(usize::try_from(guid.get() - 1).ok()?)?;
-        Some(FoundLeaf { device: Arc::clone(device), synced: Txg::new(u64::MAX) })
+        Some(LeafDevice { device: Arc::clone(device), label_txg: Txg::new(u64::MAX) })
     };
-    let around = Surroundings { find: &find, reflow: Reflow { offset: 0, scratch: false } };
+    let around = BuildContext { find_device: &find, reflow: Reflow { offset: 0, scratch: false } };
     let tops = &config.tree.as_ref().unwrap().children;
-    Tree::new(tops.iter().map(|top| Node::build(top, &around).unwrap()).collect())
+    VdevTree::new(tops.iter().map(|top| VdevNode::build(top, &around).unwrap()).collect())
 }
 
 /// Commits `txg` with its configuration.
-fn commit(storm: &Storm, txg: u64, faults: &mut Vec<vdev::LeafFault>) -> Result<(), Error> {
+fn commit(storm: &Storm, txg: u64, faults: &mut Vec<vdev::LeafError>) -> Result<(), Error> {
     let config = pool(Txg::new(txg), &format!("as of {txg}"));
     let tree = tree(&config, &storm.devices());
     let commit = Commit { tree: &tree, logs: Vec::new(), multihost: false };
@@ -99,7 +99,7 @@ fn commit(storm: &Storm, txg: u64, faults: &mut Vec<vdev::LeafFault>) -> Result<
     commit.commit(&uberblock(Txg::new(txg)), Some(&config), faults)
 }
 
-fn found(disks: Vec<Memory>) -> Option<(Txg, Txg, String)> {
+fn found(disks: Vec<MemoryDevice>) -> Option<(Txg, Txg, String)> {
     let devices: Vec<Arc<dyn Device>> =
         disks.into_iter().map(|disk| Arc::new(disk) as Arc<dyn Device>).collect();
     let (pools, _) = scan(&devices);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use check::{Check, Report};
 use device::Device;
 use dmu::{BlockLedger, Objset, SyncContext};
-use metaslab::{Allocator, Want};
+use metaslab::{AllocRequest, Allocator};
 use ondisk::blkptr::{Hole, Protection, Regular};
 use ondisk::uberblock::Uberblock;
 use ondisk::{Blkptr, Checksum, Compression, Order};
@@ -15,8 +15,8 @@ use spa::{Commit, Options, Pool, Space};
 use transform::checksum::compute;
 use txg::Tx;
 use units::Txg;
-use vdev::Tree;
-use zio::{Policy, Sink, WriteRequest};
+use vdev::VdevTree;
+use zio::{Sink, WritePolicy, WriteRequest};
 
 /// A pass that changes nothing comes before this one.
 const MOST_PASSES: u16 = 12;
@@ -101,7 +101,7 @@ impl Written {
     pub(crate) fn sync(&mut self) -> u16 {
         let tx = self.tx();
         let txg = tx.txg();
-        let policy = |_| Policy { copies: 2, ..Policy::default() };
+        let policy = |_| WritePolicy { copies: 2, ..WritePolicy::default() };
         let ledger = Frees { sink: &self.sink, txg };
         let syncing = SyncContext {
             txg,
@@ -132,7 +132,7 @@ impl Written {
 
 struct Plain {
     allocator: Arc<Allocator>,
-    tree: Arc<Tree>,
+    tree: Arc<VdevTree>,
 }
 
 struct Frees<'a> {
@@ -158,7 +158,8 @@ impl Sink for Plain {
         let dvas = match previous {
             Blkptr::Regular(old) if old.birth_physical == txg && old.psize == lsize => old.dvas,
             _ => {
-                let want = Want { copies: policy.copies, ..Want::new(lsize.into(), txg) };
+                let want =
+                    AllocRequest { copies: policy.copies, ..AllocRequest::new(lsize.into(), txg) };
                 self.allocator.allocate(&want).unwrap()
             }
         };

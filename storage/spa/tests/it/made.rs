@@ -31,7 +31,7 @@ pub(crate) fn world() -> World {
         now: Arc::new(|| Moment { seconds: 1_700_000_000, nanoseconds: 0 }),
         workers: 2,
         limits: txg::Limits::default(),
-        cache: arc::Memory::default(),
+        cache: arc::MemoryBudget::default(),
     }
 }
 

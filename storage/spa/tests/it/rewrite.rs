@@ -10,7 +10,7 @@ use sim::{Storm, What};
 use spa::{Options, Pool, scan};
 use transform::checksum;
 use units::{Guid, Place, Txg};
-use vdev::{FoundLeaf, Node, Request, Surroundings, Tree};
+use vdev::{BuildContext, LeafDevice, ReadRequest, VdevNode, VdevTree};
 use zio::{Block, Error, Key, Source};
 
 /// Remembers which blocks were read.
@@ -29,20 +29,20 @@ impl Source for Recorder {
 }
 
 /// The same vdevs over other drives, whose order is that of the pool's leaves.
-fn copy_of(pool: &Pool, storm: &Storm) -> Tree {
+fn copy_of(pool: &Pool, storm: &Storm) -> VdevTree {
     let guids: Vec<Guid> = pool.tree().leaves().iter().map(|leaf| leaf.guid()).collect();
     let find = |guid: Guid| {
         let index = guids.iter().position(|other| *other == guid)?;
         let device = Arc::clone(&storm.devices()[index]);
-        Some(FoundLeaf { device, synced: Txg::new(u64::MAX) })
+        Some(LeafDevice { device, label_txg: Txg::new(u64::MAX) })
     };
-    let around = Surroundings { find: &find, reflow: Reflow { offset: 0, scratch: false } };
+    let around = BuildContext { find_device: &find, reflow: Reflow { offset: 0, scratch: false } };
     let tops = &pool.config().tree.as_ref().unwrap().children;
-    Tree::new(tops.iter().map(|top| Node::build(top, &around).unwrap()).collect())
+    VdevTree::new(tops.iter().map(|top| VdevNode::build(top, &around).unwrap()).collect())
 }
 
 /// Writes a block to the other drives as it is stored; false where it cannot be read plainly.
-fn write_again(pool: &Pool, to: &Tree, block: &Regular) -> usize {
+fn write_again(pool: &Pool, to: &VdevTree, block: &Regular) -> usize {
     let mut written = 0;
     for dva in block.copies().filter(|dva| !dva.gang) {
         let judge = |bytes: &[u8]| {
@@ -51,13 +51,13 @@ fn write_again(pool: &Pool, to: &Tree, block: &Regular) -> usize {
         };
         let size = usize::try_from(block.psize).unwrap();
         let birth = block.birth_physical;
-        let request = Request {
+        let request = ReadRequest {
             offset: dva.offset,
             size,
             birth,
-            judge: &judge,
-            strict: true,
-            expected: true,
+            is_valid: &judge,
+            has_checksum: true,
+            must_exist: true,
         };
         let mut bytes = vec![0; size];
         if pool.tree().read(dva.vdev, &request, &mut bytes, &mut Vec::new()).is_ok() {

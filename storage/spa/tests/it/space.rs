@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dmu::{BlockVisit, WalkControl, WalkOptions};
-use metaslab::{Class, Want};
+use metaslab::{AllocRequest, Class};
 use ondisk::{Blkptr, Dva, ObjectType};
 use units::{BlockId, ObjectId};
 
@@ -104,10 +104,10 @@ fn what_is_allocated_is_what_the_examiner_says() {
         let pool = open(&dir);
         let space = spa::Space::load(&pool, pool.mos()).unwrap_or_else(|e| panic!("{name}: {e}"));
         for top in &report.space {
-            let usage = space.allocator().usage_of(top.vdev).unwrap();
+            let usage = space.allocator().vdev_usage(top.vdev).unwrap();
             assert_eq!(usage.allocated, top.allocated, "{name} vdev {}", top.vdev);
         }
-        assert!(space.allocator().unloaded().is_empty());
+        assert!(space.allocator().unloaded_metaslabs().is_empty());
     }
 }
 
@@ -121,21 +121,21 @@ fn pools_that_are_written_stay_sound() {
                 touch(&written);
                 written.sync();
             }
-            let usage = written.space.allocator().usage(Class::Normal);
+            let usage = written.space.allocator().class_usage(Class::Normal);
             let txg = written.tx().txg();
             let dir = written.close();
             let report = examine(&dir);
             assert!(report.is_clean(), "{name}: {report:#?}");
             assert_eq!(report.txg.get() + 1, txg.get());
             let mut again = Written::open_by(dir, spa::Space::load_lazily);
-            let told = again.space.allocator().usage(Class::Normal);
+            let told = again.space.allocator().class_usage(Class::Normal);
             assert_eq!(told.allocated, usage.allocated, "{name}: as it was left");
             let histograms = maps_with_histograms(&again.pool);
             assert_eq!(again.pool.uses("com.delphix:spacemap_histogram"), histograms, "{name}");
             // and on from there, with maps that are read when they are needed
             touch(&again);
             again.sync();
-            assert!(!again.space.allocator().unloaded().is_empty(), "{name}");
+            assert!(!again.space.allocator().unloaded_metaslabs().is_empty(), "{name}");
             let report = examine(&again.close());
             assert!(report.is_clean(), "{name}: {report:#?}");
         }
@@ -166,7 +166,7 @@ fn a_log_of_changes_is_kept_short_and_emptied() {
         for dva in blocks.drain(..) {
             allocator.free(&dva, tx.txg()).unwrap();
         }
-        let want = Want::new(1 << 20, tx.txg());
+        let want = AllocRequest::new(1 << 20, tx.txg());
         blocks.extend((0..20).map_while(|_| allocator.allocate(&want).ok()?[0]));
         written.sync();
     }
@@ -212,7 +212,7 @@ fn a_map_that_grew_too_long_is_written_anew() {
             allocator.free(&dva, tx.txg()).unwrap();
         }
         if round + 2 < ROUNDS {
-            let want = Want::new(512, tx.txg());
+            let want = AllocRequest::new(512, tx.txg());
             let blocks: Vec<Dva> =
                 (0..4000).map_while(|_| allocator.allocate(&want).ok()?[0]).collect();
             // every second is freed at once, so that ranges do not join
@@ -245,7 +245,7 @@ fn map_lengths(written: &Written) -> BTreeMap<ObjectId, u64> {
 
 /// What a block counts for in its dnode by the format: the allocated sectors of each copy, by the
 /// ratio that a block of 128 KiB has on that vdev.
-fn deflated(tree: &vdev::Tree, pointer: &Blkptr) -> u64 {
+fn deflated(tree: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
     const TYPICAL: u64 = 1 << 17;
     let Blkptr::Regular(block) = pointer else { return 0 };
     let of = |dva: Dva| {
@@ -279,11 +279,9 @@ fn dnodes_count_their_blocks_as_openzfs_does() {
             assert_eq!(dnode.used_bytes, counted(&pool, pool.mos(), id), "{name}: object {id}");
             seen += usize::from(dnode.used_bytes > 0);
         }
-        let has_parity = pool
-            .tree()
-            .tops()
-            .iter()
-            .any(|(_, top)| matches!(top.kind, vdev::Kind::Raidz(..) | vdev::Kind::Draid(..)));
+        let has_parity = pool.tree().tops().iter().any(|(_, top)| {
+            matches!(top.kind, vdev::NodeKind::Raidz(..) | vdev::NodeKind::Draid(..))
+        });
         with_parity += if has_parity { seen - before.0 } else { 0 };
     }
     assert!(with_parity > 20 && seen > 100, "{seen} {with_parity}");

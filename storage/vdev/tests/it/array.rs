@@ -6,53 +6,53 @@ use device::{Device, Error as IoError};
 use geometry::draid::DraidShape;
 use geometry::{Block, Draid, Expandable, Map, Raidz};
 use units::{Ashift, Guid, Txg, VdevId};
-use vdev::{Error, Kind, Leaf, LeafFault, Node, Request, Tree};
+use vdev::{Error, Leaf, LeafError, NodeKind, ReadRequest, VdevNode, VdevTree};
 
 /// Bytes of each drive: the labels in front and some room.
-pub(crate) const DRIVE: usize = (4 << 20) + (128 << 10);
+pub(crate) const DRIVE_SIZE: usize = (4 << 20) + (128 << 10);
 /// When all blocks are written.
 pub(crate) const BIRTH: Txg = Txg::new(10);
 
 /// What an array's blocks are laid out by.
 #[derive(Clone, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum TestArray {
     Raidz(Expandable),
     Draid(Draid),
 }
 
-impl Shape {
+impl TestArray {
     pub(crate) fn raidz(children: u32, parity: u32) -> Self {
-        Self::raidz_of(children, parity, 9)
+        Self::raidz_with_ashift(children, parity, 9)
     }
 
-    pub(crate) fn raidz_of(children: u32, parity: u32, ashift: u64) -> Self {
+    pub(crate) fn raidz_with_ashift(children: u32, parity: u32, ashift: u64) -> Self {
         let ashift = Ashift::new(ashift).unwrap();
         Self::Raidz(Expandable::from(Raidz::new(children, parity, ashift).unwrap()))
     }
 
-    pub(crate) fn widened(children: u32, parity: u32) -> Self {
+    pub(crate) fn expanded_raidz(children: u32, parity: u32) -> Self {
         let now = Raidz::new(children, parity, Ashift::new(9).unwrap()).unwrap();
         Self::Raidz(Expandable::new(now, &[Txg::new(50)], None).unwrap())
     }
 
     pub(crate) fn draid(children: u32, data: u32, parity: u32, spares: u32) -> Self {
-        Self::draid_of((children, data, parity, spares), 9)
+        Self::draid_with_ashift((children, data, parity, spares), 9)
     }
 
-    pub(crate) fn draid_of(numbers: (u32, u32, u32, u32), ashift: u64) -> Self {
+    pub(crate) fn draid_with_ashift(numbers: (u32, u32, u32, u32), ashift: u64) -> Self {
         let (children, data, parity, spares) = numbers;
         let shape = DraidShape::planned(children, data, parity, spares);
         Self::Draid(Draid::new(shape, Ashift::new(ashift).unwrap()).unwrap())
     }
 
-    pub(crate) fn map(&self, block: Block) -> Map {
+    pub(crate) fn column_map(&self, block: Block) -> Map {
         match self {
             Self::Raidz(raidz) => raidz.map(block, BIRTH).unwrap(),
             Self::Draid(draid) => draid.map(block).unwrap(),
         }
     }
 
-    pub(crate) fn children(&self) -> usize {
+    pub(crate) fn child_count(&self) -> usize {
         match self {
             Self::Raidz(raidz) => raidz.now().width() as usize,
             Self::Draid(draid) => draid.shape().children as usize,
@@ -61,7 +61,7 @@ impl Shape {
 }
 
 /// Writes a block with its parity; gives the drives to be shared.
-pub(crate) fn write(mut drives: Vec<Vec<u8>>, map: &Map, data: &[u8]) -> Vec<Bytes> {
+pub(crate) fn write_block(mut drives: Vec<Vec<u8>>, map: &Map, data: &[u8]) -> Vec<SharedBytes> {
     let mut whole = data.to_vec();
     whole.resize(map.size(), 0);
     for row in map.rows() {
@@ -79,16 +79,16 @@ pub(crate) fn write(mut drives: Vec<Vec<u8>>, map: &Map, data: &[u8]) -> Vec<Byt
 }
 
 /// Bytes that several trees may share: copies of whole drives would be slow.
-pub(crate) type Bytes = Arc<Vec<u8>>;
+pub(crate) type SharedBytes = Arc<Vec<u8>>;
 
 /// A drive in shared memory.
 #[derive(Debug)]
-struct Drive {
+struct SharedDrive {
     name: String,
-    bytes: Bytes,
+    bytes: SharedBytes,
 }
 
-impl Device for Drive {
+impl Device for SharedDrive {
     fn size(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -100,59 +100,65 @@ impl Device for Drive {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         let start = usize::try_from(offset).unwrap();
         let (device, length, size) = (self.name.clone(), into.len(), self.size());
-        let end = IoError::End { device, offset, length, size };
+        let end = IoError::OutOfRange { device, offset, length, size };
         into.copy_from_slice(self.bytes.get(start..start + length).ok_or(end)?);
         Ok(())
     }
 }
 
 /// A leaf whose identity is `index + 1`.
-pub(crate) fn leaf(index: usize, bytes: Option<Bytes>, synced: Txg) -> Node {
+pub(crate) fn leaf_node(index: usize, bytes: Option<SharedBytes>, synced: Txg) -> VdevNode {
     let name = format!("d{index}");
-    let device = bytes.map(|bytes| Arc::new(Drive { name, bytes }) as Arc<dyn Device>);
+    let device = bytes.map(|bytes| Arc::new(SharedDrive { name, bytes }) as Arc<dyn Device>);
     let guid = Guid::new(index as u64 + 1);
-    Node { guid, kind: Kind::Leaf(Leaf::new(guid, format!("d{index}"), device, synced).into()) }
+    VdevNode {
+        guid,
+        kind: NodeKind::Leaf(Leaf::new(guid, format!("d{index}"), device, synced).into()),
+    }
 }
 
 /// A tree of one array; drives that are none are missing.
-pub(crate) fn tree(shape: &Shape, drives: Vec<Option<Bytes>>) -> Tree {
+pub(crate) fn array_tree(shape: &TestArray, drives: Vec<Option<SharedBytes>>) -> VdevTree {
     let always = Txg::new(u64::MAX);
-    let leaves =
-        drives.into_iter().enumerate().map(|(index, bytes)| leaf(index, bytes, always)).collect();
-    tree_of(shape, leaves)
+    let leaves = drives
+        .into_iter()
+        .enumerate()
+        .map(|(index, bytes)| leaf_node(index, bytes, always))
+        .collect();
+    tree_with_children(shape, leaves)
 }
 
 /// A tree of one array of these.
-pub(crate) fn tree_of(shape: &Shape, children: Vec<Node>) -> Tree {
+pub(crate) fn tree_with_children(shape: &TestArray, children: Vec<VdevNode>) -> VdevTree {
     let kind = match shape {
-        Shape::Raidz(raidz) => Kind::Raidz(Box::new(raidz.clone()), children),
-        Shape::Draid(draid) => Kind::Draid(Box::new(draid.clone()), children),
+        TestArray::Raidz(raidz) => NodeKind::Raidz(Box::new(raidz.clone()), children),
+        TestArray::Draid(draid) => NodeKind::Draid(Box::new(draid.clone()), children),
     };
-    Tree::new(vec![Node { guid: Guid::new(1000), kind }])
+    VdevTree::new(vec![VdevNode { guid: Guid::new(1000), kind }])
 }
 
 /// Reads a block that is known when it is seen.
-pub(crate) fn read(
-    tree: &Tree,
+pub(crate) fn read_block(
+    tree: &VdevTree,
     vdev: u32,
     block: Block,
     right: &[u8],
-    faults: &mut Vec<LeafFault>,
+    faults: &mut Vec<LeafError>,
 ) -> Result<Vec<u8>, Error> {
     let judge = |bytes: &[u8]| bytes == right;
-    let request = request(block, &judge);
+    let request = read_request(block, &judge);
     let mut into = vec![0; block.size];
     tree.read(VdevId::new(vdev), &request, &mut into, faults).map(|()| into)
 }
 
-pub(crate) fn request(block: Block, judge: vdev::Judge<'_>) -> Request<'_> {
-    Request {
+pub(crate) fn read_request(block: Block, judge: vdev::BlockValidator<'_>) -> ReadRequest<'_> {
+    ReadRequest {
         offset: block.offset,
         size: block.size,
         birth: BIRTH,
-        judge,
-        strict: true,
-        expected: true,
+        is_valid: judge,
+        has_checksum: true,
+        must_exist: true,
     }
 }
 

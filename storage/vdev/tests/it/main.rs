@@ -1,8 +1,8 @@
 //! Blocks on arrays in memory: written by the map, read back in every kind of trouble.
 
 mod array;
-mod mend;
 mod mirror;
 mod raidz;
 mod removed;
+mod repair;
 mod write;

@@ -12,8 +12,8 @@ use sim::Storm;
 use txg::{Groups, Limits};
 use units::{Ashift, ObjectId, ObjsetId, Txg};
 use zil::{Entry, Log, Records, Stop};
-use zio::memory::Drives;
-use zio::{Key, Policy, Sink, Source, Writer};
+use zio::memory::MemoryVdevs;
+use zio::{Key, Sink, Source, WritePolicy, Writer};
 
 pub(crate) const ID: ObjsetId = ObjsetId::new(54);
 /// The object whose content is written.
@@ -52,8 +52,8 @@ impl BlockLedger for Frees<'_> {
 
 impl House {
     pub(crate) fn new(ashift: Ashift, key: Option<Key>) -> Self {
-        let storm = Storm::new(&[Drives::whole(24 << 20); 2]);
-        let writer = Arc::new(Drives::over(storm.devices(), ashift).writer());
+        let storm = Storm::new(&[MemoryVdevs::device_size(24 << 20); 2]);
+        let writer = Arc::new(MemoryVdevs::from_devices(storm.devices(), ashift).writer());
         let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
         let objset = Objset::new_empty(source, ID, Kind::Filesystem, key);
         let house = Self::over(storm, ashift, writer, objset, LogHeader::default(), Txg::new(4));
@@ -89,7 +89,8 @@ impl House {
     pub(crate) fn write(&self, txg: Txg) {
         let mut root = self.objset.synced().root().clone();
         if self.objset.is_dirty(txg) || self.log.is_dirty(txg) {
-            let policy = |_| Policy { key: self.objset.key().cloned(), ..Policy::default() };
+            let policy =
+                |_| WritePolicy { key: self.objset.key().cloned(), ..WritePolicy::default() };
             let ledger = Frees(&self.writer, txg);
             let sink = &*self.writer;
             let syncing = SyncContext {
@@ -108,8 +109,8 @@ impl House {
         }
         self.writer.flush(self.groups.synced()).unwrap();
         self.roots.lock().push((self.requests(), txg, root));
-        while !self.writer.allocator().take_changes(txg).is_empty() {}
-        self.writer.allocator().synced(txg);
+        while !self.writer.allocator().drain_changes(txg).is_empty() {}
+        self.writer.allocator().mark_synced(txg);
         self.log.synced(txg);
         self.groups.finish(txg);
     }
@@ -131,11 +132,11 @@ impl House {
     }
 
     pub(crate) fn allocated(&self) -> u64 {
-        self.writer.allocator().usage(zio::Class::Normal).allocated
+        self.writer.allocator().class_usage(zio::Class::Normal).allocated
     }
 
     pub(crate) fn lost(&self) -> Vec<zio::Error> {
-        self.writer.take_lost()
+        self.writer.drain_leaked_space()
     }
 
     /// How many requests the drives had so far: a point in time.
@@ -168,8 +169,8 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    fn drives(&self) -> Drives {
-        Drives::over(self.storm.devices(), self.ashift)
+    fn drives(&self) -> MemoryVdevs {
+        MemoryVdevs::from_devices(self.storm.devices(), self.ashift)
     }
 
     pub(crate) fn objset(&self) -> Objset {
@@ -199,7 +200,7 @@ impl Left {
         // no space maps here that know of the older ones
         let early = Txg::new(1);
         let mut claimed = zil::claim(&writer, ID, &objset.header().log, (early, false)).unwrap();
-        writer.allocator().take_changes(early);
+        writer.allocator().drain_changes(early);
         if claimed.claim_txg == early {
             claimed.claim_txg = first;
         }

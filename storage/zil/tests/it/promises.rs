@@ -285,7 +285,7 @@ fn a_full_pool_waits_for_its_txgs_instead() {
     let tx = house.groups.begin().unwrap();
     let txg = tx.txg();
     let mut taken = Vec::new();
-    let want = |size| metaslab::Want::new(size, txg);
+    let want = |size| metaslab::AllocRequest::new(size, txg);
     while let Ok([Some(dva), ..]) = house.writer.allocator().allocate(&want(4096)) {
         taken.push(dva);
     }

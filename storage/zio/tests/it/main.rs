@@ -1,4 +1,4 @@
 //! What is written is read back: by every method, in pieces, over predecessors.
 
-mod keeping;
+mod flush;
 mod writing;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use metaslab::{Class, Want};
+use metaslab::{AllocRequest, Class};
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::dnode::Dnode;
 use ondisk::objset::ObjsetHeader;
@@ -14,10 +14,11 @@ use transform::crypt::{DatasetKey, Suite};
 use units::{Ashift, Level, Place, Txg};
 use vdev::{Leaf, TxgRanges};
 use zio::{
-    Error, Fate, Found, Key, Known, Mending, Policy, Shared, Sink, Source, WriteRequest, Writer,
+    BlockRepair, DedupLookup, DedupMatch, Error, FreeOutcome, Key, SharedBlocks, Sink, Source,
+    WritePolicy, WriteRequest, Writer,
 };
 
-use zio::memory::Drives;
+use zio::memory::MemoryVdevs;
 
 const SECTORS: [u64; 2] = [9, 12];
 const TXG: Txg = Txg::new(50);
@@ -26,37 +27,43 @@ fn ashift(shift: u64) -> Ashift {
     Ashift::new(shift).unwrap()
 }
 
-fn disks(count: usize, size: u64, ashift: Ashift) -> Writer {
-    Drives::new(count, size, ashift).writer()
+fn disk_writer(count: usize, size: u64, ashift: Ashift) -> Writer {
+    MemoryVdevs::new(count, size, ashift).writer()
 }
 
 /// One of the pools that blocks are to be written to.
 #[derive(Clone, Copy, Debug)]
-enum Shape {
+enum TestLayout {
     Disks,
     Raidz(usize, u32),
 }
 
-impl Shape {
-    fn pool(self, size: u64, ashift: Ashift) -> Writer {
+impl TestLayout {
+    fn create_writer(self, size: u64, ashift: Ashift) -> Writer {
         match self {
-            Self::Disks => disks(2, size, ashift),
-            Self::Raidz(drives, parity) => Drives::raidz(drives, parity, size, ashift).writer(),
+            Self::Disks => disk_writer(2, size, ashift),
+            Self::Raidz(drives, parity) => {
+                MemoryVdevs::raidz(drives, parity, size, ashift).writer()
+            }
         }
     }
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+fn layouts() -> impl Strategy<Value = TestLayout> {
     let raidz = (1_u32..4, 1_usize..5)
-        .prop_map(|(parity, data)| Shape::Raidz(parity as usize + data, parity));
-    prop_oneof![Just(Shape::Disks), raidz]
+        .prop_map(|(parity, data)| TestLayout::Raidz(parity as usize + data, parity));
+    prop_oneof![Just(TestLayout::Disks), raidz]
 }
 
 fn key(suite: Suite) -> Key {
     DatasetKey::new(suite, 99, 1, &[3; 32], &[5; 64]).into()
 }
 
-fn request<'a>(data: &'a [u8], policy: &'a Policy, previous: &'a Blkptr) -> WriteRequest<'a> {
+fn write_request<'a>(
+    data: &'a [u8],
+    policy: &'a WritePolicy,
+    previous: &'a Blkptr,
+) -> WriteRequest<'a> {
     WriteRequest {
         data,
         kind: ObjectType::PLAIN_FILE,
@@ -65,12 +72,12 @@ fn request<'a>(data: &'a [u8], policy: &'a Policy, previous: &'a Blkptr) -> Writ
         txg: TXG,
         policy,
         previous,
-        place: Place::default(),
+        zbookmark: Place::default(),
     }
 }
 
 /// A run of numbers that repeats with its seed.
-fn numbers(seed: u64) -> impl Iterator<Item = u8> {
+fn byte_sequence(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed | 1;
     std::iter::repeat_with(move || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -90,12 +97,12 @@ fn text(seed: u64, size: usize) -> Vec<u8> {
         b"waters of ",
         b"the deep, ",
     ];
-    let words = numbers(seed).flat_map(|number| WORDS[usize::from(number % 8)]);
+    let words = byte_sequence(seed).flat_map(|number| WORDS[usize::from(number % 8)]);
     words.copied().take(size).collect()
 }
 
 fn noise(seed: u64, size: usize) -> Vec<u8> {
-    numbers(seed).take(size).collect()
+    byte_sequence(seed).take(size).collect()
 }
 
 fn regular(pointer: &Blkptr) -> &Regular {
@@ -104,7 +111,7 @@ fn regular(pointer: &Blkptr) -> &Regular {
 }
 
 /// Reads a block back by each copy's address alone.
-fn read_each(pool: &Writer, pointer: &Blkptr, policy: &Policy) -> Vec<Vec<u8>> {
+fn read_each_copy(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy) -> Vec<Vec<u8>> {
     // what went to the drives is what the bytes of the pointer say
     let pointer = Blkptr::parse(&pointer.encode(), Order::Little).unwrap();
     let read = |pointer: &Blkptr| {
@@ -126,18 +133,18 @@ fn read_each(pool: &Writer, pointer: &Blkptr, policy: &Policy) -> Vec<Vec<u8>> {
 }
 
 /// Reads a block into memory of the reader's, which held something else.
-fn read_into(pool: &Writer, pointer: &Blkptr, policy: &Policy, length: usize) -> Vec<u8> {
+fn read_into(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy, length: usize) -> Vec<u8> {
     let (mut into, key) = (vec![0xa5; length], policy.key.as_ref());
     let found = pool.reader().read_into(pointer, Place::default(), key, &mut into).unwrap();
     assert_eq!(found, length);
     into
 }
 
-fn allocated(pool: &Writer) -> u64 {
-    pool.allocator().usage(Class::Normal).allocated
+fn allocated_bytes(pool: &Writer) -> u64 {
+    pool.allocator().class_usage(Class::Normal).allocated
 }
 
-fn method() -> impl Strategy<Value = (Compression, i32)> {
+fn compression_methods() -> impl Strategy<Value = (Compression, i32)> {
     prop_oneof![
         Just((Compression::Off, 0)),
         Just((Compression::Lzjb, 0)),
@@ -149,7 +156,7 @@ fn method() -> impl Strategy<Value = (Compression, i32)> {
     ]
 }
 
-fn checksum() -> impl Strategy<Value = Checksum> {
+fn checksums() -> impl Strategy<Value = Checksum> {
     proptest::sample::select(vec![
         Checksum::Off,
         Checksum::Fletcher2,
@@ -163,7 +170,7 @@ fn checksum() -> impl Strategy<Value = Checksum> {
     ])
 }
 
-fn suite() -> impl Strategy<Value = Option<Suite>> {
+fn suites() -> impl Strategy<Value = Option<Suite>> {
     proptest::option::of(proptest::sample::select(vec![
         Suite::Aes128Ccm,
         Suite::Aes256Ccm,
@@ -172,10 +179,10 @@ fn suite() -> impl Strategy<Value = Option<Suite>> {
     ]))
 }
 
-fn policy() -> impl Strategy<Value = Policy> {
+fn policies() -> impl Strategy<Value = WritePolicy> {
     let flags = any::<[bool; 4]>();
-    (method(), checksum(), 1_u8..4, flags, suite()).prop_map(
-        |((compression, zstd_level), checksum, copies, flags, suite)| Policy {
+    (compression_methods(), checksums(), 1_u8..4, flags, suites()).prop_map(
+        |((compression, zstd_level), checksum, copies, flags, suite)| WritePolicy {
             checksum,
             compression,
             zstd_level,
@@ -183,17 +190,17 @@ fn policy() -> impl Strategy<Value = Policy> {
             nopwrite: flags[0],
             dedup: false,
             verify: false,
-            embed: flags[1],
-            hole_of_zeros: flags[2],
+            embedded_data: flags[1],
+            zeros_to_hole: flags[2],
             hole_birth: flags[3],
             key: suite.map(key),
             class: Class::Normal,
-            small: 0,
+            special_small_blocks: 0,
         },
     )
 }
 
-fn content() -> impl Strategy<Value = Vec<u8>> {
+fn block_contents() -> impl Strategy<Value = Vec<u8>> {
     (any::<u64>(), 0_u8..5, 1_usize..300).prop_map(|(seed, shape, sectors)| {
         let size = sectors * 512;
         let mut data = match shape {
@@ -214,27 +221,27 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read(
-        data in content(), policy in policy(), shift in proptest::sample::select(SECTORS.to_vec()),
-        born_before: bool, metadata: bool, shape in shape(),
+        data in block_contents(), policy in policies(), shift in proptest::sample::select(SECTORS.to_vec()),
+        born_before: bool, metadata: bool, shape in layouts(),
     ) {
-        let pool = shape.pool(4 << 20, ashift(shift));
+        let pool = shape.create_writer(4 << 20, ashift(shift));
         let before = Blkptr::Hole(ondisk::blkptr::Hole {
             birth: Txg::new(40), lsize: 512, ..Default::default()
         });
         let previous = if born_before { &before } else { &Blkptr::EMPTY };
         let kind = if metadata { ObjectType::SA_MASTER_NODE } else { ObjectType::PLAIN_FILE };
-        let pointer = pool.write(&WriteRequest { kind, ..request(&data, &policy, previous) });
+        let pointer = pool.write(&WriteRequest { kind, ..write_request(&data, &policy, previous) });
         let pointer = pointer.unwrap();
-        for read in read_each(&pool, &pointer, &policy) {
+        for read in read_each_copy(&pool, &pointer, &policy) {
             prop_assert!(pointer.is_hole() && read.iter().all(|byte| *byte == 0) || read == data);
         }
         match &pointer {
             Blkptr::Hole(hole) => {
-                prop_assert!(policy.hole_of_zeros && data.iter().all(|byte| *byte == 0));
+                prop_assert!(policy.zeros_to_hole && data.iter().all(|byte| *byte == 0));
                 prop_assert_eq!(hole.birth == TXG, born_before && policy.hole_birth);
             }
             Blkptr::Embedded(block) => {
-                prop_assert!(policy.embed && policy.key.is_none());
+                prop_assert!(policy.embedded_data && policy.key.is_none());
                 prop_assert!(block.payload.len() <= Blkptr::PAYLOAD);
             }
             Blkptr::Regular(block) => {
@@ -246,33 +253,33 @@ proptest! {
                 prop_assert!(saved == 0 || sectors);
                 prop_assert_eq!(block.protection != Protection::None, policy.key.is_some());
                 let taken: u64 = block.copies().map(|dva| dva.asize).sum();
-                prop_assert_eq!(taken, allocated(&pool));
+                prop_assert_eq!(taken, allocated_bytes(&pool));
             }
             Blkptr::Redacted(_) => prop_assert!(false, "nothing is left out here"),
         }
         // what is given back is free once the txg that did so is gone by
         pool.free(&pointer, Txg::new(51));
-        prop_assert_eq!(allocated(&pool), 0);
-        prop_assert!(pool.take_lost().is_empty());
+        prop_assert_eq!(allocated_bytes(&pool), 0);
+        prop_assert!(pool.drain_leaked_space().is_empty());
     }
 
     #[test]
     fn what_finds_no_room_in_one_piece_is_written_in_several(
         seed: u64, sectors in 50_usize..300, copies in 1_u8..4, encrypted: bool,
-        shift in proptest::sample::select(SECTORS.to_vec()), scatter in 1_u64..6, shape in shape(),
+        shift in proptest::sample::select(SECTORS.to_vec()), scatter in 1_u64..6, shape in layouts(),
     ) {
-        let pool = shape.pool(2 << 20, ashift(shift));
-        fragment(&pool, scatter * ashift(shift).bytes());
-        let before = allocated(&pool);
+        let pool = shape.create_writer(2 << 20, ashift(shift));
+        fragment_space(&pool, scatter * ashift(shift).bytes());
+        let before = allocated_bytes(&pool);
         let data = noise(seed, sectors * 512);
         let key = encrypted.then(|| key(Suite::Aes256Gcm));
-        let policy = Policy { copies, key, checksum: Checksum::Blake3, ..Policy::default() };
-        let pointer = match pool.write(&request(&data, &policy, &Blkptr::EMPTY)) {
+        let policy = WritePolicy { copies, key, checksum: Checksum::Blake3, ..WritePolicy::default() };
+        let pointer = match pool.write(&write_request(&data, &policy, &Blkptr::EMPTY)) {
             Ok(pointer) => pointer,
             Err(error) => {
                 prop_assert!(matches!(error, Error::NoSpace { .. }), "{error}");
                 // all that was taken for it was given back
-                prop_assert_eq!(allocated(&pool), before);
+                prop_assert_eq!(allocated_bytes(&pool), before);
                 return Ok(());
             }
         };
@@ -282,33 +289,33 @@ proptest! {
         let headers = if encrypted { 2 } else { usize::from(copies.max(2)) };
         prop_assert_eq!(block.copies().count(), headers);
         let charged: u64 = block.copies().map(|dva| dva.asize).sum();
-        prop_assert_eq!(charged, allocated(&pool) - before);
-        prop_assert_eq!(&read_each(&pool, &pointer, &policy)[0], &data);
+        prop_assert_eq!(charged, allocated_bytes(&pool) - before);
+        prop_assert_eq!(&read_each_copy(&pool, &pointer, &policy)[0], &data);
 
         // over its predecessor, with nothing more taken
-        let taken = allocated(&pool);
+        let taken = allocated_bytes(&pool);
         let other = noise(!seed, data.len());
-        let again = pool.write(&request(&other, &policy, &pointer)).unwrap();
+        let again = pool.write(&write_request(&other, &policy, &pointer)).unwrap();
         prop_assert_eq!(regular(&again).dvas, block.dvas);
-        prop_assert_eq!(allocated(&pool), taken);
-        prop_assert_eq!(&read_each(&pool, &again, &policy)[0], &other);
+        prop_assert_eq!(allocated_bytes(&pool), taken);
+        prop_assert_eq!(&read_each_copy(&pool, &again, &policy)[0], &other);
 
         pool.free(&again, Txg::new(52));
-        prop_assert_eq!(allocated(&pool), before);
-        prop_assert!(pool.take_lost().is_empty());
+        prop_assert_eq!(allocated_bytes(&pool), before);
+        prop_assert!(pool.drain_leaked_space().is_empty());
     }
 
     #[test]
     fn what_a_drive_missed_of_any_block_is_written_anew(
-        data in content(), policy in policy(), shift in proptest::sample::select(SECTORS.to_vec()),
+        data in block_contents(), policy in policies(), shift in proptest::sample::select(SECTORS.to_vec()),
         in_pieces: bool, parity in 1_u32..4, more in 1_usize..4, lost: proptest::sample::Index,
     ) {
         let drives = parity as usize + more;
-        let pool = Shape::Raidz(drives, parity).pool(2 << 20, ashift(shift));
+        let pool = TestLayout::Raidz(drives, parity).create_writer(2 << 20, ashift(shift));
         if in_pieces {
-            fragment(&pool, 2 * ashift(shift).bytes());
+            fragment_space(&pool, 2 * ashift(shift).bytes());
         }
-        let Ok(pointer) = pool.write(&request(&data, &policy, &Blkptr::EMPTY)) else {
+        let Ok(pointer) = pool.write(&write_request(&data, &policy, &Blkptr::EMPTY)) else {
             return Ok(());
         };
         let Blkptr::Regular(block) = &pointer else { return Ok(()) };
@@ -322,13 +329,13 @@ proptest! {
         };
         let before = image();
         device.write_at(0, &vec![0; before.len()]).unwrap();
-        leaf.set_away(TxgRanges::new([(TXG, TXG)]));
-        prop_assert!(read_each(&pool, &pointer, &policy).iter().all(|read| *read == data));
-        let wanting = |leaf: &Leaf, birth: Txg| leaf.away().contains(birth);
-        let mut mending = Mending::new(pool.reader(), &wanting);
+        leaf.set_dtl(TxgRanges::new([(TXG, TXG)]));
+        prop_assert!(read_each_copy(&pool, &pointer, &policy).iter().all(|read| *read == data));
+        let wanting = |leaf: &Leaf, birth: Txg| leaf.dtl().contains(birth);
+        let mut mending = BlockRepair::new(pool.reader(), &wanting);
         mending.add(block, Place::default()).unwrap();
         let mut faults = Vec::new();
-        let written = mending.write(&mut faults).unwrap();
+        let written = mending.write_repairs(&mut faults).unwrap();
         prop_assert_eq!(faults, []);
         prop_assert!(image() == before);
         prop_assert!(written > 0 || before.iter().all(|byte| *byte == 0));
@@ -336,10 +343,10 @@ proptest! {
 }
 
 /// Leaves free only every other piece of `size` bytes, of a part of the space.
-fn fragment(pool: &Writer, size: u64) {
+fn fragment_space(pool: &Writer, size: u64) {
     let mut pieces = Vec::new();
     let before = Txg::new(TXG.get() - 9);
-    while let Ok([Some(dva), ..]) = pool.allocator().allocate(&Want::new(size, before)) {
+    while let Ok([Some(dva), ..]) = pool.allocator().allocate(&AllocRequest::new(size, before)) {
         pieces.push(dva);
     }
     pieces.sort_by_key(|dva| (dva.vdev, dva.offset));
@@ -347,45 +354,45 @@ fn fragment(pool: &Writer, size: u64) {
         pool.allocator().free(dva, before).unwrap();
     }
     for txg in before.get()..before.get() + 4 {
-        pool.allocator().take_changes(Txg::new(txg));
-        pool.allocator().synced(Txg::new(txg));
+        pool.allocator().drain_changes(Txg::new(txg));
+        pool.allocator().mark_synced(Txg::new(txg));
     }
 }
 
 #[test]
 fn a_later_pass_writes_over_the_earlier() {
-    let pool = disks(2, 4 << 20, ashift(9));
-    let policy = Policy { copies: 2, ..Policy::default() };
-    let first = pool.write(&request(&noise(1, 4096), &policy, &Blkptr::EMPTY)).unwrap();
-    let second = pool.write(&request(&noise(2, 4096), &policy, &first)).unwrap();
+    let pool = disk_writer(2, 4 << 20, ashift(9));
+    let policy = WritePolicy { copies: 2, ..WritePolicy::default() };
+    let first = pool.write(&write_request(&noise(1, 4096), &policy, &Blkptr::EMPTY)).unwrap();
+    let second = pool.write(&write_request(&noise(2, 4096), &policy, &first)).unwrap();
     assert_eq!(regular(&first).dvas, regular(&second).dvas);
-    assert_eq!(read_each(&pool, &second, &policy)[1], noise(2, 4096));
+    assert_eq!(read_each_copy(&pool, &second, &policy)[1], noise(2, 4096));
     // of another size, or in a later txg, it has a place of its own
-    let longer = pool.write(&request(&noise(3, 8192), &policy, &first)).unwrap();
+    let longer = pool.write(&write_request(&noise(3, 8192), &policy, &first)).unwrap();
     assert_ne!(regular(&first).dvas, regular(&longer).dvas);
     let data = noise(4, 4096);
-    let later = WriteRequest { txg: Txg::new(51), ..request(&data, &policy, &second) };
+    let later = WriteRequest { txg: Txg::new(51), ..write_request(&data, &policy, &second) };
     let later = pool.write(&later).unwrap();
     assert_ne!(regular(&later).dvas, regular(&second).dvas);
-    assert_eq!(read_each(&pool, &second, &policy)[2], noise(2, 4096));
+    assert_eq!(read_each_copy(&pool, &second, &policy)[2], noise(2, 4096));
 }
 
 #[test]
 fn what_is_there_already_is_left() {
-    let pool = disks(1, 4 << 20, ashift(9));
+    let pool = disk_writer(1, 4 << 20, ashift(9));
     let compression = Compression::Lz4;
     let checksum = Checksum::Sha256;
-    let policy = Policy { nopwrite: true, checksum, compression, ..Policy::default() };
+    let policy = WritePolicy { nopwrite: true, checksum, compression, ..WritePolicy::default() };
     let data = text(1, 8192);
-    let old = pool.write(&request(&data, &policy, &Blkptr::EMPTY)).unwrap();
-    let again = WriteRequest { txg: Txg::new(60), ..request(&data, &policy, &old) };
+    let old = pool.write(&write_request(&data, &policy, &Blkptr::EMPTY)).unwrap();
+    let again = WriteRequest { txg: Txg::new(60), ..write_request(&data, &policy, &old) };
     assert_eq!(pool.write(&again).unwrap(), old);
     for changed in [
-        Policy { nopwrite: false, ..policy.clone() },
-        Policy { copies: 2, ..policy.clone() },
-        Policy { checksum: Checksum::Fletcher4, ..policy.clone() },
-        Policy { compression: Compression::Off, ..policy.clone() },
-        Policy { key: Some(key(Suite::Aes256Gcm)), ..policy.clone() },
+        WritePolicy { nopwrite: false, ..policy.clone() },
+        WritePolicy { copies: 2, ..policy.clone() },
+        WritePolicy { checksum: Checksum::Fletcher4, ..policy.clone() },
+        WritePolicy { compression: Compression::Off, ..policy.clone() },
+        WritePolicy { key: Some(key(Suite::Aes256Gcm)), ..policy.clone() },
     ] {
         let pointer = pool.write(&WriteRequest { policy: &changed, ..again }).unwrap();
         assert_eq!(pointer.birth(), Txg::new(60), "{changed:?}");
@@ -394,28 +401,30 @@ fn what_is_there_already_is_left() {
 
 #[test]
 fn what_stands_above_encrypted_blocks_is_authenticated() {
-    let pool = disks(1, 4 << 20, ashift(12));
+    let pool = disk_writer(1, 4 << 20, ashift(12));
     let compression = Compression::Lz4;
-    let policy = Policy { compression, key: Some(key(Suite::Aes256Gcm)), ..Policy::default() };
-    let leaf = pool.write(&request(&text(1, 4096), &policy, &Blkptr::EMPTY)).unwrap();
+    let policy =
+        WritePolicy { compression, key: Some(key(Suite::Aes256Gcm)), ..WritePolicy::default() };
+    let leaf = pool.write(&write_request(&text(1, 4096), &policy, &Blkptr::EMPTY)).unwrap();
     assert!(matches!(regular(&leaf).protection, Protection::Encrypted { .. }));
     let mut above = vec![0; 16384];
     above[128..256].copy_from_slice(&leaf.encode());
     let level = Level::new(1);
-    let above = WriteRequest { level, ..request(&above, &policy, &Blkptr::EMPTY) };
+    let above = WriteRequest { level, ..write_request(&above, &policy, &Blkptr::EMPTY) };
     let above = pool.write(&above).unwrap();
     assert!(matches!(regular(&above).protection, Protection::Indirect { .. }));
     let read = pool.reader().read(&above, Place::default(), None).unwrap();
     assert_eq!(read[128..256], leaf.encode());
     let error = pool.reader().read(&leaf, Place::default(), None).unwrap_err();
-    assert!(matches!(error, Error::Locked { .. }));
+    assert!(matches!(error, Error::KeyNotLoaded { .. }));
 }
 
 #[test]
 fn dnodes_and_object_sets_keep_their_open_parts() {
-    let pool = disks(1, 4 << 20, ashift(12));
+    let pool = disk_writer(1, 4 << 20, ashift(12));
     let compression = Compression::Lz4;
-    let policy = Policy { compression, key: Some(key(Suite::Aes256Ccm)), ..Policy::default() };
+    let policy =
+        WritePolicy { compression, key: Some(key(Suite::Aes256Ccm)), ..WritePolicy::default() };
     let real = include_bytes!("../../../ondisk/tests/golden/objset-names.bin");
     let meta = Dnode::parse(real, Order::Little).unwrap().unwrap();
     let kind = ObjectType::PLAIN_FILE;
@@ -425,10 +434,10 @@ fn dnodes_and_object_sets_keep_their_open_parts() {
     let mut block = vec![0; 16384];
     dnode.encode(&mut block[1024..1536]);
     let kind = ObjectType::DNODE;
-    let pointer = WriteRequest { kind, ..request(&block, &policy, &Blkptr::EMPTY) };
+    let pointer = WriteRequest { kind, ..write_request(&block, &policy, &Blkptr::EMPTY) };
     let pointer = pool.write(&pointer).unwrap();
     assert!(regular(&pointer).compression.is_off());
-    assert_eq!(read_each(&pool, &pointer, &policy)[0], block);
+    assert_eq!(read_each_copy(&pool, &pointer, &policy)[0], block);
     let raw = pool.reader().with_raw_dnodes().read(&pointer, Place::default(), None).unwrap();
     let raw = Dnode::parse(&raw[1024..], Order::Little).unwrap().unwrap();
     assert_eq!((raw.kind, raw.bonus.len()), (dnode.kind, dnode.bonus.len()));
@@ -437,7 +446,7 @@ fn dnodes_and_object_sets_keep_their_open_parts() {
     let mut root = real.to_vec();
     root.resize(4096, 0);
     let kind = ObjectType::OBJSET;
-    let pointer = WriteRequest { kind, ..request(&root, &policy, &Blkptr::EMPTY) };
+    let pointer = WriteRequest { kind, ..write_request(&root, &policy, &Blkptr::EMPTY) };
     let pointer = pool.write(&pointer).unwrap();
     assert_eq!(regular(&pointer).protection, Protection::Objset);
     let read = pool.reader().read(&pointer, Place::default(), policy.key.as_ref()).unwrap();
@@ -449,11 +458,11 @@ fn dnodes_and_object_sets_keep_their_open_parts() {
 
 #[test]
 fn a_full_pool_says_so() {
-    let pool = disks(1, 2 << 20, ashift(9));
-    let policy = Policy::default();
+    let pool = disk_writer(1, 2 << 20, ashift(9));
+    let policy = WritePolicy::default();
     let data = noise(1, 131_072);
     let error = loop {
-        match pool.write(&request(&data, &policy, &Blkptr::EMPTY)) {
+        match pool.write(&write_request(&data, &policy, &Blkptr::EMPTY)) {
             Ok(_) => {}
             Err(error) => break error,
         }
@@ -463,37 +472,37 @@ fn a_full_pool_says_so() {
 
 /// A table of deduplication in memory: by checksum, how many pointers there are.
 #[derive(Default)]
-struct Table(Mutex<HashMap<[u64; 4], (Regular, u64)>>);
+struct DedupTable(Mutex<HashMap<[u64; 4], (Regular, u64)>>);
 
-impl Shared for Table {
-    fn part(&self, block: &Regular, _: Txg) -> Fate {
+impl SharedBlocks for DedupTable {
+    fn release(&self, block: &Regular, _: Txg) -> FreeOutcome {
         let mut table = self.0.lock();
         let Some((_, count)) = table.get_mut(&block.sum).filter(|_| block.dedup) else {
-            return Fate::Free(block.dvas);
+            return FreeOutcome::Free(block.dvas);
         };
         *count -= 1;
         if *count > 0 {
-            return Fate::Kept;
+            return FreeOutcome::StillReferenced;
         }
         table.remove(&block.sum);
-        Fate::Free(block.dvas)
+        FreeOutcome::Free(block.dvas)
     }
 
-    fn find(&self, block: &Regular, copies: u8, _: Txg) -> Found {
+    fn find_duplicate(&self, block: &Regular, copies: u8, _: Txg) -> DedupLookup {
         let mut table = self.0.lock();
-        let Some((known, count)) = table.get_mut(&block.sum) else { return Found::Nothing };
+        let Some((known, count)) = table.get_mut(&block.sum) else { return DedupLookup::NotFound };
         if known.copies().count() < usize::from(copies) {
-            return Found::Apart;
+            return DedupLookup::Unusable;
         }
         *count += 1;
-        Found::Known(Known { dvas: known.dvas, birth: known.birth_physical })
+        DedupLookup::Found(DedupMatch { dvas: known.dvas, birth: known.birth_physical })
     }
 
-    fn add(&self, block: &Regular, _: Txg) -> bool {
+    fn insert(&self, block: &Regular, _: Txg) -> bool {
         self.0.lock().insert(block.sum, (*block, 1)).is_none()
     }
 
-    fn share(&self, _: &Regular, _: Txg) -> bool {
+    fn add_reference(&self, _: &Regular, _: Txg) -> bool {
         false
     }
 }
@@ -501,20 +510,20 @@ impl Shared for Table {
 #[test]
 fn what_is_alike_is_written_once() {
     for key in [None, Some(key(Suite::Aes256Gcm))] {
-        let pool = disks(1, 8 << 20, ashift(12));
-        pool.set_shared(Arc::new(Table::default()));
+        let pool = disk_writer(1, 8 << 20, ashift(12));
+        pool.set_shared_blocks(Arc::new(DedupTable::default()));
         let checksum = Checksum::Sha256;
-        let policy = Policy { dedup: true, checksum, key, ..Policy::default() };
+        let policy = WritePolicy { dedup: true, checksum, key, ..WritePolicy::default() };
         let data = noise(1, 131_072);
-        let writers = || pool.write(&request(&data, &policy, &Blkptr::EMPTY)).unwrap();
+        let writers = || pool.write(&write_request(&data, &policy, &Blkptr::EMPTY)).unwrap();
         let pointers: Vec<Blkptr> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(writers)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let taken = allocated(&pool);
+        let taken = allocated_bytes(&pool);
         assert_eq!(taken, 131_072);
         let txg = Txg::new(70);
-        let later = WriteRequest { txg, ..request(&data, &policy, &pointers[0]) };
+        let later = WriteRequest { txg, ..write_request(&data, &policy, &pointers[0]) };
         let later = pool.write(&later).unwrap();
         let block = regular(&later);
         assert_eq!(
@@ -523,14 +532,14 @@ fn what_is_alike_is_written_once() {
         );
         for pointer in &pointers {
             assert!(regular(pointer).dedup);
-            assert_eq!(read_each(&pool, pointer, &policy)[0], data);
+            assert_eq!(read_each_copy(&pool, pointer, &policy)[0], data);
             pool.free(pointer, txg);
         }
-        assert_eq!(read_each(&pool, &later, &policy)[0], data);
-        assert_eq!(allocated(&pool), taken);
+        assert_eq!(read_each_copy(&pool, &later, &policy)[0], data);
+        assert_eq!(allocated_bytes(&pool), taken);
         pool.free(&later, txg);
-        assert_eq!(allocated(&pool), 0);
-        assert!(pool.take_lost().is_empty());
+        assert_eq!(allocated_bytes(&pool), 0);
+        assert!(pool.drain_leaked_space().is_empty());
     }
 }
 
@@ -539,12 +548,13 @@ fn what_is_alike_is_written_once() {
 fn noise_that_is_the_same_is_not_written_again() {
     let data = noise(9, 131_072);
     for (compression, compares) in [(Compression::Lz4, true), (Compression::Off, false)] {
-        let pool = disks(1, 8 << 20, ashift(12));
+        let pool = disk_writer(1, 8 << 20, ashift(12));
         let checksum = Checksum::Sha256;
-        let policy = Policy { checksum, compression, nopwrite: true, ..Policy::default() };
-        let old = pool.write(&request(&data, &policy, &Blkptr::EMPTY)).unwrap();
+        let policy =
+            WritePolicy { checksum, compression, nopwrite: true, ..WritePolicy::default() };
+        let old = pool.write(&write_request(&data, &policy, &Blkptr::EMPTY)).unwrap();
         assert!(regular(&old).compression.is_off());
-        let again = WriteRequest { txg: Txg::new(60), ..request(&data, &policy, &old) };
+        let again = WriteRequest { txg: Txg::new(60), ..write_request(&data, &policy, &old) };
         assert_eq!(pool.write(&again).unwrap() == old, compares, "{compression}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::fixtures::Fixture;
-use device::{Device, File, Window, partitions};
+use device::{Device, DeviceSlice, File, partitions};
 use dsl::{PoolFacts, Tree};
 use spa::Pool;
 
@@ -14,7 +14,12 @@ pub(crate) fn pool(fixture: &Fixture) -> (Pool, Tree) {
         let file: Arc<dyn Device> = Arc::new(File::open(&path).expect("an image"));
         for part in partitions(&*file) {
             let name = format!("{}-{}", file.name(), part.number);
-            devices.push(Arc::new(Window::new(name, Arc::clone(&file), part.start, part.size)));
+            devices.push(Arc::new(DeviceSlice::new(
+                name,
+                Arc::clone(&file),
+                part.start,
+                part.size,
+            )));
         }
         devices.push(file);
     }

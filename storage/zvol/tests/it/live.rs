@@ -15,8 +15,8 @@ use sim::Storm;
 use txg::{Groups, Limits};
 use units::{Ashift, BlockId, Level, ObjsetId, Txg};
 use zil::{Item, Log, Records};
-use zio::memory::Drives;
-use zio::{Fate, Found, Policy, Shared, Sink, Source, Writer};
+use zio::memory::MemoryVdevs;
+use zio::{DedupLookup, FreeOutcome, SharedBlocks, Sink, Source, WritePolicy, Writer};
 use zvol::{Error, LiveVolume, NewVolume, Volume};
 
 const ID: ObjsetId = ObjsetId::new(54);
@@ -47,27 +47,27 @@ impl Drop for Done<'_> {
 #[derive(Default)]
 struct Counts(Mutex<HashMap<[u64; 4], u64>>);
 
-impl Shared for Counts {
-    fn part(&self, block: &Regular, _: Txg) -> Fate {
+impl SharedBlocks for Counts {
+    fn release(&self, block: &Regular, _: Txg) -> FreeOutcome {
         let mut counts = self.0.lock().unwrap();
         match counts.get_mut(&block.sum).filter(|count| **count > 0) {
             Some(count) => {
                 *count -= 1;
-                Fate::Kept
+                FreeOutcome::StillReferenced
             }
-            None => Fate::Free(block.dvas),
+            None => FreeOutcome::Free(block.dvas),
         }
     }
 
-    fn find(&self, _: &Regular, _: u8, _: Txg) -> Found {
-        Found::Apart
+    fn find_duplicate(&self, _: &Regular, _: u8, _: Txg) -> DedupLookup {
+        DedupLookup::Unusable
     }
 
-    fn add(&self, _: &Regular, _: Txg) -> bool {
+    fn insert(&self, _: &Regular, _: Txg) -> bool {
         false
     }
 
-    fn share(&self, block: &Regular, _: Txg) -> bool {
+    fn add_reference(&self, block: &Regular, _: Txg) -> bool {
         *self.0.lock().unwrap().entry(block.sum).or_default() += 1;
         true
     }
@@ -83,13 +83,13 @@ impl BlockLedger for Frees<'_> {
     }
 }
 
-fn drives(storm: &Storm) -> Drives {
-    Drives::over(storm.devices(), Ashift::new(12).unwrap())
+fn drives(storm: &Storm) -> MemoryVdevs {
+    MemoryVdevs::from_devices(storm.devices(), Ashift::new(12).unwrap())
 }
 
 impl House {
     fn new() -> Self {
-        let storm = Storm::new(&[Drives::whole(32 << 20); 2]);
+        let storm = Storm::new(&[MemoryVdevs::device_size(32 << 20); 2]);
         let writer = Arc::new(drives(&storm).writer());
         let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
         let objset = Objset::new_empty(source, ID, Kind::Volume, None);
@@ -121,7 +121,7 @@ impl House {
 
     fn sync(&mut self) {
         let txg = self.groups.quiesce();
-        let policy = |_| Policy::default();
+        let policy = |_| WritePolicy::default();
         let (sink, ledger) = (&*self.writer, Frees(&self.writer, txg));
         let syncing = SyncContext {
             txg,
@@ -137,8 +137,8 @@ impl House {
         self.root = self.objset.sync(&syncing, &mut edit).unwrap().root;
         self.writer.flush(self.groups.synced()).unwrap();
         self.synced = txg;
-        while !self.writer.allocator().take_changes(txg).is_empty() {}
-        self.writer.allocator().synced(txg);
+        while !self.writer.allocator().drain_changes(txg).is_empty() {}
+        self.writer.allocator().mark_synced(txg);
         self.log.synced(txg);
         self.groups.finish(txg);
     }
@@ -187,7 +187,7 @@ impl House {
     fn imported(&self) -> Self {
         let (storm, objset) = self.cut();
         let writer = Arc::new(drives(&storm).writer());
-        writer.set_shared(Arc::new(Counts::default()));
+        writer.set_shared_blocks(Arc::new(Counts::default()));
         let early = Txg::new(1);
         objset.walk(&dmu::WalkOptions::default(), &mut |place, found| {
             if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
@@ -200,14 +200,14 @@ impl House {
         if claimed.claim_txg == early {
             claimed.claim_txg = Txg::new(self.synced.get() + 1);
         }
-        writer.allocator().take_changes(early);
+        writer.allocator().drain_changes(early);
         let mut records = self.records(&objset, &claimed);
         let mut house = Self::over(storm, writer, objset.to_writable(), claimed, self.synced);
         house.volume().replay(&mut records).unwrap();
         for _ in 0..4 {
             house.sync();
         }
-        assert!(house.writer.take_lost().is_empty());
+        assert!(house.writer.drain_leaked_space().is_empty());
         house
     }
 }
@@ -306,7 +306,7 @@ proptest! {
         let again = house.imported();
         prop_assert!(content(&again.volume()) == now);
         prop_assert!(again.left() == now);
-        prop_assert!(house.writer.take_lost().is_empty());
+        prop_assert!(house.writer.drain_leaked_space().is_empty());
     }
 }
 

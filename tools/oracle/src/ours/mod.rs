@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::pool::{
-    CreateOptions, Environment, ImportOptions, Memory, Pool, create_encrypted, import, import_with,
+    CreateOptions, Environment, ImportOptions, MemoryBudget, Pool, create_encrypted, import,
+    import_with,
 };
 use sim::Seed;
 
@@ -234,7 +235,7 @@ fn world(chance: &mut Seed) -> Environment {
         }),
         workers: 2,
         max_dirty: 64 << 20,
-        cache: Memory::default(),
+        cache: MemoryBudget::default(),
         host: (0x1234, "here".to_owned()),
     }
 }

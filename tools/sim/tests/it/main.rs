@@ -1,12 +1,12 @@
 //! What a storm may do to drives, and what it may not.
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use proptest::prelude::*;
 use sim::{Fault, Seed, Storm, What};
 
 const SIZE: u64 = 1 << 16;
 
-fn read(memory: &Memory, offset: u64, length: usize) -> Vec<u8> {
+fn read(memory: &MemoryDevice, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     memory.read_at(offset, &mut bytes).unwrap();
     bytes

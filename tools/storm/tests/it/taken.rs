@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device::{Device, Memory};
+use device::{Device, MemoryDevice};
 use fixtures::Fixture;
 use sim::Seed;
 use storm::Taken;
@@ -14,10 +14,10 @@ use storm::Taken;
 use crate::cuts::number;
 
 /// The content of an image.
-fn memory(path: &Path) -> Memory {
+fn memory(path: &Path) -> MemoryDevice {
     let mut file = std::fs::File::open(path).unwrap();
     let size = file.metadata().unwrap().len();
-    let memory = Memory::blank(path.display().to_string(), size);
+    let memory = MemoryDevice::zeroed(path.display().to_string(), size);
     let mut piece = vec![0; 1 << 20];
     for at in (0..size).step_by(piece.len()) {
         let piece = &mut piece[..usize::try_from(size - at).unwrap().min(1 << 20)];

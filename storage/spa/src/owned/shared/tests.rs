@@ -9,9 +9,9 @@ use ondisk::{Checksum, Compression, Dva, ObjectType, Order};
 use parking_lot::Mutex;
 use txg::{Limits, Tx};
 use units::{Level, Txg, VdevId};
-use vdev::Tree;
+use vdev::VdevTree;
 use zap::{NewTable, Zap};
-use zio::{Fate, Found, Shared as _};
+use zio::{DedupLookup, FreeOutcome, SharedBlocks as _};
 
 use super::{Shared, World};
 use crate::clones::Clones;
@@ -32,7 +32,7 @@ fn tables(fast: bool) -> Shared {
     let tx = Tx::syncing(Txg::new(4));
     Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
     Shared {
-        tree: Arc::new(Tree::new(Vec::new())),
+        tree: Arc::new(VdevTree::new(Vec::new())),
         clones: Clones::load(&mos, std::iter::empty()).unwrap(),
         dedup: Dedup::load(&mos, fast).unwrap(),
         may_clone: true,
@@ -41,7 +41,7 @@ fn tables(fast: bool) -> Shared {
             now: Arc::new(|| Moment { seconds: 1_700_000_000, nanoseconds: 0 }),
             workers: 1,
             limits: Limits::default(),
-            cache: arc::Memory::default(),
+            cache: arc::MemoryBudget::default(),
         },
         turn: Mutex::new(()),
         trouble: Mutex::default(),
@@ -75,21 +75,21 @@ fn a_block_in_pieces_does_not_push_another_out_of_the_table() {
     for fast in [false, true] {
         let shared = tables(fast);
         let [first, second] = [1, 2].map(in_pieces);
-        assert!(shared.add(&first, txg));
+        assert!(shared.insert(&first, txg));
         // its content is there once, though it has two addresses
-        assert_eq!(shared.find(&first, 2, txg), Found::Apart, "{fast}");
-        match shared.find(&first, 1, txg) {
-            Found::Known(known) => {
+        assert_eq!(shared.find_duplicate(&first, 2, txg), DedupLookup::Unusable, "{fast}");
+        match shared.find_duplicate(&first, 1, txg) {
+            DedupLookup::Found(known) => {
                 assert_eq!(known.dvas, first.dvas);
-                assert_eq!(shared.part(&first, txg), Fate::Kept);
+                assert_eq!(shared.release(&first, txg), FreeOutcome::StillReferenced);
             }
             // by its addresses it stands among those of two copies
-            found => assert_eq!((found, fast), (Found::Nothing, false)),
+            found => assert_eq!((found, fast), (DedupLookup::NotFound, false)),
         }
-        assert!(!shared.add(&second, txg), "{fast}");
-        assert_eq!(shared.part(&first, txg), Fate::Free(first.dvas));
+        assert!(!shared.insert(&second, txg), "{fast}");
+        assert_eq!(shared.release(&first, txg), FreeOutcome::Free(first.dvas));
         let second = Regular { dedup: false, ..second };
-        assert_eq!(shared.part(&second, txg), Fate::Free(second.dvas));
+        assert_eq!(shared.release(&second, txg), FreeOutcome::Free(second.dvas));
         assert!(shared.trouble.lock().is_none());
     }
 }

@@ -9,94 +9,96 @@ use std::sync::Arc;
 
 use units::VdevId;
 
-use crate::leaf::{FRONT, Leaf};
-use crate::{Kind, Node, Request, Tree};
+use crate::leaf::{LABEL_START_SIZE, Leaf};
+use crate::{NodeKind, ReadRequest, VdevNode, VdevTree};
 
 /// A block of a run.
-pub struct Part<'a> {
+pub struct RunBlock<'a> {
     /// On which top-level vdev.
     pub vdev: VdevId,
     /// What is wanted of it.
-    pub request: Request<'a>,
+    pub request: ReadRequest<'a>,
     /// As long as the block.
     pub into: &'a mut [u8],
     /// Whether the block is there now.
-    pub done: bool,
+    pub is_done: bool,
 }
 
 /// Bytes of one drive.
-struct Piece<'a> {
-    part: usize,
+struct RunPiece<'a> {
+    block_index: usize,
     leaf: &'a Arc<Leaf>,
     /// Counted from the drive's first byte.
     position: u64,
     into: &'a mut [u8],
 }
 
-impl Piece<'_> {
-    fn touches(&self, next: &Self) -> bool {
+impl RunPiece<'_> {
+    fn is_adjacent(&self, next: &Self) -> bool {
         let end = self.position.checked_add(self.into.len() as u64);
         Arc::ptr_eq(self.leaf, next.leaf) && end == Some(next.position)
     }
 }
 
-impl Tree {
+impl VdevTree {
     /// Reads of some blocks, best given in the order in which they lie, those that are on arrays of
     /// which all that is needed is there. The memory of those that are not done then holds anything.
-    pub fn read_run(&self, parts: &mut [Part<'_>]) {
-        let nodes: Vec<_> = parts.iter().map(|part| self.trusted(part.vdev)).collect();
+    pub fn read_blocks(&self, parts: &mut [RunBlock<'_>]) {
+        let nodes: Vec<_> = parts.iter().map(|part| self.trusted_array(part.vdev)).collect();
         let mut pieces = Vec::new();
         let mut done = vec![false; parts.len()];
         for (index, (part, node)) in parts.iter_mut().zip(&nodes).enumerate() {
             let (request, into) = (&part.request, &mut *part.into);
-            done[index] =
-                node.as_ref().is_some_and(|node| add(&mut pieces, index, node, request, into));
+            done[index] = node
+                .as_ref()
+                .is_some_and(|node| add_columns(&mut pieces, index, node, request, into));
         }
         pieces.sort_unstable_by_key(|piece| (piece.leaf.guid(), piece.position));
-        for run in pieces.chunk_by_mut(Piece::touches) {
+        for run in pieces.chunk_by_mut(RunPiece::is_adjacent) {
             let (leaf, position) = (Arc::clone(run[0].leaf), run[0].position);
             let mut memory: Vec<&mut [u8]> = run.iter_mut().map(|piece| &mut *piece.into).collect();
             if !leaf.read_parts(position, &mut memory) {
                 for piece in run.iter() {
-                    done[piece.part] = false;
+                    done[piece.block_index] = false;
                 }
             }
         }
         drop(pieces);
         for (part, done) in parts.iter_mut().zip(done) {
-            part.done = done && (part.request.judge)(part.into);
+            part.is_done = done && (part.request.is_valid)(part.into);
         }
     }
 
     /// Whether any of its blocks can be read so.
-    pub fn has_runs(&self, vdev: VdevId) -> bool {
-        self.trusted(vdev).is_some()
+    pub fn can_read_runs(&self, vdev: VdevId) -> bool {
+        self.trusted_array(vdev).is_some()
     }
 
     /// An array of which no drive is known to lie.
-    fn trusted(&self, vdev: VdevId) -> Option<Arc<Node>> {
-        let top = self.entry(vdev)?;
-        let is_array = matches!(top.node.kind, Kind::Raidz(..) | Kind::Draid(..));
+    fn trusted_array(&self, vdev: VdevId) -> Option<Arc<VdevNode>> {
+        let top = self.top_vdev(vdev)?;
+        let is_array = matches!(top.node.kind, NodeKind::Raidz(..) | NodeKind::Draid(..));
         (is_array && top.suspects.lock().is_empty()).then_some(top.node)
     }
 }
 
 /// Adds a block's columns; false: it is to be read alone.
-fn add<'a>(
-    pieces: &mut Vec<Piece<'a>>,
+fn add_columns<'a>(
+    pieces: &mut Vec<RunPiece<'a>>,
     part: usize,
-    node: &'a Node,
-    request: &Request<'_>,
+    node: &'a VdevNode,
+    request: &ReadRequest<'_>,
     into: &'a mut [u8],
 ) -> bool {
-    let Ok(Some((map, _))) = node.map(request) else { return false };
+    let Ok(Some((map, _))) = node.column_map(request) else { return false };
     let is_whole = into.len() == request.size && into.len() == map.size();
-    if !is_whole || !request.strict {
+    if !is_whole || !request.has_checksum {
         return false;
     }
     let (first, mut at, mut rest) = (pieces.len(), 0, into);
     for column in map.rows().flat_map(geometry::Row::data).filter(|column| column.size > 0) {
-        let leaf = node.children().get(column.child).and_then(|child| child.present(request.birth));
+        let leaf =
+            node.children().get(column.child).and_then(|child| child.present_leaf(request.birth));
         let fits = column.data().start == at && column.size <= rest.len() && !column.scratch;
         let Some(leaf) = leaf.filter(|_| fits) else {
             pieces.truncate(first);
@@ -104,7 +106,12 @@ fn add<'a>(
         };
         let (into, more) = rest.split_at_mut(column.size);
         (at, rest) = (at + column.size, more);
-        pieces.push(Piece { part, leaf, position: column.offset.saturating_add(FRONT), into });
+        pieces.push(RunPiece {
+            block_index: part,
+            leaf,
+            position: column.offset.saturating_add(LABEL_START_SIZE),
+            into,
+        });
     }
     if !rest.is_empty() {
         pieces.truncate(first);
@@ -112,11 +119,11 @@ fn add<'a>(
     rest.is_empty()
 }
 
-impl Node {
+impl VdevNode {
     /// The drive that this is, if it is there and has what was written in `birth`.
-    fn present(&self, birth: units::Txg) -> Option<&Arc<Leaf>> {
+    fn present_leaf(&self, birth: units::Txg) -> Option<&Arc<Leaf>> {
         match &self.kind {
-            Kind::Leaf(leaf) => leaf.state(birth).is_ok().then_some(leaf),
+            NodeKind::Leaf(leaf) => leaf.check_has_txg(birth).is_ok().then_some(leaf),
             _ => None,
         }
     }

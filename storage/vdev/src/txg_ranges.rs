@@ -34,7 +34,7 @@ impl TxgRanges {
     }
 
     /// Takes those from `first` to `last` out.
-    pub fn cut(&mut self, first: Txg, last: Txg) {
+    pub fn remove(&mut self, first: Txg, last: Txg) {
         let before = first.get().checked_sub(1).map(Txg::new);
         let after = last.get().checked_add(1).map(Txg::new);
         let left = |(from, to): &(Txg, Txg)| {
@@ -48,17 +48,17 @@ impl TxgRanges {
 
     /// Those that are in `other` too.
     #[must_use]
-    pub fn common(&self, other: &Self) -> Self {
+    pub fn intersection(&self, other: &Self) -> Self {
         let mut common = self.clone();
         let mut next = Some(Txg::ZERO);
         for (first, last) in other.iter() {
             if let (Some(from), Some(to)) = (next, first.get().checked_sub(1)) {
-                common.cut(from, Txg::new(to));
+                common.remove(from, Txg::new(to));
             }
             next = last.get().checked_add(1).map(Txg::new);
         }
         if let Some(from) = next {
-            common.cut(from, Txg::new(u64::MAX));
+            common.remove(from, Txg::new(u64::MAX));
         }
         common
     }
@@ -105,10 +105,10 @@ mod tests {
             let txg = Txg::new;
             let mut ranges = TxgRanges::new(added.iter().map(|(a, n)| (txg(*a), txg(a + n))));
             for (a, n) in &taken {
-                ranges.cut(txg(*a), txg(a + n));
+                ranges.remove(txg(*a), txg(a + n));
             }
             let other = TxgRanges::new(others.iter().map(|(a, n)| (txg(*a), txg(a + n))));
-            let common = ranges.common(&other);
+            let common = ranges.intersection(&other);
             for each in 0..80 {
                 let of = |all: &[(u64, u64)]| all.iter().any(|(a, n)| (*a..=a + n).contains(&each));
                 let inside = of(&added) && !of(&taken);
@@ -128,11 +128,11 @@ mod tests {
         ranges.add(Txg::new(5), Txg::new(u64::MAX));
         ranges.add(Txg::new(u64::MAX), Txg::new(u64::MAX));
         ranges.add(Txg::new(3), Txg::new(2));
-        ranges.cut(Txg::new(3), Txg::new(2));
+        ranges.remove(Txg::new(3), Txg::new(2));
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [(Txg::new(5), Txg::new(u64::MAX))]);
-        ranges.cut(Txg::new(9), Txg::new(u64::MAX));
+        ranges.remove(Txg::new(9), Txg::new(u64::MAX));
         assert_eq!((ranges.first(), ranges.last()), (Some(Txg::new(5)), Some(Txg::new(8))));
-        ranges.cut(Txg::ZERO, Txg::new(u64::MAX));
+        ranges.remove(Txg::ZERO, Txg::new(u64::MAX));
         assert!(ranges.is_empty());
     }
 }

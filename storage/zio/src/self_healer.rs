@@ -4,8 +4,8 @@ use ondisk::blkptr::Regular;
 use units::{Guid, Place};
 
 /// Has such drives mended.
-pub trait Healer: Send + Sync + std::fmt::Debug {
+pub trait SelfHealer: Send + Sync + std::fmt::Debug {
     /// These drives have a block wrong of which `stored` are the right bytes, as they are stored.
     /// Called by whoever reads: it is to return at once.
-    fn note(&self, block: &Regular, place: Place, stored: &[u8], guilty: &[Guid]);
+    fn report_damage(&self, block: &Regular, place: Place, stored: &[u8], guilty: &[Guid]);
 }

@@ -10,30 +10,30 @@ use parking_lot::Mutex;
 use transform::checksum::embedded;
 use units::{Ashift, Guid};
 
-use super::L2Drive;
-use super::pen::Pen;
+use super::L2DeviceStats;
 use super::ring::{Ring, header_size};
+use super::writer::RingWriter;
 
 /// A drive that could not be read or written so often is left alone.
-const MOST_ERRORS: u64 = 10;
+const MAX_ERRORS: u64 = 10;
 
 /// A drive of the cache.
-pub(super) struct Drive {
+pub(super) struct CacheDevice {
     /// What the index knows it by.
-    pub(super) number: u64,
+    pub(super) id: u64,
     pub(super) guid: Guid,
     pub(super) ashift: Ashift,
     pub(super) device: Arc<dyn Device>,
     /// What writes to it.
-    pub(super) pen: Mutex<Pen>,
+    pub(super) writer: Mutex<RingWriter>,
     size: u64,
-    is_out: AtomicBool,
+    is_disabled: AtomicBool,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
     checksum_errors: AtomicU64,
 }
 
-impl Drive {
+impl CacheDevice {
     /// None where it is too small.
     pub(super) fn new(
         number: u64,
@@ -43,16 +43,16 @@ impl Drive {
     ) -> Option<Self> {
         let ring = Ring::new(device.size(), ashift)?;
         let size = ring.size();
-        let pen = Mutex::new(Pen::new(ring));
+        let pen = Mutex::new(RingWriter::new(ring));
         let (is_out, read_errors, write_errors, checksum_errors) = Default::default();
         Some(Self {
-            number,
+            id: number,
             guid,
             ashift,
             device,
-            pen,
+            writer: pen,
             size,
-            is_out,
+            is_disabled: is_out,
             read_errors,
             write_errors,
             checksum_errors,
@@ -61,58 +61,58 @@ impl Drive {
 
     /// Whether it may be read and written.
     pub(super) fn is_usable(&self) -> bool {
-        !self.is_out.load(Ordering::Acquire)
+        !self.is_disabled.load(Ordering::Acquire)
     }
 
     /// Whether it is not full yet.
-    pub(super) fn is_cold(&self) -> bool {
-        self.is_usable() && self.pen.lock().is_cold()
+    pub(super) fn is_warming_up(&self) -> bool {
+        self.is_usable() && self.writer.lock().is_warming_up()
     }
 
     /// It is used no more; returns when nobody writes to it.
-    pub(super) fn retire(&self) {
-        self.is_out.store(true, Ordering::Release);
-        drop(self.pen.lock());
+    pub(super) fn disable(&self) {
+        self.is_disabled.store(true, Ordering::Release);
+        drop(self.writer.lock());
     }
 
     /// Bytes that may be written to it before others are looked at.
-    pub(super) fn most_at_once(&self) -> usize {
+    pub(super) fn max_write_bytes(&self) -> usize {
         usize::try_from(self.size / 4).unwrap_or(usize::MAX)
     }
 
     /// It could not be read; whether it is left alone from now on.
-    pub(super) fn note_read_error(&self) -> bool {
+    pub(super) fn record_read_error(&self) -> bool {
         self.read_errors.fetch_add(1, Ordering::Relaxed);
-        self.judge()
+        self.disable_if_failing()
     }
 
     /// It could not be written.
-    pub(super) fn note_write_error(&self) {
+    pub(super) fn record_write_error(&self) {
         self.write_errors.fetch_add(1, Ordering::Relaxed);
-        self.judge();
+        self.disable_if_failing();
     }
 
     /// What it gave was wrong.
-    pub(super) fn note_wrong(&self) {
+    pub(super) fn record_checksum_error(&self) {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn judge(&self) -> bool {
+    fn disable_if_failing(&self) -> bool {
         let errors = [&self.read_errors, &self.write_errors];
         let errors: u64 = errors.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-        errors >= MOST_ERRORS && !self.is_out.swap(true, Ordering::AcqRel)
+        errors >= MAX_ERRORS && !self.is_disabled.swap(true, Ordering::AcqRel)
     }
 
     /// Counts errors anew; it takes part again.
-    pub(super) fn clear(&self) {
+    pub(super) fn clear_errors(&self) {
         for count in [&self.read_errors, &self.write_errors, &self.checksum_errors] {
             count.store(0, Ordering::Relaxed);
         }
-        self.is_out.store(false, Ordering::Release);
+        self.is_disabled.store(false, Ordering::Release);
     }
 
-    pub(super) fn describe(&self, allocated: u64) -> L2Drive {
-        L2Drive {
+    pub(super) fn stats(&self, allocated: u64) -> L2DeviceStats {
+        L2DeviceStats {
             guid: self.guid,
             name: self.device.name().to_owned(),
             is_failed: !self.is_usable(),
@@ -146,7 +146,7 @@ impl Drive {
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> bool {
         let done = self.device.write_at(at, bytes).is_ok();
         if !done {
-            self.note_write_error();
+            self.record_write_error();
         }
         done
     }
@@ -155,7 +155,7 @@ impl Drive {
     pub(super) fn flush(&self) -> bool {
         let done = self.device.flush().is_ok();
         if !done {
-            self.note_write_error();
+            self.record_write_error();
         }
         done
     }

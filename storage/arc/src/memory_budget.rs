@@ -7,31 +7,31 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 /// What is reserved may grow by so much before caches are told.
-const STEP: usize = 1 << 20;
+const NOTIFY_STEP: usize = 1 << 20;
 
 /// What holds blocks within a share.
-pub(crate) trait Holder: Send + Sync {
+pub(crate) trait MemoryUser: Send + Sync {
     /// Has it hold no more than so many bytes: it may be asked for nothing for a long time.
     fn shrink(&self, bytes: usize);
 }
 
 /// So many bytes, for all caches that are made with a clone of this.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Inner>);
+pub struct MemoryBudget(Arc<BudgetInner>);
 
-struct Inner {
+struct BudgetInner {
     bytes: usize,
-    caches: AtomicUsize,
-    holders: Mutex<Vec<Weak<dyn Holder>>>,
+    user_count: AtomicUsize,
+    users: Mutex<Vec<Weak<dyn MemoryUser>>>,
     /// Bytes that something else than blocks takes.
     reserved: AtomicUsize,
 }
 
-impl Memory {
+impl MemoryBudget {
     /// So many bytes.
-    pub fn of(bytes: usize) -> Self {
+    pub fn with_bytes(bytes: usize) -> Self {
         let (caches, holders, reserved) = Default::default();
-        Self(Arc::new(Inner { bytes, caches, holders, reserved }))
+        Self(Arc::new(BudgetInner { bytes, user_count: caches, users: holders, reserved }))
     }
 
     /// All of it.
@@ -40,88 +40,88 @@ impl Memory {
     }
 
     /// One more cache takes part, and the others give up what is its.
-    pub(crate) fn share(&self, holder: Weak<dyn Holder>) -> Share {
-        self.0.caches.fetch_add(1, Ordering::Relaxed);
-        let mut holders = self.0.holders.lock();
+    pub(crate) fn add_user(&self, holder: Weak<dyn MemoryUser>) -> MemoryShare {
+        self.0.user_count.fetch_add(1, Ordering::Relaxed);
+        let mut holders = self.0.users.lock();
         holders.retain(|holder| holder.strong_count() > 0);
         holders.push(holder);
         drop(holders);
-        self.shrink();
-        Share(self.clone())
+        self.shrink_users();
+        MemoryShare(self.clone())
     }
 
     /// What each cache may have.
-    fn each(&self) -> usize {
+    fn share_bytes(&self) -> usize {
         let left = self.bytes().saturating_sub(self.0.reserved.load(Ordering::Relaxed));
-        left / self.0.caches.load(Ordering::Relaxed).max(1)
+        left / self.0.user_count.load(Ordering::Relaxed).max(1)
     }
 
     /// Has all caches keep to what they may have now.
-    fn shrink(&self) {
-        let holders: Vec<_> = self.0.holders.lock().iter().filter_map(Weak::upgrade).collect();
+    fn shrink_users(&self) {
+        let holders: Vec<_> = self.0.users.lock().iter().filter_map(Weak::upgrade).collect();
         for holder in holders {
-            holder.shrink(self.each());
+            holder.shrink(self.share_bytes());
         }
     }
 
     /// Something else takes part that caches need; it takes nothing yet.
-    pub(crate) fn reserve(&self) -> Reserve {
-        Reserve { memory: self.clone(), bytes: AtomicUsize::default() }
+    pub(crate) fn reserve(&self) -> MemoryReservation {
+        MemoryReservation { budget: self.clone(), bytes: AtomicUsize::default() }
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for BudgetInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes for {} caches", self.bytes, self.caches.load(Ordering::Relaxed))
+        write!(f, "{} bytes for {} caches", self.bytes, self.user_count.load(Ordering::Relaxed))
     }
 }
 
-impl Default for Memory {
+impl Default for MemoryBudget {
     /// What a reader needs who reads each thing once.
     fn default() -> Self {
-        Self::of(160 << 20)
+        Self::with_bytes(160 << 20)
     }
 }
 
 /// What one cache has of it.
 #[derive(Debug)]
-pub(crate) struct Share(Memory);
+pub(crate) struct MemoryShare(MemoryBudget);
 
-impl Share {
+impl MemoryShare {
     /// Bytes, now: others come and go.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.each()
+        self.0.share_bytes()
     }
 }
 
 /// What something else than blocks takes.
 #[derive(Debug)]
-pub(crate) struct Reserve {
-    memory: Memory,
+pub(crate) struct MemoryReservation {
+    budget: MemoryBudget,
     bytes: AtomicUsize,
 }
 
-impl Reserve {
+impl MemoryReservation {
     /// It takes so many bytes now.
-    pub(crate) fn set(&self, bytes: usize) {
+    pub(crate) fn set_bytes(&self, bytes: usize) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
-        let reserved = &self.memory.0.reserved;
+        let reserved = &self.budget.0.reserved;
         reserved.fetch_add(bytes, Ordering::Relaxed);
         reserved.fetch_sub(before, Ordering::Relaxed);
-        if bytes / STEP > before / STEP {
-            self.memory.shrink();
+        if bytes / NOTIFY_STEP > before / NOTIFY_STEP {
+            self.budget.shrink_users();
         }
     }
 }
 
-impl Drop for Reserve {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        self.set(0);
+        self.set_bytes(0);
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
-        self.0.0.caches.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.user_count.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -8,7 +8,7 @@ use ondisk::blkptr::Regular;
 use units::Place;
 
 /// Keeps stored blocks beside the pool's drives.
-pub trait Aside: Send + Sync + std::fmt::Debug {
+pub trait SecondaryCache: Send + Sync + std::fmt::Debug {
     /// The stored bytes of the block, if they are there and `judge` says that they are right.
     fn fetch(&self, block: &Regular, judge: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>;
 
@@ -18,7 +18,7 @@ pub trait Aside: Send + Sync + std::fmt::Debug {
 }
 
 /// Whether a block may be kept beside the drives: one that could be told from another.
-pub(crate) fn is_telling(block: &Regular) -> bool {
+pub(crate) fn is_cacheable(block: &Regular) -> bool {
     let judged = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
     judged && !block.checksum.is_embedded()
 }

@@ -7,14 +7,14 @@ use crate::{Device, Error};
 
 /// `size` bytes of another device, from `start` on.
 #[derive(Debug, Clone)]
-pub struct Window {
+pub struct DeviceSlice {
     name: String,
     inner: Arc<dyn Device>,
     start: u64,
     size: u64,
 }
 
-impl Window {
+impl DeviceSlice {
     /// A part of `inner`; cut where it would reach beyond the end.
     pub fn new(name: impl Into<String>, inner: Arc<dyn Device>, start: u64, size: u64) -> Self {
         let start = start.min(inner.size());
@@ -23,7 +23,7 @@ impl Window {
     }
 }
 
-impl Device for Window {
+impl Device for DeviceSlice {
     fn size(&self) -> u64 {
         self.size
     }
@@ -62,8 +62,8 @@ impl Device for Window {
         self.inner.flush()
     }
 
-    fn waits(&self) -> bool {
-        self.inner.waits()
+    fn may_block(&self) -> bool {
+        self.inner.may_block()
     }
 
     fn slow_requests(&self) -> u64 {

@@ -8,22 +8,22 @@ use std::ops::Range;
 
 /// A set of byte ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ranges {
+pub struct RangeSet {
     /// End to start.
     by_end: BTreeMap<u64, u64>,
     total: u64,
 }
 
-impl Ranges {
+impl RangeSet {
     /// None.
     pub const fn new() -> Self {
         Self { by_end: BTreeMap::new(), total: 0 }
     }
 
     /// One range, or none if it is empty.
-    pub fn of(range: Range<u64>) -> Self {
+    pub fn from_range(range: Range<u64>) -> Self {
         let mut set = Self::new();
-        set.put(range);
+        set.insert(range);
         set
     }
 
@@ -48,19 +48,19 @@ impl Ranges {
     }
 
     /// The ranges that end after `from`, in their order.
-    pub(crate) fn after(&self, from: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(crate) fn ranges_after(&self, from: u64) -> impl Iterator<Item = Range<u64>> + '_ {
         self.by_end.range(from.saturating_add(1)..).map(|(end, start)| *start..*end)
     }
 
     /// Whether any byte of `range` is in the set.
-    pub fn touches(&self, range: &Range<u64>) -> bool {
+    pub fn overlaps(&self, range: &Range<u64>) -> bool {
         range.start < range.end
-            && self.after(range.start).next().is_some_and(|next| next.start < range.end)
+            && self.ranges_after(range.start).next().is_some_and(|next| next.start < range.end)
     }
 
     /// The range of the set that all of `range` is in.
-    pub fn around(&self, range: &Range<u64>) -> Option<Range<u64>> {
-        let found = self.after(range.start).next()?;
+    pub fn containing(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let found = self.ranges_after(range.start).next()?;
         (found.start <= range.start && range.end <= found.end).then_some(found)
     }
 
@@ -70,13 +70,13 @@ impl Ranges {
     }
 
     /// The parts of `range` that are in the set.
-    pub fn common(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+    pub fn intersection(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let cut = |part: Range<u64>| part.start.max(range.start)..part.end.min(range.end);
-        self.after(range.start).take_while(|part| part.start < range.end).map(cut).collect()
+        self.ranges_after(range.start).take_while(|part| part.start < range.end).map(cut).collect()
     }
 
     /// Adds what of `range` is not in the set yet.
-    pub fn put(&mut self, range: Range<u64>) {
+    pub fn insert(&mut self, range: Range<u64>) {
         if range.start >= range.end {
             return;
         }
@@ -99,7 +99,7 @@ impl Ranges {
     }
 
     /// Takes out what of `range` is in the set.
-    pub fn cut(&mut self, range: &Range<u64>) {
+    pub fn remove(&mut self, range: &Range<u64>) {
         if range.start >= range.end {
             return;
         }
@@ -122,7 +122,7 @@ impl Ranges {
     }
 
     /// Takes `length` bytes from the front of the range that ends at `end`, which is longer.
-    pub(crate) fn shorten(&mut self, end: u64, length: u64) {
+    pub(crate) fn trim_front(&mut self, end: u64, length: u64) {
         let start = self.by_end.get_mut(&end).expect("a range of the set");
         *start += length;
         assert!(*start < end, "a range that is used up is taken out");
@@ -130,11 +130,11 @@ impl Ranges {
     }
 }
 
-impl FromIterator<Range<u64>> for Ranges {
+impl FromIterator<Range<u64>> for RangeSet {
     fn from_iter<I: IntoIterator<Item = Range<u64>>>(all: I) -> Self {
         let mut set = Self::new();
         for range in all {
-            set.put(range);
+            set.insert(range);
         }
         set
     }

@@ -12,41 +12,41 @@ use ondisk::Dva;
 use parking_lot::Mutex;
 use units::{Ashift, Txg, VdevId};
 
-use crate::allocator::GANG_HEADER;
-use crate::{Allocator, Error, Ranges};
+use crate::allocator::GANG_HEADER_SIZE;
+use crate::{Allocator, Error, RangeSet};
 
 /// More vdevs than this are never removed one into the other.
-const DEEPEST: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 
 /// Where a range of a removed vdev lies now: pieces of other vdevs, which may be removed ones too;
 /// `None` where some of it was never moved.
-pub type Moved = Arc<dyn Fn(Range<u64>) -> Option<Vec<(VdevId, Range<u64>)>> + Send + Sync>;
+pub type RemapFn = Arc<dyn Fn(Range<u64>) -> Option<Vec<(VdevId, Range<u64>)>> + Send + Sync>;
 
 /// A removed vdev.
-pub(crate) struct Removed {
+pub(crate) struct RemovedVdev {
     ashift: Ashift,
-    moved: Moved,
-    obsolete: Mutex<BTreeMap<Txg, Ranges>>,
+    remap: RemapFn,
+    obsolete: Mutex<BTreeMap<Txg, RangeSet>>,
 }
 
-impl Removed {
-    fn range_of(&self, dva: &Dva) -> Range<u64> {
-        let length = if dva.gang { self.ashift.round_up(GANG_HEADER) } else { dva.asize };
+impl RemovedVdev {
+    fn dva_range(&self, dva: &Dva) -> Range<u64> {
+        let length = if dva.gang { self.ashift.round_up(GANG_HEADER_SIZE) } else { dva.asize };
         dva.offset..dva.offset.saturating_add(length)
     }
 }
 
 impl Allocator {
     /// Adds a vdev that was removed, of which blocks are still to be freed.
-    pub fn add_removed(&self, vdev: VdevId, ashift: Ashift, moved: Moved) {
-        let removed = Removed { ashift, moved, obsolete: Mutex::default() };
-        self.removed.write().insert(vdev, Arc::new(removed));
+    pub fn add_removed_vdev(&self, vdev: VdevId, ashift: Ashift, moved: RemapFn) {
+        let removed = RemovedVdev { ashift, remap: moved, obsolete: Mutex::default() };
+        self.removed_vdevs.write().insert(vdev, Arc::new(removed));
     }
 
     /// Frees what a copy of a block has that has its address on a removed vdev; `None` if it has
     /// not.
-    pub(crate) fn free_moved(&self, dva: &Dva, txg: Txg) -> Option<Result<(), Error>> {
-        let range = self.removed.read().get(&dva.vdev)?.range_of(dva);
+    pub(crate) fn free_remapped(&self, dva: &Dva, txg: Txg) -> Option<Result<(), Error>> {
+        let range = self.removed_vdevs.read().get(&dva.vdev)?.dva_range(dva);
         Some(self.free_range(dva.vdev, range, txg, 0))
     }
 
@@ -59,28 +59,28 @@ impl Allocator {
     ) -> Result<(), Error> {
         let (offset, length) = (range.start, range.end.saturating_sub(range.start));
         // the lock must not be held: a piece may lie on another removed one
-        let Some(removed) = self.removed.read().get(&vdev).map(Arc::clone) else {
+        let Some(removed) = self.removed_vdevs.read().get(&vdev).map(Arc::clone) else {
             return self.free(&Dva { vdev, offset, asize: length, gang: false }, txg);
         };
-        let pieces = (removed.moved)(range.clone()).filter(|_| depth < DEEPEST);
-        for (vdev, piece) in pieces.ok_or(Error::NoPlace { vdev, offset, length })? {
+        let pieces = (removed.remap)(range.clone()).filter(|_| depth < MAX_DEPTH);
+        for (vdev, piece) in pieces.ok_or(Error::InvalidRange { vdev, offset, length })? {
             self.free_range(vdev, piece, txg, depth + 1)?;
         }
-        removed.obsolete.lock().entry(txg).or_default().put(range);
+        removed.obsolete.lock().entry(txg).or_default().insert(range);
         Ok(())
     }
 
     /// Notes that an address on a removed vdev is obsolete: nothing points there any more, but what was
     /// moved from there is still somebody's.
-    pub fn note_obsolete(&self, dva: &Dva, txg: Txg) {
-        if let Some(removed) = self.removed.read().get(&dva.vdev) {
-            removed.obsolete.lock().entry(txg).or_default().put(removed.range_of(dva));
+    pub fn mark_obsolete(&self, dva: &Dva, txg: Txg) {
+        if let Some(removed) = self.removed_vdevs.read().get(&dva.vdev) {
+            removed.obsolete.lock().entry(txg).or_default().insert(removed.dva_range(dva));
         }
     }
 
     /// Takes the addresses on removed vdevs that became obsolete in `txg` since this was last asked.
-    pub fn take_obsolete(&self, txg: Txg) -> Vec<(VdevId, Ranges)> {
-        let removed = self.removed.read();
+    pub fn drain_obsolete(&self, txg: Txg) -> Vec<(VdevId, RangeSet)> {
+        let removed = self.removed_vdevs.read();
         let taken = removed
             .iter()
             .filter_map(|(vdev, removed)| Some((*vdev, removed.obsolete.lock().remove(&txg)?)));

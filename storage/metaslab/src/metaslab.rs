@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use units::Txg;
 
-use crate::Ranges;
-use crate::free::Free;
+use crate::RangeSet;
+use crate::free_space::FreeSpace;
 
 /// Freed space is used again when this many txgs more are on disk: until then an import may go
 /// back to them.
@@ -20,66 +20,66 @@ const DEFERRED_TXGS: u64 = 2;
 
 /// One metaslab.
 #[derive(Debug)]
-pub(crate) struct Slab {
+pub(crate) struct Metaslab {
     /// Its bytes in the vdev.
     pub(crate) extent: Range<u64>,
     /// What is free and may be allocated; `None` before the map was read.
-    free: Option<Box<Free>>,
+    free: Option<Box<FreeSpace>>,
     /// What was freed and may not be used yet.
-    waiting: Ranges,
+    defer_ranges: RangeSet,
     /// The same by the txg that freed it, oldest first.
-    deferred: Vec<(Txg, Vec<Range<u64>>)>,
+    defer_by_txg: Vec<(Txg, Vec<Range<u64>>)>,
     /// What was not yet given to be written, by txg.
-    pending: Vec<(Txg, Pending)>,
+    pending: Vec<(Txg, PendingChanges)>,
     /// Bytes allocated.
     pub(crate) allocated: u64,
     /// The txg of the newest range that was freed and was dropped since there was no map yet.
-    dropped: Txg,
+    dropped_txg: Txg,
     /// log2 of the longest range, as was said of it before the map was read.
-    pub(crate) hint: Option<u32>,
+    pub(crate) largest_bucket_hint: Option<u32>,
     /// Its map could not be read: nothing is allocated here.
-    unreadable: Option<Unreadable>,
+    read_backoff: Option<ReadBackoff>,
 }
 
 /// A map that could not be read is read again after a txg, then after two, and so on up to this: a
 /// drive that is gone for good must not cost a read in each, one that hiccuped may be whole at once.
-const MOST_WAITED: u64 = 64;
+const MAX_BACKOFF_TXGS: u64 = 64;
 
 /// How long a map that could not be read is left alone.
 #[derive(Clone, Copy, Debug)]
-struct Unreadable {
+struct ReadBackoff {
     /// From which txg on it is tried again.
-    again: Txg,
+    retry_txg: Txg,
     /// How many txgs were waited for that.
-    waited: u64,
+    delay: u64,
 }
 
 /// What happened in a metaslab and is in no map yet.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingChanges {
     allocated: Vec<Range<u64>>,
     freed: Vec<Range<u64>>,
 }
 
 /// The ranges of one metaslab that one txg changed.
 #[derive(Debug, Default)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedRanges {
     pub(crate) allocated: Vec<Range<u64>>,
     pub(crate) freed: Vec<Range<u64>>,
 }
 
-impl Slab {
+impl Metaslab {
     pub(crate) fn new(extent: Range<u64>) -> Self {
         Self {
             extent,
             free: None,
-            waiting: Ranges::new(),
-            deferred: Vec::new(),
+            defer_ranges: RangeSet::new(),
+            defer_by_txg: Vec::new(),
             pending: Vec::new(),
             allocated: 0,
-            dropped: Txg::ZERO,
-            hint: None,
-            unreadable: None,
+            dropped_txg: Txg::ZERO,
+            largest_bucket_hint: None,
+            read_backoff: None,
         }
     }
 
@@ -92,69 +92,75 @@ impl Slab {
     }
 
     /// Bytes freed that may not be used yet.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.waiting.total()
+    pub(crate) fn deferred_bytes(&self) -> u64 {
+        self.defer_ranges.total()
     }
 
     /// Bytes that may be allocated, as far as is known.
     pub(crate) fn available(&self) -> u64 {
         match &self.free {
             Some(free) => free.total(),
-            None => self.size().saturating_sub(self.allocated).saturating_sub(self.waiting()),
+            None => {
+                self.size().saturating_sub(self.allocated).saturating_sub(self.deferred_bytes())
+            }
         }
     }
 
     /// Its map could not be read.
-    pub(crate) fn leave_alone(&mut self, txg: Txg) {
-        let waited = self.unreadable.map_or(1, |before| (before.waited * 2).clamp(1, MOST_WAITED));
+    pub(crate) fn defer_read(&mut self, txg: Txg) {
+        let waited =
+            self.read_backoff.map_or(1, |before| (before.delay * 2).clamp(1, MAX_BACKOFF_TXGS));
         let again = Txg::new(txg.get().saturating_add(waited));
-        self.unreadable = Some(Unreadable { again, waited });
+        self.read_backoff = Some(ReadBackoff { retry_txg: again, delay: waited });
     }
 
     /// Its map may be read again at once.
-    pub(crate) fn try_again(&mut self) {
-        if let Some(unreadable) = &mut self.unreadable {
-            *unreadable = Unreadable { again: Txg::ZERO, waited: 0 };
+    pub(crate) fn reset_read_backoff(&mut self) {
+        if let Some(unreadable) = &mut self.read_backoff {
+            *unreadable = ReadBackoff { retry_txg: Txg::ZERO, delay: 0 };
         }
     }
 
     /// Whether its map is still to be read, and may be in this txg.
-    pub(crate) fn may_be_read(&self, txg: Txg) -> bool {
-        !self.is_loaded() && self.unreadable.is_none_or(|unreadable| unreadable.again <= txg)
+    pub(crate) fn can_read_map(&self, txg: Txg) -> bool {
+        !self.is_loaded() && self.read_backoff.is_none_or(|unreadable| unreadable.retry_txg <= txg)
     }
 
     /// Bytes that nobody has, and that cannot be allocated as the map cannot be read.
-    pub(crate) fn out_of_reach(&self) -> u64 {
-        if self.unreadable.is_some() { self.available() } else { 0 }
+    pub(crate) fn unreadable_bytes(&self) -> u64 {
+        if self.read_backoff.is_some() { self.available() } else { 0 }
     }
 
     /// log2 of the longest free range, as far as is known.
     pub(crate) fn largest_bucket(&self) -> Option<u32> {
         match &self.free {
             Some(free) => free.largest_bucket(),
-            None => self.available().checked_ilog2().map(|all| all.min(self.hint.unwrap_or(all))),
+            None => self
+                .available()
+                .checked_ilog2()
+                .map(|all| all.min(self.largest_bucket_hint.unwrap_or(all))),
         }
     }
 
     /// The length of the longest range that may be allocated, if the map was read.
-    pub(crate) fn largest(&self) -> u64 {
-        self.free.as_ref().map_or(0, |free| free.largest())
+    pub(crate) fn largest_range(&self) -> u64 {
+        self.free.as_ref().map_or(0, |free| free.largest_range())
     }
 
     /// What no block has once all that was taken to be written is written, as the map will say it.
-    pub(crate) fn as_written(&self) -> Option<Ranges> {
+    pub(crate) fn free_as_written(&self) -> Option<RangeSet> {
         let free = self.free.as_ref()?;
         let mut all = free.ranges().clone();
-        for range in self.waiting.iter() {
-            all.put(range);
+        for range in self.defer_ranges.iter() {
+            all.insert(range);
         }
         // what was not taken has not happened yet, frees before allocations: what came and went
         // was free before
         for range in self.pending.iter().flat_map(|(_, pending)| &pending.freed) {
-            all.cut(range);
+            all.remove(range);
         }
         for range in self.pending.iter().flat_map(|(_, pending)| &pending.allocated) {
-            all.put(range.clone());
+            all.insert(range.clone());
         }
         Some(all)
     }
@@ -162,28 +168,28 @@ impl Slab {
     /// How many ranges no block has, by log2 of their bytes.
     pub(crate) fn histogram(&self) -> Option<[u64; 64]> {
         let mut counts = self.free.as_ref()?.histogram();
-        for range in self.waiting.iter() {
+        for range in self.defer_ranges.iter() {
             counts[(range.end - range.start).ilog2() as usize] += 1;
         }
         Some(counts)
     }
 
     /// Takes what is free from a map that is as of `as_of`; `false` where that is too old.
-    pub(crate) fn load(&mut self, mut free: Ranges, as_of: Txg) -> bool {
+    pub(crate) fn load(&mut self, mut free: RangeSet, as_of: Txg) -> bool {
         if self.is_loaded() {
             return true;
         }
-        if self.dropped > as_of {
+        if self.dropped_txg > as_of {
             return false;
         }
-        free.cut(&(0..self.extent.start));
-        free.cut(&(self.extent.end..u64::MAX));
-        for range in self.waiting.iter() {
-            free.cut(&range);
+        free.remove(&(0..self.extent.start));
+        free.remove(&(self.extent.end..u64::MAX));
+        for range in self.defer_ranges.iter() {
+            free.remove(&range);
         }
-        self.allocated = self.size() - free.total() - self.waiting();
-        self.free = Some(Box::new(Free::new(free, self.size())));
-        self.unreadable = None;
+        self.allocated = self.size() - free.total() - self.deferred_bytes();
+        self.free = Some(Box::new(FreeSpace::new(free, self.size())));
+        self.read_backoff = None;
         true
     }
 
@@ -195,37 +201,37 @@ impl Slab {
     pub(crate) fn allocate(&mut self, size: u64, txg: Txg) -> Option<u64> {
         let start = self.free.as_mut()?.allocate(size)?;
         self.allocated += size;
-        append(&mut self.pending(txg).allocated, start..start + size);
+        append_range(&mut self.pending_mut(txg).allocated, start..start + size);
         Some(start)
     }
 
     /// Allocates just that range; whether all of it was free.
     pub(crate) fn claim(&mut self, range: Range<u64>, txg: Txg) -> bool {
-        if !self.free.as_mut().is_some_and(|free| free.take(&range)) {
+        if !self.free.as_mut().is_some_and(|free| free.remove(&range)) {
             return false;
         }
         self.allocated += range.end - range.start;
-        append(&mut self.pending(txg).allocated, range);
+        append_range(&mut self.pending_mut(txg).allocated, range);
         true
     }
 
     /// Whether all of the range is allocated, as far as is known.
     pub(crate) fn is_allocated(&self, range: &Range<u64>) -> bool {
-        let free = self.free.as_ref().is_some_and(|free| free.ranges().touches(range));
-        !free && !self.waiting.touches(range)
+        let free = self.free.as_ref().is_some_and(|free| free.ranges().overlaps(range));
+        !free && !self.defer_ranges.overlaps(range)
     }
 
     /// Frees an allocated range.
     pub(crate) fn free(&mut self, range: Range<u64>, txg: Txg) {
         assert!(self.is_allocated(&range), "only what is allocated is freed");
         self.allocated = self.allocated.saturating_sub(range.end - range.start);
-        self.waiting.put(range.clone());
-        let at = self.deferred.partition_point(|(of, _)| *of < txg);
-        if self.deferred.get(at).is_none_or(|(of, _)| *of != txg) {
-            self.deferred.insert(at, (txg, Vec::new()));
+        self.defer_ranges.insert(range.clone());
+        let at = self.defer_by_txg.partition_point(|(of, _)| *of < txg);
+        if self.defer_by_txg.get(at).is_none_or(|(of, _)| *of != txg) {
+            self.defer_by_txg.insert(at, (txg, Vec::new()));
         }
-        append(&mut self.deferred[at].1, range.clone());
-        append(&mut self.pending(txg).freed, range);
+        append_range(&mut self.defer_by_txg[at].1, range.clone());
+        append_range(&mut self.pending_mut(txg).freed, range);
     }
 
     /// Takes back an allocation of `txg` that nobody knows of. Gives `false` where it was given
@@ -237,21 +243,21 @@ impl Slab {
         let mut pending = self.pending.iter_mut();
         let Some((_, pending)) = pending.find(|(of, _)| *of == txg) else { return false };
         let Some(free) = &mut self.free else { return false };
-        if !here(&pending.allocated) || !free.give(range.clone()) {
+        if !here(&pending.allocated) || !free.insert(range.clone()) {
             return false;
         }
         self.allocated -= range.end - range.start;
         // it may be allocated again before the txg is taken: so it is undone here and now
-        let mut left: Ranges = std::mem::take(&mut pending.allocated).into_iter().collect();
-        left.cut(&range);
+        let mut left: RangeSet = std::mem::take(&mut pending.allocated).into_iter().collect();
+        left.remove(&range);
         pending.allocated = left.iter().collect();
         true
     }
 
-    fn pending(&mut self, txg: Txg) -> &mut Pending {
+    fn pending_mut(&mut self, txg: Txg) -> &mut PendingChanges {
         let at = self.pending.iter().position(|(of, _)| *of == txg);
         let at = at.unwrap_or_else(|| {
-            self.pending.push((txg, Pending::default()));
+            self.pending.push((txg, PendingChanges::default()));
             self.pending.len() - 1
         });
         &mut self.pending[at].1
@@ -259,37 +265,37 @@ impl Slab {
 
     /// Takes what a txg changed since this was last asked. A range that came and went in between
     /// is not told.
-    pub(crate) fn take_changes(&mut self, txg: Txg) -> Option<Changed> {
+    pub(crate) fn drain_changes(&mut self, txg: Txg) -> Option<ChangedRanges> {
         let at = self.pending.iter().position(|(of, _)| *of == txg)?;
         let (_, pending) = self.pending.swap_remove(at);
-        let mut allocated: Ranges = pending.allocated.into_iter().collect();
-        let mut freed: Ranges = pending.freed.into_iter().collect();
-        let brief: Vec<_> = freed.iter().flat_map(|range| allocated.common(&range)).collect();
+        let mut allocated: RangeSet = pending.allocated.into_iter().collect();
+        let mut freed: RangeSet = pending.freed.into_iter().collect();
+        let brief: Vec<_> = freed.iter().flat_map(|range| allocated.intersection(&range)).collect();
         for range in brief {
-            allocated.cut(&range);
-            freed.cut(&range);
+            allocated.remove(&range);
+            freed.remove(&range);
         }
         let changed =
-            Changed { allocated: allocated.iter().collect(), freed: freed.iter().collect() };
+            ChangedRanges { allocated: allocated.iter().collect(), freed: freed.iter().collect() };
         (!changed.allocated.is_empty() || !changed.freed.is_empty()).then_some(changed)
     }
 
     /// Makes usable what waited long enough, now that `txg` is on disk, but for what was freed after
     /// `kept`. How many bytes, and how many of them wait for `kept` alone.
-    pub(crate) fn ripen(&mut self, txg: Txg, kept: Option<Txg>) -> (u64, u64) {
+    pub(crate) fn release_deferred(&mut self, txg: Txg, kept: Option<Txg>) -> (u64, u64) {
         let old = |of: Txg| of.get().saturating_add(DEFERRED_TXGS) <= txg.get();
         let ripe = |of: Txg| old(of) && kept.is_none_or(|kept| of <= kept);
-        let count = self.deferred.partition_point(|(of, _)| ripe(*of));
-        let held = self.deferred[count..].iter().take_while(|(of, _)| old(*of));
+        let count = self.defer_by_txg.partition_point(|(of, _)| ripe(*of));
+        let held = self.defer_by_txg[count..].iter().take_while(|(of, _)| old(*of));
         let held = held.flat_map(|(_, ranges)| ranges).map(|range| range.end - range.start).sum();
         let mut bytes = 0;
-        for (of, ranges) in self.deferred.drain(..count) {
+        for (of, ranges) in self.defer_by_txg.drain(..count) {
             for range in ranges {
                 bytes += range.end - range.start;
-                self.waiting.cut(&range);
+                self.defer_ranges.remove(&range);
                 match &mut self.free {
-                    Some(free) => assert!(free.give(range), "what waited was not free"),
-                    None => self.dropped = of,
+                    Some(free) => assert!(free.insert(range), "what waited was not free"),
+                    None => self.dropped_txg = of,
                 }
             }
         }
@@ -298,12 +304,12 @@ impl Slab {
 
     /// Whether something waits here.
     pub(crate) fn has_deferred(&self) -> bool {
-        !self.deferred.is_empty()
+        !self.defer_by_txg.is_empty()
     }
 }
 
 /// Appends a range; blocks that were laid one after the other become one.
-fn append(all: &mut Vec<Range<u64>>, range: Range<u64>) {
+fn append_range(all: &mut Vec<Range<u64>>, range: Range<u64>) {
     match all.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
         _ => all.push(range),

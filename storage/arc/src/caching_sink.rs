@@ -8,21 +8,21 @@ use units::{ObjsetId, Txg};
 use zio::{Error, Sink, Trimmed, WriteRequest};
 
 use crate::Cache;
-use crate::identity::Identity;
+use crate::identity::BlockIdentity;
 
 /// A sink whose metadata a cache holds from then on.
-pub struct Written<'a> {
+pub struct CachingSink<'a> {
     sink: &'a dyn Sink,
     cache: &'a Cache,
 }
 
-impl<'a> Written<'a> {
+impl<'a> CachingSink<'a> {
     /// What goes to `sink` is read through `cache`.
     pub fn new(sink: &'a dyn Sink, cache: &'a Cache) -> Self {
         Self { sink, cache }
     }
 
-    fn keep(&self, request: &WriteRequest<'_>, pointer: &Blkptr) {
+    fn cache_metadata(&self, request: &WriteRequest<'_>, pointer: &Blkptr) {
         // an object set gets its codes while it is written
         let is_known = request.kind != ObjectType::OBJSET && pointer != request.previous;
         if !is_known || request.level.get() == 0 && !request.kind.is_metadata() {
@@ -30,21 +30,21 @@ impl<'a> Written<'a> {
         }
         // nobody asks again for a block that its own txg writes once more, nor for one of the MOS that a
         // later txg writes anew, as no snapshot has it; those who read the txg before find it on the drives
-        let is_mos = request.place.objset == ObjsetId::MOS;
-        let is_superseded = |old: &Identity| is_mos || old.birth() == request.txg;
-        if let Some(old) = Identity::of(request.previous).filter(is_superseded) {
-            self.cache.forget(old);
+        let is_mos = request.zbookmark.objset == ObjsetId::MOS;
+        let is_superseded = |old: &BlockIdentity| is_mos || old.birth() == request.txg;
+        if let Some(old) = BlockIdentity::from_pointer(request.previous).filter(is_superseded) {
+            self.cache.remove(old);
         }
-        if let Some(identity) = Identity::of(pointer) {
-            self.cache.hold(identity, Trimmed::copied(request.data, Order::Little));
+        if let Some(identity) = BlockIdentity::from_pointer(pointer) {
+            self.cache.insert(identity, Trimmed::copied(request.data, Order::Little));
         }
     }
 }
 
-impl Sink for Written<'_> {
+impl Sink for CachingSink<'_> {
     fn write(&self, request: &WriteRequest<'_>) -> Result<Blkptr, Error> {
         let pointer = self.sink.write(request)?;
-        self.keep(request, &pointer);
+        self.cache_metadata(request, &pointer);
         Ok(pointer)
     }
 
@@ -52,7 +52,7 @@ impl Sink for Written<'_> {
         let results = self.sink.write_many(requests);
         for (request, result) in requests.iter().zip(&results) {
             if let Ok(pointer) = result {
-                self.keep(request, pointer);
+                self.cache_metadata(request, pointer);
             }
         }
         results
@@ -70,17 +70,17 @@ mod tests {
 
     use ondisk::{Blkptr, ObjectType};
     use units::{Level, ObjsetId, Place, Txg};
-    use zio::{Block, Error, Key, Policy, Sink, Source, WriteRequest};
+    use zio::{Block, Error, Key, Sink, Source, WritePolicy, WriteRequest};
 
-    use super::Written;
+    use super::CachingSink;
     use crate::tests::pointer;
-    use crate::{Cache, Memory};
+    use crate::{Cache, MemoryBudget};
 
     /// Takes anything and gives nothing back; each block gets the next address.
     #[derive(Default)]
-    struct Away(AtomicU64);
+    struct DiscardingStore(AtomicU64);
 
-    impl Sink for Away {
+    impl Sink for DiscardingStore {
         fn write(&self, _: &WriteRequest<'_>) -> Result<Blkptr, Error> {
             Ok(pointer(8 * (1 + self.0.fetch_add(1, Ordering::Relaxed))))
         }
@@ -88,17 +88,17 @@ mod tests {
         fn free(&self, _: &Blkptr, _: Txg) {}
     }
 
-    impl Source for Away {
+    impl Source for DiscardingStore {
         fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
-            Err(Error::Redacted { place })
+            Err(Error::Redacted { zbookmark: place })
         }
     }
 
     #[test]
     fn metadata_is_held_when_it_is_written_and_content_is_not() {
-        let below = Arc::new(Away::default());
-        let cache = Cache::new(Arc::clone(&below) as Arc<dyn Source>, &Memory::default());
-        let (written, policy) = (Written::new(&*below, &cache), Policy::default());
+        let below = Arc::new(DiscardingStore::default());
+        let cache = Cache::new(Arc::clone(&below) as Arc<dyn Source>, &MemoryBudget::default());
+        let (written, policy) = (CachingSink::new(&*below, &cache), WritePolicy::default());
         let request = |kind, level, mark: &'static [u8], previous| WriteRequest {
             data: mark,
             kind,
@@ -107,7 +107,7 @@ mod tests {
             txg: Txg::new(5),
             policy: &policy,
             previous,
-            place: Place::default(),
+            zbookmark: Place::default(),
         };
         let held = |pointer: &Blkptr| cache.read(pointer, Place::default(), None).ok();
         let (content, list) = (ObjectType::PLAIN_FILE, ObjectType::DIRECTORY);
@@ -127,7 +127,7 @@ mod tests {
         assert!(held(&above).is_none(), "written once more in the same group");
         let later = |objset, previous| WriteRequest {
             txg: Txg::new(6),
-            place: Place { objset, ..Place::default() },
+            zbookmark: Place { objset, ..Place::default() },
             ..request(list, 0, &[6; 4096], previous)
         };
         written.write(&later(ObjsetId::new(54), &many[0])).unwrap();

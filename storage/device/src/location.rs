@@ -5,55 +5,55 @@ use std::sync::OnceLock;
 
 /// A place, and where the device was found later. None is forgotten, as its name may be in use.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct DeviceLocation {
     path: PathBuf,
     name: String,
-    later: OnceLock<Box<Self>>,
+    moved_to: OnceLock<Box<Self>>,
 }
 
-impl Place {
+impl DeviceLocation {
     pub(crate) fn new(path: &Path) -> Self {
         let name = path.display().to_string();
-        Self { path: path.to_owned(), name, later: OnceLock::new() }
+        Self { path: path.to_owned(), name, moved_to: OnceLock::new() }
     }
 
-    fn now(&self) -> &Self {
+    fn current(&self) -> &Self {
         let mut now = self;
-        while let Some(later) = now.later.get() {
+        while let Some(later) = now.moved_to.get() {
             now = later;
         }
         now
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.now().path
+        &self.current().path
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.now().name
+        &self.current().name
     }
 
     /// From now on it is there.
-    pub(crate) fn set(&self, path: &Path) {
+    pub(crate) fn update(&self, path: &Path) {
         if self.path() != path {
             // whoever was quicker is right as well
-            let _ = self.now().later.set(Box::new(Self::new(path)));
+            let _ = self.current().moved_to.set(Box::new(Self::new(path)));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::DeviceLocation;
     use std::path::Path;
 
     #[test]
     fn a_device_is_where_it_was_found_last() {
-        let place = Place::new(Path::new("/dev/sdb"));
+        let place = DeviceLocation::new(Path::new("/dev/sdb"));
         let first = place.name();
-        place.set(Path::new("/dev/sdb"));
+        place.update(Path::new("/dev/sdb"));
         for path in ["/dev/sdf", "/dev/sdg"] {
-            place.set(Path::new(path));
+            place.update(Path::new(path));
             assert_eq!((place.name(), place.path()), (path, Path::new(path)));
         }
         assert_eq!(first, "/dev/sdb");

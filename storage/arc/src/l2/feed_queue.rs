@@ -6,18 +6,18 @@ use device::buffer;
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::l2arc::Entry;
 
-use super::index::Name;
+use super::index::BlockKey;
 
 /// A block that waits.
-pub(super) struct Offer {
-    pub(super) name: Name,
+pub(super) struct QueuedBlock {
+    pub(super) key: BlockKey,
     /// What the log will say of it; where it is is not known yet.
     pub(super) entry: Entry,
     /// Its bytes.
     pub(super) stored: Vec<u8>,
 }
 
-impl Offer {
+impl QueuedBlock {
     /// A copy of a block; none where it has no address.
     pub(super) fn new(block: &Regular, metadata: bool, stored: &[u8]) -> Option<Self> {
         let entry = Entry {
@@ -30,24 +30,24 @@ impl Offer {
             protected: !matches!(block.protection, Protection::None | Protection::Indirect { .. }),
             at: 0,
         };
-        let mut copy = buffer::take(stored.len());
+        let mut copy = buffer::alloc(stored.len());
         copy.copy_from_slice(stored);
-        Some(Self { name: Name::of(block)?, entry, stored: copy })
+        Some(Self { key: BlockKey::from_block(block)?, entry, stored: copy })
     }
 }
 
 /// Blocks that wait, within a limit.
-pub(super) struct Offers {
-    queue: VecDeque<Offer>,
-    names: HashSet<Name>,
+pub(super) struct FeedQueue {
+    queue: VecDeque<QueuedBlock>,
+    keys: HashSet<BlockKey>,
     bytes: usize,
     limit: usize,
 }
 
-impl Offers {
+impl FeedQueue {
     /// Up to so many bytes of them.
-    pub(super) fn of(limit: usize) -> Self {
-        Self { queue: VecDeque::new(), names: HashSet::new(), bytes: 0, limit }
+    pub(super) fn with_limit(limit: usize) -> Self {
+        Self { queue: VecDeque::new(), keys: HashSet::new(), bytes: 0, limit }
     }
 
     /// Bytes that may wait.
@@ -56,20 +56,20 @@ impl Offers {
     }
 
     /// Whether there is room for a block of so many bytes, and it is not here.
-    pub(super) fn wants(&self, name: Name, bytes: usize) -> bool {
-        self.bytes + bytes <= self.limit && !self.names.contains(&name)
+    pub(super) fn accepts(&self, name: BlockKey, bytes: usize) -> bool {
+        self.bytes + bytes <= self.limit && !self.keys.contains(&name)
     }
 
     /// One more.
-    pub(super) fn add(&mut self, offer: Offer) {
-        if self.names.insert(offer.name) {
+    pub(super) fn push(&mut self, offer: QueuedBlock) {
+        if self.keys.insert(offer.key) {
             self.bytes += offer.stored.len();
             self.queue.push_back(offer);
         }
     }
 
     /// The first of them, up to so many bytes, but one at least.
-    pub(super) fn take(&mut self, most: usize) -> Vec<Offer> {
+    pub(super) fn drain_up_to(&mut self, most: usize) -> Vec<QueuedBlock> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(next) = self.queue.front()
             && (taken.is_empty() || bytes + next.stored.len() <= most)
@@ -79,7 +79,7 @@ impl Offers {
         }
         self.bytes -= bytes;
         for offer in &taken {
-            self.names.remove(&offer.name);
+            self.keys.remove(&offer.key);
         }
         taken
     }

@@ -9,13 +9,13 @@ use std::cell::Cell;
 use crate::Error;
 
 /// Waits until drives that failed are worth another try.
-pub trait Patience: Send + Sync + std::fmt::Debug {
+pub trait SuspendGate: Send + Sync + std::fmt::Debug {
     /// How many times everything was to be tried again so far.
-    fn tries(&self) -> u64;
+    fn clear_count(&self) -> u64;
 
     /// Returns when what failed is to be tried again; false: never. `tries` is what they were when it
     /// was begun: if it has been told since, that holds for it.
-    fn wait(&self, why: &Error, tries: u64) -> bool;
+    fn wait_for_clear(&self, why: &Error, tries: u64) -> bool;
 }
 
 thread_local! {
@@ -23,12 +23,12 @@ thread_local! {
 }
 
 /// Whether this thread writes a group.
-pub fn is_writing() -> bool {
+pub fn is_syncing_thread() -> bool {
     WRITES.get()
 }
 
 /// Does something on a thread that writes a group, or helps one that does.
-pub fn while_writing<R>(writing: bool, work: impl FnOnce() -> R) -> R {
+pub fn while_syncing<R>(writing: bool, work: impl FnOnce() -> R) -> R {
     let before = WRITES.replace(writing);
     let result = work();
     WRITES.set(before);
@@ -37,26 +37,28 @@ pub fn while_writing<R>(writing: bool, work: impl FnOnce() -> R) -> R {
 
 /// Does something until it succeeds, fails for another reason than drives that are not there, or
 /// nobody has the patience.
-pub(crate) fn patiently<T>(
-    patience: Option<&dyn Patience>,
+pub(crate) fn retry_while_suspended<T>(
+    patience: Option<&dyn SuspendGate>,
     mut work: impl FnMut() -> Result<T, Error>,
 ) -> Result<T, Error> {
     loop {
-        let tries = patience.filter(|_| is_writing()).map_or(0, Patience::tries);
+        let tries = patience.filter(|_| is_syncing_thread()).map_or(0, SuspendGate::clear_count);
         match (work(), patience) {
             (Err(why), Some(patience))
-                if is_writing() && is_passing(&why) && patience.wait(&why, tries) => {}
+                if is_syncing_thread()
+                    && is_transient(&why)
+                    && patience.wait_for_clear(&why, tries) => {}
             (result, _) => return result,
         }
     }
 }
 
 /// Whether the drives may be back one day.
-pub(crate) fn is_passing(why: &Error) -> bool {
+pub(crate) fn is_transient(why: &Error) -> bool {
     let away = |why: &vdev::Error| matches!(why, vdev::Error::Unavailable { .. });
     match why {
         Error::Unreadable { faults, .. } => faults.iter().any(|fault| away(&fault.why)),
-        Error::Unwritten { why, .. } => away(why),
+        Error::WriteFailed { why, .. } => away(why),
         _ => false,
     }
 }

@@ -3,22 +3,29 @@
 use ondisk::zil::Verifier;
 use sim::{Fault, Storm};
 use units::{Ashift, ObjsetId, Place, Txg};
-use zio::LogRoom;
-use zio::memory::Drives;
+use zio::LogAllocation;
+use zio::memory::MemoryVdevs;
 
 /// A block of a log is had with the one before it, and written later: its txg may be on the drives.
 #[test]
 fn a_log_block_of_an_older_txg_that_another_flush_lost_is_not_promised() {
-    let storm = Storm::new(&[Drives::whole(16 << 20)]);
-    let writer = Drives::over(storm.devices(), Ashift::new(12).unwrap()).writer();
+    let storm = Storm::new(&[MemoryVdevs::device_size(16 << 20)]);
+    let writer = MemoryVdevs::from_devices(storm.devices(), Ashift::new(12).unwrap()).writer();
     let (had, synced) = (Txg::new(50), Txg::new(53));
     let verifier = Verifier { guid: [1, 2], objset: ObjsetId::new(54), seq: 1 };
     let place = Place::default();
-    let room = LogRoom { size: 4096, txg: had, verifier, key: None, place, spares_devices: false };
-    let block = writer.reserve_log(&room).unwrap();
+    let room = LogAllocation {
+        size: 4096,
+        txg: had,
+        verifier,
+        key: None,
+        zbookmark: place,
+        avoid_log_devices: false,
+    };
+    let block = writer.allocate_log_block(&room).unwrap();
     let mut bytes = vec![0; 4096];
     bytes[136..144].copy_from_slice(&4096_u64.to_le_bytes());
-    writer.write_log(&block, bytes, None, place).unwrap();
+    writer.write_log_block(&block, bytes, None, place).unwrap();
     storm.disks()[0].add_fault(Fault::Flush);
     assert!(writer.tree().flush(&mut Vec::new()).is_err(), "that of somebody else");
     storm.disks()[0].mend();

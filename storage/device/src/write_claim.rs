@@ -8,34 +8,34 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
-static HELD: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+static CLAIMED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// The mark of a file that this process holds; it is given up when dropped.
 #[derive(Debug)]
-pub(crate) struct Mark((u64, u64));
+pub(crate) struct WriteClaim((u64, u64));
 
-impl Mark {
+impl WriteClaim {
     /// Marks it; `None` if it is held already.
-    pub(crate) fn set(facts: &Metadata) -> Option<Self> {
+    pub(crate) fn acquire(facts: &Metadata) -> Option<Self> {
         let identity = (facts.dev(), facts.ino());
-        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
         held.insert(identity).then(|| Self(identity))
     }
 
     /// Whether it is that of this file.
-    pub(crate) fn is_of(&self, facts: &Metadata) -> bool {
+    pub(crate) fn matches(&self, facts: &Metadata) -> bool {
         self.0 == (facts.dev(), facts.ino())
     }
 
     /// Whether the file is held.
-    pub(crate) fn is_set(facts: &Metadata) -> bool {
-        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn is_claimed(facts: &Metadata) -> bool {
+        let held = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
         held.contains(&(facts.dev(), facts.ino()))
     }
 }
 
-impl Drop for Mark {
+impl Drop for WriteClaim {
     fn drop(&mut self) {
-        HELD.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
     }
 }

@@ -1,0 +1,213 @@
+//! The free ranges of a metaslab, by place and by size.
+//!
+//! While there is room, blocks of like alignment are laid one after the other (first fit from a
+//! cursor for each alignment); once the metaslab is fragmented or nearly full, into the range that
+//! fits best among a few, so that the large ones stay whole.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::RangeSet;
+
+/// A range of free space is in the bucket of the power of two that it has room for.
+const BUCKETS: usize = 64;
+/// So many ranges are looked at from a cursor on.
+const MAX_CURSOR_SCAN: usize = 32;
+/// So many ranges of the size's own bucket are looked at before a larger one is broken.
+const MAX_BUCKET_SCAN: usize = 32;
+/// Below this there is no range worth keeping whole for a sequence of blocks.
+const FIRST_FIT_MIN_RANGE: u64 = 128 << 10;
+/// Below one part in so many, what is free is given by best fit.
+const BEST_FIT_FRACTION: u64 = 25;
+
+/// The free ranges of a metaslab.
+#[derive(Clone, Debug)]
+pub(crate) struct FreeSpace {
+    ranges: RangeSet,
+    /// The ends of the ranges of each size.
+    buckets: Vec<BTreeSet<u64>>,
+    /// Which buckets hold any, a bit each.
+    bucket_mask: u64,
+    cursors: [u64; BUCKETS],
+    /// A size for which there was no room, and there is none for larger ones either.
+    min_failed_size: u64,
+    /// Bytes of the metaslab.
+    size: u64,
+}
+
+impl FreeSpace {
+    pub(crate) fn new(free: RangeSet, size: u64) -> Self {
+        let mut buckets = vec![BTreeSet::new(); BUCKETS];
+        let mut bucket_mask = 0;
+        for range in free.iter() {
+            let bucket = bucket_of(range.end - range.start);
+            buckets[bucket].insert(range.end);
+            bucket_mask |= 1 << bucket;
+        }
+        Self {
+            ranges: free,
+            buckets,
+            bucket_mask,
+            cursors: [0; BUCKETS],
+            min_failed_size: u64::MAX,
+            size,
+        }
+    }
+
+    /// Bytes free.
+    pub(crate) fn total(&self) -> u64 {
+        self.ranges.total()
+    }
+
+    pub(crate) fn ranges(&self) -> &RangeSet {
+        &self.ranges
+    }
+
+    /// How many ranges there are, by log2 of their bytes.
+    pub(crate) fn histogram(&self) -> [u64; BUCKETS] {
+        let mut counts = [0; BUCKETS];
+        for (count, bucket) in counts.iter_mut().zip(&self.buckets) {
+            *count = bucket.len() as u64;
+        }
+        counts
+    }
+
+    /// log2 of the longest range; `None` if there is none.
+    pub(crate) fn largest_bucket(&self) -> Option<u32> {
+        self.bucket_mask.checked_ilog2()
+    }
+
+    /// The length of the longest range.
+    pub(crate) fn largest_range(&self) -> u64 {
+        let Some(top) = self.largest_bucket() else { return 0 };
+        let lengths =
+            self.buckets[top as usize].iter().filter_map(|end| self.length_ending_at(*end));
+        lengths.max().unwrap_or(0)
+    }
+
+    /// Takes `size` bytes out of one range; gives their start.
+    pub(crate) fn allocate(&mut self, size: u64) -> Option<u64> {
+        if size >= self.min_failed_size {
+            return None;
+        }
+        let Some(found) = self.find_range(size) else {
+            self.min_failed_size = size;
+            return None;
+        };
+        self.allocate_front(found.clone(), size);
+        self.cursors[cursor_index(size)] = found.start + size;
+        Some(found.start)
+    }
+
+    fn find_range(&self, size: u64) -> Option<Range<u64>> {
+        let own = bucket_of(size);
+        let above = if own + 1 < BUCKETS { self.bucket_mask >> (own + 1) << (own + 1) } else { 0 };
+        let scarce = self.total() < self.size / BEST_FIT_FRACTION;
+        if !scarce && self.largest_bucket()? >= FIRST_FIT_MIN_RANGE.ilog2() {
+            let next =
+                self.ranges.ranges_after(self.cursors[cursor_index(size)]).take(MAX_CURSOR_SCAN);
+            if let Some(found) = first_fit(next, size) {
+                return Some(found);
+            }
+        }
+        let few = self.ranges_in_bucket(own).take(MAX_BUCKET_SCAN);
+        if let Some(found) = few.filter(|range| fits(range, size)).min_by_key(range_length) {
+            return Some(found);
+        }
+        if above != 0 {
+            return self.ranges_in_bucket(above.trailing_zeros() as usize).next();
+        }
+        first_fit(self.ranges_in_bucket(own), size)
+    }
+
+    fn ranges_in_bucket(&self, bucket: usize) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.buckets[bucket].iter().filter_map(|end| self.ranges.ending_at(*end))
+    }
+
+    fn length_ending_at(&self, end: u64) -> Option<u64> {
+        self.ranges.ending_at(end).map(|range| range.end - range.start)
+    }
+
+    fn allocate_front(&mut self, range: Range<u64>, size: u64) {
+        let (before, left) = (range_length(&range), range_length(&range) - size);
+        if left == 0 {
+            self.unindex_range(&range);
+            self.ranges.remove(&range);
+            return;
+        }
+        self.ranges.trim_front(range.end, size);
+        if bucket_of(before) != bucket_of(left) {
+            self.unindex_range(&range);
+            self.index_range(&(range.start + size..range.end));
+        }
+    }
+
+    /// Takes out just `range`; whether all of it was free.
+    pub(crate) fn remove(&mut self, range: &Range<u64>) -> bool {
+        let Some(around) = self.ranges.containing(range) else { return false };
+        self.unindex_range(&around);
+        self.ranges.remove(range);
+        for part in [around.start..range.start, range.end..around.end] {
+            if part.start < part.end {
+                self.index_range(&part);
+            }
+        }
+        true
+    }
+
+    /// Gives `range` back; whether none of it was free.
+    pub(crate) fn insert(&mut self, range: Range<u64>) -> bool {
+        if self.ranges.overlaps(&range) {
+            return false;
+        }
+        let before = self.ranges.ending_at(range.start);
+        let after =
+            self.ranges.ranges_after(range.end).next().filter(|next| next.start == range.end);
+        for neighbour in [&before, &after].into_iter().flatten() {
+            self.unindex_range(neighbour);
+        }
+        let start = before.map_or(range.start, |before| before.start);
+        let end = after.map_or(range.end, |after| after.end);
+        self.ranges.insert(range);
+        self.index_range(&(start..end));
+        self.min_failed_size = u64::MAX;
+        true
+    }
+
+    fn index_range(&mut self, range: &Range<u64>) {
+        let bucket = bucket_of(range_length(range));
+        self.buckets[bucket].insert(range.end);
+        self.bucket_mask |= 1 << bucket;
+    }
+
+    fn unindex_range(&mut self, range: &Range<u64>) {
+        let bucket = bucket_of(range_length(range));
+        let was = self.buckets[bucket].remove(&range.end);
+        assert!(was, "a free range is in the bucket of its size");
+        if self.buckets[bucket].is_empty() {
+            self.bucket_mask &= !(1 << bucket);
+        }
+    }
+}
+
+fn first_fit(ranges: impl Iterator<Item = Range<u64>>, size: u64) -> Option<Range<u64>> {
+    let mut ranges = ranges;
+    ranges.find(|range| fits(range, size))
+}
+
+fn fits(range: &Range<u64>, size: u64) -> bool {
+    range_length(range) >= size
+}
+
+fn range_length(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+fn bucket_of(length: u64) -> usize {
+    length.checked_ilog2().unwrap_or(0) as usize
+}
+
+/// The cursor of a size: blocks of like alignment are laid one after the other.
+fn cursor_index(size: u64) -> usize {
+    (size.trailing_zeros() as usize).min(BUCKETS - 1)
+}

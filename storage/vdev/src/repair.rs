@@ -1,0 +1,221 @@
+//! Writing anew what some leaves lack of blocks that are there.
+//!
+//! The caller has a block's bytes, which its checksum has proved; what each leaf should hold of it
+//! follows from where the block's columns lie, as in writing. It goes to those leaves only that
+//! the caller names, and to no place but the block's own.
+//!
+//! Proved by: `tests/it/mend.rs`.
+
+use device::buffer;
+use geometry::Block;
+use units::{Txg, VdevId};
+
+use crate::node::NodeAddress;
+use crate::write::{
+    DraidChildren, PieceBatch, WriteLayout, WritePiece, batch_length, column_children,
+};
+use crate::{BlockWrite, Error, Leaf, LeafError, NodeKind, VdevNode, VdevTree, indirect};
+
+/// Says whether a leaf is to get its part of a block that was written in a txg.
+pub type RepairFilter<'a> = &'a dyn Fn(&Leaf, Txg) -> bool;
+
+impl VdevTree {
+    /// Whether any leaf that is to get its part holds some of a block.
+    pub fn needs_repair(
+        &self,
+        vdev: VdevId,
+        block: Block,
+        birth: Txg,
+        wanting: RepairFilter<'_>,
+    ) -> bool {
+        let Some(node) = self.top(vdev) else { return false };
+        if let NodeKind::Indirect(_) = node.kind {
+            let length = u64::try_from(block.size).unwrap_or(u64::MAX);
+            let pieces =
+                indirect::resolve_range(self, vdev, block.offset, length).unwrap_or_default();
+            let below = |piece: &indirect::MappingSegment| {
+                self.top(piece.vdev)
+                    .is_some_and(|node| any_leaf_needs(&node, None, birth, 0, wanting))
+            };
+            return pieces.iter().any(below);
+        }
+        if !node.leaves().into_iter().any(|leaf| wanting(leaf, birth)) {
+            return false;
+        }
+        let Ok(map) = node.block_column_map(block, birth) else { return false };
+        let Some((map, draid)) = map else {
+            return any_leaf_needs(&node, None, birth, block.offset, wanting);
+        };
+        let family = draid.map(|draid| (draid, node.children()));
+        let padding = if map.zero_padding() { map.padding() } else { &[] };
+        let columns = map.rows().flat_map(geometry::Row::columns).chain(padding);
+        columns.filter(|column| column.size > 0).any(|column| {
+            let child = node.children().get(column.child);
+            child.is_some_and(|child| any_leaf_needs(child, family, birth, column.offset, wanting))
+        })
+    }
+
+    /// Writes to each leaf that is to get it its part of blocks, neighbours in one request. Gives
+    /// how many bytes were written; leaves that failed are added to `faults`, and remember it.
+    pub fn repair_blocks(
+        &self,
+        blocks: &[BlockWrite<'_>],
+        wanting: RepairFilter<'_>,
+        faults: &mut Vec<LeafError>,
+    ) -> Result<u64, Error> {
+        let direct = self.resolve_indirect(blocks)?;
+        let mut order: Vec<usize> = (0..direct.len()).collect();
+        order.sort_unstable_by_key(|index| {
+            let block = &direct[*index];
+            (block.vdev, block.birth, block.offset)
+        });
+        let (mut written, mut rest) = (0, &order[..]);
+        while !rest.is_empty() {
+            let (indices, later) = rest.split_at(batch_length(&direct, rest));
+            rest = later;
+            let group: Vec<BlockWrite<'_>> = indices.iter().map(|index| direct[*index]).collect();
+            written += self.repair_batch(&group, wanting, faults)?;
+        }
+        Ok(written)
+    }
+
+    /// The same blocks, those on removed vdevs as the pieces that they were moved in.
+    fn resolve_indirect<'a>(
+        &self,
+        blocks: &[BlockWrite<'a>],
+    ) -> Result<Vec<BlockWrite<'a>>, Error> {
+        let mut direct = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let node = self.top(block.vdev);
+            let Some(NodeKind::Indirect(_)) = node.as_deref().map(|node| &node.kind) else {
+                direct.push(*block);
+                continue;
+            };
+            let mut data = block.data;
+            let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+            for piece in indirect::resolve_range(self, block.vdev, block.offset, length)? {
+                let count = usize::try_from(piece.length).unwrap_or(0).min(data.len());
+                let (now, later) = data.split_at(count);
+                data = later;
+                let (vdev, offset) = (piece.vdev, piece.offset);
+                direct.push(BlockWrite { vdev, offset, data: now, ..*block });
+            }
+        }
+        Ok(direct)
+    }
+
+    fn repair_batch(
+        &self,
+        blocks: &[BlockWrite<'_>],
+        wanting: RepairFilter<'_>,
+        faults: &mut Vec<LeafError>,
+    ) -> Result<u64, Error> {
+        let Some(BlockWrite { vdev, birth, .. }) = blocks.first().copied() else { return Ok(0) };
+        let node = &*self.top(vdev).ok_or(Error::NoVdev(vdev))?;
+        let layouts = blocks.iter().map(|block| WriteLayout::new(node, block));
+        let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
+        let sizes =
+            blocks.iter().zip(&layouts).map(|(block, layout)| layout.scratch_size(block.data));
+        let mut scratch = buffer::alloc(sizes.sum());
+        let mut batch = PieceBatch::default();
+        let mut rest = &mut scratch[..];
+        for (block, layout) in blocks.iter().zip(&layouts) {
+            rest = batch.add_block(layout, block.data, rest);
+        }
+        let (children, family) = column_children(node);
+        let child = |piece: &WritePiece<'_>| children.get(piece.child);
+        batch.pieces.retain(|piece| {
+            child(piece)
+                .is_some_and(|child| any_leaf_needs(child, family, birth, piece.offset, wanting))
+        });
+        let mut written = 0;
+        batch.write_all(&|_| false, &mut |first, parts| {
+            let Some(child) = child(&first) else { return false };
+            let spot = NodeAddress::new(first.offset, birth);
+            let (count, good) = child.repair_child(family, spot, parts, wanting, faults);
+            written += count;
+            good
+        });
+        drop(batch);
+        buffer::recycle(scratch);
+        Ok(written)
+    }
+}
+
+/// Whether a leaf that is to get its part lies where a child has an offset.
+fn any_leaf_needs(
+    node: &VdevNode,
+    family: DraidChildren<'_>,
+    birth: Txg,
+    offset: u64,
+    wanting: RepairFilter<'_>,
+) -> bool {
+    any_leaf_needs_at(node, family, NodeAddress::new(offset, birth), wanting)
+}
+
+fn any_leaf_needs_at(
+    node: &VdevNode,
+    family: DraidChildren<'_>,
+    spot: NodeAddress,
+    wanting: RepairFilter<'_>,
+) -> bool {
+    match &node.kind {
+        NodeKind::Leaf(leaf) => wanting(leaf, spot.birth),
+        NodeKind::Mirror(sides) | NodeKind::Replacing(sides) | NodeKind::Spare(sides) => {
+            sides.iter().any(|side| any_leaf_needs_at(side, family, spot, wanting))
+        }
+        NodeKind::DistributedSpare(spare) => spare_target(*spare, family, spot)
+            .is_some_and(|(target, spot)| any_leaf_needs_at(target, family, spot, wanting)),
+        _ => false,
+    }
+}
+
+/// The drive that lends its space to a distributed spare at an offset.
+pub(crate) fn spare_target(
+    spare: u32,
+    family: DraidChildren<'_>,
+    spot: NodeAddress,
+) -> Option<(&VdevNode, NodeAddress)> {
+    let (draid, children) = family?;
+    let target = children.get(draid.spare_child(spare, spot.offset)?)?;
+    Some((target, NodeAddress { spare_depth: spot.spare_depth.checked_sub(1)?, ..spot }))
+}
+
+impl VdevNode {
+    /// Writes parts one behind the other to those leaves of a child that are to get them. Gives how
+    /// many bytes were written, and whether none of them failed.
+    fn repair_child(
+        &self,
+        family: DraidChildren<'_>,
+        spot: NodeAddress,
+        parts: &[&[u8]],
+        wanting: RepairFilter<'_>,
+        faults: &mut Vec<LeafError>,
+    ) -> (u64, bool) {
+        match &self.kind {
+            NodeKind::Leaf(leaf) if wanting(leaf, spot.birth) => {
+                let length: usize = parts.iter().map(|part| part.len()).sum();
+                match leaf.write_parts(spot.birth, spot.offset, parts) {
+                    Ok(()) => (u64::try_from(length).unwrap_or(u64::MAX), true),
+                    Err(trouble) => {
+                        let fault = LeafError { leaf: leaf.guid(), error: trouble };
+                        if !faults.contains(&fault) {
+                            faults.push(fault);
+                        }
+                        (0, false)
+                    }
+                }
+            }
+            NodeKind::Mirror(sides) | NodeKind::Replacing(sides) | NodeKind::Spare(sides) => {
+                let each = |side: &Self| side.repair_child(family, spot, parts, wanting, faults);
+                let both = |(sum, all), (count, good)| (sum + count, all && good);
+                sides.iter().map(each).fold((0, true), both)
+            }
+            NodeKind::DistributedSpare(spare) => match spare_target(*spare, family, spot) {
+                Some((target, spot)) => target.repair_child(family, spot, parts, wanting, faults),
+                None => (0, true),
+            },
+            _ => (0, true),
+        }
+    }
+}
